@@ -1,0 +1,59 @@
+"""`python -m trainer`: read the settings, then import TensorFlow and train.
+
+`python -m trainer check` only says, as JSON, what is wrong with the settings.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from trainer import task as tasks
+from trainer.config import TrainerConfig
+from trainer.problems import ConfigurationError, ExitCode, as_json
+from trainer.task import Task
+
+
+def read(environ: Mapping[str, str], arguments: Sequence[str]) -> tuple[TrainerConfig, Task]:
+    """Read the settings and the task.
+
+    Raises:
+        ConfigurationError: with the problems of both.
+    """
+    config = TrainerConfig.read(environ, arguments)
+    task = tasks.from_environment(environ)
+    config.check_against(task.num_workers)
+    return config, task
+
+
+def check(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
+    """Print the settings' problems as a JSON list; return the exit code."""
+    try:
+        read(environ, arguments)
+    except ConfigurationError as error:
+        print(as_json(error.problems))  # noqa: T201
+        return ExitCode.BAD_CONFIGURATION
+    print(as_json([]))  # noqa: T201
+    return ExitCode.DONE
+
+
+def main(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
+    """Check or train; return the exit code, unless training ends the process itself."""
+    if arguments[:1] == ["check"]:
+        return check(environ, arguments[1:])
+    try:
+        config, task = read(environ, arguments)
+    except ConfigurationError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return ExitCode.BAD_CONFIGURATION
+    if not task.trains:
+        print(f"{task.name}: the workers evaluate; there is nothing to do here.")  # noqa: T201
+        return ExitCode.DONE
+    # Users' own modules lie in the working directory, behind the image's own packages.
+    sys.path.append(os.getcwd())  # noqa: PTH109
+    from trainer.lifecycle import run  # noqa: PLC0415  a refusal needs none of it
+
+    run(config, task)
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.environ, sys.argv[1:]))

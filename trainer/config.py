@@ -1,0 +1,318 @@
+"""What a run is: every setting once, as a flag and as a TRAINER_ variable.
+
+`TrainerConfig` is read first by anybody who wants to know what can be set. Nothing here imports
+TensorFlow: a bad setting is refused before the seconds that its import takes.
+"""
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+from pydantic_settings import (
+    BaseSettings,
+    CliSettingsSource,
+    CliUnknownArgs,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from trainer import models
+from trainer.data import names
+from trainer.problems import ConfigurationError, Problem
+
+PREFIX = "TRAINER_"
+DEFAULT_PER_REPLICA_BATCH_SIZE = 32
+
+PositiveInt = Annotated[int, Field(ge=1)]
+AutoOrPositive = Literal["auto"] | PositiveInt
+
+HELP_LISTS = "the flags that --help lists"
+A_COUNT = "a whole number, 1 or more"
+# What pydantic's own messages leave to the reader. Values that only this module can judge carry
+# their text with the error (see `refuse`).
+ACCEPTED = {
+    "image_size": A_COUNT,
+    "strategy": "auto, none, mirrored or multiworker",
+    "epochs": A_COUNT,
+    "steps_per_epoch": A_COUNT,
+    "per_replica_batch_size": A_COUNT,
+    "global_batch_size": A_COUNT,
+    "optimizer": "sgd, momentum or adam",
+    "learning_rate": "a number above 0, at most 1000",
+    "learning_rate_schedule": "constant or cosine",
+    "seed": "a whole number from 0 to 2147483647",
+    "steps_per_call": f"auto or {A_COUNT}",
+    "threads": f"auto or {A_COUNT}",
+    "startup_timeout_seconds": A_COUNT,
+}
+
+
+def refuse(accepted: str, advice: str = "") -> PydanticCustomError:
+    """Make the error of a value that is well formed but not acceptable."""
+    return PydanticCustomError("refused", "{accepted}", {"accepted": accepted, "advice": advice})
+
+
+def _known_model(name: str) -> str:
+    if not models.is_known(name):
+        close = get_close_matches(name, models.BUILT_IN, n=1)
+        raise refuse(models.ACCEPTED, f"Did you mean {close[0]}?" if close else "")
+    return name
+
+
+def _writable_directory(path: Path) -> Path:
+    """Refuse a directory that this user could not make or write; nothing is made here."""
+    place = path
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        what = "cannot be written" if place.is_dir() else "is not a directory"
+        who = f"user {os.getuid()}:{os.getgid()}"
+        raise refuse(
+            f"a directory that {who} can write",
+            f"{place} {what}. Mount one with -v and give its owner with --user.",
+        )
+    return path
+
+
+class TrainerConfig(
+    BaseSettings,
+    frozen=True,
+    protected_namespaces=(),
+):
+    """Train a Keras model on one device, on several GPUs, or on a cluster of workers.
+
+    Each flag is also a variable: --run-dir is TRAINER_RUN_DIR. A flag wins over its variable.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        cli_kebab_case=True,
+        cli_hide_none_type=True,
+        cli_avoid_json=True,
+        cli_ignore_unknown_args=True,
+        cli_shortcuts=None,
+    )
+
+    model: Annotated[str, AfterValidator(_known_model)] = Field(
+        "mnist_cnn",
+        description="The model: mnist_cnn, or module:function of your own in /workspace.",
+    )
+    data_dir: Path = Field(
+        Path("/data"), description="Where TensorFlow Datasets keeps prepared data sets."
+    )
+    dataset: str = Field(
+        "digits",
+        description="The data set: digits (in the image), a TensorFlow Datasets name such as "
+        "mnist, or module:function of your own in /workspace.",
+    )
+    image_size: PositiveInt | None = Field(
+        None,
+        description="Side in pixels to which pictures are resized. Needed where a data set's "
+        "pictures differ in size.",
+    )
+    run_dir: Annotated[Path, AfterValidator(_writable_directory)] = Field(
+        Path("/runs"), description="Where each worker writes its results, as worker-0, worker-1 …"
+    )
+    strategy: Literal["auto", "none", "mirrored", "multiworker"] = Field(
+        "auto",
+        description="How to distribute: over the workers of TF_CONFIG (multiworker), over this "
+        "machine's GPUs (mirrored), not at all (none), or whichever fits (auto).",
+    )
+    epochs: PositiveInt = Field(30, description="How many epochs to train.")
+    steps_per_epoch: PositiveInt | None = Field(
+        None,
+        description="Global batches in an epoch. Not given: one pass over the training data.",
+    )
+    per_replica_batch_size: PositiveInt | None = Field(
+        None, description="Examples a step on each replica. Not given: 32."
+    )
+    global_batch_size: PositiveInt | None = Field(
+        None,
+        description="Examples a step on all replicas together, instead of a size for each.",
+    )
+    optimizer: Literal["sgd", "momentum", "adam"] = Field(
+        "adam", description="The optimizer; momentum is SGD with momentum 0.9."
+    )
+    learning_rate: float = Field(
+        0.003, gt=0, le=1000, allow_inf_nan=False, description="The optimizer's learning rate."
+    )
+    learning_rate_schedule: Literal["constant", "cosine"] = Field(
+        "cosine",
+        description="cosine lowers the learning rate to 0 over the whole run; constant keeps it.",
+    )
+    seed: int = Field(
+        42,
+        ge=0,
+        lt=2**31,
+        description="Seed of the initial weights and of the order of the examples.",
+    )
+    steps_per_call: AutoOrPositive = Field(
+        "auto",
+        description="Steps that run inside TensorFlow before Python looks again. auto: as many "
+        "as take about a second.",
+    )
+    threads: AutoOrPositive = Field(
+        "auto", description="CPU threads of TensorFlow. auto: the CPUs this container may use."
+    )
+    startup_timeout_seconds: PositiveInt = Field(
+        300, description="How long TensorFlow may wait for the other workers before it gives up."
+    )
+    unknown_arguments: CliUnknownArgs = Field(default=[], repr=False, exclude=True)
+
+    @field_validator("dataset")
+    @classmethod
+    def _known_dataset(cls, name: str, info: ValidationInfo) -> str:
+        if not names.is_known(name, info.data.get("data_dir", Path("/data"))):
+            raise refuse(names.ACCEPTED, names.advice(name))
+        return name
+
+    @field_validator("global_batch_size")
+    @classmethod
+    def _one_batch_size(cls, size: int | None, info: ValidationInfo) -> int | None:
+        per_replica = info.data.get("per_replica_batch_size")
+        if size is not None and per_replica is not None:
+            raise refuse(
+                "one of the two batch sizes",
+                f"TRAINER_PER_REPLICA_BATCH_SIZE is {per_replica}; leave one of them out.",
+            )
+        return size
+
+    def batch_size_per_replica(self, num_replicas: int) -> int:
+        """Return how many examples each of `num_replicas` takes in a step.
+
+        Raises:
+            ConfigurationError: the global batch size cannot be shared out evenly.
+        """
+        if self.global_batch_size is None:
+            return self.per_replica_batch_size or DEFAULT_PER_REPLICA_BATCH_SIZE
+        if self.global_batch_size % num_replicas:
+            accepted = f"a multiple of {num_replicas}, the number of replicas"
+            received = str(self.global_batch_size)
+            raise ConfigurationError([Problem(shown_name("global_batch_size"), received, accepted)])
+        return self.global_batch_size // num_replicas
+
+    def check_against(self, num_workers: int) -> None:
+        """Refuse a strategy that would leave the workers of a cluster on their own.
+
+        Raises:
+            ConfigurationError: several workers, but a strategy for one.
+        """
+        if num_workers > 1 and self.strategy not in ("auto", "multiworker"):
+            advice = f"The cluster has {num_workers} workers; each would train by itself."
+            name, accepted = shown_name("strategy"), "auto or multiworker"
+            raise ConfigurationError([Problem(name, self.strategy, accepted, advice)])
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003  the signature is pydantic-settings'
+        init_settings: PydanticBaseSettingsSource,
+        **_: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take what the constructor is given and nothing else: no hidden look at os.environ."""
+        return (init_settings,)
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str], arguments: Sequence[str]) -> Self:
+        """Read the settings from flags and variables.
+
+        Raises:
+            ConfigurationError: with every problem there is, not only the first.
+            SystemExit: the arguments ask for --help, which is printed.
+        """
+        problems = _unknown_variables(environ)
+        try:
+            given = _Variables(cls, environ)() | _Flags(cls, arguments)()
+            problems += _unknown_flags(given.pop("unknown_arguments", []))
+            config = cls(**given)
+        except SettingsError as error:
+            problems.append(Problem("the flags", " ".join(arguments), HELP_LISTS, f"{error}."))
+        except ValidationError as error:
+            by_setting = {details["loc"][0]: _problem_of(details) for details in error.errors()}
+            problems += by_setting.values()
+        if problems:
+            raise ConfigurationError(problems)
+        return config
+
+
+class _Variables(EnvSettingsSource):
+    """TRAINER_ variables from a mapping that is handed in."""
+
+    def __init__(self, settings: type[BaseSettings], environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        super().__init__(settings)
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        return {
+            name.lower(): text
+            for name, text in self._environ.items()
+            if name.startswith(PREFIX) and text.strip()
+        }
+
+
+class _Flags(CliSettingsSource[Any]):
+    """--flags from a list that is handed in."""
+
+    def __init__(self, settings: type[BaseSettings], arguments: Sequence[str]) -> None:
+        super().__init__(
+            settings,
+            cli_prog_name="trainer",
+            cli_parse_args=list(arguments),
+            cli_exit_on_error=False,
+            formatter_class=_wide_help,
+        )
+
+
+def _wide_help(prog: str) -> argparse.HelpFormatter:
+    return argparse.HelpFormatter(prog, max_help_position=34, width=100)
+
+
+def setting_names() -> list[str]:
+    """Return the settings' names in the order of their definition."""
+    return [name for name in TrainerConfig.model_fields if name != "unknown_arguments"]
+
+
+def variable_of(setting: str) -> str:
+    """Return the variable of a setting: run_dir is TRAINER_RUN_DIR."""
+    return PREFIX + setting.upper()
+
+
+def shown_name(setting: str) -> str:
+    """Name a setting in a message by both of its names."""
+    return f"{variable_of(setting)} (--{setting.replace('_', '-')})"
+
+
+def _problem_of(error: Any) -> Problem:
+    """Turn pydantic's description of an error into ours."""
+    setting = str(error["loc"][0])
+    context = error.get("ctx", {})
+    accepted = context.get("accepted") or ACCEPTED.get(setting, error["msg"])
+    return Problem(shown_name(setting), str(error["input"]), accepted, context.get("advice", ""))
+
+
+def _unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
+    known = [variable_of(setting) for setting in setting_names()]
+    unknown = [name for name in environ if name.startswith(PREFIX) and name not in known]
+    accepted = "the TRAINER_ variables that docs/environment.md lists"
+    return [Problem(name, environ[name], accepted, _did_you_mean(name, known)) for name in unknown]
+
+
+def _unknown_flags(arguments: Sequence[str]) -> list[Problem]:
+    known = ["--" + setting.replace("_", "-") for setting in setting_names()]
+    return [
+        Problem("unknown flag", argument, HELP_LISTS, _did_you_mean(argument, known))
+        for argument in arguments
+    ]
+
+
+def _did_you_mean(received: str, known: Sequence[str]) -> str:
+    close = get_close_matches(received.partition("=")[0], known, n=1)
+    return f"Did you mean {close[0]}?" if close else ""

@@ -1,0 +1,26 @@
+"""The trained model on disk: a .keras file and a SavedModel, whole or not at all."""
+
+import os
+import shutil
+from pathlib import Path
+
+import keras
+
+KERAS_FILE = "model.keras"
+SAVED_MODEL = "saved_model"
+
+
+def save(model: keras.Model, folder: Path) -> None:
+    """Write `model` to `folder` as model.keras and saved_model/, replacing earlier ones.
+
+    `model` must have been built outside of any strategy, so that what is saved knows of none.
+    Each is written under another name first: a run that is killed leaves no half a model.
+    """
+    unfinished = folder / f".unfinished.{KERAS_FILE}"
+    model.save(unfinished)
+    os.replace(unfinished, folder / KERAS_FILE)
+    unfinished_folder = folder / f".unfinished.{SAVED_MODEL}"
+    shutil.rmtree(unfinished_folder, ignore_errors=True)
+    model.export(unfinished_folder, format="tf_saved_model", verbose=False)
+    shutil.rmtree(folder / SAVED_MODEL, ignore_errors=True)
+    unfinished_folder.rename(folder / SAVED_MODEL)

@@ -1,0 +1,124 @@
+"""From settings to an exit code: the log, stop requests, and every way in which a run can end."""
+
+import logging
+import os
+import platform
+import signal
+import sys
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import NoReturn
+
+from trainer.config import TrainerConfig
+from trainer.problems import (
+    ConfigurationError,
+    ExitCode,
+    PeerLostError,
+    StopRequestedError,
+    TrainingDivergedError,
+)
+from trainer.report import Reporter, start_log
+from trainer.stop import StopRequest
+from trainer.task import Task
+
+log = logging.getLogger("trainer")
+
+# `docker stop` kills after 10 s; a run that hangs in TensorFlow is ended well before.
+STOP_SECONDS = 6.0
+# How TensorFlow's collectives report that another worker is gone.
+PEER_ERRORS = (
+    "UnavailableError",
+    "AbortedError",
+    "CancelledError",
+    "DeadlineExceededError",
+    "InternalError",
+)
+PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "tensorflow-datasets", "numpy")
+
+
+def run(config: TrainerConfig, task: Task) -> NoReturn:
+    """Train, and end the process with the code that says how it went.
+
+    The process ends by `os._exit`: TensorFlow's destructors can hang once a peer is lost.
+    """
+    folder = config.run_dir / task.name
+    folder.mkdir(parents=True, exist_ok=True)
+    start_log(folder)
+    reporter = Reporter(folder, config.epochs)
+    stop = StopRequest()
+
+    def give_up(signal_number: int) -> None:
+        code = 128 + signal_number
+        end(config, task, reporter, code, f"stopped by {signal.Signals(signal_number).name}")
+
+    stop.listen(give_up, STOP_SECONDS)
+    code, reason = attempt(config, task, stop, reporter)
+    end(config, task, reporter, code, reason)
+
+
+def attempt(
+    config: TrainerConfig, task: Task, stop: StopRequest, reporter: Reporter
+) -> tuple[int, str | None]:
+    """Train and return the exit code, with the reason where it is not 0."""
+    try:
+        # Here and not above: the import takes seconds, in which a stop is already heard.
+        from trainer.train import train_and_evaluate  # noqa: PLC0415
+
+        train_and_evaluate(config, task, stop, reporter)
+    except ConfigurationError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return ExitCode.BAD_CONFIGURATION, "; ".join(map(str, error.problems))
+    except StopRequestedError as error:
+        return error.exit_code, str(error)
+    except (PeerLostError, TrainingDivergedError) as error:
+        lost = isinstance(error, PeerLostError)
+        return ExitCode.PEER_LOST if lost else ExitCode.CRASHED, str(error)
+    except Exception as error:  # noqa: BLE001  the last place that can say what happened
+        return failure(error, task)
+    return ExitCode.DONE, None
+
+
+def failure(error: Exception, task: Task) -> tuple[int, str]:
+    """Tell a lost peer from a crash, and log what there is to know of either."""
+    lines = str(error).strip().splitlines()
+    reason = f"{type(error).__name__}: {lines[0] if lines else ''}"
+    if task.num_workers > 1 and type(error).__name__ in PEER_ERRORS:
+        return ExitCode.PEER_LOST, f"a peer was lost ({reason})"
+    log.exception("training failed")
+    return ExitCode.CRASHED, reason
+
+
+def end(
+    config: TrainerConfig, task: Task, reporter: Reporter, code: int, reason: str | None
+) -> NoReturn:
+    """Write result.json, say how the run ended, and end the process."""
+    status = {ExitCode.DONE: "done"}.get(code, "stopped" if code > 128 else "failed")  # noqa: PLR2004
+    reporter.finish(status, reason, context_of(config, task))
+    if code:
+        log.error("%s %s: %s (exit code %d)", task.name, status, reason, code)
+    else:
+        log.info("%s done: results in %s", task.name, reporter.folder)
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def context_of(config: TrainerConfig, task: Task) -> dict[str, object]:
+    """Return what else result.json holds: who ran, on what, with which settings."""
+    return {
+        "task": {"type": task.type, "index": task.index},
+        "versions": versions(),
+        "settings": config.model_dump(mode="json"),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what decides the numbers."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except ModuleNotFoundError:
+            continue
+    return found

@@ -1,0 +1,151 @@
+"""The compiled training and evaluation steps, under any strategy.
+
+Keras 3's own `fit` does not work on several workers (keras issue 20585), so the loop is ours: many
+steps inside one call of TensorFlow, gradients summed over all replicas by the optimizer, metrics
+added up on each replica and reduced only when somebody reads them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+Batch = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over examples, of all replicas: what every metric is made from."""
+
+    loss: float
+    correct: int
+    examples: int
+
+    @property
+    def mean_loss(self) -> float:
+        """Mean loss of an example."""
+        return self.loss / max(1, self.examples)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the examples that were recognised."""
+        return self.correct / max(1, self.examples)
+
+
+class Loop:
+    """A model, its optimizer and the steps that were compiled for them.
+
+    Build it inside `strategy.scope()`; it holds variables of its own.
+    """
+
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+    ) -> None:
+        self.strategy, self.model, self.optimizer = strategy, model, optimizer
+        optimizer.build(model.trainable_variables)
+        # Each replica adds up its own [loss, correct, examples]; float64 counts exactly to 2**53.
+        self._sums = tf.Variable(
+            tf.zeros([3], tf.float64),
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.SUM,
+            trainable=False,
+        )
+
+    @tf.function
+    def train(self, batches: Any, steps: tf.Tensor) -> tf.Tensor:
+        """Train `steps` (int32 []) steps on the next of `batches`, a distributed iterator.
+
+        Returns the optimizer's step, which is there only once the steps have been computed.
+        """
+        for _ in tf.range(steps):
+            self.strategy.run(self._train_step, (next(batches),))
+        return tf.identity(self.optimizer.iterations.value)
+
+    @tf.function
+    def evaluate(self, batches: Any, steps: tf.Tensor) -> tf.Tensor:
+        """Evaluate the next `steps` (int32 []) of `batches`; return the optimizer's step."""
+        for _ in tf.range(steps):
+            self.strategy.run(self._evaluation_step, (next(batches),))
+        return tf.identity(self.optimizer.iterations.value)
+
+    def totals(self) -> Totals:
+        """Return the sums since the last call, over all replicas, and start anew."""
+        loss, correct, examples = self._drain().numpy()
+        return Totals(float(loss), int(correct), int(examples))
+
+    @tf.function
+    def largest(self, values: tf.Tensor) -> tf.Tensor:
+        """Return the largest of each value over all workers, float32 [n].
+
+        This is how workers agree: every one of them gets the same numbers.
+        """
+
+        def gather() -> tf.Tensor:
+            context = tf.distribute.get_replica_context()
+            return context.all_gather(values[tf.newaxis], axis=0)
+
+        gathered = self.strategy.run(gather)
+        first = self.strategy.experimental_local_results(gathered)[0]
+        return tf.reduce_max(first, axis=0)
+
+    @tf.function
+    def average_statistics(self) -> None:
+        """Make BatchNorm's moving statistics the mean over all replicas, on all of them.
+
+        Keras 3 keeps them apart on each replica, so that workers would evaluate and save
+        different models.
+        """
+        self.strategy.run(self._average_statistics)
+
+    def _train_step(self, batch: Batch) -> None:
+        inputs, labels, weights, batch_examples = batch
+        with tf.GradientTape() as tape:
+            logits = tf.cast(self.model(inputs, training=True), tf.float32)
+            losses = example_losses(labels, logits)
+            # Every replica divides by the whole batch's examples, and the optimizer sums over
+            # replicas: together the mean over the global batch, however it was cut.
+            objective = tf.reduce_sum(losses * weights) / batch_examples
+            if self.model.losses:
+                objective += tf.add_n(self.model.losses) / self.strategy.num_replicas_in_sync
+        gradients = tape.gradient(objective, self.model.trainable_variables)
+        self.optimizer.apply_gradients(
+            zip(gradients, self.model.trainable_variables, strict=True)
+        )
+        self._add(losses, labels, logits, weights)
+
+    def _evaluation_step(self, batch: Batch) -> None:
+        inputs, labels, weights, _ = batch
+        logits = tf.cast(self.model(inputs, training=False), tf.float32)
+        self._add(example_losses(labels, logits), labels, logits, weights)
+
+    def _add(
+        self, losses: tf.Tensor, labels: tf.Tensor, logits: tf.Tensor, weights: tf.Tensor
+    ) -> None:
+        correct = tf.cast(tf.argmax(logits, axis=-1) == labels, tf.float32)
+        sums = [tf.reduce_sum(part * weights) for part in (losses, correct)]
+        self._sums.assign_add(tf.cast(tf.stack([*sums, tf.reduce_sum(weights)]), tf.float64))
+
+    @tf.function
+    def _drain(self) -> tf.Tensor:
+        return self.strategy.reduce("SUM", self.strategy.run(self._take), axis=None)
+
+    def _take(self) -> tf.Tensor:
+        taken = tf.identity(self._sums)
+        with tf.control_dependencies([taken]):
+            self._sums.assign(tf.zeros([3], tf.float64))
+        return taken
+
+    def _average_statistics(self) -> None:
+        context = tf.distribute.get_replica_context()
+        for variable in self.model.non_trainable_variables:
+            if tf.as_dtype(variable.dtype).is_floating:
+                variable.assign(context.all_reduce("MEAN", tf.identity(variable.value)))
+
+
+def example_losses(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Return the cross-entropy of each example, float32 [n], from logits [n, classes]."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)

@@ -1,0 +1,20 @@
+"""Models: the registry. Each is a function (input_shape, num_classes) -> keras.Model.
+
+The model takes a batch [n, *input_shape] and returns logits [n, num_classes], without a softmax.
+This module imports no TensorFlow, so that a name can be checked at once.
+"""
+
+from trainer.references import is_reference, module_exists
+
+BUILT_IN = {"mnist_cnn": "trainer.models.mnist_cnn:build"}
+ACCEPTED = f"{', '.join(BUILT_IN)}, or module:function of your own in /workspace"
+
+
+def reference_of(name: str) -> str:
+    """Return the module:function behind a model's name; a module:function is itself."""
+    return BUILT_IN.get(name, name)
+
+
+def is_known(name: str) -> bool:
+    """Tell whether `name` is built in, or a module:function whose package exists."""
+    return name in BUILT_IN or (is_reference(name) and module_exists(name))

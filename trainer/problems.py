@@ -1,0 +1,80 @@
+"""What can go wrong, by kind: the exit code is the interface to whoever started the trainer.
+
+The entrypoint prints its own problems in the same form. The two packages share no code on
+purpose: they meet in environment variables and exit codes only.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+
+SHOWN_CHARACTERS = 200
+
+
+class ExitCode(IntEnum):
+    """How a run ended. 78 is never worth a retry, 75 is (names from BSD's sysexits.h)."""
+
+    DONE = 0
+    CRASHED = 1
+    PEER_LOST = 75
+    BAD_CONFIGURATION = 78
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing the user can mend: which name, what came in, what is accepted, what to do."""
+
+    name: str
+    received: str
+    accepted: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        sentence = f"{self.name}: received {shown(self.received)}; accepted: {self.accepted}."
+        return f"{sentence} {self.advice}".rstrip()
+
+
+class ConfigurationError(Exception):
+    """The run cannot start as it was described. Carries every problem that was found."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(render(problems))
+        self.problems = tuple(problems)
+
+
+class PeerLostError(Exception):
+    """Another worker went away or never came; the job can go on once it is back."""
+
+
+class StopRequestedError(Exception):
+    """Somebody asked this worker to stop; `signal_number` is what the request came as."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(f"asked to stop by signal {signal_number}")
+        self.exit_code = 128 + signal_number
+
+
+class TrainingDivergedError(Exception):
+    """The loss is no longer a finite number, so that further training is useless."""
+
+
+def shown(received: str) -> str:
+    """Quote a received value so that it stays on one line and within reason."""
+    quoted = json.dumps(received, ensure_ascii=False)
+    return quoted if len(quoted) <= SHOWN_CHARACTERS else quoted[: SHOWN_CHARACTERS - 1] + "…"
+
+
+def render(problems: Sequence[Problem]) -> str:
+    """All problems as the one message that a user sees."""
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    lines = "\n".join(f"  {problem}" for problem in problems)
+    return (
+        f"cluster-trainer: {count} in the configuration\n\n{lines}\n\n"
+        "Nothing was started. docs/environment.md explains every variable."
+    )
+
+
+def as_json(problems: Sequence[Problem]) -> str:
+    """The problems for the entrypoint, which puts them into one message with its own."""
+    return json.dumps([asdict(problem) for problem in problems])

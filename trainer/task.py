@@ -1,0 +1,63 @@
+"""Which of the cluster's tasks this process is, read from TF_CONFIG."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainer.problems import ConfigurationError, Problem
+
+TRAINING_TYPES = ("chief", "master", "worker")
+
+
+@dataclass(frozen=True)
+class Task:
+    """This process: its type and index, and the number of processes that train together."""
+
+    type: str = "worker"
+    index: int = 0
+    num_workers: int = 1
+    has_chief_task: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of this process's directory and in its messages, `worker-1` for example."""
+        return f"{self.type}-{self.index}"
+
+    @property
+    def is_chief(self) -> bool:
+        """The chief writes what is written once: the chief task, else worker 0."""
+        return self.type == "chief" or (not self.has_chief_task and self.index == 0)
+
+    @property
+    def trains(self) -> bool:
+        """An evaluator is no part of the training cluster."""
+        return self.type in TRAINING_TYPES
+
+
+def from_environment(environ: Mapping[str, str]) -> Task:
+    """Read the task from TF_CONFIG; without one, this is the only worker.
+
+    Raises:
+        ConfigurationError: TF_CONFIG has not the shape that TensorFlow documents. Its details are
+            the entrypoint's matter; this is for those who start `python -m trainer` themselves.
+    """
+    text = environ.get("TF_CONFIG")
+    if not text:
+        return Task()
+    try:
+        return _from_tf_config(json.loads(text))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        accepted = '{"cluster": {"worker": ["host:port", …]}, "task": {"type": …, "index": …}}'
+        raise ConfigurationError([Problem("TF_CONFIG", text, accepted)]) from error
+
+
+def _from_tf_config(document: dict[str, Any]) -> Task:
+    cluster = document.get("cluster", {})
+    trained = {kind: len(cluster[kind]) for kind in TRAINING_TYPES if kind in cluster}
+    return Task(
+        type=str(document["task"]["type"]).replace("master", "chief"),
+        index=int(document["task"]["index"]),
+        num_workers=max(1, sum(trained.values())),
+        has_chief_task="chief" in trained or "master" in trained,
+    )

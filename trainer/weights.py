@@ -1,0 +1,26 @@
+"""A model's weights as plain arrays, and the digest that tells whether two models are equal."""
+
+import hashlib
+from collections.abc import Iterable
+
+import keras
+import numpy as np
+
+
+def values_of(model: keras.Model) -> list[np.ndarray]:
+    """Return the weights in the model's own order, from this process's first replica."""
+    return [np.asarray(variable.value) for variable in model.weights]
+
+
+def digest(values: Iterable[np.ndarray]) -> str:
+    """Return the SHA-256 of the weights, in hexadecimal.
+
+    What is hashed for each array: its dtype, its shape as "d0,d1", and its bytes in C order, so
+    that equal digests mean equal weights, bit for bit, in the same order.
+    """
+    whole = hashlib.sha256()
+    for value in values:
+        shape = ",".join(str(size) for size in value.shape)
+        whole.update(f"{value.dtype.name} {shape}\n".encode())
+        whole.update(np.ascontiguousarray(value).tobytes())
+    return whole.hexdigest()
