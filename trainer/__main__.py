@@ -52,7 +52,7 @@ def main(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
     sys.path.append(os.getcwd())  # noqa: PTH109
     from trainer.lifecycle import run  # noqa: PLC0415  a refusal needs none of it
 
-    run(config, task)
+    return run(config, task)
 
 
 if __name__ == "__main__":

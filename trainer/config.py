@@ -81,19 +81,15 @@ def _writable_directory(path: Path) -> Path:
     return path
 
 
-class TrainerConfig(
-    BaseSettings,
-    frozen=True,
-    protected_namespaces=(),
-):
+class TrainerConfig(BaseSettings):
     """Train a Keras model on one device, on several GPUs, or on a cluster of workers.
 
     Each flag is also a variable: --run-dir is TRAINER_RUN_DIR. A flag wins over its variable.
     """
 
     model_config = SettingsConfigDict(
+        frozen=True,
         env_prefix=PREFIX,
-        env_ignore_empty=True,
         cli_kebab_case=True,
         cli_hide_none_type=True,
         cli_avoid_json=True,
@@ -215,7 +211,9 @@ class TrainerConfig(
         cls,
         settings_cls: type[BaseSettings],  # noqa: ARG003  the signature is pydantic-settings'
         init_settings: PydanticBaseSettingsSource,
-        **_: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Take what the constructor is given and nothing else: no hidden look at os.environ."""
         return (init_settings,)

@@ -1,6 +1,5 @@
 """The trained model on disk: a .keras file and a SavedModel, whole or not at all."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -18,7 +17,7 @@ def save(model: keras.Model, folder: Path) -> None:
     """
     unfinished = folder / f".unfinished.{KERAS_FILE}"
     model.save(unfinished)
-    os.replace(unfinished, folder / KERAS_FILE)
+    unfinished.replace(folder / KERAS_FILE)
     unfinished_folder = folder / f".unfinished.{SAVED_MODEL}"
     shutil.rmtree(unfinished_folder, ignore_errors=True)
     model.export(unfinished_folder, format="tf_saved_model", verbose=False)

@@ -5,17 +5,18 @@ import os
 import platform
 import signal
 import sys
-from dataclasses import asdict
 from importlib.metadata import version
 from typing import NoReturn
 
-from trainer.config import TrainerConfig
+from trainer.config import TrainerConfig, shown_name
 from trainer.problems import (
     ConfigurationError,
     ExitCode,
     PeerLostError,
+    Problem,
     StopRequestedError,
     TrainingDivergedError,
+    render,
 )
 from trainer.report import Reporter, start_log
 from trainer.stop import StopRequest
@@ -25,6 +26,8 @@ log = logging.getLogger("trainer")
 
 # `docker stop` kills after 10 s; a run that hangs in TensorFlow is ended well before.
 STOP_SECONDS = 6.0
+# A process that a signal ended has this plus the signal's number as its code.
+SIGNAL_CODES = 128
 # How TensorFlow's collectives report that another worker is gone.
 PEER_ERRORS = (
     "UnavailableError",
@@ -36,24 +39,36 @@ PEER_ERRORS = (
 PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "tensorflow-datasets", "numpy")
 
 
-def run(config: TrainerConfig, task: Task) -> NoReturn:
+def run(config: TrainerConfig, task: Task) -> int:  # noqa: RET503  `end` never returns
     """Train, and end the process with the code that says how it went.
 
-    The process ends by `os._exit`: TensorFlow's destructors can hang once a peer is lost.
+    The process ends by `os._exit`: TensorFlow's destructors can hang once a peer is lost. It only
+    returns where nothing was started.
     """
-    folder = config.run_dir / task.name
-    folder.mkdir(parents=True, exist_ok=True)
-    start_log(folder)
-    reporter = Reporter(folder, config.epochs)
+    try:
+        reporter = open_reporter(config, task)
+    except OSError as error:
+        accepted = f"a directory that user {os.getuid()}:{os.getgid()} can write"
+        problem = Problem(shown_name("run_dir"), str(config.run_dir), accepted, f"{error}.")
+        print(render([problem]), file=sys.stderr)  # noqa: T201
+        return ExitCode.BAD_CONFIGURATION
     stop = StopRequest()
 
     def give_up(signal_number: int) -> None:
-        code = 128 + signal_number
+        code = SIGNAL_CODES + signal_number
         end(config, task, reporter, code, f"stopped by {signal.Signals(signal_number).name}")
 
     stop.listen(give_up, STOP_SECONDS)
     code, reason = attempt(config, task, stop, reporter)
     end(config, task, reporter, code, reason)
+
+
+def open_reporter(config: TrainerConfig, task: Task) -> Reporter:
+    """Make this worker's own directory, with its log."""
+    folder = config.run_dir / task.name
+    folder.mkdir(parents=True, exist_ok=True)
+    start_log(folder)
+    return Reporter(folder, config.epochs)
 
 
 def attempt(
@@ -84,7 +99,7 @@ def failure(error: Exception, task: Task) -> tuple[int, str]:
     reason = f"{type(error).__name__}: {lines[0] if lines else ''}"
     if task.num_workers > 1 and type(error).__name__ in PEER_ERRORS:
         return ExitCode.PEER_LOST, f"a peer was lost ({reason})"
-    log.exception("training failed")
+    log.error("training failed", exc_info=error)
     return ExitCode.CRASHED, reason
 
 
@@ -92,8 +107,11 @@ def end(
     config: TrainerConfig, task: Task, reporter: Reporter, code: int, reason: str | None
 ) -> NoReturn:
     """Write result.json, say how the run ended, and end the process."""
-    status = {ExitCode.DONE: "done"}.get(code, "stopped" if code > 128 else "failed")  # noqa: PLR2004
-    reporter.finish(status, reason, context_of(config, task))
+    status = status_of(code)
+    try:
+        reporter.finish(status, reason, context_of(config, task))
+    except OSError as error:
+        log.error("result.json could not be written: %s", error)  # noqa: TRY400  one line is enough
     if code:
         log.error("%s %s: %s (exit code %d)", task.name, status, reason, code)
     else:
@@ -102,6 +120,13 @@ def end(
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def status_of(code: int) -> str:
+    """Return an exit code's word in result.json."""
+    if code == ExitCode.DONE:
+        return "done"
+    return "stopped" if code > SIGNAL_CODES else "failed"
 
 
 def context_of(config: TrainerConfig, task: Task) -> dict[str, object]:

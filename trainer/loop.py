@@ -112,9 +112,7 @@ class Loop:
             if self.model.losses:
                 objective += tf.add_n(self.model.losses) / self.strategy.num_replicas_in_sync
         gradients = tape.gradient(objective, self.model.trainable_variables)
-        self.optimizer.apply_gradients(
-            zip(gradients, self.model.trainable_variables, strict=True)
-        )
+        self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
         self._add(losses, labels, logits, weights)
 
     def _evaluation_step(self, batch: Batch) -> None:

@@ -27,8 +27,11 @@ def next_steps(steps: int, seconds: float) -> int:
 class Pace:
     """Runs steps in calls of about a second, and looks for a stop request after each call."""
 
-    def __init__(self, loop: Loop, steps_per_call: int | Literal["auto"], stop: StopRequest) -> None:
+    def __init__(
+        self, loop: Loop, steps_per_call: int | Literal["auto"], stop: StopRequest
+    ) -> None:
         self._loop, self._stop = loop, stop
+        stop.is_watched = True
         self._adapts = steps_per_call == "auto"
         self._steps = 1 if steps_per_call == "auto" else steps_per_call
 

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import sys
 import threading
 import time
@@ -53,7 +52,9 @@ class Reporter:
         self._lock = threading.Lock()
         self._result: dict[str, Any] = {"steps": 0, "epochs": 0, "metrics": None}
         self._result["weights_sha256"] = None
+        # What an earlier run left here must not pass for this one's.
         (folder / METRICS_FILE).write_text("")
+        (folder / RESULT_FILE).unlink(missing_ok=True)
 
     def progress(self, what: str, done: int, total: int) -> None:
         """Say how far the present part of the run has come, if nothing was said for a while."""
@@ -89,7 +90,7 @@ class Reporter:
         result = {"status": status, "reason": reason, **self._result, "seconds": seconds, **context}
         unfinished = self.folder / f".unfinished.{RESULT_FILE}"
         unfinished.write_text(json.dumps(result, indent=2) + "\n")
-        os.replace(unfinished, self.folder / RESULT_FILE)
+        unfinished.replace(self.folder / RESULT_FILE)
 
 
 def describe(metrics: EpochMetrics, epochs: int) -> str:

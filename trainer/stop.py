@@ -14,10 +14,16 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """A stop that was asked for, or not yet. `signal_number` is 0 until then."""
+    """A stop that was asked for, or not yet.
+
+    Attributes:
+        signal_number: the signal that it came as; 0 until then.
+        is_watched: whether the run looks at it from time to time, so that a grace makes sense.
+    """
 
     def __init__(self) -> None:
         self.signal_number = 0
+        self.is_watched = False
 
     def listen(self, give_up: Callable[[int], None], grace_seconds: float) -> None:
         """Start to listen; call this before any other thread exists, which inherit the mask.
@@ -33,6 +39,7 @@ class StopRequest:
 
     def _wait(self, give_up: Callable[[int], None], grace_seconds: float) -> None:
         self.signal_number = signal.sigwait(STOP_SIGNALS)
-        # A second signal is somebody who will not wait.
-        signal.sigtimedwait(STOP_SIGNALS, grace_seconds)
+        if self.is_watched:
+            # A second signal is somebody who will not wait.
+            signal.sigtimedwait(STOP_SIGNALS, grace_seconds)
         give_up(self.signal_number)

@@ -45,7 +45,7 @@ def train_and_evaluate(
         model = build_model(config.model, data)
         loop = Loop(distribution, model, build_optimizer(config, plan.steps))
     pace = Pace(loop, config.steps_per_call, stop)
-    for metrics in Epochs(config.seed, data, plan, loop, pace, reporter):
+    for metrics in Epochs(data, plan, loop, pace, reporter):
         reporter.epoch(metrics)
     values = weights.values_of(model)
     reporter.weights(weights.digest(values))
@@ -117,6 +117,7 @@ class Plan:
     """How the data are cut into steps and epochs."""
 
     cut: order.Slice
+    seed: int
     epochs: int
     steps_per_epoch: int
     test_steps: int
@@ -143,18 +144,21 @@ def make_plan(config: TrainerConfig, data: DataSet, num_replicas: int) -> Plan:
         len(data.test),
     )
     log.info("global batch %d, %d steps an epoch", cut.global_batch_size, steps_per_epoch)
-    return Plan(cut, config.epochs, steps_per_epoch, cut.steps_per_pass(len(data.test)))
+    test_steps = cut.steps_per_pass(len(data.test))
+    return Plan(cut, config.seed, config.epochs, steps_per_epoch, test_steps)
 
 
 class Epochs:
     """Trains and evaluates epoch by epoch; iterate over it for each epoch's metrics."""
 
     def __init__(
-        self, seed: int, data: DataSet, plan: Plan, loop: Loop, pace: Pace, reporter: Reporter
+        self, data: DataSet, plan: Plan, loop: Loop, pace: Pace, reporter: Reporter
     ) -> None:
         self._plan, self._loop, self._pace, self._reporter = plan, loop, pace, reporter
         self._training = distribute(
-            loop.strategy, plan.cut, lambda part: order.training_batches(data.train, part, seed)
+            loop.strategy,
+            plan.cut,
+            lambda part: order.training_batches(data.train, part, plan.seed),
         )
         self._testing = distribute(
             loop.strategy, plan.cut, lambda part: order.evaluation_batches(data.test, part)

@@ -9,6 +9,7 @@ The last global batch of a pass is short. Its slices are filled up to their fixe
 examples that carry weight 0: they count neither in the loss nor in the metrics.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,7 +102,12 @@ def _shuffled(
     return tf.random.experimental.index_shuffle(positions, key, num_examples - 1)
 
 
-def _batches(examples: Examples, steps: tf.data.Dataset, cut: Slice, select: object) -> tf.data.Dataset:
+def _batches(
+    examples: Examples,
+    steps: tf.data.Dataset,
+    cut: Slice,
+    select: Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, ...]],
+) -> tf.data.Dataset:
     with tf.device("CPU:0"):
         inputs, labels = tf.constant(examples.inputs), tf.constant(examples.labels, tf.int64)
     replicas = range(cut.first_replica, cut.first_replica + cut.local_replicas)
@@ -109,7 +115,7 @@ def _batches(examples: Examples, steps: tf.data.Dataset, cut: Slice, select: obj
     slices = steps.flat_map(lambda step: local.map(lambda replica: (step, replica)))
 
     def gather(step: tf.Tensor, replica: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        rows, weights, batch_examples = select(step, replica)  # type: ignore[operator]
+        rows, weights, batch_examples = select(step, replica)
         chosen = as_float(tf.gather(inputs, rows))
         return chosen, tf.gather(labels, rows), weights, tf.cast(batch_examples, tf.float32)
 
@@ -126,4 +132,5 @@ def as_float(inputs: tf.Tensor) -> tf.Tensor:
 def rows_of_pass(num_examples: int, seed: int, pass_number: int) -> np.ndarray:
     """Return one pass's order, int64 [num_examples]: for tests and for looking at it."""
     positions = tf.range(num_examples, dtype=tf.int64)
-    return _shuffled(positions, seed, tf.constant(pass_number, tf.int64), num_examples).numpy()
+    rows = _shuffled(positions, seed, tf.constant(pass_number, tf.int64), num_examples)
+    return np.asarray(rows)

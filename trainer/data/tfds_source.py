@@ -1,6 +1,7 @@
 """TensorFlow Datasets: any of its sets by `tfds.load`, and the project's own `digits`."""
 
 import fcntl
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import tensorflow_datasets as tfds
 
 from trainer.data import digits, names
 from trainer.data.examples import DataSet, Examples
+from trainer.data.memory import available_bytes
 from trainer.problems import ConfigurationError, Problem
 
 VARIABLE = "TRAINER_DATASET (--dataset)"
@@ -35,6 +37,7 @@ def load(name: str, data_dir: Path, image_size: int | None) -> DataSet:
     if info.supervised_keys is None:
         raise _unusable(name, "a set with (input, label) pairs", "TFDS names none for this one.")
     _refuse_mixed_sizes(name, splits[0].element_spec[0], image_size)
+    _refuse_too_large(name, splits, image_size)
     train, test = (_decode(split, image_size) for split in splits)
     classes = info.features[info.supervised_keys[1]]
     num_classes = getattr(classes, "num_classes", 1 + max(train.largest_label, test.largest_label))
@@ -61,8 +64,8 @@ def _load_splits(name: str, directory: Path) -> tuple[list[tf.data.Dataset], Any
             with_info=True,
         )
     except (tfds.core.DatasetNotFoundError, ValueError, AssertionError, OSError) as error:
-        advice = f"TensorFlow Datasets says: {error}"
-        raise _unusable(name, f"a set that is in {directory} or can be prepared there", advice) from error
+        accepted = f"a set that is in {directory} or can be prepared there"
+        raise _unusable(name, accepted, f"TensorFlow Datasets says: {error}") from error
     return loaded  # type: ignore[no-any-return]
 
 
@@ -85,6 +88,21 @@ def _refuse_mixed_sizes(name: str, spec: tf.TensorSpec, image_size: int | None) 
     if image_size is None and not spec.shape.is_fully_defined():
         accepted = "a set whose inputs all have one shape, or a TRAINER_IMAGE_SIZE"
         raise _unusable(name, accepted, f"This one's inputs are {spec.shape}.")
+
+
+def _refuse_too_large(name: str, splits: list[tf.data.Dataset], image_size: int | None) -> None:
+    needed = sum(_decoded_bytes(split, image_size) for split in splits)
+    available = available_bytes()
+    if needed > available:
+        accepted = f"a set that fits into this worker's memory, {available / 1e9:.1f} GB free"
+        advice = f"Decoded it takes {needed / 1e9:.1f} GB. A smaller TRAINER_IMAGE_SIZE may help."
+        raise _unusable(name, accepted, advice)
+
+
+def _decoded_bytes(split: tf.data.Dataset, image_size: int | None) -> int:
+    spec = split.element_spec[0]
+    shape = spec.shape if image_size is None else [image_size, image_size, spec.shape[-1]]
+    return int(int(split.cardinality()) * math.prod(shape) * spec.dtype.size)
 
 
 def _decode(split: tf.data.Dataset, image_size: int | None) -> Examples:

@@ -1,0 +1,26 @@
+import keras
+import numpy as np
+import tensorflow as tf
+
+from trainer import export
+from trainer.models import mnist_cnn
+from trainer.weights import digest, values_of
+
+PICTURES = np.random.default_rng(0).random([8, 28, 28, 1], np.float32)
+
+
+def test_both_forms_predict_what_the_model_predicts(tmp_path):
+    model = mnist_cnn.build((28, 28, 1), 10)
+    export.save(model, tmp_path)
+    expected = model(PICTURES).numpy()
+    reloaded = keras.models.load_model(tmp_path / export.KERAS_FILE)
+    served = tf.saved_model.load(tmp_path / export.SAVED_MODEL)
+    np.testing.assert_array_equal(reloaded(PICTURES).numpy(), expected)
+    np.testing.assert_allclose(served.serve(PICTURES).numpy(), expected, rtol=1e-5, atol=1e-6)
+    assert digest(values_of(reloaded)) == digest(values_of(model))
+
+
+def test_an_earlier_export_is_replaced_and_nothing_else_is_left(tmp_path):
+    for _ in range(2):
+        export.save(mnist_cnn.build((28, 28, 1), 10), tmp_path)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["model.keras", "saved_model"]

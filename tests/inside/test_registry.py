@@ -1,0 +1,105 @@
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer.data import registry, tfds_source
+from trainer.problems import ConfigurationError
+
+NOWHERE = Path("/tmp/no-data")  # noqa: S108
+
+
+@pytest.fixture
+def own(monkeypatch):
+    """A user's module with a function that returns what the test sets."""
+    module = types.ModuleType("own_data")
+    monkeypatch.setitem(sys.modules, "own_data", module)
+    return module
+
+
+def load(name, **keywords):
+    return registry.load(name, NOWHERE, keywords.get("image_size"))
+
+
+def test_digits_travel_in_the_image_as_real_pictures():
+    digits = load("digits")
+    assert (len(digits.train), len(digits.test), digits.num_classes) == (1437, 360, 10)
+    assert digits.train.inputs.shape == (1437, 28, 28, 1)
+    assert digits.train.inputs.dtype == np.uint8
+    assert digits.train.inputs.max() == 255
+    assert digits.name == "digits/1.0.0"
+
+
+def test_the_splits_of_digits_share_no_picture():
+    digits = load("digits")
+    train, test = ({picture.tobytes() for picture in part.inputs}
+                   for part in (digits.train, digits.test))
+    assert not train & test
+
+
+def test_image_size_resizes_pictures():
+    assert load("digits", image_size=14).test.inputs.shape == (360, 14, 14, 1)
+
+
+def test_own_function_may_return_arrays(own):
+    own.load = lambda: ((np.zeros([6, 3]), np.arange(6)), (np.zeros([2, 3]), np.arange(2)))
+    data = load("own_data:load")
+    assert (len(data.train), len(data.test), data.num_classes) == (6, 2, 6)
+
+
+def test_own_function_may_return_tf_data(own):
+    part = tf.data.Dataset.from_tensor_slices((np.ones([5, 3], np.float32), np.arange(5)))
+    own.load = lambda: (part, part)
+    data = load("own_data:load")
+    assert data.train.inputs.shape == (5, 3)
+    assert data.train.labels.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (None, "NoneType"),
+        (((np.zeros([3, 2]), np.zeros(2, int)),) * 2, "belong|labels"),
+        (((np.zeros([3, 2]), np.zeros(3)),) * 2, "whole numbers"),
+        (((np.zeros([3, 2]), -np.ones(3, int)),) * 2, "whole numbers"),
+        (((np.zeros([0, 2]), np.zeros(0, int)),) * 2, "1 or more"),
+        (((np.array(["a", "b"]), np.zeros(2, int)),) * 2, "numbers as inputs"),
+    ],
+)
+def test_an_unusable_return_value_is_a_problem_with_the_data_set(own, returned, said):
+    own.load = lambda: returned
+    with pytest.raises(ConfigurationError, match=f"TRAINER_DATASET.*own_data:load.*({said})"):
+        load("own_data:load")
+
+
+@pytest.mark.parametrize("name", ["own_data:absent", "no_such_module:load"])
+def test_a_function_that_is_not_there_is_a_problem(own, name):
+    assert own
+    with pytest.raises(ConfigurationError, match=name):
+        load(name)
+
+
+def test_an_unknown_name_is_a_problem():
+    with pytest.raises(ConfigurationError, match="no_such_set"):
+        load("no_such_set")
+
+
+@pytest.mark.parametrize(
+    ("available", "chosen"),
+    [
+        (["test", "train"], ["train", "test"]),
+        (["train", "validation"], ["train", "validation"]),
+        (["train"], ["train[:90%]", "train[90%:]"]),
+    ],
+)
+def test_evaluates_on_what_is_not_trained_on(available, chosen):
+    assert tfds_source.splits_of(available) == chosen
+
+
+def test_a_set_larger_than_memory_is_refused(monkeypatch):
+    monkeypatch.setattr(tfds_source, "available_bytes", lambda: 1_000_000)
+    with pytest.raises(ConfigurationError, match="memory"):
+        load("digits")
