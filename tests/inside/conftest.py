@@ -16,7 +16,7 @@ def strategy_of(replicas):
         return tf.distribute.get_strategy()
     # Strategies of several sizes in one process would number their groups alike; TensorFlow's own
     # tests set them apart in this way.
-    tf.distribute.MirroredStrategy._collective_key_base = 1000 * replicas
+    tf.distribute.MirroredStrategy._collective_key_base = 1000 * replicas  # noqa: SLF001
     return tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(replicas)])
 
 

@@ -62,7 +62,9 @@ def test_filling_of_a_short_batch_does_not_train(strategy):
     examples = pictures(10)
     model = cnn()
     model.set_weights(build(strategy, cnn).model.get_weights())
-    model.compile(keras.optimizers.SGD(0.05), keras.losses.SparseCategoricalCrossentropy(True))
+    model.compile(
+        keras.optimizers.SGD(0.05), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    )
     inputs = examples.inputs.astype(np.float32) / 255
     model.train_on_batch(inputs, examples.labels)
     with strategy.scope():

@@ -1,3 +1,5 @@
+from itertools import chain
+
 import numpy as np
 import pytest
 
@@ -6,6 +8,10 @@ from trainer.data.order import Slice, evaluation_batches, rows_of_pass, training
 
 SEED = 7
 CUTS = [(1437, 64, 2), (360, 32, 3), (10, 4, 4), (7, 8, 3), (1, 1, 2), (128, 32, 4)]
+
+
+def flat(lists):
+    return list(chain.from_iterable(lists))
 
 
 def numbered(count):
@@ -41,7 +47,7 @@ def test_workers_together_see_the_batches_of_one(count, per_replica, replicas):
     whole = training_batches(numbered(count), Slice(per_replica * replicas, 1), SEED)
     cuts = [Slice(per_replica, replicas, index) for index in range(replicas)]
     parts = [real_rows(training_batches(numbered(count), cut, SEED), steps) for cut in cuts]
-    together = [sum(slices, []) for slices in zip(*parts, strict=True)]
+    together = [flat(slices) for slices in zip(*parts, strict=True)]
     assert together == real_rows(whole, steps)
 
 
@@ -56,7 +62,7 @@ def test_replicas_of_one_worker_take_neighbouring_slices():
 def test_a_pass_holds_every_example_once(count, per_replica, replicas):
     cut = Slice(per_replica * replicas, 1)
     rows = real_rows(training_batches(numbered(count), cut, SEED), cut.steps_per_pass(count))
-    assert sorted(sum(rows, [])) == list(range(count))
+    assert sorted(flat(rows)) == list(range(count))
 
 
 @pytest.mark.parametrize(("count", "per_replica", "replicas"), CUTS)
@@ -64,7 +70,7 @@ def test_evaluation_counts_every_example_once(count, per_replica, replicas):
     cuts = [Slice(per_replica, replicas, index) for index in range(replicas)]
     steps = cuts[0].steps_per_pass(count)
     parts = [real_rows(evaluation_batches(numbered(count), cut), steps) for cut in cuts]
-    assert sorted(sum(sum(parts, []), [])) == list(range(count))
+    assert sorted(flat(flat(parts))) == list(range(count))
 
 
 @pytest.mark.parametrize("first_step", [1, 5, 12, 40])
@@ -76,8 +82,10 @@ def test_a_stream_goes_on_at_any_step(first_step):
 
 
 def test_every_replica_is_told_the_size_of_the_whole_batch():
-    sizes = [[int(batch[3]) for batch in training_batches(numbered(20), Slice(4, 2, r), 1).take(3)]
-             for r in (0, 1)]
+    sizes = [
+        [int(batch[3]) for batch in training_batches(numbered(20), Slice(4, 2, r), 1).take(3)]
+        for r in (0, 1)
+    ]
     assert sizes == [[8, 8, 4], [8, 8, 4]]
 
 

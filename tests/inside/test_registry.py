@@ -9,7 +9,7 @@ import tensorflow as tf
 from trainer.data import registry, tfds_source
 from trainer.problems import ConfigurationError
 
-NOWHERE = Path("/tmp/no-data")  # noqa: S108
+NOWHERE = Path("/tmp/no-data")
 
 
 @pytest.fixture
@@ -35,8 +35,9 @@ def test_digits_travel_in_the_image_as_real_pictures():
 
 def test_the_splits_of_digits_share_no_picture():
     digits = load("digits")
-    train, test = ({picture.tobytes() for picture in part.inputs}
-                   for part in (digits.train, digits.test))
+    train, test = (
+        {picture.tobytes() for picture in part.inputs} for part in (digits.train, digits.test)
+    )
     assert not train & test
 
 

@@ -1,0 +1,142 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainer.config import TrainerConfig, setting_names, variable_of
+from trainer.problems import ConfigurationError
+
+BAD_VALUES = [
+    ("TRAINER_MODEL", "mnist_cn", "mnist_cnn"),
+    ("TRAINER_MODEL", "no_such_package_here:build", "module:function"),
+    ("TRAINER_MODEL", "os:", "module:function"),
+    ("TRAINER_DATASET", "digitz", "Did you mean digits"),
+    ("TRAINER_DATASET", "no_such_package_here:load", "module:function"),
+    ("TRAINER_STRATEGY", "mirror", "auto, none, mirrored or multiworker"),
+    ("TRAINER_OPTIMIZER", "rmsprop", "sgd, momentum or adam"),
+    ("TRAINER_EPOCHS", "0", "1 or more"),
+    ("TRAINER_EPOCHS", "many", "1 or more"),
+    ("TRAINER_EPOCHS", "1.5", "1 or more"),
+    ("TRAINER_STEPS_PER_EPOCH", "-1", "1 or more"),
+    ("TRAINER_GLOBAL_BATCH_SIZE", "0", "1 or more"),
+    ("TRAINER_LEARNING_RATE", "0", "above 0"),
+    ("TRAINER_LEARNING_RATE", "nan", "above 0"),
+    ("TRAINER_SEED", "-1", "0 to 2147483647"),
+    ("TRAINER_THREADS", "all", "auto"),
+    ("TRAINER_STEPS_PER_CALL", "0", "auto"),
+    ("TRAINER_RUN_DIR", "/dev/null/runs", "not a directory"),
+    ("TRAINER_EPOCH", "3", "Did you mean TRAINER_EPOCHS"),
+]
+
+
+@pytest.fixture
+def base(tmp_path):
+    """The one setting that a machine without /runs needs."""
+    return {"TRAINER_RUN_DIR": str(tmp_path)}
+
+
+def refusal(environ, arguments=()):
+    with pytest.raises(ConfigurationError) as caught:
+        TrainerConfig.read(environ, arguments)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "value", "said"), BAD_VALUES)
+def test_refuses_and_says_what_is_accepted(base, name, value, said):
+    message = refusal(base | {name: value})
+    assert "1 problem in the configuration" in message
+    assert name in message
+    assert f'received "{value}"' in message
+    assert said in message
+
+
+def test_all_problems_come_together(base):
+    message = refusal(
+        base | {"TRAINER_MODEL": "x", "TRAINER_EPOCHS": "no", "TRAINER_TYPO": "1"},
+        ["--strategy", "y", "--bath", "--seed=z"],
+    )
+    assert "6 problems" in message
+    for name in ("MODEL", "EPOCHS", "TYPO", "STRATEGY", "SEED"):
+        assert f"TRAINER_{name}" in message
+    assert "--bath" in message
+
+
+def test_both_batch_sizes_are_one_too_many(base):
+    sizes = {"TRAINER_PER_REPLICA_BATCH_SIZE": "3", "TRAINER_GLOBAL_BATCH_SIZE": "12"}
+    message = refusal(base | sizes)
+    assert "one of the two batch sizes" in message
+    assert "TRAINER_PER_REPLICA_BATCH_SIZE is 3" in message
+
+
+def test_a_flag_wins_over_its_variable(base):
+    assert TrainerConfig.read(base | {"TRAINER_EPOCHS": "3"}, ["--epochs", "5"]).epochs == 5
+
+
+def test_an_empty_variable_counts_as_unset(base):
+    assert TrainerConfig.read(base | {"TRAINER_EPOCHS": " "}, []).epochs == 30
+
+
+def test_nothing_is_read_but_what_is_handed_in(base, monkeypatch):
+    monkeypatch.setenv("TRAINER_EPOCHS", "7")
+    assert TrainerConfig.read(base, []).epochs == 30
+    assert TrainerConfig(run_dir=base["TRAINER_RUN_DIR"]).epochs == 30
+
+
+def test_every_setting_has_a_description_and_a_variable():
+    assert variable_of("run_dir") == "TRAINER_RUN_DIR"
+    for name in setting_names():
+        assert TrainerConfig.model_fields[name].description
+
+
+def test_help_names_every_flag(base, capsys):
+    with pytest.raises(SystemExit) as ended:
+        TrainerConfig.read(base, ["--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(f"--{name.replace('_', '-')}" in shown for name in setting_names())
+
+
+def test_a_directory_that_cannot_be_written_is_refused(base, tmp_path, monkeypatch):
+    monkeypatch.setattr("trainer.config.os.access", lambda *_: False)
+    message = refusal(base)
+    assert str(tmp_path) in message
+    assert "cannot be written" in message
+    assert "--user" in message
+
+
+@pytest.mark.parametrize(("size", "replicas", "each"), [(128, 1, 128), (128, 4, 32)])
+def test_a_global_batch_is_shared_out(base, size, replicas, each):
+    config = TrainerConfig.read(base, [f"--global-batch-size={size}"])
+    assert config.batch_size_per_replica(replicas) == each
+
+
+def test_a_global_batch_that_cannot_be_shared_out_is_refused(base):
+    config = TrainerConfig.read(base, ["--global-batch-size=100"])
+    with pytest.raises(ConfigurationError, match=r"multiple of 3"):
+        config.batch_size_per_replica(3)
+
+
+@pytest.mark.parametrize("strategy", ["none", "mirrored"])
+def test_a_strategy_for_one_is_refused_in_a_cluster(base, strategy):
+    config = TrainerConfig.read(base, ["--strategy", strategy])
+    config.check_against(num_workers=1)
+    with pytest.raises(ConfigurationError, match="each would train by itself"):
+        config.check_against(num_workers=2)
+
+
+NAMES = st.sampled_from([variable_of(name) for name in setting_names()] + ["TRAINER_X", "PATH"])
+TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=30)
+NUMBERS = st.one_of(st.integers(), st.floats()).map(str)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.dictionaries(NAMES, TEXTS | NUMBERS), st.lists(TEXTS | NAMES, max_size=3))
+def test_any_environment_is_read_or_refused(environ, arguments):
+    if any(argument.startswith("-h") or "--help".startswith(argument) for argument in arguments):
+        return
+    try:
+        config = TrainerConfig.read(environ, arguments)
+    except ConfigurationError as error:
+        assert str(error).startswith("cluster-trainer: ")  # noqa: PT017  refusing is allowed
+    else:
+        again = TrainerConfig(**config.model_dump())
+        assert again == config

@@ -1,0 +1,51 @@
+import json
+import sys
+
+import pytest
+
+from trainer.__main__ import main
+
+CLUSTER = {"worker": ["a:1", "b:1"]}
+
+
+@pytest.fixture
+def environ(tmp_path):
+    return {"TRAINER_RUN_DIR": str(tmp_path)}
+
+
+def tf_config(kind):
+    return json.dumps({"cluster": CLUSTER, "task": {"type": kind, "index": 0}})
+
+
+def test_check_prints_no_problem_as_an_empty_list(environ, capsys):
+    assert main(environ, ["check"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_check_prints_problems_as_json(environ, capsys):
+    assert main(environ, ["check", "--model", "nope", "--epochs", "0"]) == 78
+    names = [problem["name"] for problem in json.loads(capsys.readouterr().out)]
+    assert names == ["TRAINER_MODEL (--model)", "TRAINER_EPOCHS (--epochs)"]
+
+
+def test_a_bad_setting_is_one_message_on_stderr(environ, capsys):
+    assert main(environ, ["--epochs", "0"]) == 78
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("cluster-trainer: 1 problem in the configuration\n")
+
+
+def test_a_lonely_strategy_in_a_cluster_is_refused(environ, capsys):
+    environ |= {"TF_CONFIG": tf_config("worker"), "TRAINER_STRATEGY": "none"}
+    assert main(environ, []) == 78
+    assert "each would train by itself" in capsys.readouterr().err
+
+
+def test_an_evaluator_has_nothing_to_do(environ, capsys):
+    assert main(environ | {"TF_CONFIG": tf_config("evaluator")}, []) == 0
+    assert "nothing to do" in capsys.readouterr().out
+
+
+def test_settings_are_checked_without_tensorflow(environ):
+    main(environ, ["check"])
+    assert "tensorflow" not in sys.modules

@@ -1,0 +1,83 @@
+import json
+import logging
+
+import pytest
+
+from trainer import report
+from trainer.report import EpochMetrics, Reporter, describe
+
+METRICS = EpochMetrics(3, 36, 0.25, 0.9, 0.3, 0.875, 360, 5921.4, 1.26)
+
+
+@pytest.fixture
+def reporter(tmp_path):
+    return Reporter(tmp_path, epochs=12)
+
+
+def result(folder):
+    return json.loads((folder / "result.json").read_text())
+
+
+def test_an_epoch_is_one_line_of_metrics(reporter, tmp_path):
+    reporter.epoch(METRICS)
+    (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(line) == {
+        "epoch": 3,
+        "step": 36,
+        "loss": 0.25,
+        "accuracy": 0.9,
+        "test_loss": 0.3,
+        "test_accuracy": 0.875,
+        "test_examples": 360,
+        "examples_per_second": 5921.4,
+        "seconds": 1.26,
+    }
+
+
+def test_an_epoch_is_one_line_for_people():
+    assert describe(METRICS, 12) == (
+        "epoch  3/12  step 36  loss 0.2500  accuracy 0.9000"
+        "  test loss 0.3000  test accuracy 0.8750  5,921 examples/s  1.3 s"
+    )
+
+
+def test_progress_speaks_only_after_a_silence(reporter, caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(report.log, "propagate", True)
+    reporter.progress("epoch 1/12  training", 5, 100)
+    assert not caplog.messages
+    monkeypatch.setattr(report, "PROGRESS_SECONDS", 0.0)
+    reporter.progress("epoch 1/12  training", 6, 100)
+    assert caplog.messages == ["epoch 1/12  training  6 of 100 steps"]
+
+
+def test_the_result_says_how_far_the_run_came(reporter, tmp_path):
+    reporter.step(40)
+    reporter.epoch(METRICS)
+    reporter.weights("abc")
+    reporter.finish("failed", "a peer was lost", {"task": {"type": "worker", "index": 1}})
+    written = result(tmp_path)
+    assert written.pop("seconds") >= 0
+    assert written == {
+        "status": "failed",
+        "reason": "a peer was lost",
+        "steps": 40,
+        "epochs": 3,
+        "metrics": json.loads((tmp_path / "metrics.jsonl").read_text()),
+        "weights_sha256": "abc",
+        "task": {"type": "worker", "index": 1},
+    }
+
+
+def test_only_the_first_end_counts(reporter, tmp_path):
+    reporter.finish("stopped", "SIGTERM", {})
+    reporter.finish("done", None, {})
+    assert result(tmp_path)["status"] == "stopped"
+
+
+def test_an_earlier_runs_results_do_not_pass_for_this_ones(reporter, tmp_path):
+    reporter.epoch(METRICS)
+    reporter.finish("done", None, {})
+    Reporter(tmp_path, epochs=1)
+    assert not (tmp_path / "result.json").exists()
+    assert (tmp_path / "metrics.jsonl").read_text() == ""

@@ -1,0 +1,46 @@
+import json
+
+import pytest
+
+from trainer.problems import ConfigurationError
+from trainer.task import Task, from_environment
+
+TWO = {"worker": ["a:2222", "b:2222"]}
+WITH_CHIEF = {"chief": ["c:2222"], "worker": ["a:2222"]}
+
+
+def read(cluster, kind, index):
+    document = {"cluster": cluster, "task": {"type": kind, "index": index}}
+    return from_environment({"TF_CONFIG": json.dumps(document)})
+
+
+def test_without_tf_config_there_is_one_worker():
+    assert from_environment({}) == Task("worker", 0, 1)
+    assert from_environment({}).is_chief
+
+
+@pytest.mark.parametrize(
+    ("cluster", "kind", "index", "expected"),
+    [
+        (TWO, "worker", 0, ("worker-0", 2, True)),
+        (TWO, "worker", "1", ("worker-1", 2, False)),
+        (WITH_CHIEF, "chief", 0, ("chief-0", 2, True)),
+        (WITH_CHIEF, "worker", 0, ("worker-0", 2, False)),
+        ({"master": ["c:1"], "worker": ["a:1"]}, "master", 0, ("chief-0", 2, True)),
+        ({"worker": {"0": "a:1", "2": "b:1"}}, "worker", 2, ("worker-2", 2, False)),
+    ],
+)
+def test_reads_the_task(cluster, kind, index, expected):
+    task = read(cluster, kind, index)
+    assert (task.name, task.num_workers, task.is_chief) == expected
+    assert task.trains
+
+
+def test_an_evaluator_does_not_train():
+    assert not read(TWO, "evaluator", 0).trains
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", "3", '{"task": 1}', '{"task": {"type": "w"}}'])
+def test_refuses_what_is_not_tf_config(text):
+    with pytest.raises(ConfigurationError, match="TF_CONFIG"):
+        from_environment({"TF_CONFIG": text})
