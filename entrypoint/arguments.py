@@ -1,0 +1,37 @@
+"""What the container's arguments ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+TRAINER = ("python", "-P", "-m", "trainer")
+"""-P: a folder called trainer in the working directory must not take the place of ours."""
+
+EXPLAIN = "explain"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to run, and whether to run it or only to explain it."""
+
+    command: tuple[str, ...]
+    is_trainer: bool
+    explain: bool = False
+    as_json: bool = False
+
+
+def parse_arguments(arguments: Sequence[str]) -> Request:
+    """Return the request of `[explain [--json]] [command… | flags for the trainer…]`."""
+    if arguments[:1] == [EXPLAIN]:
+        as_json = arguments[1:2] == ["--json"]
+        request = _request(arguments[2 if as_json else 1 :])
+        return Request(request.command, request.is_trainer, explain=True, as_json=as_json)
+    return _request(arguments)
+
+
+def _request(arguments: Sequence[str]) -> Request:
+    """Return the request to run a command, the trainer if none is named."""
+    if not arguments or arguments[0].startswith("-"):
+        return Request((*TRAINER, *arguments), is_trainer=True)
+    return Request(tuple(arguments), is_trainer=False)

@@ -1,0 +1,93 @@
+"""What is wrong with a configuration, and the one way to say so."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from entrypoint.variables import HIDDEN, is_secret
+
+EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h: trying again changes nothing
+EXIT_NOT_EXECUTABLE = 126  # as a shell does
+EXIT_NOT_FOUND = 127  # as a shell does
+
+LONGEST_SHOWN = 200
+"""Characters of a received value that a message shows."""
+
+
+MOST_SHOWN = 50
+"""Problems that a message shows: a wrong file read as a host list has thousands."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that the user has to change."""
+
+    name: str
+    """The variable, with its place or flag in addition: `TF_CONFIG cluster.worker[1]`."""
+    received: str | None
+    """The value as it was given; None where there was none."""
+    accepted: str
+    """What would have been right."""
+    advice: str = ""
+    """A sentence that helps further, or nothing."""
+
+
+class ConfigurationError(Exception):
+    """The user's configuration is wrong; carries all problems that were found."""
+
+    exit_code = EXIT_CONFIGURATION
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        """Keep the problems."""
+        self.problems = tuple(problems)
+        super().__init__(render(self.problems))
+
+
+def render(problems: Sequence[Problem], notes: Iterable[str] = ()) -> str:
+    """Return the message: each problem on a line of its own, then sentences of no problem."""
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    return "\n".join(
+        [
+            f"cluster-trainer: {count} in the configuration",
+            "",
+            *(f"  {_line(problem)}" for problem in problems[:MOST_SHOWN]),
+            *([f"  … and {len(problems) - MOST_SHOWN} more"] * (len(problems) > MOST_SHOWN)),
+            *(f"  ({escaped(note)})" for note in notes),
+            "",
+            "Nothing was started. docs/environment.md explains every variable.",
+        ],
+    )
+
+
+def _line(problem: Problem) -> str:
+    """Return a problem as one line, its value hidden if the name says that it is a secret."""
+    received = HIDDEN if problem.received and is_secret(problem.name) else problem.received
+    value = "nothing" if received is None else f'"{shortened(escaped(received))}"'
+    name = shortened(escaped(problem.name))
+    line = f"{name}: received {value}; accepted: {escaped(problem.accepted)}."
+    return f"{line} {escaped(problem.advice)}".rstrip()
+
+
+def escaped(text: str) -> str:
+    """Return text that is safe on one line of a terminal: no control characters or surrogates."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else ascii(char)[1:-1]  # \n, \x1b, \ud800
+        for char in text
+    )
+
+
+def shortened(text: str, longest: int = LONGEST_SHOWN) -> str:
+    """Return at most `longest` characters, the last an ellipsis where something was left out."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def say(message: str) -> None:
+    """Write lines to stderr; a stderr that is closed or full is no reason to stop."""
+    try:
+        print(message, file=sys.stderr, flush=True)  # noqa: T201 -- what it is for
+    except OSError:
+        return

@@ -1,0 +1,89 @@
+"""JSON without the things that Python lets pass: duplicate keys, NaN, endless numbers and depth."""
+
+from __future__ import annotations
+
+import json
+import math
+
+DEEPEST = 32
+"""Levels of nesting; a TF_CONFIG has four, and Python's own limit is a crash."""
+
+
+class StrictJSONError(ValueError):
+    """A text is not the JSON that we accept; the message is a sentence that says why."""
+
+
+def parse_object(text: str) -> dict[str, object]:
+    """Return the JSON object that the text is; raise StrictJSONError."""
+    try:
+        document = json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_constant=_constant,
+            parse_float=_float,
+            parse_int=_int,
+        )
+    except json.JSONDecodeError as error:
+        reason = f"It is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+        raise StrictJSONError(reason) from None
+    except RecursionError:
+        raise StrictJSONError(_too_deep()) from None
+    if not isinstance(document, dict):
+        reason = "It is JSON, but not an object."
+        raise StrictJSONError(reason)
+    _check_depth(document)
+    return document
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object whose keys are all different."""
+    members: dict[str, object] = {}
+    for name, value in pairs:
+        if name in members:
+            reason = f'It has the key "{name}" twice.'
+            raise StrictJSONError(reason)
+        members[name] = value
+    return members
+
+
+def _constant(text: str) -> object:
+    """Refuse NaN, Infinity and -Infinity."""
+    reason = f"{text} is no JSON number."
+    raise StrictJSONError(reason)
+
+
+def _float(text: str) -> float:
+    """Return a finite number."""
+    number = float(text)
+    if not math.isfinite(number):
+        reason = "It has a number that is too large."
+        raise StrictJSONError(reason)
+    return number
+
+
+def _int(text: str) -> int:
+    """Return a number of up to 18 digits; int() itself fails with thousands."""
+    if len(text) > 18:  # noqa: PLR2004
+        reason = "It has a number that is too large."
+        raise StrictJSONError(reason)
+    return int(text)
+
+
+def _check_depth(document: object) -> None:
+    """Refuse what is nested so deeply that writing it again could fail."""
+    level = [document]
+    for _ in range(DEEPEST):
+        level = [
+            child
+            for value in level
+            if isinstance(value, dict | list)
+            for child in (value.values() if isinstance(value, dict) else value)
+        ]
+        if not level:
+            return
+    raise StrictJSONError(_too_deep())
+
+
+def _too_deep() -> str:
+    """Return the sentence."""
+    return f"It is nested more than {DEEPEST} levels deep."

@@ -1,0 +1,124 @@
+"""How the entrypoint's tests ask it: in this process through a mapping, or as a child process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from entrypoint.environ import read_environ
+from entrypoint.errors import ConfigurationError, Problem
+from entrypoint.machine import Machine
+from entrypoint.place import find_place
+from entrypoint.resolve import Answer, resolve
+
+# Time limits of single examples fail on a machine that others use too.
+settings.register_profile("no-deadline", deadline=None)
+settings.load_profile("no-deadline")
+
+ROOT = Path(__file__).resolve().parents[3]
+
+Resolve = Callable[..., Answer]
+Refuse = Callable[..., list[Problem]]
+
+# As in the image: isolated, our packages found without PYTHONPATH.
+START = (
+    f"import runpy, sys; sys.path[:0] = [{str(ROOT)!r}]; "
+    "runpy.run_module('entrypoint', run_name='__main__', alter_sys=True)"
+)
+ENTRYPOINT = (sys.executable, "-I", "-c", START)
+
+
+def nobody() -> Machine:
+    """Return a machine that is in no list."""
+    return Machine("nobody", lambda _: False, lambda _: {})
+
+
+@pytest.fixture
+def answer(tmp_path: Path) -> Resolve:
+    """Return a function from an environment to what was resolved."""
+
+    def ask(environ: Mapping[str, str], machine: Machine | None = None) -> Answer:
+        variables = read_environ(environ, str(tmp_path))
+        return resolve(variables, lambda found: find_place(found, machine or nobody()))
+
+    return ask
+
+
+@pytest.fixture
+def refused(answer: Resolve) -> Refuse:
+    """Return a function from an environment to its problems."""
+
+    def ask(environ: Mapping[str, str], machine: Machine | None = None) -> list[Problem]:
+        with pytest.raises(ConfigurationError) as caught:
+            answer(environ, machine)
+        return list(caught.value.problems)
+
+    return ask
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a child process left."""
+
+    code: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def entrypoint() -> tuple[str, ...]:
+    """Return the command that starts the entrypoint."""
+    return ENTRYPOINT
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Return a function that starts the entrypoint as the image does, in a directory of its own."""
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+
+    def start(*arguments: str, stdin: str | None = None, **environ: str) -> Ended:
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        begin = time.perf_counter()
+        child = subprocess.run(
+            [*ENTRYPOINT, *arguments],
+            env={"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"} | environ,
+            cwd=folder,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        seconds = time.perf_counter() - begin
+        print(child.stderr)  # noqa: T201 -- pytest shows it if an assertion fails
+        return Ended(child.returncode, child.stdout, child.stderr, seconds)
+
+    return start
+
+
+@pytest.fixture
+def fake_python(tmp_path: Path) -> Callable[[str], None]:
+    """Return a function that puts a shell script called `python` first in the child's PATH.
+
+    The trainer's command begins with `python`, so the script stands for the trainer.
+    """
+
+    def write(script: str) -> None:
+        path = tmp_path / "python"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    return write

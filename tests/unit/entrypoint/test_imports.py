@@ -1,0 +1,83 @@
+"""What a start imports: not the trainer, not tensorflow, and nothing slow without need."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[3] / "entrypoint"
+ALLOWED = {*sys.stdlib_module_names, "entrypoint", "dotenv"}
+
+# Runs a good start with `become` replaced, then prints what has been imported.
+PROGRAM = """
+import json, sys
+sys.path.insert(0, {root!r})
+before = set(sys.modules)
+import entrypoint.__main__ as program
+program.become = lambda command, environment: 0
+code = program.main(["true"], {environ!r}, {directory!r})
+print(json.dumps([code, sorted(set(sys.modules) - before)]))
+"""
+
+
+def imported(directory: Path, **environ: str) -> set[str]:
+    """Return the modules that a good start with this environment imports."""
+    program = PROGRAM.format(
+        root=str(PACKAGE.parent),
+        environ=environ,
+        directory=str(directory),
+    )
+    child = subprocess.run(
+        [sys.executable, "-I", "-c", program],
+        capture_output=True,
+        check=True,
+    )
+    code, modules = json.loads(child.stdout)
+    assert code == 0
+    return set(modules)
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"WORKER_HOSTS": "127.0.0.1"},
+        {"WORKER_HOSTS": "a,b", "WORKER_INDEX": "0"},
+        {"TF_CONFIG": '{"cluster":{"worker":["a:1"]},"task":{"type":"worker","index":0}}'},
+    ],
+)
+def test_never_imports_the_trainer_or_tensorflow(tmp_path: Path, environ: dict[str, str]) -> None:
+    (tmp_path / ".env").write_text("A=1")
+    roots = {name.partition(".")[0] for name in imported(tmp_path, **environ)}
+    assert not roots & {"trainer", "tensorflow", "keras", "numpy", "pydantic"}
+
+
+def test_every_import_is_of_the_standard_library_or_dotenv() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            else:
+                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert {name.partition(".")[0] for name in names} <= ALLOWED, path
+
+
+def test_a_good_start_imports_nothing_slow(tmp_path: Path) -> None:
+    modules = imported(tmp_path, WORKER_HOSTS="a,b", WORKER_INDEX="0")
+    slow = {"dotenv", "typing", "pathlib", "socket", "threading", "subprocess", "asyncio", "urllib"}
+    assert not modules & slow
+
+
+def test_only_main_reads_the_process_environment() -> None:
+    readers = {
+        path.name
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv", "argv", "getcwd"}
+    }
+    assert readers == {"__main__.py"}

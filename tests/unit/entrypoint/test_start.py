@@ -1,0 +1,219 @@
+"""The entrypoint as a process: what runs, with which environment, and how a bad start ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PRINT_ENVIRONMENT = (sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))")
+
+
+def test_runs_the_command_with_tf_config_and_says_who_it_is(run: Callable) -> None:
+    ended = run(
+        *PRINT_ENVIRONMENT,
+        WORKER_HOSTS="10.1.10.58,10.1.10.250",
+        WORKER_INDEX="1",
+        CLUSTER_TRAINER_VERSION="0.1.0",
+    )
+    assert ended.code == 0
+    assert json.loads(json.loads(ended.stdout)["TF_CONFIG"]) == {
+        "cluster": {"worker": ["10.1.10.58:2222", "10.1.10.250:2222"]},
+        "task": {"type": "worker", "index": 1},
+    }
+    assert ended.stderr == (
+        "cluster-trainer 0.1.0: worker-1 of 2 (chief is worker-0 at 10.1.10.58:2222), "
+        "TF_CONFIG from WORKER_HOSTS\n"
+    )
+
+
+def test_one_worker_has_no_tf_config(run: Callable) -> None:
+    ended = run(*PRINT_ENVIRONMENT)
+    assert "TF_CONFIG" not in json.loads(ended.stdout)
+    assert ended.stderr == "cluster-trainer: one worker, no TF_CONFIG\n"
+
+
+def test_cluster_source_none_takes_tf_config_away(run: Callable) -> None:
+    ended = run(*PRINT_ENVIRONMENT, TF_CONFIG="{", CLUSTER_SOURCE="none")
+    assert "TF_CONFIG" not in json.loads(ended.stdout)
+
+
+def test_the_chief_is_told_so(run: Callable) -> None:
+    document = '{"cluster":{"master":["a:1"],"worker":["b:1"]},"task":{"type":"master","index":0}}'
+    ended = run("true", TF_CONFIG=document)
+    assert ended.stderr == "cluster-trainer: chief-0 of 2 (the chief), TF_CONFIG as given\n"
+
+
+def test_an_evaluator_is_beside_the_cluster(run: Callable) -> None:
+    document = '{"cluster":{"worker":["a:1"]},"task":{"type":"evaluator","index":0}}'
+    assert "evaluator-0 beside a cluster of 1" in run("true", TF_CONFIG=document).stderr
+
+
+def test_dotenv_and_file_forms_reach_the_command(run: Callable, tmp_path: Path) -> None:
+    (tmp_path / "workspace" / ".env").write_text("FROM_FILE=1\nREAL=file\n")
+    (tmp_path / "model").write_text("mnist_cnn\n")
+    ended = run(*PRINT_ENVIRONMENT, REAL="real", TRAINER_MODEL_FILE="../model", OTHER_FILE="x")
+    found = json.loads(ended.stdout)
+    assert (found["FROM_FILE"], found["REAL"], found["TRAINER_MODEL"]) == ("1", "real", "mnist_cnn")
+    assert "TRAINER_MODEL_FILE" not in found
+    assert found["OTHER_FILE"] == "x"
+
+
+def test_without_a_command_the_trainer_runs(run: Callable, fake_python: Callable) -> None:
+    fake_python('echo "$@"')
+    assert run().stdout == "-P -m trainer\n"
+
+
+def test_flags_are_for_the_trainer(run: Callable, fake_python: Callable) -> None:
+    fake_python('echo "$@"')
+    assert run("--epochs", "3").stdout == "-P -m trainer --epochs 3\n"
+
+
+def test_the_command_takes_the_process(run: Callable) -> None:
+    """One process, so that signals and the exit code need nobody to hand them on."""
+    assert run("sh", "-c", "kill -TERM $$").code == -15
+    assert run("sh", "-c", "exit 42").code == 42
+
+
+def test_the_command_reads_stdin_and_gets_its_arguments_unchanged(run: Callable) -> None:
+    ended = run("sh", "-c", 'cat; printf "%s|" "$@"', "sh", "a b", "", "*", stdin="hello ")
+    assert ended.stdout == "hello a b||*|"
+
+
+def test_the_command_ignores_no_signals(run: Callable) -> None:
+    ended = run("sh", "-c", "grep SigIgn /proc/self/status")
+    assert int(ended.stdout.split()[1], 16) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "says"),
+    [
+        ("no-such-command", 127, "no-such-command: no such command."),
+        ("./missing/task.py", 127, "./missing/task.py: no such command."),
+        ("", 127, "the command is empty"),
+        ("/tmp", 126, "cannot run /tmp: Permission denied."),
+        ("./plain", 126, "cannot run ./plain: Permission denied."),
+        ("./bare", 126, "cannot run ./bare: Exec format error."),
+        ("./orphan", 127, "the interpreter of its first line is missing"),
+    ],
+)
+def test_a_command_that_cannot_run_ends_as_in_a_shell(
+    run: Callable,
+    tmp_path: Path,
+    command: str,
+    code: int,
+    says: str,
+) -> None:
+    for name, text, mode in [
+        ("plain", "echo", 0o644),
+        ("bare", "no shebang", 0o755),
+        ("orphan", "#!/no/such/interpreter", 0o755),
+    ]:
+        path = tmp_path / "workspace" / name
+        path.write_text(text)
+        path.chmod(mode)
+    ended = run(command)
+    assert ended.code == code
+    assert says in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+BAD = [
+    {"WORKER_HOSTS": "a,b", "WORKER_INDEX": "2"},
+    {"WORKER_HOSTS": "a,b", "WORKER_INDEX": "-1"},
+    {"WORKER_HOSTS": "a,b", "WORKER_INDEX": "x"},
+    {"WORKER_HOSTS": "", "WORKER_INDEX": "0"},
+    {"WORKER_HOSTS": "a,a", "WORKER_INDEX": "0"},
+    {"WORKER_HOSTS": "a:0", "WORKER_INDEX": "0"},
+    {"WORKER_HOSTS": "a:70000", "WORKER_INDEX": "0"},
+    {"WORKER_HOSTS": ":1", "WORKER_INDEX": "0"},
+    {"WORKER_HOSTS": "192.0.2.1,no-such-host.invalid"},
+    {"WORKER_INDEX": "0"},
+    {"TF_CONFIG": "{"},
+    {"TF_CONFIG": '{"cluster":{"worker":["a:1"]}}'},
+    {"TF_CONFIG": '{"cluster":{"boss":["a:1"]},"task":{"type":"boss","index":0}}'},
+    {"TF_CONFIG": '{"cluster":{"chief":["a:1","b:1"]},"task":{"type":"chief","index":0}}'},
+    {"WORKER_HOSTS": "a", "WORKER_HOSTS_FILE": "b", "WORKER_INDEX": "0"},
+    {"WORKER_HOSTS_FILE": "/nowhere"},
+    {"WORKER_HOSTS": os.fsdecode(b"\xff\xfe"), "WORKER_INDEX": os.fsdecode(b"\xff")},
+    {
+        "TF_CONFIG": '{"cluster":{"worker":["a:1"]},"task":{"type":"worker","index":0}}',
+        "WORKER_HOSTS": "b:1",
+    },
+]
+
+
+@pytest.mark.parametrize("environ", BAD, ids=" ".join)
+def test_a_bad_start_ends_within_a_second_with_one_message(
+    run: Callable,
+    environ: dict[str, str],
+) -> None:
+    ended = run("true", **environ)
+    assert ended.code == 78
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("cluster-trainer: ")
+    assert ended.stderr.endswith(
+        "\n\nNothing was started. docs/environment.md explains every variable.\n",
+    )
+    assert any(name in ended.stderr for name in environ)
+    assert "Traceback" not in ended.stderr
+    # The better of two: another process may have had the machine.
+    assert ended.seconds < 1 or run("true", **environ).seconds < 1
+
+
+def test_explain_refuses_with_the_same_message(run: Callable) -> None:
+    for environ in BAD:
+        assert run("explain", "true", **environ).stderr == run("true", **environ).stderr
+
+
+TRAINER_REFUSES = """
+test "$1 $2 $3 $4" = "-P -m trainer check" || exit 9
+printf '[{"name": "TRAINER_MODEL (--model)", "received": "%s", "accepted": "a model"}]' "$5"
+exit 78
+"""
+
+
+def test_the_trainers_problems_are_in_the_same_message(
+    run: Callable,
+    fake_python: Callable,
+) -> None:
+    fake_python(TRAINER_REFUSES)
+    ended = run("--foo", WORKER_INDEX="0")
+    assert ended.code == 78
+    assert ended.stderr.startswith("cluster-trainer: 2 problems in the configuration\n\n  WORKER_I")
+    assert '  TRAINER_MODEL (--model): received "--foo"; accepted: a model.\n' in ended.stderr
+
+
+def test_the_trainer_is_not_asked_about_another_command(
+    run: Callable,
+    fake_python: Callable,
+) -> None:
+    fake_python(TRAINER_REFUSES)
+    assert "TRAINER_MODEL" not in run("true", WORKER_INDEX="0").stderr
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["exit 3", "echo nonsense", "echo '[7]'", "echo '{}{}'", "kill -9 $$", "echo '[{}]'; exit 78"],
+)
+def test_a_trainer_that_cannot_be_asked_is_said_plainly(
+    run: Callable,
+    fake_python: Callable,
+    script: str,
+) -> None:
+    fake_python(script)
+    ended = run(WORKER_INDEX="0")
+    assert ended.code == 78
+    assert "1 problem in the configuration" in ended.stderr
+    assert "The trainer's own settings were not checked: the check" in ended.stderr
+
+
+def test_refuses_a_value_too_long_for_a_program(run: Callable, tmp_path: Path) -> None:
+    (tmp_path / "long").write_text("x" * 200_000)
+    ended = run("true", TRAINER_MODEL_FILE="../long")
+    assert ended.code == 78
+    assert "131071 bytes at most" in ended.stderr
