@@ -59,6 +59,7 @@ def run(config: TrainerConfig, task: Task) -> int:  # noqa: RET503  `end` never 
         end(config, task, reporter, code, f"stopped by {signal.Signals(signal_number).name}")
 
     stop.listen(give_up, STOP_SECONDS)
+    reporter.start_heartbeat()
     code, reason = attempt(config, task, stop, reporter)
     end(config, task, reporter, code, reason)
 

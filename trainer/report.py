@@ -49,6 +49,7 @@ class Reporter:
     def __init__(self, folder: Path, epochs: int) -> None:
         self.folder, self._epochs = folder, epochs
         self._started = self._last_line = time.monotonic()
+        self._doing = "starting"
         self._lock = threading.Lock()
         self._result: dict[str, Any] = {"steps": 0, "epochs": 0, "metrics": None}
         self._result["weights_sha256"] = None
@@ -56,12 +57,25 @@ class Reporter:
         (folder / METRICS_FILE).write_text("")
         (folder / RESULT_FILE).unlink(missing_ok=True)
 
-    def progress(self, what: str, done: int, total: int) -> None:
-        """Say how far the present part of the run has come, if nothing was said for a while."""
-        if time.monotonic() - self._last_line < PROGRESS_SECONDS:
-            return
-        self._last_line = time.monotonic()
-        log.info("%s  %d of %d steps", what, done, total)
+    def doing(self, what: str) -> None:
+        """Note what the run is at; the heartbeat says it once nothing else was said for a while."""
+        self._doing = what
+
+    def start_heartbeat(self) -> None:
+        """Say what the run is at whenever it was silent for PROGRESS_SECONDS.
+
+        A thread does this, since one step, or the tracing of a large model, may take longer.
+        """
+        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
+
+    def _beat(self) -> None:
+        while True:
+            silent = time.monotonic() - self._last_line
+            if silent >= PROGRESS_SECONDS:
+                self._last_line = time.monotonic()
+                log.info("%s", self._doing)
+            else:
+                time.sleep(PROGRESS_SECONDS - silent)
 
     def epoch(self, metrics: EpochMetrics) -> None:
         """Report a finished epoch, to people and to metrics.jsonl."""

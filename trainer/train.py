@@ -37,7 +37,8 @@ def train_and_evaluate(
         StopRequestedError: this worker was asked to stop.
         TrainingDivergedError: the loss is not a finite number.
     """
-    distribution = start_strategy(config, task)
+    distribution = start_strategy(config, task, reporter)
+    reporter.doing(f"loading {config.dataset}")
     data = registry.load(config.dataset, config.data_dir, config.image_size)
     plan = make_plan(config, data, distribution.num_replicas_in_sync)
     with distribution.scope():
@@ -49,6 +50,7 @@ def train_and_evaluate(
         reporter.epoch(metrics)
     values = weights.values_of(model)
     reporter.weights(weights.digest(values))
+    reporter.doing("saving the model")
     if task.is_chief:
         save_model(config, data, values, reporter)
     # Nobody leaves before the chief has written: a worker that exits early is, to the others, one
@@ -56,12 +58,12 @@ def train_and_evaluate(
     pace.agree(0.0)
 
 
-def start_strategy(config: TrainerConfig, task: Task) -> tf.distribute.Strategy:
+def start_strategy(config: TrainerConfig, task: Task, reporter: Reporter) -> tf.distribute.Strategy:
     """Set up devices and construct the strategy, which waits for all workers of a cluster."""
     num_gpus = strategy.configure_devices(config.threads)
     choice = strategy.choose(config.strategy, task, num_gpus)
     if task.num_workers > 1:
-        log.info("%s waits for the cluster of %d workers", task.name, task.num_workers)
+        reporter.doing(f"{task.name} waits for the cluster of {task.num_workers} workers")
     with strategy.start_up_limit(task, config.startup_timeout_seconds):
         distribution = strategy.build(choice, num_gpus)
     log.info(
@@ -190,6 +192,7 @@ class Epochs:
             self._reporter.step(before + done)
             self._progress(epoch, "training", done, self._plan.steps_per_epoch)
 
+        self._progress(epoch, "training", 0, self._plan.steps_per_epoch)
         self._pace.run(self._loop.train, self._training, self._plan.steps_per_epoch, after_call)
         totals = self._loop.totals()
         if not isfinite(totals.loss):
@@ -206,7 +209,7 @@ class Epochs:
         return self._loop.totals()
 
     def _progress(self, epoch: int, what: str, done: int, total: int) -> None:
-        self._reporter.progress(f"epoch {epoch}/{self._plan.epochs}  {what}", done, total)
+        self._reporter.doing(f"epoch {epoch}/{self._plan.epochs}  {what}: {done} of {total} steps")
 
 
 def distribute(

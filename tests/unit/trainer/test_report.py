@@ -1,5 +1,5 @@
 import json
-import logging
+import queue
 
 import pytest
 
@@ -41,14 +41,28 @@ def test_an_epoch_is_one_line_for_people():
     )
 
 
-def test_progress_speaks_only_after_a_silence(reporter, caplog, monkeypatch):
-    caplog.set_level(logging.INFO)
-    monkeypatch.setattr(report.log, "propagate", True)
-    reporter.progress("epoch 1/12  training", 5, 100)
-    assert not caplog.messages
-    monkeypatch.setattr(report, "PROGRESS_SECONDS", 0.0)
-    reporter.progress("epoch 1/12  training", 6, 100)
-    assert caplog.messages == ["epoch 1/12  training  6 of 100 steps"]
+@pytest.fixture
+def lines(monkeypatch):
+    """The log's messages, as a queue that can be waited on."""
+    messages = queue.Queue()
+    monkeypatch.setattr(report.log, "info", lambda form, *given: messages.put(form % given))
+    return messages
+
+
+def test_a_silent_run_says_what_it_is_at(reporter, lines, monkeypatch):
+    monkeypatch.setattr(report, "PROGRESS_SECONDS", 0.05)
+    reporter.doing("epoch 1/12  training: 5 of 100 steps")
+    reporter.start_heartbeat()
+    for _ in range(2):
+        assert lines.get(timeout=20) == "epoch 1/12  training: 5 of 100 steps"
+
+
+def test_a_run_that_speaks_needs_no_heartbeat(reporter, lines):
+    reporter.doing("epoch 1/12  training")
+    reporter.start_heartbeat()
+    reporter.epoch(METRICS)
+    assert lines.get(timeout=20).startswith("epoch  3/12  step 36")
+    assert lines.empty()
 
 
 def test_the_result_says_how_far_the_run_came(reporter, tmp_path):

@@ -1,0 +1,8 @@
+"""`make bench`: run every benchmark and print its table."""
+
+import os
+
+from benchmarks import start_up
+
+if __name__ == "__main__":
+    start_up.main(os.environ.get("IMAGE", "cluster-trainer:cpu"))
