@@ -50,6 +50,7 @@ class Reporter:
         self.folder, self._epochs = folder, epochs
         self._started = self._last_line = time.monotonic()
         self._doing = "starting"
+        self._ended = threading.Event()
         self._lock = threading.Lock()
         self._result: dict[str, Any] = {"steps": 0, "epochs": 0, "metrics": None}
         self._result["weights_sha256"] = None
@@ -69,13 +70,10 @@ class Reporter:
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
 
     def _beat(self) -> None:
-        while True:
-            silent = time.monotonic() - self._last_line
-            if silent >= PROGRESS_SECONDS:
+        while not self._ended.wait(self._last_line + PROGRESS_SECONDS - time.monotonic()):
+            if time.monotonic() - self._last_line >= PROGRESS_SECONDS:
                 self._last_line = time.monotonic()
                 log.info("%s", self._doing)
-            else:
-                time.sleep(PROGRESS_SECONDS - silent)
 
     def epoch(self, metrics: EpochMetrics) -> None:
         """Report a finished epoch, to people and to metrics.jsonl."""
@@ -98,6 +96,7 @@ class Reporter:
 
         Only the first call counts: the thread that ends a stuck run may meet the run's own end.
         """
+        self._ended.set()
         if not self._lock.acquire(blocking=False):
             return
         seconds = round(time.monotonic() - self._started, 3)
