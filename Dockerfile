@@ -1,0 +1,114 @@
+# One image for one device, several GPUs or many machines. GPU by default; --build-arg ACCELERATOR=cpu for CPU.
+# scripts/build.sh calls it with everything it takes. No `# syntax=` line and no heredocs: the frontend that is
+# built into a 20.10 daemon must do, where no registry is reached.
+ARG BASE_IMAGE=debian:bookworm-20260713-slim
+
+# ---- base: what stays of the operating system ----
+FROM ${BASE_IMAGE} AS base
+SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
+# Only what the base lacks is installed:
+#   python3          runs everything (3.11 to 3.13: Keras 3.15 and tf-keras set the limits)
+#   tini             PID 1: forwards signals, reaps children
+#   ca-certificates  downloads by TFDS and by users' code
+RUN --mount=type=tmpfs,target=/var/lib/apt/lists --mount=type=tmpfs,target=/var/cache/apt \
+    missing=(); \
+    python3 -c 'import ssl, venv' 2>/dev/null || missing+=(python3); \
+    [ -x /usr/bin/tini ] || missing+=(tini); \
+    [ -s /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates); \
+    if [ "${#missing[@]}" != 0 ]; then \
+        apt-get update -qq; \
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; \
+        rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/cache/debconf/*-old; \
+    fi; \
+    python3 -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit("BASE_IMAGE has Python %d.%d; cluster-trainer needs 3.11 to 3.13." % v)'
+# User 1000 (an Ubuntu base has one of that id: --non-unique). Any other user id works too: the four folders are
+# open to all, as /tmp is.
+RUN groupadd --non-unique --gid 1000 trainer; \
+    useradd --non-unique --uid 1000 --gid 1000 --no-log-init --no-create-home --shell /bin/bash trainer; \
+    mkdir -m 1777 /home/trainer /workspace /data /runs
+
+# ---- installer: pip, its build tool and strip, bind-mounted below; nothing of it stays ----
+FROM base AS installer
+RUN apt-get update -qq; \
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends binutils; \
+    python3 -c 'import ensurepip' 2>/dev/null || apt-get install -y -qq --no-install-recommends python3-venv; \
+    python3 -m venv /installer
+COPY requirements/installer.txt scripts/image-install.sh /installer/
+RUN --mount=type=cache,target=/srv \
+    --mount=type=secret,id=ca,target=/srv/ca.pem --mount=type=secret,id=pip_conf,target=/srv/pip.conf \
+    /installer/image-install.sh /installer/bin/python -r /installer/installer.txt
+
+# ---- locks: the one lock and the trimming list, so that other files of the folder don't undo the next layer ----
+FROM scratch AS locks
+ARG ACCELERATOR=gpu
+COPY requirements/${ACCELERATOR}.txt /requirements.txt
+COPY requirements/trim.txt /trim.txt
+
+# ---- runtime: the Python environment, installed where it stays (a copy between stages would double it) ----
+# The mounts lie on folders that every Debian and Ubuntu has (/mnt, /media, /srv), so that no empty one is left.
+FROM base AS runtime
+# DL4006: the stage inherits its shell, with pipefail, from base.
+# hadolint ignore=DL4006
+RUN --mount=type=bind,from=installer,target=/mnt --mount=type=bind,from=locks,target=/media \
+    --mount=type=cache,target=/srv \
+    --mount=type=secret,id=ca,target=/srv/ca.pem --mount=type=secret,id=pip_conf,target=/srv/pip.conf \
+    python3 -m venv --without-pip /opt/venv; \
+    /mnt/installer/image-install.sh /opt/venv/bin/python -r /media/requirements.txt; \
+    packages=$(echo /opt/venv/lib/python3.*/site-packages); \
+    sed -e 's/ *#.*//' -e '/^$/d' /media/trim.txt | while read -r pattern; do \
+        find "$packages" -path "$packages/$pattern" -prune -exec rm -rf {} +; \
+    done; \
+    find "$packages/tensorflow" -name '*.so*' -size +1M -exec \
+        env LD_LIBRARY_PATH="$(echo /mnt/usr/lib/*-linux-gnu)" /mnt/usr/bin/strip --strip-unneeded {} +; \
+    echo /opt/cluster-trainer > "$packages/cluster-trainer.pth"; \
+    /opt/venv/bin/python -m compileall -q -j 0 /opt/venv/lib
+
+# ---- prepared: the embedded data set and the names that TFDS knows, made with tools that don't stay ----
+FROM runtime AS prepared
+COPY requirements/digits.txt /locks/
+RUN --mount=type=bind,from=installer,target=/mnt --mount=type=cache,target=/srv \
+    --mount=type=secret,id=ca,target=/srv/ca.pem --mount=type=secret,id=pip_conf,target=/srv/pip.conf \
+    /mnt/installer/image-install.sh /opt/venv/bin/python --target /scikit-learn -r /locks/digits.txt
+COPY trainer/__init__.py /opt/cluster-trainer/trainer/
+COPY trainer/data/__init__.py trainer/data/digits.py /opt/cluster-trainer/trainer/data/
+RUN export PYTHONPATH=/scikit-learn TF_CPP_MIN_LOG_LEVEL=2 CUDA_VISIBLE_DEVICES=-1; \
+    /opt/venv/bin/python -m trainer.data.digits /prepared/data; \
+    /opt/venv/bin/python -c 'import tensorflow_datasets as tfds; print(*tfds.list_builders(with_community_datasets=False), sep="\n")' \
+        > /prepared/tfds-names.txt; \
+    rm -r /prepared/data/downloads; \
+    chmod -R a+rX /prepared
+
+# ---- source: our two packages, byte-compiled with the Python that runs them ----
+FROM base AS source
+COPY entrypoint /opt/cluster-trainer/entrypoint
+COPY trainer /opt/cluster-trainer/trainer
+RUN python3 -m compileall -q /opt/cluster-trainer
+
+# ---- the image ----
+FROM runtime AS final
+COPY --from=prepared /prepared /opt/cluster-trainer
+COPY --from=source /opt/cluster-trainer /opt/cluster-trainer
+
+ARG VERSION=0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="cluster-trainer" \
+      org.opencontainers.image.description="Trains a Keras model on one device, several GPUs or many machines" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+# USER and LOGNAME: an id without an entry in /etc/passwd has no name, and getpass would fail.
+# CUDA_CACHE_MAXSIZE: newer GPUs compile TensorFlow's kernels at the first start; the default cache is too small.
+ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    HOME=/home/trainer \
+    USER=trainer \
+    LOGNAME=trainer \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    TF_CPP_MIN_LOG_LEVEL=1 \
+    NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility \
+    CUDA_CACHE_MAXSIZE=4294967296 \
+    CLUSTER_TRAINER_VERSION=${VERSION} \
+    CLUSTER_TRAINER_REVISION=${REVISION}
+WORKDIR /workspace
+USER 1000:1000
+ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/venv/bin/python", "-I", "-m", "entrypoint"]

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Builds the image: build.sh cpu|gpu. Tags it cluster-trainer:cpu and cluster-trainer:VERSION-cpu (or gpu).
+# The host's certificate bundle and pip configuration go along as BuildKit secrets and leave no trace in the image.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly ACCELERATOR=${1:?usage: build.sh cpu|gpu}
+readonly LOG=.build/build-$ACCELERATOR.log
+
+first_file() {
+    local file
+    for file in "$@"; do
+        if [ -f "$file" ]; then
+            echo "$file"
+            return
+        fi
+    done
+}
+
+# What the environment says of pip's indexes, as a configuration file.
+pip_settings() {
+    local name variable
+    for name in index-url extra-index-url trusted-host; do
+        variable=${name^^}
+        variable=PIP_${variable//-/_}
+        [ -z "${!variable:-}" ] || printf '[global]\n%s = %s\n' "$name" "${!variable}"
+    done | awk '!/^\[/ || !seen++'
+}
+
+revision() {
+    local hash
+    hash=$(git rev-parse HEAD 2>/dev/null) || { echo unknown; return; }
+    [ -z "$(git status --porcelain -- Dockerfile requirements entrypoint trainer)" ] || hash+=-modified
+    echo "$hash"
+}
+
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+base=$(scripts/base-image.sh)
+certificates=$(first_file "${PIP_CERT:-}" "${SSL_CERT_FILE:-}" /etc/ssl/certs/ca-certificates.crt)
+pip_conf=$(first_file "${PIP_CONFIG_FILE:-}" ~/.config/pip/pip.conf ~/.pip/pip.conf /etc/pip.conf)
+
+command=(docker buildx build --builder "$(docker context show)" --load
+    --build-arg "ACCELERATOR=$ACCELERATOR" --build-arg "BASE_IMAGE=$base"
+    --build-arg "VERSION=$version" --build-arg "REVISION=$(revision)"
+    --tag "cluster-trainer:$ACCELERATOR" --tag "cluster-trainer:$version-$ACCELERATOR")
+[ -z "$certificates" ] || command+=(--secret "id=ca,src=$certificates")
+PIP_SETTINGS=$(pip_settings) # the environment comes before the files, as with pip itself
+export PIP_SETTINGS
+if [ -n "$PIP_SETTINGS" ]; then
+    command+=(--secret "id=pip_conf,env=PIP_SETTINGS")
+elif [ -n "$pip_conf" ]; then
+    command+=(--secret "id=pip_conf,src=$pip_conf")
+fi
+for proxy in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
+    [ -z "${!proxy:-}" ] || command+=(--build-arg "$proxy")
+done
+
+image_id() { docker image inspect --format '{{.Id}}' "cluster-trainer:$ACCELERATOR" 2>/dev/null || true; }
+
+# On a terminal, one line that says which step runs; BuildKit's own pages of them go to the log.
+show_progress() {
+    while sleep 1; do
+        step=$(grep -oE '\[[a-z]+ +[0-9]+/[0-9]+\]|exporting layers' "$LOG" | tail -n 1) || true
+        printf '\r\033[K  %s, %d s' "${step:-starting}" "$SECONDS" >&2
+    done
+}
+
+build() {
+    local progress="" code=0
+    if [ -t 2 ]; then
+        show_progress &
+        progress=$!
+        # shellcheck disable=SC2064 # the process of now
+        trap "kill $progress 2>/dev/null; printf '\r\033[K' >&2" EXIT
+    fi
+    "${command[@]}" --progress plain . >"$LOG" 2>&1 || code=$?
+    if [ -n "$progress" ]; then
+        kill "$progress"
+        printf '\r\033[K' >&2
+        trap - EXIT
+    fi
+    return "$code"
+}
+
+mkdir -p .build
+previous=$(image_id)
+echo "Building cluster-trainer:$ACCELERATOR on $base (log: $LOG)"
+if ! build; then
+    tail -n 40 "$LOG" | cut -c 1-200 >&2
+    echo "The build failed; the whole log is in $LOG" >&2
+    exit 1
+fi
+# The image that had the tags before would stay without a name; where a container uses it, it does.
+[ -z "$previous" ] || [ "$previous" = "$(image_id)" ] || docker image rm "$previous" >/dev/null 2>&1 || true
+docker image inspect --format '{{.Size}}' "cluster-trainer:$ACCELERATOR" |
+    awk -v image="cluster-trainer:$ACCELERATOR" '{printf "Built %s, %.2f GB\n", image, $1 / 1e9}'

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Makes the locks of requirements/ anew: NAME.in says what is wanted, NAME.txt pins all of it by hash.
+# Versions that a lock already holds stay unless its .in forbids them; `scripts/lock.sh --upgrade` takes the newest.
+set -euo pipefail
+cd "$(dirname "$0")/../requirements"
+
+lock() { # NAME OPTIONS...
+    echo "requirements/$1.txt"
+    # No header: it would name this machine's paths and indexes.
+    ../.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+        --output-file "$1.txt" "${@:2}" "$1.in" "${options[@]}"
+}
+
+options=("$@")
+dropped=(--override overrides.in --no-emit-package libclang --no-emit-package setuptools --no-emit-package wheel)
+lock cpu "${dropped[@]}" --override overrides-cpu.in --no-emit-package tensorflow
+lock gpu "${dropped[@]}" --constraint cpu.txt # the same versions in both images
+lock digits --no-emit-package numpy           # the image's own
+lock installer
+lock inside
+lock dev
