@@ -224,7 +224,10 @@ def distribute(
         first = context.input_pipeline_id * local
         return make(order.Slice(whole.per_replica, whole.num_replicas, first, local))
 
-    return iter(distribution.distribute_datasets_from_function(for_worker))
+    # On a CPU, "prefetching to the device" is one more copy: 11 % of the steps of mnist_cnn.
+    to_device = bool(tf.config.list_physical_devices("GPU"))
+    options = tf.distribute.InputOptions(experimental_fetch_to_device=to_device)
+    return iter(distribution.distribute_datasets_from_function(for_worker, options))
 
 
 def save_model(

@@ -2,8 +2,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import strategy_of
 
+from conftest import strategy_of
 from trainer.data.examples import DataSet, Examples
 from trainer.data.order import Slice, evaluation_batches, training_batches
 from trainer.loop import Loop

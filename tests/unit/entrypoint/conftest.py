@@ -103,7 +103,7 @@ def run(tmp_path: Path) -> Run:
             check=False,
         )
         seconds = time.perf_counter() - begin
-        print(child.stderr)  # noqa: T201 -- pytest shows it if an assertion fails
+        print(child.stderr)
         return Ended(child.returncode, child.stdout, child.stderr, seconds)
 
     return start
