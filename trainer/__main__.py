@@ -48,12 +48,12 @@ def main(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
     if not task.trains:
         print(f"{task.name}: the workers evaluate; there is nothing to do here.")  # noqa: T201
         return ExitCode.DONE
-    # Users' own modules lie in the working directory, behind the image's own packages.
-    sys.path.append(os.getcwd())  # noqa: PTH109
     from trainer.lifecycle import run  # noqa: PLC0415  a refusal needs none of it
 
     return run(config, task)
 
 
 if __name__ == "__main__":
+    # Users' own modules lie in the working directory, behind the image's own packages (`-P`).
+    sys.path.append(os.getcwd())  # noqa: PTH109
     sys.exit(main(os.environ, sys.argv[1:]))

@@ -138,7 +138,7 @@ class TrainerConfig(BaseSettings):
         "adam", description="The optimizer; momentum is SGD with momentum 0.9."
     )
     learning_rate: float = Field(
-        0.003, gt=0, le=1000, allow_inf_nan=False, description="The optimizer's learning rate."
+        0.001, gt=0, le=1000, allow_inf_nan=False, description="The optimizer's learning rate."
     )
     learning_rate_schedule: Literal["constant", "cosine"] = Field(
         "cosine",

@@ -5,7 +5,8 @@ import os
 import platform
 import signal
 import sys
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
 from trainer.config import TrainerConfig, shown_name
@@ -36,7 +37,12 @@ PEER_ERRORS = (
     "DeadlineExceededError",
     "InternalError",
 )
-PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "tensorflow-datasets", "numpy")
+PACKAGES = {
+    "tensorflow": ("tensorflow", "tensorflow-cpu"),
+    "keras": ("keras",),
+    "tensorflow-datasets": ("tensorflow-datasets",),
+    "numpy": ("numpy",),
+}
 
 
 def run(config: TrainerConfig, task: Task) -> int:  # noqa: RET503  `end` never returns
@@ -142,9 +148,8 @@ def context_of(config: TrainerConfig, task: Task) -> dict[str, object]:
 def versions() -> dict[str, str]:
     """Return the versions of what decides the numbers."""
     found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except ModuleNotFoundError:
-            continue
+    for name, distributions in PACKAGES.items():
+        for distribution in distributions:
+            with suppress(PackageNotFoundError):
+                found[name] = version(distribution)
     return found

@@ -19,6 +19,8 @@ from trainer.data.examples import Examples
 
 # Steps in an endless stream: more than any run takes, few enough for int64 positions.
 MANY_STEPS = 2**40
+# Batches of one replica that are ready before they are asked for.
+PREFETCHED = 8
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,11 @@ def _batches(
         chosen = as_float(tf.gather(inputs, rows))
         return chosen, tf.gather(labels, rows), weights, tf.cast(batch_examples, tf.float32)
 
-    made = slices.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    return made.prefetch(tf.data.AUTOTUNE)
+    # Autotuning would have nothing to tune, and its thread, which looks at the pipeline every few
+    # seconds, holds up the end of a run by as long: the iterator's destructor waits for it.
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return slices.map(gather).prefetch(PREFETCHED).with_options(options)
 
 
 def as_float(inputs: tf.Tensor) -> tf.Tensor:

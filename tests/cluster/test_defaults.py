@@ -1,0 +1,82 @@
+"""`make up-local` as a newcomer types it: two workers, digits, nothing set."""
+
+import json
+import os
+
+import pytest
+
+METRICS = {
+    "epoch",
+    "step",
+    "loss",
+    "accuracy",
+    "test_loss",
+    "test_accuracy",
+    "test_examples",
+    "examples_per_second",
+    "seconds",
+}
+# The user of the results; only root may choose another than itself.
+USER = (12345, 23456) if os.getuid() == 0 else (os.getuid(), os.getgid())
+
+
+@pytest.fixture(scope="module")
+def defaults(run):
+    return run(RUN_UID=USER[0], RUN_GID=USER[1]).raise_unless_done()
+
+
+def test_reads_handwritten_digits(defaults):
+    assert defaults.metrics()[-1]["test_accuracy"] >= 0.97
+
+
+def test_two_workers_take_part(defaults):
+    assert [result["task"]["index"] for result in defaults.results()] == [0, 1]
+
+
+def test_metrics_have_one_line_an_epoch_with_exactly_the_promised_names(defaults):
+    lines = defaults.metrics()
+    assert [line["epoch"] for line in lines] == list(range(1, len(lines) + 1))
+    assert {frozenset(line) for line in lines} == {frozenset(METRICS)}
+
+
+def test_result_holds_the_last_metrics(defaults):
+    for worker, result in zip(defaults.workers, defaults.results(), strict=True):
+        last = (worker / "metrics.jsonl").read_text().splitlines()[-1]
+        assert result["metrics"] == json.loads(last)
+        assert result["settings"]["dataset"] == "digits"
+        assert "2.21.0" in result["versions"].values()
+
+
+def test_lines_of_each_worker_are_shown_under_its_name(defaults):
+    for name in ("worker-0", "worker-1"):
+        assert f"{name} | " in defaults.output
+
+
+def test_whole_output_of_each_worker_is_kept(defaults):
+    for worker in defaults.workers:
+        kept = (worker / "container.log").read_text().splitlines()
+        shown = [f"{worker.name} | {line}" for line in kept]
+        assert kept
+        assert not [line for line in shown if line not in defaults.output.splitlines()]
+
+
+def test_says_where_model_metrics_and_logs_are(defaults):
+    for part in ("worker-0/model.keras", "metrics.jsonl", "container.log", "test_accuracy"):
+        assert f"{part}" in defaults.output.rpartition("cluster-trainer: done")[2]
+
+
+def test_everything_belongs_to_the_given_user(defaults):
+    owners = {(path.stat().st_uid, path.stat().st_gid) for path in defaults.folder.rglob("*")}
+    assert owners == {USER}
+
+
+def test_latest_points_to_the_run(defaults):
+    latest = defaults.folder.parent / "latest"
+    assert latest.resolve() == defaults.folder
+    assert latest.lstat().st_uid == USER[0]
+
+
+def test_results_are_json_that_any_reader_takes(defaults):
+    for worker in defaults.workers:
+        # parse_constant is called for NaN and Infinity, which are not JSON.
+        json.loads((worker / "result.json").read_text(), parse_constant=pytest.fail)

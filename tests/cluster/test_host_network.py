@@ -1,0 +1,5 @@
+def test_two_workers_train_on_the_hosts_own_network(run):
+    ended = run(NETWORK="host", TRAINER_EPOCHS=1, TRAINER_STEPS_PER_EPOCH=3).raise_unless_done()
+    digests = {result["weights_sha256"] for result in ended.results()}
+    assert (len(ended.results()), len(digests)) == (2, 1)
+    assert "localhost:20000" in ended.output

@@ -1,0 +1,26 @@
+"""The check at the end of a session sees what tests leave behind, and nothing is."""
+
+from harness.workbench import Workbench
+
+
+def test_sees_containers_networks_and_volumes(workbench):
+    other = Workbench(workbench.client, workbench.image)
+    container = other.start("true")
+    network = other.client.networks.create(other.new_name("network"))
+    volume = other.client.volumes.create(other.new_name("volume"))
+    try:
+        assert sorted(other.leftovers()) == [
+            f"container {container.name}",
+            f"network {network.name}",
+            f"volume {volume.name}",
+        ]
+    finally:
+        container.remove(force=True)
+        network.remove()
+        volume.remove()
+    assert other.leftovers() == []
+
+
+def test_a_cluster_leaves_neither_container_nor_network_nor_volume(run, workbench):
+    run(WORKERS=1, TRAINER_MODEL="no-such-model")
+    assert workbench.leftovers() == []

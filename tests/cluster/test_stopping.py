@@ -1,0 +1,73 @@
+"""Ctrl-C, `kill` and failures: the whole cluster ends, soon, and leaves nothing on the engine."""
+
+import signal
+import time
+
+import pytest
+
+GRACE_SECONDS = 10
+# What the engine takes to stop and remove containers and the network, beyond the grace period.
+ENGINE_SECONDS = 8
+LONG = {"TRAINER_EPOCHS": 1000}
+START_SECONDS = 90
+FIRST_EPOCH = "test accuracy"
+# More than the limit, and really written: zeroed pages would cost nothing.
+HUNGRY = """
+services:
+  worker-0: {mem_limit: 64m, memswap_limit: 64m, command: [python, -c, "b'x' * 10**9"]}
+"""
+
+
+@pytest.fixture
+def training(start):
+    cluster = start(WORKERS=2, GRACE_SECONDS=GRACE_SECONDS, **LONG)
+    cluster.wait_for_text(FIRST_EPOCH, START_SECONDS)
+    return cluster
+
+
+def press_ctrl_c(cluster):
+    cluster.press_ctrl_c()
+
+
+def press_ctrl_c_twice(cluster):
+    cluster.press_ctrl_c()
+    cluster.wait_for_text("stopping", 5)
+    cluster.press_ctrl_c()
+
+
+def kill(cluster):
+    cluster.tell(signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("stop", "code"),
+    [(press_ctrl_c, 130), (press_ctrl_c_twice, 130), (kill, 143)],
+    ids=["ctrl-c", "ctrl-c-twice", "kill"],
+)
+def test_stops_all_within_the_grace_period_and_leaves_nothing(training, workbench, stop, code):
+    begin = time.monotonic()
+    stop(training)
+    ended = training.end(60)
+    assert time.monotonic() - begin < GRACE_SECONDS + ENGINE_SECONDS
+    assert ended.code == code, ended.output
+    assert workbench.leftovers() == []
+    assert [result["status"] for result in ended.results()] == ["stopped", "stopped"]
+
+
+def test_a_worker_that_fails_ends_the_cluster_with_its_code(start, workbench):
+    cluster = start(WORKERS=2, **LONG)
+    cluster.wait_for_text(FIRST_EPOCH, START_SECONDS)
+    (victim,) = (item for item in workbench.containers() if "worker-1" in item.name)
+    victim.kill("SIGKILL")
+    ended = cluster.end(60)
+    assert ended.code == 137, ended.output
+    assert "worker-1 ended first, with exit code 137 (killed)" in ended.output
+    assert workbench.leftovers() == []
+
+
+def test_memory_that_runs_out_is_called_by_its_name(start, tmp_path):
+    overlay = tmp_path / "small.yaml"
+    overlay.write_text(HUNGRY)
+    ended = start(WORKERS=1, OVERLAYS=overlay).end(START_SECONDS)
+    assert ended.code == 137, ended.output
+    assert "(out of memory)" in ended.output

@@ -1,0 +1,67 @@
+"""Fixtures of the tests that use the Docker engine, and the logs of a test that failed."""
+
+import os
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import docker
+import pytest
+from docker.models.containers import Container
+
+from harness.ended import Ended, wait_for_end
+from harness.waiting import logs_of
+from harness.workbench import Workbench
+
+DEFAULT_IMAGE = "cluster-trainer:cpu"
+WORKBENCH = pytest.StashKey[Workbench]()
+
+
+@pytest.fixture(scope="session")
+def workbench(request: pytest.FixtureRequest) -> Iterator[Workbench]:
+    """The session's place on the engine; at its end nothing of it may be left there."""
+    client = docker.from_env()
+    bench = Workbench(client, os.environ.get("IMAGE") or DEFAULT_IMAGE)
+    request.config.stash[WORKBENCH] = bench
+    yield bench
+    leftovers = bench.leftovers()
+    client.close()
+    assert not leftovers, f"the tests left behind: {leftovers}"
+
+
+@pytest.fixture
+def run_container(workbench: Workbench) -> Iterator[Callable[..., Container]]:
+    """Start containers of the image that are removed when the test ends."""
+    started: list[Container] = []
+
+    def run(*command: str, **options: object) -> Container:
+        started.append(workbench.start(*command, **options))
+        return started[-1]
+
+    yield run
+    for container in started:
+        container.remove(force=True, v=True)
+
+
+@pytest.fixture
+def run_to_end(run_container: Callable[..., Container]) -> Callable[..., Ended]:
+    """Run a container of the image until it ends."""
+
+    def run(*command: str, **options: object) -> Ended:
+        return wait_for_end(run_container(*command, **options))
+
+    return run
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the logs of the session's containers with a test that failed."""
+    report = yield
+    bench: Any = item.config.stash.get(WORKBENCH, None)
+    if report.failed and bench:
+        report.sections += [
+            (f"container {container.name}", logs_of(container)[-10_000:])
+            for container in bench.containers()
+        ]
+    return report

@@ -1,0 +1,1 @@
+"""What the tests of the image and of clusters share: containers, Compose, waiting, leftovers."""

@@ -1,0 +1,125 @@
+"""Whole runs of a local cluster through compose/up.sh, as `make up-local` does them."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.compose import FOLDER
+from harness.waiting import wait_until
+
+UP = FOLDER / "up.sh"
+RUN_NAME = "test"
+STOP_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class ClusterRun:
+    """A cluster that has ended.
+
+    Attributes:
+        code: the exit code of up.sh.
+        output: all that it printed.
+        folder: the run's folder on the host, with a folder for each worker.
+    """
+
+    code: int
+    output: str
+    folder: Path
+
+    @property
+    def workers(self) -> list[Path]:
+        """The workers' folders in the order of their index."""
+        return sorted(self.folder.glob("worker-*"))
+
+    def results(self) -> list[dict[str, Any]]:
+        """Return each worker's result.json."""
+        return [json.loads((worker / "result.json").read_text()) for worker in self.workers]
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return worker 0's metrics, one dictionary an epoch."""
+        lines = (self.folder / "worker-0/metrics.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def raise_unless_done(self) -> "ClusterRun":
+        """Return this run if it ended with 0; else fail with its output."""
+        assert self.code == 0, self.output
+        return self
+
+
+@dataclass(frozen=True)
+class RunningCluster:
+    """A cluster in progress: the process of up.sh and the file it prints to."""
+
+    process: subprocess.Popen[bytes]
+    output_file: Path
+    folder: Path
+
+    def output(self) -> str:
+        """Return what has been printed so far."""
+        return self.output_file.read_text(errors="replace")
+
+    def wait_for_text(self, text: str, timeout_seconds: float) -> None:
+        """Wait until `text` has been printed.
+
+        Raises:
+            WaitError: it was not printed in time.
+        """
+        printed = lambda: text in self.output()  # noqa: E731
+        wait_until(printed, timeout_seconds, f"up.sh prints {text!r}", self.output)
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send a signal to up.sh alone, as `kill` does."""
+        self.process.send_signal(number)
+
+    def press_ctrl_c(self) -> None:
+        """Send SIGINT to up.sh and all that it runs in the foreground, as a terminal does."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def stop(self) -> None:
+        """End the cluster if it still runs."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(STOP_SECONDS)
+
+    def end(self, timeout_seconds: float) -> ClusterRun:
+        """Wait until up.sh ends, and return how; past the limit it is told to stop, and fails."""
+        try:
+            code = self.process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            message = f"the cluster still ran after {timeout_seconds} s\n{self.output()}"
+            raise AssertionError(message) from None
+        return ClusterRun(code, self.output(), self.folder)
+
+
+def start_cluster(folder: Path, environ: Mapping[str, str]) -> RunningCluster:
+    """Start up.sh with its results in `folder`/runs and with `environ` over this process's own.
+
+    Data sets and user code come from folders, not volumes, so that no volume is left behind.
+    """
+    for name in ("runs", "data", "workspace"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    settings = {
+        "RUNS_DIR": str(folder / "runs"),
+        "DATA_DIR": str(folder / "data"),
+        "WORKSPACE_DIR": str(folder / "workspace"),
+        "RUN_NAME": RUN_NAME,
+        **environ,
+    }
+    output_file = folder / "up.log"
+    with output_file.open("wb") as output:
+        process = subprocess.Popen(
+            # A shell that starts pytest in the background makes it deaf to SIGINT; up.sh is not.
+            ["env", "--default-signal=INT", str(UP)],
+            env={**os.environ, **settings},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return RunningCluster(process, output_file, folder / "runs" / RUN_NAME)

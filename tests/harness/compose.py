@@ -1,0 +1,68 @@
+"""Compose by its command line: a frozen executor, so that a test can't change another's project."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[2] / "compose"
+LOCAL = FOLDER / "local.yaml"
+UP_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Compose:
+    """A project: which files, under which name, with which variables.
+
+    Attributes:
+        project: the project's name, unique on this engine.
+        environ: variables for the compose files, over this process's own.
+        files: the compose files in order.
+        command: how Compose is called.
+    """
+
+    project: str
+    environ: Mapping[str, str]
+    files: tuple[Path, ...] = (LOCAL,)
+    command: tuple[str, ...] = ("docker", "compose")
+
+    def run(self, *arguments: str) -> str:
+        """Run one Compose command and return its standard output.
+
+        Raises:
+            AssertionError: it failed; the message holds what it printed.
+        """
+        files = [part for file in self.files for part in ("--file", str(file))]
+        line = [*self.command, "--progress", "quiet", "--project-name", self.project, *files]
+        done = subprocess.run(
+            [*line, *arguments],
+            env={**os.environ, **self.environ},
+            capture_output=True,
+            text=True,
+            timeout=UP_SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            message = f"{arguments} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+            raise AssertionError(message)
+        return done.stdout
+
+    def up(self) -> None:
+        """Start the project's services in the background."""
+        self.run("up", "--detach")
+
+    def container_id(self, service: str) -> str:
+        """Return the id of a service's container, running or ended."""
+        return self.run("ps", "--all", "--quiet", service).strip()
+
+    def down(self) -> None:
+        """Remove all of the project: containers, networks, volumes."""
+        self.run("down", "--volumes", "--remove-orphans", "--timeout", "0")
+
+
+def cluster_environ(workers: int) -> dict[str, str]:
+    """Return the variables that make local.yaml a cluster of `workers`."""
+    names = [f"worker-{index}" for index in range(workers)]
+    hosts = ",".join(f"{name}:2222" for name in names)
+    return {"COMPOSE_PROFILES": ",".join(names), "WORKER_HOSTS": hosts}

@@ -1,0 +1,56 @@
+"""Waiting for conditions: each wait is bounded and, when it fails, says why with the logs."""
+
+import time
+from collections.abc import Callable
+
+from docker.models.containers import Container
+
+INTERVAL_SECONDS = 0.05
+
+
+class WaitError(AssertionError):
+    """What was waited for did not happen in time; the message holds the logs."""
+
+
+def wait_until(
+    condition: Callable[[], object], timeout_seconds: float, what: str, logs: Callable[[], str]
+) -> float:
+    """Wait until `condition` is true and return how many seconds that took.
+
+    Raises:
+        WaitError: it was not true in time.
+    """
+    begin = time.monotonic()
+    while not condition():
+        if time.monotonic() - begin > timeout_seconds:
+            message = f"not within {timeout_seconds:g} s: {what}\n{logs()}"
+            raise WaitError(message)
+        time.sleep(INTERVAL_SECONDS)
+    return time.monotonic() - begin
+
+
+def wait_for_text(container: Container, text: str, timeout_seconds: float = 60) -> float:
+    """Wait until the container has printed `text`; see `wait_until`.
+
+    Raises:
+        WaitError: it was not printed in time, or the container ended without it.
+    """
+
+    def printed() -> bool:
+        # Asked for before the logs are read, so that the last line of an ended one counts.
+        container.reload()
+        ended = container.status == "exited"
+        if text in logs_of(container):
+            return True
+        if ended:
+            message = f"{container.name} ended without {text!r}\n{logs_of(container)}"
+            raise WaitError(message)
+        return False
+
+    what = f"{container.name} prints {text!r}"
+    return wait_until(printed, timeout_seconds, what, lambda: logs_of(container))
+
+
+def logs_of(container: Container) -> str:
+    """Return what the container has printed so far, both streams in order."""
+    return container.logs().decode(errors="replace")

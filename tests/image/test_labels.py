@@ -1,0 +1,22 @@
+import tomllib
+from pathlib import Path
+
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+OCI = "org.opencontainers.image."
+
+
+def test_version_label_is_the_projects_version(workbench):
+    version = tomllib.loads(PYPROJECT.read_text())["project"]["version"]
+    assert workbench.inspect_image().labels[OCI + "version"] == version
+
+
+def test_image_carries_its_title_and_revision(workbench):
+    labels = workbench.inspect_image().labels
+    assert labels[OCI + "title"] == "cluster-trainer"
+    assert labels[OCI + "revision"]
+
+
+def test_version_variable_equals_the_label(workbench, run_bash):
+    labels = workbench.inspect_image().labels
+    shown = run_bash('echo "$CLUSTER_TRAINER_VERSION $CLUSTER_TRAINER_REVISION"')
+    assert shown.split() == [labels[OCI + "version"], labels[OCI + "revision"]]

@@ -1,0 +1,44 @@
+import time
+
+import pytest
+
+from harness.ended import wait_for_end
+from harness.waiting import wait_for_text
+
+PROMPT_SECONDS = 5
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["sh", "-c", "echo ready; exec sleep 300"],
+        ["sh", "-c", "echo ready; sleep 300; echo end"],
+        ["python", "-c", "import time; print('ready'); time.sleep(300)"],
+    ],
+    ids=["sleep", "child-of-a-shell", "python"],
+)
+def test_docker_stop_ends_a_command_at_once(run_container, command):
+    container = run_container(*command)
+    wait_for_text(container, "ready")
+    begin = time.monotonic()
+    container.stop(timeout=30)
+    assert time.monotonic() - begin < PROMPT_SECONDS
+    assert wait_for_end(container).code == 143
+
+
+def test_a_command_may_handle_sigterm_itself(run_container):
+    handler = "trap 'echo saved; exit 7' TERM; echo ready; while :; do sleep 0.1; done"
+    container = run_container("bash", "-c", handler)
+    wait_for_text(container, "ready")
+    container.stop(timeout=30)
+    ended = wait_for_end(container)
+    assert (ended.code, "saved" in ended.out) == (7, True)
+
+
+def test_sigint_reaches_the_command(run_container):
+    container = run_container("python", "-c", "import time; print('ready'); time.sleep(300)")
+    wait_for_text(container, "ready")
+    container.kill("SIGINT")
+    ended = wait_for_end(container)
+    assert "KeyboardInterrupt" in ended.err
+    assert ended.code == 130
