@@ -24,6 +24,9 @@ from trainer.task import Task
 
 log = logging.getLogger("trainer")
 MODEL_VARIABLE = "TRAINER_MODEL (--model)"
+# The destructor of a distributed iterator waits for tf.data's autotuning thread, which sleeps for
+# up to ten seconds (measured). The process ends by os._exit: kept here, none is ever destroyed.
+KEPT_ITERATORS: list[Any] = []
 
 
 def train_and_evaluate(
@@ -227,7 +230,9 @@ def distribute(
     # On a CPU, "prefetching to the device" is one more copy: 11 % of the steps of mnist_cnn.
     to_device = bool(tf.config.list_physical_devices("GPU"))
     options = tf.distribute.InputOptions(experimental_fetch_to_device=to_device)
-    return iter(distribution.distribute_datasets_from_function(for_worker, options))
+    iterator = iter(distribution.distribute_datasets_from_function(for_worker, options))
+    KEPT_ITERATORS.append(iterator)
+    return iterator
 
 
 def save_model(
