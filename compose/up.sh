@@ -142,9 +142,11 @@ follow() {
   done
 }
 
-# TensorFlow's C++ notes (level I) cannot be switched off before it is up, and tell a person nothing.
-# They are left out on the screen alone: container.log holds every line.
-notes='^I[0-9]{4} [0-9:.]+ +[0-9]+ [a-z_]+\.cc:[0-9]+\]|^WARNING: All log messages before absl::Init'
+# TensorFlow's C++ notes (level I) cannot be switched off before it is up, and tell a person nothing;
+# nor does its warning about the iterator that tf.distribute itself makes. They are left out on the
+# screen alone: container.log holds every line.
+notes='^I[0-9]{4} [0-9:.]+ +[0-9]+ [a-z_]+\.cc:[0-9]+\]'
+notes+='|^WARNING: All log messages before absl::Init|Input of GeneratorDatasetOp'
 
 show_lines() { # SERVICE
   docker logs --follow "$(compose ps --all --quiet "$1")" 2>&1 |

@@ -122,7 +122,7 @@ class TrainerConfig(BaseSettings):
         description="How to distribute: over the workers of TF_CONFIG (multiworker), over this "
         "machine's GPUs (mirrored), not at all (none), or whichever fits (auto).",
     )
-    epochs: PositiveInt = Field(30, description="How many epochs to train.")
+    epochs: PositiveInt = Field(50, description="How many epochs to train.")
     steps_per_epoch: PositiveInt | None = Field(
         None,
         description="Global batches in an epoch. Not given: one pass over the training data.",

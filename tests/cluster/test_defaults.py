@@ -52,12 +52,27 @@ def test_lines_of_each_worker_are_shown_under_its_name(defaults):
         assert f"{name} | " in defaults.output
 
 
+def is_shown(line, worker, defaults):
+    return f"{worker.name} | {line}" in defaults.output.splitlines()
+
+
 def test_whole_output_of_each_worker_is_kept(defaults):
     for worker in defaults.workers:
         kept = (worker / "container.log").read_text().splitlines()
-        shown = [f"{worker.name} | {line}" for line in kept]
-        assert kept
-        assert not [line for line in shown if line not in defaults.output.splitlines()]
+        assert "cluster-trainer" in kept[0]
+        assert f"{worker.name} done" in kept[-1]
+        hidden = [line for line in kept if not is_shown(line, worker, defaults)]
+        assert hidden
+        assert all(".cc:" in line or "absl::InitializeLog" in line for line in hidden)
+
+
+def test_warnings_and_errors_are_shown(start, tmp_path):
+    lines = ["W0000 00:00:1.5 7 gpu.cc:1] no GPU", "E0000 00:00:1.5 7 rpc.cc:2] refused", "I am ok"]
+    overlay = tmp_path / "printing.yaml"
+    said = json.dumps(["printf", "%s\\n", *lines])
+    overlay.write_text(f"services: {{worker-0: {{command: {said}}}}}\n")
+    ended = start(WORKERS=1, OVERLAYS=overlay).end(60).raise_unless_done()
+    assert [line for line in lines if f"worker-0 | {line}" not in ended.output.splitlines()] == []
 
 
 def test_says_where_model_metrics_and_logs_are(defaults):

@@ -72,13 +72,13 @@ def test_a_flag_wins_over_its_variable(base):
 
 
 def test_an_empty_variable_counts_as_unset(base):
-    assert TrainerConfig.read(base | {"TRAINER_EPOCHS": " "}, []).epochs == 30
+    assert TrainerConfig.read(base | {"TRAINER_EPOCHS": " "}, []).epochs == 50
 
 
 def test_nothing_is_read_but_what_is_handed_in(base, monkeypatch):
     monkeypatch.setenv("TRAINER_EPOCHS", "7")
-    assert TrainerConfig.read(base, []).epochs == 30
-    assert TrainerConfig(run_dir=base["TRAINER_RUN_DIR"]).epochs == 30
+    assert TrainerConfig.read(base, []).epochs == 50
+    assert TrainerConfig(run_dir=base["TRAINER_RUN_DIR"]).epochs == 50
 
 
 def test_every_setting_has_a_description_and_a_variable():
