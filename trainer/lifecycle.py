@@ -20,15 +20,14 @@ from trainer.problems import (
     render,
 )
 from trainer.report import Reporter, start_log
-from trainer.stop import StopRequest
+from trainer.stop import SIGNAL_CODES, STOP_SIGNALS, StopRequest
 from trainer.task import Task
+from trainer.watch import AWAITED, Ended, Watch
 
 log = logging.getLogger("trainer")
 
 # `docker stop` kills after 10 s; a run that hangs in TensorFlow is ended well before.
 STOP_SECONDS = 6.0
-# A process that a signal ended has this plus the signal's number as its code.
-SIGNAL_CODES = 128
 # How TensorFlow's collectives report that another worker is gone.
 PEER_ERRORS = (
     "UnavailableError",
@@ -45,11 +44,10 @@ PACKAGES = {
 }
 
 
-def run(config: TrainerConfig, task: Task) -> int:  # noqa: RET503  `end` never returns
-    """Train, and end the process with the code that says how it went.
+def run(config: TrainerConfig, task: Task) -> int:
+    """Train in a child process, watch it, and return the code that says how it went.
 
-    The process ends by `os._exit`: TensorFlow's destructors can hang once a peer is lost. It only
-    returns where nothing was started.
+    The child ends by `os._exit`: TensorFlow's destructors can hang once a peer is lost.
     """
     try:
         reporter = open_reporter(config, task)
@@ -58,14 +56,37 @@ def run(config: TrainerConfig, task: Task) -> int:  # noqa: RET503  `end` never 
         problem = Problem(shown_name("run_dir"), str(config.run_dir), accepted, f"{error}.")
         print(render([problem]), file=sys.stderr)  # noqa: T201
         return ExitCode.BAD_CONFIGURATION
-    stop = StopRequest()
+    # Before any child or thread exists: they inherit it, and no signal is lost in between.
+    signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)
+        reporter.on_up = lambda: os.write(writing, b"1")
+        train(config, task, reporter)
+    ended = watch(config, task, child, reading)
+    if ended.reason is not None:
+        reporter.read_back()
+        end(config, task, reporter, ended.code, ended.reason)
+    return ended.code
 
-    def give_up(signal_number: int) -> None:
-        code = SIGNAL_CODES + signal_number
-        end(config, task, reporter, code, f"stopped by {signal.Signals(signal_number).name}")
 
-    stop.listen(give_up, STOP_SECONDS)
-    reporter.start_heartbeat()
+def watch(config: TrainerConfig, task: Task, child: int, up: int) -> Ended:
+    """Watch the training process until it has ended."""
+    message = f"{task.name} waits for the cluster of {task.num_workers} workers"
+    return Watch(
+        child,
+        up,
+        start_up_seconds=config.startup_timeout_seconds if task.num_workers > 1 else None,
+        stop_seconds=STOP_SECONDS + 1,
+        say_waiting=lambda: log.info(message),
+    ).wait()
+
+
+def train(config: TrainerConfig, task: Task, reporter: Reporter) -> NoReturn:
+    """Train in this process, and end it."""
+    stop = StopRequest(lambda code, reason: end(config, task, reporter, code, reason))
+    stop.listen(STOP_SECONDS)
     code, reason = attempt(config, task, stop, reporter)
     end(config, task, reporter, code, reason)
 
@@ -91,7 +112,7 @@ def attempt(
         print(error, file=sys.stderr)  # noqa: T201
         return ExitCode.BAD_CONFIGURATION, "; ".join(map(str, error.problems))
     except StopRequestedError as error:
-        return error.exit_code, str(error)
+        return SIGNAL_CODES + error.signal_number, str(error)
     except (PeerLostError, TrainingDivergedError) as error:
         lost = isinstance(error, PeerLostError)
         return ExitCode.PEER_LOST if lost else ExitCode.CRASHED, str(error)
@@ -133,7 +154,7 @@ def status_of(code: int) -> str:
     """Return an exit code's word in result.json."""
     if code == ExitCode.DONE:
         return "done"
-    return "stopped" if code > SIGNAL_CODES else "failed"
+    return "stopped" if code - SIGNAL_CODES in STOP_SIGNALS else "failed"
 
 
 def context_of(config: TrainerConfig, task: Task) -> dict[str, object]:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import IntEnum
+from signal import Signals
 
 SHOWN_CHARACTERS = 200
 
@@ -48,11 +49,11 @@ class PeerLostError(Exception):
 
 
 class StopRequestedError(Exception):
-    """Somebody asked this worker to stop; `signal_number` is what the request came as."""
+    """Somebody asked this worker to stop, by the signal `signal_number`."""
 
     def __init__(self, signal_number: int) -> None:
-        super().__init__(f"asked to stop by signal {signal_number}")
-        self.exit_code = 128 + signal_number
+        super().__init__(f"stopped by {Signals(signal_number).name}")
+        self.signal_number = signal_number
 
 
 class TrainingDivergedError(Exception):

@@ -5,7 +5,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ class Reporter:
 
     def __init__(self, folder: Path, epochs: int) -> None:
         self.folder, self._epochs = folder, epochs
+        self.on_up: Callable[[], object] = lambda: None
         self._started = self._last_line = time.monotonic()
         self._doing = "starting"
         self._ended = threading.Event()
@@ -61,6 +62,18 @@ class Reporter:
     def doing(self, what: str) -> None:
         """Note what the run is at; the heartbeat says it once nothing else was said for a while."""
         self._doing = what
+
+    def cluster_is_up(self) -> None:
+        """Note that all workers are there: from now on this process can speak for itself."""
+        self.on_up()
+        self.start_heartbeat()
+
+    def read_back(self) -> None:
+        """Take over what another process, which could not finish, had reported."""
+        lines = (self.folder / METRICS_FILE).read_text().splitlines()
+        if lines:
+            last = json.loads(lines[-1])
+            self._result |= {"steps": last["step"], "epochs": last["epoch"], "metrics": last}
 
     def start_heartbeat(self) -> None:
         """Say what the run is at whenever it was silent for PROGRESS_SECONDS.

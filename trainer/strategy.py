@@ -5,15 +5,11 @@ constructed, and refuses changes to threads and devices from then on.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Timer
 from typing import Literal
 
 import tensorflow as tf
 
-from trainer.problems import ExitCode
 from trainer.task import Task
 
 Choice = Literal["none", "mirrored", "multiworker"]
@@ -57,32 +53,6 @@ def communication_options(num_gpus: int) -> tf.distribute.experimental.Communica
     return tf.distribute.experimental.CommunicationOptions(
         implementation=kinds.NCCL if num_gpus else kinds.RING
     )
-
-
-@contextmanager
-def start_up_limit(task: Task, seconds: float) -> Iterator[None]:
-    """End the process if what it wraps takes longer: TensorFlow's own wait cannot be interrupted.
-
-    TensorFlow waits up to an hour for a missing peer, deaf to signals, with settings that shorten
-    it without effect; so this watchdog ends the process itself, with a sentence.
-    """
-    watchdog = Timer(seconds, _give_up, (task, seconds))
-    watchdog.daemon = True
-    watchdog.start()
-    try:
-        yield
-    finally:
-        watchdog.cancel()
-
-
-def _give_up(task: Task, seconds: float) -> None:
-    message = (
-        f"{task.name}: TensorFlow's cluster of {task.num_workers} workers was not complete after "
-        f"{seconds:g} s (TRAINER_STARTUP_TIMEOUT_SECONDS). Is every worker of the list running, "
-        "and can each reach the others' addresses and ports?"
-    )
-    print(message, flush=True)  # noqa: T201  the logging locks may be held by a stuck thread
-    os._exit(ExitCode.PEER_LOST)
 
 
 def available_cpus() -> int:

@@ -65,10 +65,8 @@ def start_strategy(config: TrainerConfig, task: Task, reporter: Reporter) -> tf.
     """Set up devices and construct the strategy, which waits for all workers of a cluster."""
     num_gpus = strategy.configure_devices(config.threads)
     choice = strategy.choose(config.strategy, task, num_gpus)
-    if task.num_workers > 1:
-        reporter.doing(f"{task.name} waits for the cluster of {task.num_workers} workers")
-    with strategy.start_up_limit(task, config.startup_timeout_seconds):
-        distribution = strategy.build(choice, num_gpus)
+    distribution = strategy.build(choice, num_gpus)
+    reporter.cluster_is_up()
     log.info(
         "%s is up: strategy %s, replicas in sync %d, GPUs here %d, CPU threads %d",
         task.name,
@@ -77,6 +75,8 @@ def start_strategy(config: TrainerConfig, task: Task, reporter: Reporter) -> tf.
         num_gpus,
         tf.config.threading.get_intra_op_parallelism_threads(),
     )
+    if tf.test.is_built_with_cuda() and not num_gpus:
+        log.warning("TensorFlow sees no GPU and trains on the CPU: is --gpus all missing?")
     return distribution
 
 

@@ -34,22 +34,22 @@ def run(pace, steps):
 
 
 def test_runs_exactly_the_steps_it_is_given(loop):
-    calls, done = run(Pace(loop, "auto", StopRequest()), 100)
+    calls, done = run(Pace(loop, "auto", StopRequest(print)), 100)
     assert sum(calls) == done[-1] == 100
     assert calls[0] == 1
 
 
 def test_a_fixed_number_of_steps_a_call_is_kept(loop):
-    calls, _ = run(Pace(loop, 30, StopRequest()), 100)
+    calls, _ = run(Pace(loop, 30, StopRequest(print)), 100)
     assert calls == [30, 30, 30, 10]
 
 
 def test_a_stop_request_ends_the_run_after_the_present_call(loop):
-    stop = StopRequest()
+    stop = StopRequest(print)
     pace = Pace(loop, 10, stop)
     stop.signal_number = 15
     calls = []
     with pytest.raises(StopRequestedError) as error:
         pace.run(lambda _, count: calls.append(count) or count, None, 100, lambda _: None)
     assert len(calls) == 1
-    assert error.value.exit_code == 143
+    assert error.value.signal_number == 15

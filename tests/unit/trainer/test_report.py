@@ -95,3 +95,12 @@ def test_an_earlier_runs_results_do_not_pass_for_this_ones(reporter, tmp_path):
     Reporter(tmp_path, epochs=1)
     assert not (tmp_path / "result.json").exists()
     assert (tmp_path / "metrics.jsonl").read_text() == ""
+
+
+def test_another_process_may_finish_the_result(reporter, tmp_path):
+    watcher = Reporter(tmp_path, epochs=12)
+    reporter.epoch(METRICS)
+    watcher.read_back()
+    watcher.finish("failed", "killed", {})
+    assert result(tmp_path)["steps"] == 36
+    assert result(tmp_path)["metrics"]["test_accuracy"] == 0.875

@@ -9,9 +9,9 @@ import pytest
 PROGRAM = """
 import os, signal, sys, threading
 from trainer.stop import StopRequest
-stop = StopRequest()
+stop = StopRequest(lambda code, reason: os._exit(code))
 stop.is_watched = {watched}
-stop.listen(lambda number: os._exit(100 + number), grace_seconds={grace})
+stop.listen(grace_seconds={grace})
 signal.signal(signal.SIGTERM, lambda *_: None)  # as TensorFlow does, and keeps the signal to itself
 print("ready", flush=True)
 while not stop.signal_number:
@@ -43,13 +43,13 @@ def test_a_run_that_looks_ends_by_itself(number):
 
 
 def test_a_run_that_hangs_is_ended_after_the_grace():
-    assert end_of(watched=True, grace=0.2, deaf=True) == 115
+    assert end_of(watched=True, grace=0.2, deaf=True) == 143
 
 
 def test_a_run_that_does_not_look_is_ended_at_once():
-    assert end_of(watched=False, grace=15, deaf=True) == 115
+    assert end_of(watched=False, grace=15, deaf=True) == 143
 
 
 def test_a_second_signal_ends_the_grace():
     signals = [signal.SIGTERM, signal.SIGINT]
-    assert end_of(watched=True, grace=15, deaf=True, signals=signals) == 115
+    assert end_of(watched=True, grace=15, deaf=True, signals=signals) == 143
