@@ -62,6 +62,7 @@ def run(config: TrainerConfig, task: Task) -> int:
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         reporter.on_up = lambda: os.write(writing, b"1")
         train(config, task, reporter)
     ended = watch(config, task, child, reading)
