@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer import export, models, references, strategy, weights
-from trainer.config import TrainerConfig
+from trainer.config import TrainerConfig, shown_name
 from trainer.data import order, registry
 from trainer.data.examples import DataSet
 from trainer.loop import Loop, Totals
@@ -23,7 +23,7 @@ from trainer.stop import StopRequest
 from trainer.task import Task
 
 log = logging.getLogger("trainer")
-MODEL_VARIABLE = "TRAINER_MODEL (--model)"
+MODEL_VARIABLE = shown_name("model")
 # The destructor of a distributed iterator waits for tf.data's autotuning thread, which sleeps for
 # up to ten seconds (measured). The process ends by os._exit: kept here, none is ever destroyed.
 KEPT_ITERATORS: list[Any] = []

@@ -9,6 +9,7 @@ from trainer.references import is_reference, module_exists
 # every TFDS builder, one a line.
 BAKED_DATA_DIR = Path("/opt/cluster-trainer/data")
 TFDS_NAMES = Path("/opt/cluster-trainer/tfds-names.txt")
+VARIABLE = "TRAINER_DATASET (--dataset)"
 ACCEPTED = "digits, a TensorFlow Datasets name such as mnist, or module:function of your own"
 
 

@@ -9,9 +9,9 @@ import tensorflow as tf
 from trainer import references
 from trainer.data import tfds_source
 from trainer.data.examples import DataSet, Examples
+from trainer.data.names import VARIABLE
 from trainer.problems import ConfigurationError, Problem
 
-VARIABLE = "TRAINER_DATASET (--dataset)"
 ACCEPTED = "a function () -> (train, test), each arrays (inputs, labels) or a tf.data.Dataset"
 
 

@@ -14,9 +14,9 @@ import tensorflow_datasets as tfds
 from trainer.data import digits, names
 from trainer.data.examples import DataSet, Examples
 from trainer.data.memory import available_bytes
+from trainer.data.names import VARIABLE
 from trainer.problems import ConfigurationError, Problem
 
-VARIABLE = "TRAINER_DATASET (--dataset)"
 DECODE_BATCH = 256
 HELD_OUT_PERCENT = 10
 
