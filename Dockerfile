@@ -96,6 +96,7 @@ LABEL org.opencontainers.image.title="cluster-trainer" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 # USER and LOGNAME: an id without an entry in /etc/passwd has no name, and getpass would fail.
+# TFDS_DATA_DIR: where TRAINER_DATA_DIR is too, so that users' scripts find the same prepared data sets.
 # CUDA_CACHE_MAXSIZE: newer GPUs compile TensorFlow's kernels at the first start; the default cache is too small.
 ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     HOME=/home/trainer \
@@ -104,6 +105,7 @@ ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     TF_CPP_MIN_LOG_LEVEL=1 \
+    TFDS_DATA_DIR=/data \
     NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility \
     CUDA_CACHE_MAXSIZE=4294967296 \

@@ -6,7 +6,10 @@ The program runs inside the image. It writes to /prepared what `tfds.load("mnist
 TRAIN_EXAMPLES = 320
 TEST_EXAMPLES = 50
 
-PROGRAM = f"""
+
+def program(train_examples: int, shards: int) -> str:
+    """Return the program that writes so many training examples, each split in `shards` files."""
+    return f"""
 import numpy as np
 import tensorflow_datasets as tfds
 
@@ -25,7 +28,7 @@ class Mnist(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
     def _split_generators(self, _):
         return {{
-            "train": self._generate_examples({TRAIN_EXAMPLES}),
+            "train": self._generate_examples({train_examples}),
             "test": self._generate_examples({TEST_EXAMPLES}),
         }}
 
@@ -38,6 +41,9 @@ class Mnist(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             image[:, 2 * label + 4 : 2 * label + 6] = 250
             yield index, {{"image": image, "label": label}}
 
-config = tfds.download.DownloadConfig(num_shards=2)
+config = tfds.download.DownloadConfig(num_shards={shards})
 Mnist(data_dir="/prepared").download_and_prepare(download_config=config)
 """
+
+
+PROGRAM = program(TRAIN_EXAMPLES, shards=2)

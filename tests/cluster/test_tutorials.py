@@ -1,0 +1,160 @@
+"""The tutorials' scripts, unchanged, as `docker run … python task.py` runs them on two workers."""
+
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from harness.ended import run_and_remove, wait_for_end
+from harness.mnist_downloads import KERAS_PROGRAM, KERAS_SITECUSTOMIZE, TFDS_PROGRAM
+from harness.small_mnist import program
+from harness.waiting import wait_for_text
+from harness.workers import running_workers
+
+TUTORIALS = Path(__file__).parents[2] / "examples/tutorials"
+FOUR_MACHINES = TUTORIALS / "four-machines"
+TASK = TUTORIALS / "two-machines/task.py"
+DOCUMENT = TUTORIALS.parents[2] / "shared/reference/four-machines-python-and-r.txt"
+# One file a split, as TFDS writes MNIST by itself.
+SMALL_MNIST = program(train_examples=4096, shards=1)
+ENVIRONMENT = {
+    "TF_USE_LEGACY_KERAS": "1",
+    "PYTHONPATH": "/site",
+    # Two workers share the machine: more threads would only fight for its cores.
+    "TF_NUM_INTRAOP_THREADS": "1",
+}
+RUN_SECONDS = 120
+GRACE_SECONDS = 10
+# At the end of an epoch; `fit` prints no time a step before.
+EPOCH = re.compile(r"/step - loss: (\d+\.\d+) - accuracy: (\d+\.\d+)")
+
+
+@pytest.fixture(scope="module")
+def prepared(workbench, tmp_path_factory):
+    """Folders with what MNIST's downloads would bring."""
+    folder = tmp_path_factory.mktemp("prepared")
+    programs = SMALL_MNIST + KERAS_PROGRAM + TFDS_PROGRAM
+    run = run_and_remove(workbench, "python", "-c", programs, volumes=[f"{folder}:/prepared"])
+    assert run.code == 0, run.err
+    (folder / "site").mkdir()
+    (folder / "site/sitecustomize.py").write_text(KERAS_SITECUSTOMIZE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def settings(prepared):
+    """Settings of a script's containers: where its folder and its data are."""
+
+    def of(script, data):
+        folders = {
+            script.parent: "/workspace:ro",
+            data: "/data",
+            prepared / "keras": "/home/trainer/.keras",
+            prepared / "site": "/site:ro",
+        }
+        volumes = [f"{outside}:{inside}" for outside, inside in folders.items()]
+        return {"environment": ENVIRONMENT, "volumes": volumes}
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def downloaded(workbench, settings, prepared):
+    """MNIST as four-machines/prepare.py makes it of its downloads."""
+    data = prepared / "downloaded"
+    options = settings(FOUR_MACHINES / "prepare.py", data)
+    run = run_and_remove(workbench, "python", "prepare.py", **options)
+    assert run.code == 0, run.err
+    return data
+
+
+def run_on_two(workbench, script, options):
+    with running_workers(workbench, "python", script.name, **options) as workers:
+        return [wait_for_end(worker, RUN_SECONDS) for worker in workers]
+
+
+@pytest.fixture(scope="module")
+def four_machines(workbench, settings, downloaded):
+    script = FOUR_MACHINES / "train.py"
+    return run_on_two(workbench, script, settings(script, downloaded))
+
+
+@pytest.fixture(scope="module")
+def two_machines(workbench, settings, prepared):
+    return run_on_two(workbench, TASK, settings(TASK, prepared))
+
+
+@pytest.fixture(scope="module")
+def two_workers_lab(workbench, settings, prepared):
+    script = TUTORIALS / "two-workers-lab/main.py"
+    return run_on_two(workbench, script, settings(script, prepared))
+
+
+@pytest.mark.parametrize("tutorial", ["four_machines", "two_machines", "two_workers_lab"])
+def test_both_workers_end_well_with_the_same_metrics(request, tutorial):
+    first, second = request.getfixturevalue(tutorial)
+    assert (first.code, second.code) == (0, 0), (first, second)
+    assert len(EPOCH.findall(first.out)) == 3, first
+    assert EPOCH.findall(first.out) == EPOCH.findall(second.out)
+    assert "ran out of data" not in first.out + first.err
+
+
+def test_the_local_check_trains_on_one_machine(workbench, settings, prepared):
+    options = settings(FOUR_MACHINES / "local.py", prepared)
+    run = run_and_remove(workbench, "python", "local.py", **options)
+    assert run.code == 0, run
+    assert len(EPOCH.findall(run.out)) == 3, run
+
+
+@pytest.fixture
+def endless(tmp_path):
+    """task.py with so many epochs that only a signal ends it."""
+    text = TASK.read_text()
+    assert text.count("epochs=3") == 1
+    script = tmp_path / "task.py"
+    script.write_text(text.replace("epochs=3", "epochs=100_000"))
+    return script
+
+
+def stop(worker):
+    """Do what `docker stop` does, and return how many seconds that took."""
+    begin = time.monotonic()
+    worker.stop(timeout=GRACE_SECONDS)
+    return time.monotonic() - begin
+
+
+def test_docker_stop_ends_a_script_that_trains(workbench, settings, prepared, endless):
+    options = settings(endless, prepared)
+    with running_workers(workbench, "python", "task.py", **options) as workers:
+        for worker in workers:
+            wait_for_text(worker, "Epoch 2/100000")
+        with ThreadPoolExecutor() as pool:
+            seconds = list(pool.map(stop, workers))
+        ended = [wait_for_end(worker) for worker in workers]
+    assert [worker.code for worker in ended] == [143, 143], ended
+    assert max(seconds) < GRACE_SECONDS
+
+
+def python_of(text, *, begin, end):
+    """Return the blocks of Python in a part of a document."""
+    part = text.partition(begin)[2].partition(end)[0]
+    return re.findall(r"^```python\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
+
+
+def code_of(script):
+    """Return an example's text without the comment at its head."""
+    return (FOUR_MACHINES / script).read_text().partition("\n\n")[2]
+
+
+@pytest.mark.skipif(not DOCUMENT.is_file(), reason="the tutorials' texts are not at hand")
+def test_the_four_machine_examples_are_the_tutorials_code():
+    text = DOCUMENT.read_text()
+    local = python_of(text, begin="### Local\n", end="### Distributed\n")
+    train = python_of(text, begin="### Distributed\n", end="## R\n")
+    from_the_image, *train = train
+    assert "os.environ['TF_CONFIG'] = " in from_the_image
+    assert "import tensorflow as tf\n" in local[0]
+    assert code_of("local.py") == "\n".join(local)
+    assert code_of("train.py") == "\n".join(["import tensorflow as tf\n", *train])
