@@ -2,7 +2,9 @@
 
 import os
 
-from benchmarks import start_up
+from benchmarks import rendezvous, start_up
 
 if __name__ == "__main__":
     start_up.main(os.environ.get("IMAGE", "cluster-trainer:cpu"))
+    print()
+    rendezvous.main()

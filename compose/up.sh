@@ -144,13 +144,13 @@ follow() {
 
 # TensorFlow's C++ notes (level I) cannot be switched off before it is up, and tell a person nothing;
 # nor does its warning about the iterator that tf.distribute itself makes. They are left out on the
-# screen alone: container.log holds every line.
+# screen alone: container.log holds every line. The worker's name stands once, before the line.
 notes='^I[0-9]{4} [0-9:.]+ +[0-9]+ [a-z_]+\.cc:[0-9]+\]'
 notes+='|^WARNING: All log messages before absl::Init|Input of GeneratorDatasetOp'
 
 show_lines() { # SERVICE
   docker logs --follow "$(compose ps --all --quiet "$1")" 2>&1 |
-    tee "$runs/$name/$1/container.log" | sed -u -E -e "/$notes/d" -e "s/^/$1 | /"
+    tee "$runs/$name/$1/container.log" | sed -u -E -e "/$notes/d" -e "s/ $1 / /" -e "s/^/$1 | /"
 }
 
 # Ends when every worker is done or the first one has failed: TensorFlow would wait for its

@@ -1,7 +1,6 @@
-"""The image's entrypoint: read, resolve, then explain or exec.
+"""The image's entrypoint: read, resolve, then explain, or meet the peers and run the command.
 
 The only module of this package that looks at `os.environ`, `sys.argv` and the working directory.
-The gate (rendezvous) and the supervisor belong between resolve and exec.
 """
 
 from __future__ import annotations
@@ -13,19 +12,31 @@ from collections.abc import Mapping, Sequence
 
 from entrypoint.arguments import parse_arguments
 from entrypoint.banner import banner
-from entrypoint.child import become, child_environment
+from entrypoint.child import child_environment, trainer_settings
+from entrypoint.cluster import ALONE
 from entrypoint.environ import read_environ
-from entrypoint.errors import ConfigurationError, say
+from entrypoint.errors import ConfigurationError, all_of
+from entrypoint.gpus import check_gpus
+from entrypoint.log import Log
+from entrypoint.options import JSON, read_options
 from entrypoint.resolve import find_on_this_machine, resolve
+from entrypoint.sources import with_contract_settings
+from entrypoint.start import Start, start
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str], directory: str) -> int:
-    """Run the command in place of this process, or return an exit code."""
+    """Do what the arguments ask for and return the exit code."""
     request = parse_arguments(arguments)
-    variables = read_environ(environ, directory)
+    variables = with_contract_settings(read_environ(environ, directory))
     try:
-        answer = resolve(variables, find_on_this_machine)
+        answer, options = all_of(
+            lambda: resolve(variables, find_on_this_machine),
+            lambda: read_options(variables),
+        )
         environment = child_environment(variables, answer.tf_config_text)
+        if request.is_trainer:
+            environment = {**trainer_settings(variables, options), **environment}
+        check_gpus(options.gpus_per_worker, environment)
     except ConfigurationError as error:
         # The modules imported below take a while to import, and a good start needs none of them.
         from entrypoint.refuse import refuse  # noqa: PLC0415
@@ -35,8 +46,10 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: str) -
         from entrypoint.explain import explain  # noqa: PLC0415
 
         return explain(request, variables, answer, environment)
-    say(banner(answer.resolution, environ.get("CLUSTER_TRAINER_VERSION")))
-    return become(request.command, environment)
+    task = (answer.resolution.task if answer.resolution else None) or ALONE
+    log = Log(str(task), as_json=options.log_format == JSON)
+    log.info(banner(answer.resolution, environ.get("CLUSTER_TRAINER_VERSION")))
+    return start(Start(request, answer.resolution, options, environment), log)
 
 
 def _die_of_interrupt() -> None:

@@ -10,6 +10,10 @@ TRAINER = ("python", "-P", "-m", "trainer")
 
 EXPLAIN = "explain"
 
+TRAIN = "train"
+"""Another word for the trainer: SageMaker runs a container as `docker run IMAGE train`
+(https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo-dockerfile.html)."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -22,7 +26,7 @@ class Request:
 
 
 def parse_arguments(arguments: Sequence[str]) -> Request:
-    """Return the request of `[explain [--json]] [command… | flags for the trainer…]`."""
+    """Return the request of `[explain [--json]] [command… | [train] flags for the trainer…]`."""
     if arguments[:1] == [EXPLAIN]:
         as_json = arguments[1:2] == ["--json"]
         request = _request(arguments[2 if as_json else 1 :])
@@ -34,4 +38,6 @@ def _request(arguments: Sequence[str]) -> Request:
     """Return the request to run a command, the trainer if none is named."""
     if not arguments or arguments[0].startswith("-"):
         return Request((*TRAINER, *arguments), is_trainer=True)
+    if arguments[0] == TRAIN:
+        return Request((*TRAINER, *arguments[1:]), is_trainer=True)
     return Request(tuple(arguments), is_trainer=False)

@@ -1,4 +1,4 @@
-"""The command that takes this process's place: its environment, and starting it."""
+"""The command: its environment, and becoming it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from entrypoint.errors import (
     Problem,
     say,
 )
+from entrypoint.options import Options
+
+TRAINER_ENDS_EARLIER_SECONDS = 2
+"""Before it would be killed, so that it can still say how it ended."""
 
 LONGEST_VARIABLE = 131_071
 """Bytes of `NAME=value` that Linux gives to a program (MAX_ARG_STRLEN, less the final NUL)."""
@@ -26,6 +30,7 @@ def child_environment(environ: Environ, tf_config: str | None) -> dict[str, str]
     """
     variables = {name: value.text for name, value in environ.values.items()}
     variables.pop("TF_CONFIG", None)
+    variables.pop("CLUSTER_TOKEN", None)  # the gate's alone
     if tf_config is not None:
         variables["TF_CONFIG"] = tf_config
     too_long = [
@@ -36,6 +41,19 @@ def child_environment(environ: Environ, tf_config: str | None) -> dict[str, str]
     if too_long:
         raise ConfigurationError(too_long)
     return variables
+
+
+def trainer_settings(environ: Environ, options: Options) -> dict[str, str]:
+    """Return what our options mean for the trainer; what is set as TRAINER_ variable wins."""
+    settings = {}
+    if options.gpus_per_worker is not None:
+        settings["TRAINER_GPUS_PER_WORKER"] = str(options.gpus_per_worker)
+    if "STARTUP_TIMEOUT" in environ.values:
+        settings["TRAINER_STARTUP_TIMEOUT_SECONDS"] = str(options.startup_timeout_seconds)
+    if "STOP_GRACE_SECONDS" in environ.values:
+        seconds = max(1, int(options.stop_grace_seconds) - TRAINER_ENDS_EARLIER_SECONDS)
+        settings["TRAINER_STOP_SECONDS"] = str(seconds)
+    return settings
 
 
 def become(command: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -34,6 +34,8 @@ class Environ:
     broken: frozenset[str] = frozenset()
     """Names that were given in a form that could not be read, and so have no value."""
     problems: tuple[Problem, ...] = ()
+    root: str = "/"
+    """Where the file system begins, for the files whose paths a scheduler fixes."""
 
     def get(self, name: str) -> str | None:
         """Return the text that was given, else the default of the table, else None."""
@@ -53,7 +55,7 @@ class Environ:
         return f"{name} ({value.source})"
 
 
-def read_environ(environ: Mapping[str, str], directory: str) -> Environ:
+def read_environ(environ: Mapping[str, str], directory: str, *, root: str = "/") -> Environ:
     """Read all variables; `.env` and relative paths are looked for in the directory.
 
     Never raises: what cannot be read is among the problems of the result.
@@ -65,6 +67,7 @@ def read_environ(environ: Mapping[str, str], directory: str) -> Environ:
         values={**below.values, **above.values},
         broken=below.broken | above.broken,
         problems=(*dotenv.problems, *below.problems, *above.problems),
+        root=root,
     )
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from entrypoint.variables import HIDDEN, is_secret
 
+TYPE_CHECKING = False  # as typing's, which is slow to import
+if TYPE_CHECKING:
+    from typing import Any
+
+EXIT_PEER_LOST = 75  # EX_TEMPFAIL of sysexits.h: trying again may well help
 EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h: trying again changes nothing
 EXIT_NOT_EXECUTABLE = 126  # as a shell does
 EXIT_NOT_FOUND = 127  # as a shell does
@@ -43,6 +48,20 @@ class ConfigurationError(Exception):
         """Keep the problems."""
         self.problems = tuple(problems)
         super().__init__(render(self.problems))
+
+
+def all_of(*steps: Callable[[], Any]) -> tuple[Any, ...]:
+    """Return what each step returns; raise one ConfigurationError with the problems of all."""
+    results: list[Any] = []
+    problems: list[Problem] = []
+    for step in steps:
+        try:
+            results.append(step())
+        except ConfigurationError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigurationError(problems)
+    return tuple(results)
 
 
 def render(problems: Sequence[Problem], notes: Iterable[str] = ()) -> str:

@@ -11,6 +11,7 @@ from entrypoint.cluster import ALONE, Resolution, Task
 from entrypoint.environ import DEFAULT, Environ
 from entrypoint.errors import escaped, shortened
 from entrypoint.resolve import Answer
+from entrypoint.sources import SOURCES, variables_of
 from entrypoint.variables import HIDDEN, TRAINER_PREFIX, VARIABLES, is_secret
 
 NOT_SET = "(not set)"
@@ -25,9 +26,14 @@ class Explained:
 
 
 def explained_values(environ: Environ, answer: Answer) -> dict[str, Explained]:
-    """Return our variables, and the trainer's that are set; secrets are hidden."""
+    """Return our variables, and the schedulers' and the trainer's that are set.
+
+    Secrets are hidden.
+    """
+    scheduler = [name for source in SOURCES.values() for name in variables_of(source)]
     trainer = sorted(name for name in environ.values if name.startswith(TRAINER_PREFIX))
-    values = {name: _given(environ, name) for name in (*VARIABLES, *trainer)}
+    others = [name for name in scheduler if name in environ.values] + trainer
+    values = {name: _given(environ, name) for name in (*VARIABLES, *others)}
     if answer.place:
         index = str(answer.place.task.index)
         values["WORKER_INDEX"] = Explained(index, f"derived: {answer.place.reason}")

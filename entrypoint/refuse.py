@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from entrypoint.arguments import Request
+from entrypoint.cluster import ALONE
 from entrypoint.environ import Environ
-from entrypoint.errors import ConfigurationError, render, say
+from entrypoint.errors import ConfigurationError, render
+from entrypoint.failure import write_failure
+from entrypoint.log import Log
+from entrypoint.options import JSON, read_log_format
 from entrypoint.trainer_check import Checked, check_trainer
 
 
 def refuse(error: ConfigurationError, request: Request, variables: Environ) -> int:
     """Print our problems, and the trainer's if it was to run, in one message."""
     checked = _check(request, variables) if request.is_trainer else Checked()
-    say(render((*error.problems, *checked.problems), checked.notes))
+    message = render((*error.problems, *checked.problems), checked.notes)
+    log = Log(str(ALONE), as_json=_wants_json(variables))
+    log.message(message)
+    write_failure(variables.get("FAILURE_FILE"), log, message)
     return error.exit_code
+
+
+def _wants_json(variables: Environ) -> bool:
+    """Whether the log is for machines, as far as LOG_FORMAT can be read."""
+    try:
+        return read_log_format(variables) == JSON
+    except ConfigurationError:
+        return False
 
 
 def _check(request: Request, variables: Environ) -> Checked:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from entrypoint.cluster import Resolution
 from entrypoint.environ import Environ, parse_whole_number, whole_number
 from entrypoint.errors import ConfigurationError, Problem, shortened
 from entrypoint.place import Place, find_place
-from entrypoint.sources import SOURCES
+from entrypoint.sources import AUTO, NONE, SOURCES
 from entrypoint.variables import CLUSTER_SOURCE, WORKER_HOSTS, WORKER_PORT
 
-AUTO, NONE = "auto", "none"
 LAST_PORT = 65535
+
+Answers = Mapping[str, Resolution]
+"""What the sources say, by CLUSTER_SOURCE's names, in the order in which they are believed."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +39,17 @@ def resolve(environ: Environ, find: Callable[[Resolution], Place]) -> Answer:
     Raises ConfigurationError with every problem, those of reading the environment among them.
     """
     choice, port, problems = _options(environ)
-    resolutions, wrong = _ask(environ, choice, port)
+    answers, wrong = _ask(environ, choice, port)
     problems += wrong
     if choice == AUTO and not wrong:
-        problems += _index_problems(environ, resolutions)
+        problems += _index_problems(environ, answers)
     if not problems:
-        problems += _disagreements(resolutions)
-    if choice in SOURCES and not resolutions and not wrong and not environ.broken:
-        name = choice.upper()
-        problems.append(Problem("CLUSTER_SOURCE", choice, "what is set", f"{name} is not set."))
+        problems += _disagreements(answers)
+    if choice in SOURCES and not answers and not wrong and not environ.broken:
+        problems.append(_not_set(environ, choice))
     if problems:
         raise ConfigurationError(problems)
-    return _placed(resolutions, find)
+    return _placed(list(answers.values()), find)
 
 
 def _options(environ: Environ) -> tuple[str, int, list[Problem]]:
@@ -66,49 +67,60 @@ def _options(environ: Environ) -> tuple[str, int, list[Problem]]:
     return choice, port, problems
 
 
-def _ask(environ: Environ, choice: str, port: int) -> tuple[list[Resolution], list[Problem]]:
-    """Return what the chosen source says, or all, in the order in which they are believed."""
-    resolutions: list[Resolution] = []
+def _ask(environ: Environ, choice: str, port: int) -> tuple[Answers, list[Problem]]:
+    """Return what the chosen source says, or all of them, and what is wrong with it."""
+    answers: dict[str, Resolution] = {}
     problems: list[Problem] = []
     for name, source in SOURCES.items():
         if choice in (AUTO, name):
             try:
-                found = source(environ, port)
+                found = source.find(environ, port)
             except ConfigurationError as error:
                 problems += error.problems
             else:
-                resolutions += [found] if found else []
-    return resolutions, problems
+                answers |= {name: found} if found else {}
+    if problems and answers:
+        last = problems[-1]
+        problems[-1] = replace(last, advice=f"{last.advice} {_pick(answers)}".lstrip())
+    return answers, problems
 
 
-def _index_problems(environ: Environ, resolutions: Sequence[Resolution]) -> Iterable[Problem]:
+def _not_set(environ: Environ, choice: str) -> Problem:
+    """Return the problem of a source that is chosen and has nothing to read."""
+    missing = [name for name in SOURCES[choice].needs if not environ.given(name)]
+    advice = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set."
+    return Problem(environ.label("CLUSTER_SOURCE"), choice, "what is set", advice)
+
+
+def _index_problems(environ: Environ, answers: Answers) -> Iterable[Problem]:
     """Yield a problem if WORKER_INDEX stands alone, or beside a TF_CONFIG that says otherwise."""
     text = environ.get("WORKER_INDEX")
     if text is None or environ.given("WORKER_HOSTS"):
         return
     name = environ.label("WORKER_INDEX")
-    if resolutions and resolutions[0].task:
-        task, rank = resolutions[0].task, resolutions[0].rank
-        if parse_whole_number(text) != rank:
-            accepted = "nothing" if rank is None else str(rank)
-            why = f"because {resolutions[0].source} says that this is {task}"
-            yield Problem(name, text, f"{accepted}, {why}", _pick(resolutions))
+    first = next(iter(answers.values()), None)
+    if first and first.task:
+        if parse_whole_number(text) != first.rank:
+            accepted = "nothing" if first.rank is None else str(first.rank)
+            why = f"because {first.source} says that this is {first.task}"
+            yield Problem(name, text, f"{accepted}, {why}", _pick(answers))
     elif not environ.broken:
         accepted = "an index together with WORKER_HOSTS, which is not set"
         yield Problem(name, text, accepted, f"For example WORKER_HOSTS={WORKER_HOSTS.example}.")
 
 
-def _disagreements(resolutions: Sequence[Resolution]) -> Iterable[Problem]:
+def _disagreements(answers: Answers) -> Iterable[Problem]:
     """Yield a problem for each source that says otherwise than the first."""
-    for other in resolutions[1:]:
-        first = resolutions[0]
+    names = list(answers)
+    for name in names[1:]:
+        first, other = answers[names[0]], answers[name]
         known = first.task is not None and other.task is not None
         if first.spec.addresses != other.spec.addresses or (known and first.rank != other.rank):
             yield Problem(
                 f"{first.source} and {other.source}",
                 f"{_summary(first)}; {_summary(other)}",
                 "two that agree, or one of them",
-                _pick([first, other]),
+                _pick([names[0], name]),
             )
 
 
@@ -119,13 +131,13 @@ def _summary(resolution: Resolution) -> str:
     return shortened(f"{resolution.source}: {task}{addresses}", 95)
 
 
-def _pick(resolutions: Iterable[Resolution]) -> str:
+def _pick(names: Iterable[str]) -> str:
     """Return the sentence that says how to choose."""
-    choices = [f"CLUSTER_SOURCE={resolution.source.lower()}" for resolution in resolutions]
+    choices = [f"CLUSTER_SOURCE={name}" for name in names]
     return f"{' or '.join(choices)} takes only that one."
 
 
-def _placed(resolutions: Sequence[Resolution], find: Callable[[Resolution], Place]) -> Answer:
+def _placed(resolutions: list[Resolution], find: Callable[[Resolution], Place]) -> Answer:
     """Return the first resolution, its task taken from another or found by `find`."""
     if not resolutions:
         return Answer()

@@ -15,8 +15,17 @@ class StrictJSONError(ValueError):
 
 def parse_object(text: str) -> dict[str, object]:
     """Return the JSON object that the text is; raise StrictJSONError."""
+    document = parse(text)
+    if not isinstance(document, dict):
+        reason = "It is JSON, but not an object."
+        raise StrictJSONError(reason)
+    return document
+
+
+def parse(text: str) -> object:
+    """Return the JSON value that the text is; raise StrictJSONError."""
     try:
-        document = json.loads(
+        document: object = json.loads(
             text,
             object_pairs_hook=_object,
             parse_constant=_constant,
@@ -28,9 +37,6 @@ def parse_object(text: str) -> dict[str, object]:
         raise StrictJSONError(reason) from None
     except RecursionError:
         raise StrictJSONError(_too_deep()) from None
-    if not isinstance(document, dict):
-        reason = "It is JSON, but not an object."
-        raise StrictJSONError(reason)
     _check_depth(document)
     return document
 

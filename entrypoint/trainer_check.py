@@ -1,11 +1,11 @@
-"""Asking the trainer, as a child process, what is wrong with its own settings."""
+"""Asking the trainer, as a child process, what its settings are and what is wrong with them."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from entrypoint.arguments import TRAINER
 from entrypoint.errors import EXIT_CONFIGURATION, Problem
@@ -21,6 +21,8 @@ class Checked:
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
     """A sentence that says why it said nothing, if it did not."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Those that must be the same on all workers: variable -> value."""
 
 
 def check_trainer(
@@ -50,11 +52,14 @@ def check_trainer(
 
 
 def _parse(output: bytes) -> Checked:
-    """Return the problems of the list that the check prints."""
+    """Return the problems and the settings of the object that the check prints."""
     try:
-        return Checked(tuple(_problem(entry) for entry in json.loads(output)))
+        said = json.loads(output)
+        problems = tuple(_problem(entry) for entry in said["problems"])
+        settings = {str(name): str(value) for name, value in said["settings"].items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return _unchecked("the check did not print a list of problems")
+        return _unchecked("the check did not print what it should")
+    return Checked(problems, settings=settings)
 
 
 def _problem(entry: Mapping[str, object]) -> Problem:

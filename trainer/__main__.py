@@ -1,6 +1,7 @@
 """`python -m trainer`: read the settings, then import TensorFlow and train.
 
-`python -m trainer check` only says, as JSON, what is wrong with the settings.
+`python -m trainer check` only says, as JSON, what is wrong with the settings, and which of them all
+workers must share.
 """
 
 import os
@@ -26,13 +27,13 @@ def read(environ: Mapping[str, str], arguments: Sequence[str]) -> tuple[TrainerC
 
 
 def check(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
-    """Print the settings' problems as a JSON list; return the exit code."""
+    """Print, as JSON, what is wrong with the settings, or those that all workers must share."""
     try:
-        read(environ, arguments)
+        config, _ = read(environ, arguments)
     except ConfigurationError as error:
-        print(as_json(error.problems))  # noqa: T201
+        print(as_json(error.problems, {}))  # noqa: T201
         return ExitCode.BAD_CONFIGURATION
-    print(as_json([]))  # noqa: T201
+    print(as_json([], config.shared_settings()))  # noqa: T201
     return ExitCode.DONE
 
 

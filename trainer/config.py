@@ -31,7 +31,13 @@ PREFIX = "TRAINER_"
 DEFAULT_PER_REPLICA_BATCH_SIZE = 32
 
 PositiveInt = Annotated[int, Field(ge=1)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
 AutoOrPositive = Literal["auto"] | PositiveInt
+
+# What each worker may have its own way; in all else workers that train together must agree.
+OWN_TO_EACH_WORKER = frozenset(
+    {"data_dir", "run_dir", "model_dir", "threads", "startup_timeout_seconds", "stop_seconds"}
+)
 
 HELP_LISTS = "the flags that --help lists"
 A_COUNT = "a whole number, 1 or more"
@@ -50,7 +56,9 @@ ACCEPTED = {
     "seed": "a whole number from 0 to 2147483647",
     "steps_per_call": f"auto or {A_COUNT}",
     "threads": f"auto or {A_COUNT}",
-    "startup_timeout_seconds": A_COUNT,
+    "startup_timeout_seconds": "a whole number, 0 or more",
+    "stop_seconds": A_COUNT,
+    "gpus_per_worker": "a whole number, 0 or more",
 }
 
 
@@ -117,6 +125,11 @@ class TrainerConfig(BaseSettings):
     run_dir: Annotated[Path, AfterValidator(_writable_directory)] = Field(
         Path("/runs"), description="Where each worker writes its results, as worker-0, worker-1 …"
     )
+    model_dir: Annotated[Path, AfterValidator(_writable_directory)] | None = Field(
+        None,
+        description="Where the chief saves the trained model. Not given: its own folder in "
+        "run_dir.",
+    )
     strategy: Literal["auto", "none", "mirrored", "multiworker"] = Field(
         "auto",
         description="How to distribute: over the workers of TF_CONFIG (multiworker), over this "
@@ -158,8 +171,17 @@ class TrainerConfig(BaseSettings):
     threads: AutoOrPositive = Field(
         "auto", description="CPU threads of TensorFlow. auto: the CPUs this container may use."
     )
-    startup_timeout_seconds: PositiveInt = Field(
-        300, description="How long TensorFlow may wait for the other workers before it gives up."
+    startup_timeout_seconds: NonNegativeInt = Field(
+        300,
+        description="How long TensorFlow may wait for the other workers before it gives up; 0 is "
+        "no limit.",
+    )
+    stop_seconds: PositiveInt = Field(
+        6,
+        description="How long a run may take to end after SIGTERM; docker stop's own limit is 10.",
+    )
+    gpus_per_worker: NonNegativeInt | None = Field(
+        None, description="How many GPUs TensorFlow must see here. Not given: any number."
     )
     unknown_arguments: CliUnknownArgs = Field(default=[], repr=False, exclude=True)
 
@@ -194,6 +216,17 @@ class TrainerConfig(BaseSettings):
             received = str(self.global_batch_size)
             raise ConfigurationError([Problem(shown_name("global_batch_size"), received, accepted)])
         return self.global_batch_size // num_replicas
+
+    def shared_settings(self) -> dict[str, str]:
+        """Return what all workers of a cluster must have alike: variable -> value as text."""
+        values = self.model_dump(mode="json")
+        if self.global_batch_size is None:  # one worker may have written down the default
+            values["per_replica_batch_size"] = self.batch_size_per_replica(1)
+        return {
+            variable_of(name): str(value)
+            for name, value in values.items()
+            if name not in OWN_TO_EACH_WORKER
+        }
 
     def check_against(self, num_workers: int) -> None:
         """Refuse a strategy that would leave the workers of a cluster on their own.
@@ -263,10 +296,20 @@ class _Flags(CliSettingsSource[Any]):
         super().__init__(
             settings,
             cli_prog_name="trainer",
-            cli_parse_args=list(arguments),
+            cli_parse_args=[_dashed(argument) for argument in arguments],
             cli_exit_on_error=False,
             formatter_class=_wide_help,
         )
+
+
+def _dashed(argument: str) -> str:
+    """Turn --learning_rate, as Vertex AI's tuning writes a flag, into --learning-rate.
+
+    Source: https://cloud.google.com/vertex-ai/docs/training/using-hyperparameter-tuning
+    """
+    flag, equals, value = argument.partition("=")
+    dashed = flag.replace("_", "-")
+    return dashed + equals + value if dashed in _flags() else argument
 
 
 def _wide_help(prog: str) -> argparse.HelpFormatter:
@@ -281,6 +324,11 @@ def setting_names() -> list[str]:
 def variable_of(setting: str) -> str:
     """Return the variable of a setting: run_dir is TRAINER_RUN_DIR."""
     return PREFIX + setting.upper()
+
+
+def _flags() -> list[str]:
+    """Return the flags: run_dir is --run-dir."""
+    return ["--" + setting.replace("_", "-") for setting in setting_names()]
 
 
 def shown_name(setting: str) -> str:
@@ -304,9 +352,8 @@ def _unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
 
 
 def _unknown_flags(arguments: Sequence[str]) -> list[Problem]:
-    known = ["--" + setting.replace("_", "-") for setting in setting_names()]
     return [
-        Problem("unknown flag", argument, HELP_LISTS, _did_you_mean(argument, known))
+        Problem("unknown flag", argument, HELP_LISTS, _did_you_mean(argument, _flags()))
         for argument in arguments
     ]
 

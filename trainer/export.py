@@ -14,7 +14,9 @@ def save(model: keras.Model, folder: Path) -> None:
 
     `model` must have been built outside of any strategy, so that what is saved knows of none.
     Each is written under another name first: a run that is killed leaves no half a model.
+    A folder that is missing is made.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     unfinished = folder / f".unfinished.{KERAS_FILE}"
     model.save(unfinished)
     unfinished.replace(folder / KERAS_FILE)
@@ -22,4 +24,6 @@ def save(model: keras.Model, folder: Path) -> None:
     shutil.rmtree(unfinished_folder, ignore_errors=True)
     model.export(unfinished_folder, format="tf_saved_model", verbose=False)
     shutil.rmtree(folder / SAVED_MODEL, ignore_errors=True)
-    unfinished_folder.rename(folder / SAVED_MODEL)
+    # Not rename: a bucket that is mounted as a folder may know no renaming of folders, which move
+    # replaces by copying (Cloud Storage FUSE's rename-dir-limit is 0 unless it is set).
+    shutil.move(unfinished_folder, folder / SAVED_MODEL)

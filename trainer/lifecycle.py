@@ -7,6 +7,7 @@ import signal
 import sys
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from math import inf
 from typing import NoReturn
 
 from trainer.config import TrainerConfig, shown_name
@@ -26,8 +27,6 @@ from trainer.watch import AWAITED, Ended, Watch
 
 log = logging.getLogger("trainer")
 
-# `docker stop` kills after 10 s; a run that hangs in TensorFlow is ended well before.
-STOP_SECONDS = 6.0
 # How TensorFlow's collectives report that another worker is gone.
 PEER_ERRORS = (
     "UnavailableError",
@@ -74,12 +73,12 @@ def run(config: TrainerConfig, task: Task) -> int:
 
 def watch(config: TrainerConfig, task: Task, child: int, up: int) -> Ended:
     """Watch the training process until it has ended."""
-    message = f"{task.name} waits for the cluster of {task.num_workers} workers"
+    message = f"waiting for TensorFlow's cluster of {task.num_workers} workers"
     return Watch(
         child,
         up,
-        start_up_seconds=config.startup_timeout_seconds if task.num_workers > 1 else None,
-        stop_seconds=STOP_SECONDS + 1,
+        start_up_seconds=(config.startup_timeout_seconds or inf) if task.num_workers > 1 else None,
+        stop_seconds=config.stop_seconds + 1,
         say_waiting=lambda: log.info(message),
     ).wait()
 
@@ -87,7 +86,7 @@ def watch(config: TrainerConfig, task: Task, child: int, up: int) -> Ended:
 def train(config: TrainerConfig, task: Task, reporter: Reporter) -> NoReturn:
     """Train in this process, and end it."""
     stop = StopRequest(lambda code, reason: end(config, task, reporter, code, reason))
-    stop.listen(STOP_SECONDS)
+    stop.listen(config.stop_seconds)
     code, reason = attempt(config, task, stop, reporter)
     end(config, task, reporter, code, reason)
 
@@ -96,7 +95,7 @@ def open_reporter(config: TrainerConfig, task: Task) -> Reporter:
     """Make this worker's own directory, with its log."""
     folder = config.run_dir / task.name
     folder.mkdir(parents=True, exist_ok=True)
-    start_log(folder)
+    start_log(folder, task.name)
     return Reporter(folder, config.epochs)
 
 
@@ -114,9 +113,11 @@ def attempt(
         return ExitCode.BAD_CONFIGURATION, "; ".join(map(str, error.problems))
     except StopRequestedError as error:
         return SIGNAL_CODES + error.signal_number, str(error)
-    except (PeerLostError, TrainingDivergedError) as error:
-        lost = isinstance(error, PeerLostError)
-        return ExitCode.PEER_LOST if lost else ExitCode.CRASHED, str(error)
+    except PeerLostError as error:
+        return ExitCode.PEER_LOST, str(error)
+    except TrainingDivergedError as error:
+        # The same settings would lead there again.
+        return ExitCode.BAD_CONFIGURATION, str(error)
     except Exception as error:  # noqa: BLE001  the last place that can say what happened
         return failure(error, task)
     return ExitCode.DONE, None
@@ -142,9 +143,9 @@ def end(
     except OSError as error:
         log.error("result.json could not be written: %s", error)  # noqa: TRY400  one line is enough
     if code:
-        log.error("%s %s: %s (exit code %d)", task.name, status, reason, code)
+        log.error("%s: %s (exit code %d)", status, reason, code)
     else:
-        log.info("%s done: results in %s", task.name, reporter.folder)
+        log.info("done: results in %s", reporter.folder)
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -5,7 +5,7 @@ purpose: they meet in environment variables and exit codes only.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from signal import Signals
@@ -76,6 +76,9 @@ def render(problems: Sequence[Problem]) -> str:
     )
 
 
-def as_json(problems: Sequence[Problem]) -> str:
-    """The problems for the entrypoint, which puts them into one message with its own."""
-    return json.dumps([asdict(problem) for problem in problems])
+def as_json(problems: Sequence[Problem], settings: Mapping[str, str]) -> str:
+    """What the entrypoint asks for.
+
+    It puts the problems into one message with its own, and compares the settings between workers.
+    """
+    return json.dumps({"problems": [asdict(problem) for problem in problems], "settings": settings})

@@ -32,9 +32,12 @@ class EpochMetrics:
     seconds: float
 
 
-def start_log(folder: Path) -> None:
-    """Log to the standard output and to train.log in `folder`."""
-    form = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
+def start_log(folder: Path, worker: str) -> None:
+    """Log to the standard output and to train.log in `folder`, each line with the worker's name.
+
+    The entrypoint's lines have the same form, and it knows it again where it makes JSON of lines.
+    """
+    form = logging.Formatter(f"%(asctime)s %(levelname)s {worker} %(message)s", "%H:%M:%S")
     for handler in (logging.StreamHandler(sys.stdout), logging.FileHandler(folder / LOG_FILE, "w")):
         handler.setFormatter(form)
         log.addHandler(handler)

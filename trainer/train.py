@@ -64,12 +64,12 @@ def train_and_evaluate(
 def start_strategy(config: TrainerConfig, task: Task, reporter: Reporter) -> tf.distribute.Strategy:
     """Set up devices and construct the strategy, which waits for all workers of a cluster."""
     num_gpus = strategy.configure_devices(config.threads)
+    check_gpus(config, num_gpus)
     choice = strategy.choose(config.strategy, task, num_gpus)
     distribution = strategy.build(choice, num_gpus)
     reporter.cluster_is_up()
     log.info(
-        "%s is up: strategy %s, replicas in sync %d, GPUs here %d, CPU threads %d",
-        task.name,
+        "up: strategy %s, replicas in sync %d, GPUs here %d, CPU threads %d",
         choice,
         distribution.num_replicas_in_sync,
         num_gpus,
@@ -78,6 +78,19 @@ def start_strategy(config: TrainerConfig, task: Task, reporter: Reporter) -> tf.
     if tf.test.is_built_with_cuda() and not num_gpus:
         log.warning("TensorFlow sees no GPU and trains on the CPU: is --gpus all missing?")
     return distribution
+
+
+def check_gpus(config: TrainerConfig, num_gpus: int) -> None:
+    """Refuse to train on other devices than this worker was meant to have.
+
+    Raises:
+        ConfigurationError: TensorFlow sees another number of GPUs than `gpus_per_worker`.
+    """
+    wanted = config.gpus_per_worker
+    if wanted is not None and wanted != num_gpus:
+        accepted = "the number of GPUs that TensorFlow sees"
+        name, advice = shown_name("gpus_per_worker"), f"It sees {num_gpus}."
+        raise ConfigurationError([Problem(name, str(wanted), accepted, advice)])
 
 
 def build_model(name: str, data: DataSet) -> keras.Model:
@@ -242,5 +255,6 @@ def save_model(
     started = time.monotonic()
     copy = build_model(config.model, data)
     copy.set_weights(values)
-    export.save(copy, reporter.folder)
-    log.info("saved the model to %s in %.1f s", reporter.folder, time.monotonic() - started)
+    folder = config.model_dir or reporter.folder
+    export.save(copy, folder)
+    log.info("saved the model to %s in %.1f s", folder, time.monotonic() - started)

@@ -1,23 +1,87 @@
 """The contracts: each file says how one system tells a container who its peers are.
 
-A source is a pure function `find(environ, default_port) -> Resolution | None`: None where its
-variables are not set, a Resolution without a task where they do not say which worker this is, and
-a ConfigurationError with every problem where they are wrong. A new contract is a new file, and a
-line in SOURCES.
+A source's `find` is a pure function: None where its variables are not set, a Resolution without a
+task where they do not say which worker this is, and a ConfigurationError with every problem where
+they are wrong. Some systems also say things that are settings of ours: their `settings` returns
+those by our names. A new contract is a new file, and a line in SOURCES.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from entrypoint.cluster import Resolution
-from entrypoint.environ import Environ
-from entrypoint.sources import tf_config, worker_hosts
+from entrypoint.environ import Environ, Value
+from entrypoint.errors import ConfigurationError, Problem
+from entrypoint.sources import (
+    kubernetes,
+    sagemaker,
+    sagemaker_settings,
+    skypilot,
+    slurm,
+    tf_config,
+    vertex,
+    worker_hosts,
+)
 
-Source = Callable[[Environ, int], Resolution | None]
+AUTO, NONE = "auto", "none"
+
+
+def no_settings(_: Environ) -> Mapping[str, Value]:
+    """Return nothing: most systems say only who the peers are."""
+    return {}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One contract."""
+
+    find: Callable[[Environ, int], Resolution | None]
+    """Takes the port for addresses without one, too."""
+    needs: tuple[str, ...]
+    """The variables that have to be set."""
+    also: tuple[str, ...] = ()
+    """Other variables that it looks at to find the cluster."""
+    settings: Callable[[Environ], Mapping[str, Value]] = no_settings
+    """Our names -> values, with the system's name as their source."""
+
 
 SOURCES: Mapping[str, Source] = {
-    "tf_config": tf_config.find,
-    "worker_hosts": worker_hosts.find,
+    "tf_config": Source(tf_config.find, tf_config.NEEDS),
+    "worker_hosts": Source(worker_hosts.find, worker_hosts.NEEDS, worker_hosts.ALSO),
+    "sagemaker": Source(sagemaker.find, sagemaker.NEEDS, settings=sagemaker_settings.settings),
+    "vertex": Source(vertex.find, vertex.NEEDS, settings=vertex.settings),
+    "skypilot": Source(skypilot.find, skypilot.NEEDS, skypilot.ALSO, skypilot.settings),
+    "slurm": Source(slurm.find, slurm.NEEDS, slurm.ALSO),
+    "kubernetes": Source(kubernetes.find, kubernetes.NEEDS),
 }
 """By CLUSTER_SOURCE's name, in the order in which they are believed."""
+
+
+def variables_of(source: Source) -> tuple[str, ...]:
+    """Return every variable that a source finds the cluster with."""
+    return (*source.needs, *source.also)
+
+
+def with_contract_settings(environ: Environ) -> Environ:
+    """Return the environment with what the systems in use say about our own variables.
+
+    That lies below everything that the user gave, readably or not. Never raises: what is wrong is
+    among the result's problems, unless CLUSTER_SOURCE leaves that system out.
+    """
+    choice = (environ.get("CLUSTER_SOURCE") or AUTO).strip()
+    values: dict[str, Value] = {}
+    problems: list[Problem] = []
+    for name, source in SOURCES.items():
+        try:
+            values = {**source.settings(environ), **values}
+        except ConfigurationError as error:
+            if choice == name or choice not in (NONE, *SOURCES):
+                problems += error.problems
+    below = {name: value for name, value in values.items() if not environ.given(name)}
+    return replace(
+        environ,
+        values={**below, **environ.values},
+        problems=(*environ.problems, *problems),
+    )

@@ -7,6 +7,7 @@ import pytest
 
 from harness.cluster import ClusterRun, RunningCluster, start_cluster
 from harness.compose import Compose
+from harness.peers import Peers, make_peers
 from harness.workbench import Workbench
 
 MAX_SECONDS = 180
@@ -68,3 +69,17 @@ def compose(workbench: Workbench) -> Iterator[Callable[..., Compose]]:
     yield make
     for project in projects:
         project.down()
+
+
+@pytest.fixture
+def peers(workbench: Workbench) -> Iterator[Callable[[int], Peers]]:
+    """Make networks for workers, which are removed with their containers at the end."""
+    made: list[Peers] = []
+
+    def make(count: int) -> Peers:
+        made.append(make_peers(workbench, count))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.remove()

@@ -10,7 +10,7 @@ from harness.waiting import logs_of, wait_until
 
 GRACE_SECONDS = 10
 LOST_SECONDS = 15
-LONG = {"TRAINER_EPOCHS": "1000", "TRAINER_THREADS": "1"}
+LONG = {"TRAINER_EPOCHS": "1000", "TRAINER_THREADS": "1", "MAX_RESTARTS": "0"}
 
 
 def stop(worker):

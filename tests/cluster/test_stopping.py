@@ -68,6 +68,6 @@ def test_a_worker_that_fails_ends_the_cluster_with_its_code(start, workbench):
 def test_memory_that_runs_out_is_called_by_its_name(start, tmp_path):
     overlay = tmp_path / "small.yaml"
     overlay.write_text(HUNGRY)
-    ended = start(WORKERS=1, OVERLAYS=overlay).end(START_SECONDS)
+    ended = start(WORKERS=1, OVERLAYS=overlay, MAX_RESTARTS=0).end(START_SECONDS)
     assert ended.code == 137, ended.output
     assert "(out of memory)" in ended.output

@@ -37,13 +37,14 @@ class Workbench:
         return self.client.images.get(self.image)
 
     def start(self, *command: str, **options: object) -> Container:
-        """Start a container of the image in the background; options are the Docker SDK's.
+        """Start a container in the background; options are the Docker SDK's, and `image`.
 
         It runs as this user unless told otherwise, so that what it writes to mounted folders can
         be removed again.
         """
         settings: dict[str, object] = {"user": own_user(), "name": self.new_name("run")} | options
-        return self.client.containers.run(self.image, list(command), detach=True, **settings)
+        image = settings.pop("image", self.image)
+        return self.client.containers.run(image, list(command), detach=True, **settings)
 
     def leftovers(self) -> list[str]:
         """Return what of this session is on the engine now, as `kind name`."""

@@ -3,7 +3,9 @@ import pytest
 
 @pytest.fixture
 def workspace(tmp_path):
-    (tmp_path / ".env").write_text('WORKER_HOSTS=h0,h1\nWORKER_INDEX=1\nGREETING="hello there"\n')
+    (tmp_path / ".env").write_text(
+        'WORKER_HOSTS=h0,h1\nWORKER_INDEX=1\nRENDEZVOUS_TIMEOUT=0\nGREETING="hello there"\n'
+    )
     return {"volumes": [f"{tmp_path}:/workspace:ro"]}
 
 

@@ -26,13 +26,14 @@ def test_docker_stop_ends_a_command_at_once(run_container, command):
     assert wait_for_end(container).code == 143
 
 
-def test_a_command_may_handle_sigterm_itself(run_container):
+def test_a_command_may_handle_sigterm_itself_and_was_asked_to_stop(run_container):
     handler = "trap 'echo saved; exit 7' TERM; echo ready; while :; do sleep 0.1; done"
     container = run_container("bash", "-c", handler)
     wait_for_text(container, "ready")
     container.stop(timeout=30)
     ended = wait_for_end(container)
-    assert (ended.code, "saved" in ended.out) == (7, True)
+    assert (ended.code, "saved" in ended.out) == (143, True)
+    assert "ended with exit code 7" in ended.err
 
 
 def test_sigint_reaches_the_command(run_container):

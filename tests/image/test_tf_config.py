@@ -1,6 +1,8 @@
 import json
 
-CLUSTER = {"WORKER_HOSTS": "h0:2222,h1:2223", "WORKER_INDEX": "1"}
+# Started without its peer.
+LONELY = {"RENDEZVOUS_TIMEOUT": "0"}
+CLUSTER = {"WORKER_HOSTS": "h0:2222,h1:2223", "WORKER_INDEX": "1"} | LONELY
 TF_CONFIG = {
     "cluster": {"worker": ["h0:2222", "h1:2223"]},
     "task": {"type": "worker", "index": 1},
@@ -24,7 +26,7 @@ def test_tensorflows_own_resolver_reads_it(run_python):
 
 
 def test_a_given_tf_config_reaches_the_command(run_python):
-    given = {"TF_CONFIG": json.dumps(TF_CONFIG)}
+    given = {"TF_CONFIG": json.dumps(TF_CONFIG)} | LONELY
     assert json.loads(run_python(SHOW, environment=given)) == TF_CONFIG
 
 

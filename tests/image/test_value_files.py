@@ -4,7 +4,11 @@ def test_a_value_may_come_from_a_mounted_file(run_to_end, tmp_path):
         "bash",
         "-c",
         'echo "$WORKER_HOSTS_FILE|$TF_CONFIG"',
-        environment={"WORKER_HOSTS_FILE": "/run/secrets/hosts", "WORKER_INDEX": "0"},
+        environment={
+            "WORKER_HOSTS_FILE": "/run/secrets/hosts",
+            "WORKER_INDEX": "0",
+            "RENDEZVOUS_TIMEOUT": "0",
+        },
         volumes=[f"{tmp_path}/hosts:/run/secrets/hosts:ro"],
     )
     assert ended.code == 0, ended.err

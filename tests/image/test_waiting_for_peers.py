@@ -7,8 +7,13 @@ import pytest
 from harness.ended import wait_for_end
 from harness.waiting import logs_of, wait_until
 
-LONELY = {"WORKER_HOSTS": "h0:2222,h1:2222", "WORKER_INDEX": "0"}
-HEARTBEAT = "worker-0 waits for the cluster of 2 workers"
+LONELY = {
+    "WORKER_HOSTS": "h0:2222,h1:2222",
+    "WORKER_INDEX": "0",
+    "RENDEZVOUS_TIMEOUT": "0",
+    "MAX_RESTARTS": "0",
+}
+HEARTBEAT = "worker-0 waiting for TensorFlow's cluster of 2 workers"
 
 
 @pytest.fixture

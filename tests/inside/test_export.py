@@ -1,3 +1,5 @@
+import errno
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -18,6 +20,19 @@ def test_both_forms_predict_what_the_model_predicts(tmp_path):
     np.testing.assert_array_equal(reloaded(PICTURES).numpy(), expected)
     np.testing.assert_allclose(served.serve(PICTURES).numpy(), expected, rtol=1e-5, atol=1e-6)
     assert digest(values_of(reloaded)) == digest(values_of(model))
+
+
+def test_a_missing_folder_is_made_and_one_that_cannot_be_renamed_is_copied(tmp_path, monkeypatch):
+    """As on a bucket that Cloud Storage FUSE mounts; shutil asks the same os.rename."""
+
+    def rename(*_):
+        raise OSError(errno.EMFILE, "directory has more entries than the limit")
+
+    monkeypatch.setattr("os.rename", rename)
+    export.save(mnist_cnn.build((28, 28, 1), 10), tmp_path / "bucket" / "model")
+    folder = tmp_path / "bucket" / "model"
+    assert sorted(entry.name for entry in folder.iterdir()) == ["model.keras", "saved_model"]
+    tf.saved_model.load(folder / export.SAVED_MODEL)
 
 
 def test_an_earlier_export_is_replaced_and_nothing_else_is_left(tmp_path):

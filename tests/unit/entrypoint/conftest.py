@@ -35,6 +35,8 @@ START = (
 )
 ENTRYPOINT = (sys.executable, "-I", "-c", START)
 
+ONCE = {"PYTHONDONTWRITEBYTECODE": "1", "RENDEZVOUS_TIMEOUT": "0", "MAX_RESTARTS": "0"}
+
 
 def nobody() -> Machine:
     """Return a machine that is in no list."""
@@ -85,7 +87,10 @@ def entrypoint() -> tuple[str, ...]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Return a function that starts the entrypoint as the image does, in a directory of its own."""
+    """Return a function that starts the entrypoint as the image does, in a directory of its own.
+
+    It starts the command without the gate and once; both have tests of their own.
+    """
     folder = tmp_path / "workspace"
     folder.mkdir()
 
@@ -94,7 +99,7 @@ def run(tmp_path: Path) -> Run:
         begin = time.perf_counter()
         child = subprocess.run(
             [*ENTRYPOINT, *arguments],
-            env={"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"} | environ,
+            env={"PATH": path} | ONCE | environ,
             cwd=folder,
             input=stdin,
             capture_output=True,

@@ -14,6 +14,9 @@ TRAINER = ("python", "-P", "-m", "trainer")
     [
         ([], Request(TRAINER, is_trainer=True)),
         (["--epochs", "3"], Request((*TRAINER, "--epochs", "3"), is_trainer=True)),
+        (["train"], Request(TRAINER, is_trainer=True)),  # as SageMaker runs a container
+        (["train", "--epochs", "3"], Request((*TRAINER, "--epochs", "3"), is_trainer=True)),
+        (["explain", "train"], Request(TRAINER, is_trainer=True, explain=True)),
         (["bash", "-c", "true"], Request(("bash", "-c", "true"), is_trainer=False)),
         ([""], Request(("",), is_trainer=False)),
         (["explain"], Request(TRAINER, is_trainer=True, explain=True)),

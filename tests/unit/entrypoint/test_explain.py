@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from entrypoint.variables import VARIABLES
+
+DEFAULTS = {
+    variable.name: {"value": variable.default, "source": "default"}
+    for variable in VARIABLES.values()
+}
+
 
 @pytest.fixture(autouse=True)
 def trainer_without_problems(fake_python: Callable) -> None:
     """The trainer finds nothing wrong."""
-    fake_python("echo '[]'")
+    fake_python("""echo '{"problems": [], "settings": {}}'""")
 
 
 def test_json_of_a_worker(run: Callable, tmp_path: Path) -> None:
@@ -29,7 +37,9 @@ def test_json_of_a_worker(run: Callable, tmp_path: Path) -> None:
     )
     assert ended.code == 0
     text = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
-    assert json.loads(ended.stdout) == {
+    document = json.loads(ended.stdout)
+    values = document.pop("values")
+    assert document == {
         "tf_config": {
             "cluster": {"worker": ["a:1", "b:1"]},
             "task": {"type": "worker", "index": 1},
@@ -37,16 +47,29 @@ def test_json_of_a_worker(run: Callable, tmp_path: Path) -> None:
         "task": {"type": "worker", "index": 1},
         "cluster": {"worker": ["a:1", "b:1"]},
         "command": ["python", "-P", "-m", "trainer", "--epochs", "3"],
-        "values": {
-            "TF_CONFIG": {"value": text, "source": "derived: WORKER_HOSTS"},
-            "WORKER_HOSTS": {"value": "a:1,b:1", "source": "file ../hosts"},
-            "WORKER_INDEX": {"value": "1", "source": ".env"},
-            "WORKER_PORT": {"value": "2222", "source": "default"},
-            "CLUSTER_SOURCE": {"value": "auto", "source": "default"},
-            "ENV_FILE": {"value": None, "source": "default"},
-            "TRAINER_API_KEY": {"value": "***", "source": "environment"},
-            "TRAINER_MODEL": {"value": "m", "source": "environment"},
-        },
+    }
+    assert values == DEFAULTS | {
+        "TF_CONFIG": {"value": text, "source": "derived: WORKER_HOSTS"},
+        "WORKER_HOSTS": {"value": "a:1,b:1", "source": "file ../hosts"},
+        "WORKER_INDEX": {"value": "1", "source": ".env"},
+        "RENDEZVOUS_TIMEOUT": {"value": "0", "source": "environment"},
+        "MAX_RESTARTS": {"value": "0", "source": "environment"},
+        "TRAINER_API_KEY": {"value": "***", "source": "environment"},
+        "TRAINER_MODEL": {"value": "m", "source": "environment"},
+    }
+
+
+def test_json_shows_a_schedulers_variables_that_are_set(run: Callable) -> None:
+    scheduler = {
+        "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2",
+        "SKYPILOT_NODE_RANK": "1",
+        "JOB_COMPLETION_INDEX": "1",
+    }
+    values = json.loads(run("explain", "--json", "true", **scheduler).stdout)["values"]
+    assert values["TF_CONFIG"]["source"] == "derived: SKYPILOT_NODE_IPS"
+    shown = {name: value for name, value in values.items() if name not in DEFAULTS}
+    assert shown == {
+        name: {"value": text, "source": "environment"} for name, text in scheduler.items()
     }
 
 
@@ -76,7 +99,7 @@ def test_text_of_a_worker(run: Callable) -> None:
     ended = run("explain", "sh", "-c", "a b", WORKER_HOSTS="a:1,b:12", WORKER_INDEX="1")
     assert ended.code == 0
     assert ended.stderr == ""
-    assert ended.stdout == (
+    assert ended.stdout.startswith(
         "Cluster\n"
         "  worker-0  a:1   chief\n"
         "  worker-1  b:12  this one\n"
@@ -88,18 +111,19 @@ def test_text_of_a_worker(run: Callable) -> None:
         '  {"cluster": {"worker": ["a:1", "b:12"]}, "task": {"type": "worker", "index": 1}}\n'
         "\n"
         "Values\n"
-        '  TF_CONFIG       {"cluster": {"worker": ["a:1", "b:12"]}, "task": {"type": "…  '
-        "(derived: WORKER_HOSTS)\n"
-        "  WORKER_HOSTS    a:1,b:12                                                      "
-        "(environment)\n"
-        "  WORKER_INDEX    1                                                             "
-        "(environment)\n"
-        "  WORKER_PORT     2222                                                          "
-        "(default)\n"
-        "  CLUSTER_SOURCE  auto                                                          "
-        "(default)\n"
-        "  ENV_FILE        (not set)\n"
     )
+    rows = ended.stdout.partition("Values\n")[2].splitlines()
+    cells = [re.split(" {2,}", row.strip()) for row in rows]
+    assert [name for name, *_ in cells] == list(VARIABLES)
+    assert cells[1:4] == [
+        ["WORKER_HOSTS", "a:1,b:12", "(environment)"],
+        ["WORKER_INDEX", "1", "(environment)"],
+        ["WORKER_PORT", "2222", "(default)"],
+    ]
+    shortened = '{"cluster": {"worker": ["a:1", "b:12"]}, "task": {"type": "…'
+    assert cells[0] == ["TF_CONFIG", shortened, "(derived: WORKER_HOSTS)"]
+    assert len({row.rindex("(") for row in rows[:5]}) == 1
+    assert cells[-1] == ["ENV_FILE", "(not set)"]
 
 
 def test_text_of_one_worker(run: Callable) -> None:
@@ -118,7 +142,9 @@ def test_the_trainers_problems_end_it_with_78(
     fake_python: Callable,
     form: list[str],
 ) -> None:
-    fake_python("""echo '[{"name": "A", "received": "b", "accepted": "c"}]'; exit 78""")
+    problem = '{"name": "A", "received": "b", "accepted": "c"}'
+    said = f'{{"problems": [{problem}], "settings": {{}}}}'
+    fake_python(f"echo '{said}'; exit 78")
     ended = run(*form)
     assert (ended.code, ended.stdout) == (78, "")
     assert '  A: received "b"; accepted: c.\n' in ended.stderr

@@ -13,13 +13,13 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[3] / "entrypoint"
 ALLOWED = {*sys.stdlib_module_names, "entrypoint", "dotenv"}
 
-# Runs a good start with `become` replaced, then prints what has been imported.
+# A good start up to the command, then what has been imported.
 PROGRAM = """
 import json, sys
 sys.path.insert(0, {root!r})
 before = set(sys.modules)
 import entrypoint.__main__ as program
-program.become = lambda command, environment: 0
+program.start = lambda start, log: 0
 code = program.main(["true"], {environ!r}, {directory!r})
 print(json.dumps([code, sorted(set(sys.modules) - before)]))
 """
@@ -67,8 +67,25 @@ def test_every_import_is_of_the_standard_library_or_dotenv() -> None:
             assert {name.partition(".")[0] for name in names} <= ALLOWED, path
 
 
-def test_a_good_start_imports_nothing_slow(tmp_path: Path) -> None:
-    modules = imported(tmp_path, WORKER_HOSTS="a,b", WORKER_INDEX="0")
+SLURM = {
+    "SLURM_PROCID": "0",
+    "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_STEP_NODELIST": "n[1-2]",
+    "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+}
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"WORKER_HOSTS": "a,b", "WORKER_INDEX": "0"},
+        {"SM_HOSTS": '["a","b"]', "SM_CURRENT_HOST": "a", "SM_HPS": '{"epochs":"1"}'},
+        {"SKYPILOT_NODE_IPS": "10.0.0.1", "SKYPILOT_NODE_RANK": "0", "SKYPILOT_TASK_ID": "a"},
+        SLURM,
+    ],
+)
+def test_a_good_start_imports_nothing_slow(tmp_path: Path, environ: dict[str, str]) -> None:
+    modules = imported(tmp_path, **environ)
     slow = {"dotenv", "typing", "pathlib", "socket", "threading", "subprocess", "asyncio", "urllib"}
     assert not modules & slow
 

@@ -18,7 +18,7 @@ from entrypoint.explanation import as_json, as_text
 from entrypoint.machine import Machine
 from entrypoint.place import find_place
 from entrypoint.resolve import resolve
-from entrypoint.sources import tf_config
+from entrypoint.sources import SOURCES, tf_config, variables_of, with_contract_settings
 from entrypoint.variables import VARIABLES
 
 BYTES = st.binary(max_size=30).map(lambda data: os.fsdecode(data.replace(b"\0", b"")))
@@ -41,6 +41,18 @@ LIKELY = st.sampled_from(
         '{"cluster":{"chief":["a:1"],"worker":["b:1"]},"task":{"type":"chief","index":"0"}}',
         '{"cluster":{"worker":["a:1"]},"task":{"type":"evaluator","index":0}}',
         '{"cluster":{"ps":["a:1"]}}',
+        '["a","b"]',
+        "a",
+        "a\nb",
+        "2",
+        "n[1-2]",
+        "1(x2)",
+        "1:4",
+        "job-node-0-0.job",
+        '{"cluster":{"workerpool0":["a:1"]},"task":{"type":"workerpool0","index":0}}',
+        '{"epochs":"5","model_dir":"s3://b"}',
+        "gs://bucket/model",
+        *SOURCES,
         "hosts",
         "missing",
         "/",
@@ -51,6 +63,14 @@ NAMES = st.sampled_from(
     [
         *VARIABLES,
         *(f"{name}_FILE" for name in VARIABLES),
+        *(name for source in SOURCES.values() for name in variables_of(source)),
+        "SM_HPS",
+        "SM_HP_EPOCHS",
+        "SM_CHANNEL_TRAIN",
+        "SM_MODEL_DIR",
+        "AIP_MODEL_DIR",
+        "SKYPILOT_TASK_ID",
+        "SKYPILOT_NUM_GPUS_PER_NODE",
         "TRAINER_EPOCHS",
         "TRAINER_EPOCHS_FILE",
         "TRAINER_TOKEN",
@@ -70,7 +90,7 @@ def test_any_environment_is_resolved_or_refused(
 ) -> None:
     (tmp_path / "hosts").write_text("a:1,b:1\n")
     (tmp_path / ".env").write_bytes(dotenv or b"")
-    variables = read_environ(environ, str(tmp_path))
+    variables = with_contract_settings(read_environ(environ, str(tmp_path), root=str(tmp_path)))
     try:
         answer = resolve(variables, lambda found: find_place(found, MACHINE))
         environment = child_environment(variables, answer.tf_config_text)

@@ -8,11 +8,55 @@ from pathlib import Path
 
 import pytest
 
+from entrypoint.sources import SOURCES
+
 AS_WORKER_1 = '{"cluster":{"worker":["a:1","b:1"]},"task":{"type":"worker","index":1}}'
 WITH_CHIEF = (
     '{"cluster":{"chief":["a:1"],"worker":["b:1","c:1"]},"task":{"type":"worker","index":0}}'
 )
 EVALUATOR = '{"cluster":{"worker":["a:1"]},"task":{"type":"evaluator","index":0}}'
+
+
+SKYPILOT = {
+    "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2",
+    "SKYPILOT_NODE_RANK": "1",
+    "SKYPILOT_NUM_NODES": "2",
+}
+SLURM_LISTS = {"SLURM_STEP_NODELIST": "10.0.0.[1-2]", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
+CLUSTER_SPEC = {
+    "cluster": {"workerpool0": ["10.0.0.1:2222"], "workerpool1": ["10.0.0.2:2222"]},
+    "task": {"type": "workerpool1", "index": 0},
+}
+
+# The same two workers, and this one the second, as each contract says it.
+ALIKE = {
+    "tf_config": {
+        "TF_CONFIG": '{"cluster":{"worker":["10.0.0.1:2222","10.0.0.2:2222"]},'
+        '"task":{"type":"worker","index":1}}'
+    },
+    "worker_hosts": {"WORKER_HOSTS": "10.0.0.1,10.0.0.2", "JOB_COMPLETION_INDEX": "1"},
+    "sagemaker": {
+        "SM_HOSTS": '["10.0.0.1","10.0.0.2"]',
+        "SM_CURRENT_HOST": "10.0.0.2",
+        "WORKER_PORT": "2222",
+    },
+    "vertex": {"CLUSTER_SPEC": json.dumps(CLUSTER_SPEC)},
+    "skypilot": SKYPILOT,
+    "slurm": {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "WORKER_PORT": "2222"}
+    | SLURM_LISTS,
+}
+# The same with this one as the first, or with another host.
+OTHERS = {
+    "worker_hosts": {"WORKER_HOSTS": "10.0.0.1,10.0.0.2", "JOB_COMPLETION_INDEX": "0"},
+    "sagemaker": ALIKE["sagemaker"] | {"SM_CURRENT_HOST": "10.0.0.1"},
+    "skypilot": SKYPILOT | {"SKYPILOT_NODE_IPS": "10.0.0.3\n10.0.0.2"},
+    "slurm": ALIKE["slurm"] | {"SLURM_PROCID": "0"},
+    "kubernetes": {
+        "PET_NNODES": "2",
+        "PET_NODE_RANK": "1",
+        "PET_MASTER_ADDR": "job-node-0-0.job",
+    },
+}
 
 
 def test_nothing_set_is_one_worker_without_tf_config(answer: Callable) -> None:
@@ -111,7 +155,9 @@ def test_what_is_not_picked_may_be_wrong(answer: Callable) -> None:
 def test_refuses_unknown_cluster_source(refused: Callable) -> None:
     (problem,) = refused({**DISAGREEING, "CLUSTER_SOURCE": "slrum"})[:1]
     assert (problem.name, problem.received) == ("CLUSTER_SOURCE", "slrum")
-    assert problem.accepted == "auto, tf_config, worker_hosts or none"
+    assert problem.accepted == (
+        "auto, tf_config, worker_hosts, sagemaker, vertex, skypilot, slurm, kubernetes or none"
+    )
 
 
 @pytest.mark.parametrize("choice", ["tf_config", "worker_hosts"])
@@ -119,6 +165,82 @@ def test_refuses_a_cluster_source_that_is_not_set(refused: Callable, choice: str
     (problem,) = refused({"CLUSTER_SOURCE": choice})
     assert problem.name == "CLUSTER_SOURCE"
     assert problem.advice == f"{choice.upper()} is not set."
+
+
+@pytest.mark.parametrize(
+    ("choice", "environ", "advice"),
+    [
+        ("sagemaker", {}, "SM_HOSTS and SM_CURRENT_HOST are not set."),
+        ("vertex", {}, "CLUSTER_SPEC is not set."),
+        ("slurm", {"SLURM_PROCID": "0"} | SLURM_LISTS, "SLURM_STEP_NUM_TASKS is not set."),
+        ("kubernetes", SKYPILOT, "PET_NNODES and PET_NODE_RANK and PET_MASTER_ADDR are not set."),
+    ],
+)
+def test_says_what_a_picked_source_lacks(
+    refused: Callable, choice: str, environ: dict[str, str], advice: str
+) -> None:
+    (problem,) = refused(environ | {"CLUSTER_SOURCE": choice})
+    assert problem.name == "CLUSTER_SOURCE"
+    assert problem.advice == advice
+
+
+TWO = {"WORKER_HOSTS": "10.0.0.1,10.0.0.2", "WORKER_INDEX": "1"}
+
+
+@pytest.mark.parametrize("first", ALIKE)
+@pytest.mark.parametrize("second", ALIKE)
+def test_any_two_that_agree_are_fine(answer: Callable, first: str, second: str) -> None:
+    found = answer(ALIKE[first] | ALIKE[second]).resolution
+    assert [str(address) for address in found.spec.addresses] == ["10.0.0.1:2222", "10.0.0.2:2222"]
+    assert found.rank == 1
+    names = list(SOURCES)
+    assert found == answer(ALIKE[min(first, second, key=names.index)]).resolution
+
+
+def test_a_list_without_an_index_takes_a_schedulers(answer: Callable) -> None:
+    found = answer({"WORKER_HOSTS": "10.0.0.1,10.0.0.2"} | SKYPILOT).resolution
+    assert (found.source, found.rank) == ("WORKER_HOSTS", 1)
+
+
+@pytest.mark.parametrize("second", ALIKE)
+@pytest.mark.parametrize("first", OTHERS)
+def test_any_two_that_disagree_are_refused_and_shown(
+    refused: Callable, answer: Callable, first: str, second: str
+) -> None:
+    if first == second:
+        return
+    environ = OTHERS[first] | ALIKE[second]
+    (problem,) = refused(environ)
+    one, other = sorted([first, second], key=list(SOURCES).index)
+    assert problem.advice == f"CLUSTER_SOURCE={one} or CLUSTER_SOURCE={other} takes only that one."
+    both = {name: answer(environ | {"CLUSTER_SOURCE": name}).resolution for name in (one, other)}
+    assert problem.name == " and ".join(found.source for found in both.values())
+    for found in both.values():
+        assert f"{found.source}: {found.task} of {found.spec.addresses[0]}" in problem.received
+
+
+BROKEN = {
+    "sagemaker": {"SM_HOSTS": "x", "SM_CURRENT_HOST": "y"},
+    "vertex": {"CLUSTER_SPEC": "{"},
+    "skypilot": {"SKYPILOT_NODE_IPS": "-", "SKYPILOT_NODE_RANK": "x"},
+    "slurm": {"SLURM_PROCID": "x", "SLURM_STEP_NUM_TASKS": "0"} | SLURM_LISTS,
+    "kubernetes": {"PET_NNODES": "1:4", "PET_MASTER_ADDR": "x"},
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("choice", ["worker_hosts", "none"])
+def test_a_scheduler_that_is_not_picked_cannot_fail_the_start(
+    answer: Callable, broken: str, choice: str
+) -> None:
+    found = answer(TWO | BROKEN[broken] | {"CLUSTER_SOURCE": choice}).resolution
+    assert found == (answer(TWO).resolution if choice == "worker_hosts" else None)
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_refusal_says_what_could_be_picked_instead(refused: Callable, broken: str) -> None:
+    problems = refused(TWO | BROKEN[broken])
+    assert problems[-1].advice.endswith("CLUSTER_SOURCE=worker_hosts takes only that one.")
 
 
 @pytest.mark.parametrize("name", ["WORKER_HOSTS_FILE", "TF_CONFIG_FILE"])

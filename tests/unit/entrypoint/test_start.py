@@ -26,16 +26,16 @@ def test_runs_the_command_with_tf_config_and_says_who_it_is(run: Callable) -> No
         "cluster": {"worker": ["10.1.10.58:2222", "10.1.10.250:2222"]},
         "task": {"type": "worker", "index": 1},
     }
-    assert ended.stderr == (
-        "cluster-trainer 0.1.0: worker-1 of 2 (chief is worker-0 at 10.1.10.58:2222), "
-        "TF_CONFIG from WORKER_HOSTS\n"
+    assert ended.stderr[len("10:28:53") :] == (
+        " INFO worker-1 cluster-trainer 0.1.0: worker-1 of 2 "
+        "(chief is worker-0 at 10.1.10.58:2222), TF_CONFIG from WORKER_HOSTS\n"
     )
 
 
 def test_one_worker_has_no_tf_config(run: Callable) -> None:
     ended = run(*PRINT_ENVIRONMENT)
     assert "TF_CONFIG" not in json.loads(ended.stdout)
-    assert ended.stderr == "cluster-trainer: one worker, no TF_CONFIG\n"
+    assert ended.stderr.endswith(" INFO worker-0 cluster-trainer: one worker, no TF_CONFIG\n")
 
 
 def test_cluster_source_none_takes_tf_config_away(run: Callable) -> None:
@@ -46,7 +46,7 @@ def test_cluster_source_none_takes_tf_config_away(run: Callable) -> None:
 def test_the_chief_is_told_so(run: Callable) -> None:
     document = '{"cluster":{"master":["a:1"],"worker":["b:1"]},"task":{"type":"master","index":0}}'
     ended = run("true", TF_CONFIG=document)
-    assert ended.stderr == "cluster-trainer: chief-0 of 2 (the chief), TF_CONFIG as given\n"
+    assert "cluster-trainer: chief-0 of 2 (the chief), TF_CONFIG as given\n" in ended.stderr
 
 
 def test_an_evaluator_is_beside_the_cluster(run: Callable) -> None:
@@ -74,10 +74,12 @@ def test_flags_are_for_the_trainer(run: Callable, fake_python: Callable) -> None
     assert run("--epochs", "3").stdout == "-P -m trainer --epochs 3\n"
 
 
-def test_the_command_takes_the_process(run: Callable) -> None:
-    """One process, so that signals and the exit code need nobody to hand them on."""
-    assert run("sh", "-c", "kill -TERM $$").code == -15
-    assert run("sh", "-c", "exit 42").code == 42
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("true", 0), ("exit 42", 42), ("kill -KILL $$", 137), ("kill -TERM $$", 143)],
+)
+def test_ends_with_the_commands_code(run: Callable, script: str, code: int) -> None:
+    assert run("sh", "-c", script).code == code
 
 
 def test_the_command_reads_stdin_and_gets_its_arguments_unchanged(run: Callable) -> None:
@@ -175,7 +177,8 @@ def test_explain_refuses_with_the_same_message(run: Callable) -> None:
 
 TRAINER_REFUSES = """
 test "$1 $2 $3 $4" = "-P -m trainer check" || exit 9
-printf '[{"name": "TRAINER_MODEL (--model)", "received": "%s", "accepted": "a model"}]' "$5"
+problem='{"name": "TRAINER_MODEL (--model)", "received": "%s", "accepted": "a model"}'
+printf "{\\"problems\\": [$problem], \\"settings\\": {}}" "$5"
 exit 78
 """
 
@@ -201,7 +204,7 @@ def test_the_trainer_is_not_asked_about_another_command(
 
 @pytest.mark.parametrize(
     "script",
-    ["exit 3", "echo nonsense", "echo '[7]'", "echo '{}{}'", "kill -9 $$", "echo '[{}]'; exit 78"],
+    ["exit 3", "echo nonsense", "echo '[7]'", "echo '{}{}'", "kill -9 $$", "echo '{}'; exit 78"],
 )
 def test_a_trainer_that_cannot_be_asked_is_said_plainly(
     run: Callable,

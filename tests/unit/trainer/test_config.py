@@ -24,6 +24,7 @@ BAD_VALUES = [
     ("TRAINER_THREADS", "all", "auto"),
     ("TRAINER_STEPS_PER_CALL", "0", "auto"),
     ("TRAINER_RUN_DIR", "/dev/null/runs", "not a directory"),
+    ("TRAINER_MODEL_DIR", "/dev/null/model", "not a directory"),
     ("TRAINER_EPOCH", "3", "Did you mean TRAINER_EPOCHS"),
 ]
 
@@ -69,6 +70,33 @@ def test_both_batch_sizes_are_one_too_many(base):
 
 def test_a_flag_wins_over_its_variable(base):
     assert TrainerConfig.read(base | {"TRAINER_EPOCHS": "3"}, ["--epochs", "5"]).epochs == 5
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--learning_rate", "0.5"],  # as Vertex AI's tuning passes it
+        ["--learning_rate=0.5"],
+        ["--learning-rate=0.5"],
+    ],
+)
+def test_a_flag_may_have_underscores(base, arguments):
+    assert TrainerConfig.read(base, arguments).learning_rate == 0.5
+
+
+def test_a_flag_that_is_unknown_is_shown_as_it_was_given(base):
+    assert 'received "--lerning_rate=0_1"' in refusal(base, ["--lerning_rate=0_1"])
+
+
+def test_underscores_in_a_value_stay(base):
+    found = TrainerConfig.read(base, [f"--model_dir={base['TRAINER_RUN_DIR']}/a_b"])
+    assert found.model_dir.name == "a_b"
+
+
+def test_the_model_goes_to_the_runs_folder_unless_another_is_named(base, tmp_path):
+    assert TrainerConfig.read(base, []).model_dir is None
+    named = base | {"TRAINER_MODEL_DIR": str(tmp_path / "model")}
+    assert TrainerConfig.read(named, []).model_dir == tmp_path / "model"
 
 
 def test_an_empty_variable_counts_as_unset(base):

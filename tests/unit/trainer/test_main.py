@@ -17,14 +17,27 @@ def tf_config(kind):
     return json.dumps({"cluster": CLUSTER, "task": {"type": kind, "index": 0}})
 
 
-def test_check_prints_no_problem_as_an_empty_list(environ, capsys):
-    assert main(environ, ["check"]) == 0
-    assert json.loads(capsys.readouterr().out) == []
+def checked(environ, arguments, capsys):
+    code = main(environ, ["check", *arguments])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_check_prints_the_settings_that_all_workers_share(environ, capsys):
+    code, said = checked(environ, ["--epochs", "7", "--threads", "3"], capsys)
+    assert (code, said["problems"]) == (0, [])
+    assert said["settings"]["TRAINER_EPOCHS"] == "7"
+    assert not {"TRAINER_THREADS", "TRAINER_RUN_DIR", "TRAINER_DATA_DIR"} & said["settings"].keys()
+
+
+def test_a_default_that_is_written_down_is_the_same_setting(environ, capsys):
+    implied = checked(environ, [], capsys)
+    assert checked(environ, ["--per-replica-batch-size", "32"], capsys) == implied
 
 
 def test_check_prints_problems_as_json(environ, capsys):
-    assert main(environ, ["check", "--model", "nope", "--epochs", "0"]) == 78
-    names = [problem["name"] for problem in json.loads(capsys.readouterr().out)]
+    code, said = checked(environ, ["--model", "nope", "--epochs", "0"], capsys)
+    names = [problem["name"] for problem in said["problems"]]
+    assert (code, said["settings"]) == (78, {})
     assert names == ["TRAINER_MODEL (--model)", "TRAINER_EPOCHS (--epochs)"]
 
 

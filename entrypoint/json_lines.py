@@ -1,0 +1,68 @@
+"""What a command prints, as JSON: one object a line, whatever the line was."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from entrypoint.log import ERROR, INFO, WARNING, json_line, now
+
+LONGEST_LINE = 65_536
+"""Bytes; what is longer is cut into several, so that a program without newlines needs no memory."""
+
+_LEVELS = {"I": INFO, "W": WARNING, "E": ERROR, "F": ERROR, "CRITICAL": ERROR}
+_WORDS = "DEBUG|INFO|WARNING|ERROR|CRITICAL"
+_OURS = re.compile(rf"\d\d:\d\d:\d\d ({_WORDS}) \S+ (.*)", re.DOTALL)
+_PYTHON = re.compile(rf"({_WORDS}):")
+_TENSORFLOW = re.compile(r"(?:\d{4}-\d\d-\d\d [\d:.]+: )?([IWEF])(?:\d{4} [\d:.]+)? ")
+"""`2026-11-21 10:28:53.123456: W tensorflow/…` and absl's `W0000 00:00:1795256933.123456  12 …`."""
+
+
+class LineCutter:
+    """Cuts a stream of bytes into lines; holds what has not ended yet."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[str]:
+        """Return the lines that have ended with these bytes."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        while len(self._rest) > LONGEST_LINE:
+            lines.append(self._rest[:LONGEST_LINE])
+            self._rest = self._rest[LONGEST_LINE:]
+        return [_text(line) for line in lines]
+
+    def end(self) -> list[str]:
+        """Return what is left without a newline."""
+        rest, self._rest = self._rest, b""
+        return [_text(rest)] if rest else []
+
+
+def _text(line: bytes) -> str:
+    """Return a line as text; of a progress bar that was drawn over itself, its last state."""
+    return line.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
+
+
+def as_json(line: str, worker: str, default_level: str) -> str:
+    """Return a line as an object with time, level, worker and message.
+
+    A line that is an object already keeps its members, and gets those that it lacks.
+    """
+    if line.startswith("{"):
+        try:
+            members = json.loads(line)
+        except (ValueError, RecursionError):
+            members = None
+        if isinstance(members, dict):
+            return json.dumps({"time": now(), "level": default_level, "worker": worker} | members)
+    level, message = level_of(line, default_level)
+    return json_line(level, worker, message)
+
+
+def level_of(line: str, default_level: str) -> tuple[str, str]:
+    """Return the level that a line names, else the default, and the line without our own prefix."""
+    if match := _OURS.fullmatch(line):
+        return _LEVELS.get(match[1], match[1]), match[2]
+    match = _PYTHON.match(line) or _TENSORFLOW.match(line)
+    return (_LEVELS.get(match[1], match[1]) if match else default_level), line

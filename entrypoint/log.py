@@ -1,0 +1,56 @@
+"""The entrypoint's own lines: who says it, how grave it is, as text or as JSON."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from entrypoint.errors import escaped, say
+
+INFO, WARNING, ERROR = "INFO", "WARNING", "ERROR"
+
+
+@dataclass(frozen=True)
+class Log:
+    """Writes lines to stderr; the trainer's have the same form."""
+
+    worker: str
+    """`worker-1`."""
+    as_json: bool = False
+
+    def info(self, message: str) -> None:
+        """Say what goes on."""
+        self.line(INFO, message)
+
+    def warning(self, message: str) -> None:
+        """Say what may be wrong, or is being mended."""
+        self.line(WARNING, message)
+
+    def error(self, message: str) -> None:
+        """Say why something ends."""
+        self.line(ERROR, message)
+
+    def line(self, level: str, message: str) -> None:
+        """Write one line: `10:28:53 INFO worker-1 …`, or a JSON object."""
+        if self.as_json:
+            say(json_line(level, self.worker, message))
+        else:
+            say(f"{time.strftime('%H:%M:%S')} {level} {self.worker} {escaped(message)}")
+
+    def message(self, text: str) -> None:
+        """Write a message of several lines as it is; in JSON it is one object, an error."""
+        say(json_line(ERROR, self.worker, text) if self.as_json else text)
+
+
+def json_line(level: str, worker: str, message: str) -> str:
+    """Return a line for machines; time is UTC with milliseconds."""
+    import json  # noqa: PLC0415 -- slow to import, and most logs are text
+
+    return json.dumps({"time": now(), "level": level, "worker": worker, "message": message})
+
+
+def now() -> str:
+    """Return the time as 2026-11-21T10:28:53.123Z."""
+    seconds = time.time()
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{whole}.{int(seconds * 1000) % 1000:03d}Z"

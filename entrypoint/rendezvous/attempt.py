@@ -1,0 +1,141 @@
+"""One worker's one attempt to pass the gate: what all parts of it share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from entrypoint.cluster import CHIEF, ClusterSpec, Member, Task
+from entrypoint.errors import Problem, escaped
+from entrypoint.rendezvous.connection import Connection
+from entrypoint.rendezvous.contradictions import Contradictions
+from entrypoint.rendezvous.facts import Card, Facts
+from entrypoint.rendezvous.messages import (
+    CARD,
+    Message,
+    contradiction,
+)
+from entrypoint.rendezvous.reasons import PeerError
+from entrypoint.rendezvous.timing import Timing
+
+Say = Callable[[str, str], None]
+
+FAREWELL_SECONDS = 1.0
+"""For the other workers to have read why the gate ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What `pass_gate` was called with."""
+
+    spec: ClusterSpec
+    task: Task
+    facts: Facts
+    timeout_seconds: float
+    token: str | None
+    say: Say
+    timing: Timing
+
+    @property
+    def me(self) -> Member:
+        """This worker and its address."""
+        return next(member for member in self.spec.members if member.task == self.task)
+
+
+class Attempt:
+    """The state of the attempt, whichever role this worker has."""
+
+    def __init__(self, given: Given) -> None:
+        self.given, self.timing, self.spec, self.me = given, given.timing, given.spec, given.me
+        self.is_chief = self.me == self.spec.chief
+        boot = secrets.token_hex(8)
+        self.card = Card.of(given.facts, given.task, boot, is_chief=self.is_chief)
+        self.began = asyncio.get_running_loop().time()
+        self.contradictions = Contradictions()
+        self.trouble = ""
+        """Why this worker has not checked in yet."""
+        self.judged: set[str] = set()
+        """The boots of the workers that were compared with this one."""
+        self._known: dict[Connection, Card] = {}
+        self._changed = asyncio.Event()
+
+    @property
+    def seconds(self) -> float:
+        """How long it has lasted."""
+        return asyncio.get_running_loop().time() - self.began
+
+    @property
+    def index_name(self) -> str:
+        """What the user sets to say which worker a process is."""
+        own_type = any(member.task.type == CHIEF for member in self.spec.members)
+        return 'TF_CONFIG "task"' if own_type else "WORKER_INDEX"
+
+    def index(self, task: Task) -> str:
+        """Return a task as the user sets it."""
+        return str(task.index) if self.index_name == "WORKER_INDEX" else str(task)
+
+    def member(self, task: Task) -> Member | None:
+        """Return the task's place in the own list."""
+        return self._members.get(task)
+
+    @functools.cached_property
+    def _members(self) -> dict[Task, Member]:
+        """The list by task."""
+        return {member.task: member for member in self.spec.members}
+
+    def changed(self) -> None:
+        """Wake the one that waits for news."""
+        self._changed.set()
+
+    async def news(self, seconds: float) -> bool:
+        """Wait until something has changed, or for so long; return whether it has."""
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        self._changed.clear()
+        return True
+
+    @contextlib.contextmanager
+    def knows(self, connection: Connection, card: Card) -> Iterator[None]:
+        """Tell this connection, too, if there is a contradiction while it lasts."""
+        self._known[connection] = card
+        try:
+            yield
+        finally:
+            del self._known[connection]
+            self.changed()
+
+    @property
+    def has_met_all(self) -> bool:
+        """Whether as many workers as the list has are connected, and were judged."""
+        met = {card.boot for card in self._known.values()} & self.judged
+        return len(met - {self.card.boot}) >= len(self.spec.members) - 1
+
+    def answer_card(self) -> Message:
+        """Return what to answer one who has said hello."""
+        return self.card.message(CARD, self.trouble)
+
+    def gave_up(self, line: str) -> str:
+        """Return the end of a wait for which the bound was too short."""
+        return escaped(f"gave up after {self.given.timeout_seconds:g} s: {line}")
+
+    async def tell(self, problems: Iterable[Problem]) -> None:
+        """Send everyone how the gate ends, and wait a moment for them to have read it."""
+        message = contradiction(problems)
+        await asyncio.gather(*(_farewell(connection, message) for connection in self._known))
+        until = self.seconds + FAREWELL_SECONDS
+        while self._known and await self.news(until - self.seconds):
+            pass
+
+
+async def _farewell(connection: Connection, message: Message) -> None:
+    """Send the last message; what the other side still says is read, or it would be lost there."""
+    with contextlib.suppress(PeerError):
+        await connection.send(message)
+    connection.hang_up(at_once=False)

@@ -1,0 +1,69 @@
+"""Dialling another worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import AsyncIterator
+
+from entrypoint.addresses import Address
+from entrypoint.rendezvous.connection import Connection
+from entrypoint.rendezvous.names import Endpoint, Names
+from entrypoint.rendezvous.reasons import PeerError, words
+from entrypoint.rendezvous.timing import Timing
+
+
+class Dialer:
+    """Dials so many at the same time at most; the others wait for their turn."""
+
+    def __init__(self, names: Names, token: str | None, timing: Timing, at_once: int) -> None:
+        self._names, self._token, self._timing = names, token, timing
+        self._places = asyncio.Semaphore(at_once)
+
+    @contextlib.asynccontextmanager
+    async def dial(self, address: Address) -> AsyncIterator[Connection]:
+        """Give a connection on which the greetings were exchanged; raise PeerError."""
+        async with contextlib.AsyncExitStack() as stack:
+            async with self._places:
+                connected = await self._connect(address)
+                connection = Connection(connected, self._token, self._timing)
+                await stack.enter_async_context(connection)
+                await connection.greet(is_dialer=True)
+            yield connection
+
+    async def _connect(self, address: Address) -> socket.socket:
+        """Return a connected socket, to the first of the name's addresses that answers."""
+        reason = ""
+        for endpoint in await self._names.look_up(address):
+            try:
+                return await connect_to(endpoint, self._timing.connect_seconds)
+            except OSError as error:  # TimeoutError is one
+                reason = words(error)
+        raise PeerError(reason)
+
+
+async def connect_to(endpoint: Endpoint, seconds: float) -> socket.socket:
+    """Return a connected socket; raise OSError."""
+    connecting = socket.socket(endpoint.family, socket.SOCK_STREAM)
+    try:
+        connecting.settimeout(0)
+        async with asyncio.timeout(seconds):
+            await asyncio.get_running_loop().sock_connect(connecting, endpoint.address)
+        _refuse_itself(connecting)
+    except BaseException:
+        connecting.close()
+        raise
+    return connecting
+
+
+def _refuse_itself(connected: socket.socket) -> None:
+    """Raise OSError for a socket that is connected with itself.
+
+    On one machine a dialer may be given the very port that it dials as its own, and where nothing
+    listens there TCP connects the two (simultaneous open, RFC 9293, section 3.5).
+    """
+    if connected.getsockname() == connected.getpeername():
+        raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))

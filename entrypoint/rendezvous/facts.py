@@ -1,0 +1,117 @@
+"""What all workers must agree on, and the card on which a worker writes it down for another."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from entrypoint.cluster import ClusterSpec, Task
+from entrypoint.errors import shortened
+from entrypoint.rendezvous.messages import Message
+from entrypoint.variables import HIDDEN, is_secret
+
+LONGEST_VALUE = 200
+"""Characters of one value on a card."""
+
+MOST_SETTINGS = 32_768
+"""Bytes that the settings take on a card; what does not fit is in the digest only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What all workers must agree on."""
+
+    hosts: tuple[str, ...]
+    """`worker-0=10.0.0.1:2222` in rank order; see `host_list`."""
+    image: str
+    """The image's version, "0.1.0 (3a4601d)"; "" unknown."""
+    tensorflow: str
+    """TensorFlow's version, "2.21.0"; "" unknown."""
+    gpus_per_worker: str
+    """"" not given."""
+    settings: Mapping[str, str]
+    """The trainer's settings that must agree, name -> value; {} for other commands."""
+
+
+def host_list(spec: ClusterSpec) -> tuple[str, ...]:
+    """Return the hosts of `Facts`."""
+    return tuple(f"{member.task}={member.address}" for member in spec.members)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What a worker says of itself; its values are shortened and its lists are digests."""
+
+    task: Task
+    boot: str
+    """Random, and new for each attempt to pass the gate: tells two processes apart."""
+    is_chief: bool
+    """Whether its own list says so."""
+    hosts: str
+    image: str
+    tensorflow: str
+    gpus_per_worker: str
+    settings: Mapping[str, str]
+    settings_digest: str
+    trouble: str = ""
+    """Why it has not checked in with the chief yet."""
+
+    @classmethod
+    def of(cls, facts: Facts, task: Task, boot: str, *, is_chief: bool) -> Card:
+        """Return the card of a worker."""
+        return cls(
+            task=task,
+            boot=boot,
+            is_chief=is_chief,
+            hosts=_digest(list(facts.hosts)),
+            image=_short(facts.image),
+            tensorflow=_short(facts.tensorflow),
+            gpus_per_worker=_short(facts.gpus_per_worker),
+            settings=_shown(facts.settings),
+            settings_digest=_digest(dict(sorted(facts.settings.items()))),
+        )
+
+    def message(self, kind: str, trouble: str = "") -> Message:
+        """Return the message that brings the card."""
+        fields = vars(self) | {"task": self.task.type, "index": self.task.index}
+        return Message(kind, fields | {"trouble": shortened(trouble)})
+
+    @classmethod
+    def read(cls, message: Message) -> Card:
+        """Return the card of a message; raise MessageError."""
+        return cls(
+            task=Task(message.text("task", LONGEST_VALUE), message.number("index")),
+            is_chief=message.flag("is_chief"),
+            settings=message.mapping("settings"),
+            **{name: message.text(name, LONGEST_VALUE) for name in _TEXTS},
+        )
+
+
+_TEXTS = ("boot", "hosts", "image", "tensorflow", "gpus_per_worker", "settings_digest", "trouble")
+
+
+def _short(value: str) -> str:
+    """Return a value as it is shown; two that differ stay different."""
+    if len(value) <= LONGEST_VALUE:
+        return value
+    return f"{shortened(value, LONGEST_VALUE - 24)} (sha256 {_digest(value)[:12]})"
+
+
+def _shown(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that fit on a card."""
+    shown: dict[str, str] = {}
+    room = MOST_SETTINGS
+    for name in sorted(settings):
+        entry = {shortened(name): HIDDEN if is_secret(name) else _short(settings[name])}
+        room -= len(json.dumps(entry))
+        if room < 0:
+            break
+        shown |= entry
+    return shown
+
+
+def _digest(value: object) -> str:
+    """Return a digest of what JSON can write."""
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]

@@ -1,0 +1,76 @@
+"""The gate: `pass_gate` returns when all workers are here and agree."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+
+from entrypoint.cluster import ClusterSpec, Task
+from entrypoint.errors import escaped
+from entrypoint.rendezvous.attempt import Attempt, Given, Say
+from entrypoint.rendezvous.chief import ChiefRole
+from entrypoint.rendezvous.facts import Facts
+from entrypoint.rendezvous.member import MemberRole
+from entrypoint.rendezvous.port import address_warning, open_port
+from entrypoint.rendezvous.status import released_line
+from entrypoint.rendezvous.timing import Timing
+
+SPARE_FILES = 1024
+"""Descriptors beside the sessions: strangers, dials, and whatever was open before."""
+
+
+def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where to say so
+    spec: ClusterSpec,
+    task: Task,
+    facts: Facts,
+    *,
+    timeout_seconds: float,
+    token: str | None,
+    say: Say,
+    timing: Timing | None = None,
+) -> None:
+    """Return when all workers were released together; the own port is free again then.
+
+    `say` takes "INFO" or "WARNING" and a line. Raises PeersMissingError at the end of the bound,
+    ContradictionError at once, PortTakenError. Leaves nothing behind when it is killed.
+    """
+    given = Given(
+        spec=spec,
+        task=task,
+        facts=facts,
+        timeout_seconds=timeout_seconds,
+        token=token or None,
+        say=lambda level, line: say(level, escaped(line)),
+        timing=timing or Timing(),
+    )
+    if warning := address_warning(given.me):
+        given.say("WARNING", warning)
+    _allow_files(len(spec.members) + SPARE_FILES)
+    if error := asyncio.run(meet(given)):
+        raise error
+
+
+async def meet(given: Given) -> Exception | None:
+    """Pass the gate, or return why not; raise PortTakenError."""
+    with await open_port(given.me, given.timing.port_seconds, given.say) as listener:
+        if len(given.spec.members) == 1:
+            return None
+        attempt = Attempt(given)
+        role = (ChiefRole if attempt.is_chief else MemberRole)(attempt, listener)
+        async with asyncio.TaskGroup() as group:
+            loops = [group.create_task(loop) for loop in role.loops()]
+            error = await role.decide()
+            for loop in loops:
+                loop.cancel()
+        await role.reception.close_all()
+    if error is None:
+        given.say("INFO", released_line(len(given.spec.members), attempt.seconds))
+    return error
+
+
+def _allow_files(count: int) -> None:
+    """Raise this process's soft limit of open files where it is lower, as far as it may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,172 @@
+"""A member's part: check in with the chief, and stay until it says how the gate ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+from collections.abc import Coroutine
+
+from entrypoint.errors import Problem
+from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
+from entrypoint.rendezvous.connection import Connection
+from entrypoint.rendezvous.converse import answer, follow, hello
+from entrypoint.rendezvous.dialer import Dialer
+from entrypoint.rendezvous.errors import ContradictionError, PeersMissingError
+from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.judge import judge
+from entrypoint.rendezvous.messages import (
+    CHECK_IN,
+    CONTRADICTION,
+    GO,
+    PING,
+    READY,
+    RELEASE,
+    STATUS,
+    Message,
+    contradiction,
+    read_contradiction,
+)
+from entrypoint.rendezvous.names import Names
+from entrypoint.rendezvous.reasons import PeerError
+from entrypoint.rendezvous.reception import Reception, Settle
+from entrypoint.rendezvous.status import chief_line
+
+
+class MemberRole:
+    """What a member does; `loops` run while `decide` does."""
+
+    def __init__(self, attempt: Attempt, listener: socket.socket) -> None:
+        self._attempt, self._timing, given = attempt, attempt.timing, attempt.given
+        self._chief = attempt.spec.chief
+        self._dialer = Dialer(Names(given.timing.look_up_seconds), given.token, given.timing, 1)
+        self.reception = Reception(listener, given.token, given.timing, self._receive)
+        self._session: Connection | None = None
+        self._line = ""
+        self._final: tuple[Problem, ...] = ()
+        self._is_released = False
+        self._promised_until = 0.0
+        """Until then only the chief decides: it was told that nothing is against the release."""
+
+    def loops(self) -> list[Coroutine[None, None, None]]:
+        """Return what runs until the decision."""
+        return [self.reception.run(), self._keep_dialling(), self._report()]
+
+    async def decide(self) -> Exception | None:
+        """Return the error with which the gate ends, None after the release of all."""
+        attempt, timeout = self._attempt, self._attempt.given.timeout_seconds
+        while not self._is_released:
+            promised = attempt.seconds < self._promised_until
+            if attempt.contradictions and not promised:
+                return await self._contradict()
+            until = self._promised_until if promised else timeout
+            if not await attempt.news(until - attempt.seconds) and attempt.seconds >= timeout:
+                return PeersMissingError(attempt.gave_up(self._status()))
+        return None
+
+    async def _contradict(self) -> ContradictionError:
+        """Let the chief say it to all, if it can be reached; else say it to who is connected."""
+        attempt = self._attempt
+        if self._session and not self._final:
+            with contextlib.suppress(PeerError):
+                await self._session.send(contradiction(attempt.contradictions.problems()))
+        # The chief collects, too, before it answers.
+        seconds = self._timing.collect_seconds + (FAREWELL_SECONDS if self._session else 0.0)
+        until = attempt.seconds + seconds
+        while not self._final and await attempt.news(until - attempt.seconds):
+            pass
+        problems = self._final or attempt.contradictions.problems()
+        await attempt.tell(problems)
+        return ContradictionError(problems)
+
+    async def _receive(self, connection: Connection, hello: Message, _: Settle) -> None:
+        """Answer one who has dialled this member: the chief, or one who takes it for the chief."""
+        card = Card.read(hello)
+        await connection.send(self._attempt.answer_card())
+        with self._attempt.knows(connection, card):
+            await follow(self._attempt, connection)
+
+    async def _keep_dialling(self) -> None:
+        """Check in with the chief, again whenever the connection has ended."""
+        while True:
+            try:
+                async with self._dialer.dial(self._chief.address) as connection:
+                    await self._check_in(connection)
+            except PeerError as error:
+                self._attempt.trouble = str(error)
+            # Not all at the same moment, after a chief that has restarted.
+            await asyncio.sleep(self._timing.redial_seconds * random.uniform(0.67, 1.33))  # noqa: S311
+
+    async def _check_in(self, connection: Connection) -> None:
+        """Introduce this worker, and stay if it is the chief that answers."""
+        attempt = self._attempt
+        card = await hello(attempt, connection, CHECK_IN)
+        with attempt.knows(connection, card):
+            if not card.is_chief:
+                await judge(attempt, connection, card, self._chief)
+                await follow(attempt, connection)
+                return
+            self._session = connection
+            try:
+                await self._attend(connection)
+            finally:
+                self._session, self._promised_until = None, 0.0
+
+    async def _attend(self, connection: Connection) -> None:
+        """Do what the chief says, until the release."""
+        while not self._is_released:
+            message = await connection.receive(self._timing.silent_seconds)
+            if message.kind in (PING, READY):
+                await self._answer_alive(connection, message)
+            elif message.kind == STATUS:
+                self._line = message.text("line")
+                self._attempt.given.say("INFO", self._line)
+            elif message.kind == RELEASE:
+                await self._release(connection, message)
+            else:
+                if message.kind == CONTRADICTION:
+                    self._final = read_contradiction(message)
+                    self._promised_until = 0.0
+                await answer(self._attempt, connection, message)
+
+    async def _answer_alive(self, connection: Connection, message: Message) -> None:
+        """Answer PING; and READY if nothing is against it, which is a promise for a while."""
+        if message.kind == READY:
+            if self._attempt.contradictions:
+                return
+            self._promise()
+        await connection.send(message)
+
+    async def _release(self, connection: Connection, message: Message) -> None:
+        """Close the own port, say so, and wait for the others' ports to be closed, too."""
+        self._promise()
+        await self.reception.close()
+        with contextlib.suppress(PeerError):  # what cannot be said any more is not waited for
+            await connection.send(message)
+            while (await connection.receive(self._timing.release_seconds)).kind != GO:
+                pass
+        self._is_released = True
+        self._attempt.changed()
+
+    def _promise(self) -> None:
+        """Leave the decision to the chief for as long as it may take."""
+        seconds = self._timing.alive_seconds + self._timing.release_seconds
+        self._promised_until = self._attempt.seconds + seconds
+        self._attempt.changed()
+
+    def _status(self) -> str:
+        """Return who is missing, as far as this member knows."""
+        if self._session and self._line:
+            return self._line
+        trouble = "checked in there, and it has not said yet who is missing"
+        reason = trouble if self._session else self._attempt.trouble
+        return chief_line(self._chief, reason, self._attempt.seconds)
+
+    async def _report(self) -> None:
+        """Say why the chief cannot be reached; once it is, its own lines are said."""
+        await asyncio.sleep(self._timing.first_line_seconds)
+        while True:
+            if not self._session:
+                self._attempt.given.say("INFO", self._status())
+            await asyncio.sleep(self._timing.line_seconds)

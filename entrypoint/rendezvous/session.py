@@ -1,0 +1,92 @@
+"""A member that has checked in, as the chief sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from entrypoint.cluster import Member
+from entrypoint.rendezvous.attempt import Attempt
+from entrypoint.rendezvous.connection import Connection
+from entrypoint.rendezvous.converse import answer
+from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.messages import PING, READY, RELEASE, Message
+from entrypoint.rendezvous.reasons import PeerError
+
+
+class Session:
+    """The connection that a member keeps open, and what is known about it."""
+
+    def __init__(
+        self, attempt: Attempt, member: Member, card: Card, connection: Connection
+    ) -> None:
+        self._attempt, self.member, self.card = attempt, member, card
+        self.connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._loop.time()
+        self._asked = 0
+        self._answers: dict[int, asyncio.Future[bool]] = {}
+        self.is_silent = False
+        """Whether it did not answer when it should have."""
+        self.is_verified = False
+        """Whether it answers at its advertised address, too."""
+        self.trouble = "checked in, and is being dialled back"
+        """Why it is not verified."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether nothing is missing but the others."""
+        return self.is_verified and not self.is_silent
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the last word."""
+        return self._loop.time() - self._heard
+
+    @property
+    def reason(self) -> str:
+        """Why it is not here."""
+        if self.is_silent:
+            return f"checked in, but has been silent for {self.silence:.0f} s"
+        return self.trouble
+
+    async def ask(self, kind: str, seconds: float) -> bool:
+        """Send PING, READY or RELEASE; return whether it is answered within so many seconds."""
+        self._asked += 1
+        number = self._asked
+        answer: asyncio.Future[bool] = self._loop.create_future()
+        self._answers[number] = answer
+        try:
+            async with asyncio.timeout(seconds):
+                await self.connection.send(Message(kind, {"number": number}))
+                return await answer
+        except (PeerError, TimeoutError):
+            return False
+        finally:
+            self._answers.pop(number, None)
+
+    async def send(self, message: Message) -> None:
+        """Send what needs no answer; a connection that has ended is noticed elsewhere."""
+        with contextlib.suppress(PeerError):
+            await self.connection.send(message)
+
+    async def attend(self) -> None:
+        """Take what the member says, until the connection ends with PeerError."""
+        try:
+            while True:
+                await self._take(await self.connection.receive(None))
+        finally:
+            for answer in self._answers.values():
+                if not answer.done():
+                    answer.set_result(False)
+
+    async def _take(self, message: Message) -> None:
+        """Take one message: an answer to `ask`, or what any worker may say."""
+        self._heard = self._loop.time()
+        if self.is_silent:
+            self.is_silent = False
+            self._attempt.changed()
+        if message.kind not in (PING, READY, RELEASE):
+            await answer(self._attempt, self.connection, message)
+        elif (asked := self._answers.get(message.number("number"))) and not asked.done():
+            asked.set_result(True)

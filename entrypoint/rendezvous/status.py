@@ -1,0 +1,37 @@
+"""The lines that say who is missing and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from entrypoint.cluster import Member
+
+MOST_NAMED = 10
+"""Missing workers that a line names."""
+
+NOT_HEARD_OF = "not heard of yet"
+
+
+def waiting_line(missing: Sequence[tuple[Member, str]], count: int, seconds: float) -> str:
+    """Return for example "waiting for 1 of 4 workers since 12 s: worker-2 at c:2222: refused …".
+
+    `missing` has members with their reasons; those with the same reason stand together.
+    """
+    reasons: dict[str, list[str]] = {}
+    for member, reason in missing[:MOST_NAMED]:
+        reasons.setdefault(reason, []).append(f"{member.task} at {member.address}")
+    named = "; ".join(f"{', '.join(members)}: {reason}" for reason, members in reasons.items())
+    more = len(missing) - MOST_NAMED
+    and_more = f"; and {more} more" if more > 0 else ""
+    return f"waiting for {len(missing)} of {count} workers since {seconds:.0f} s: {named}{and_more}"
+
+
+def chief_line(chief: Member, reason: str, seconds: float) -> str:
+    """Return what a member says that has not reached the chief."""
+    shown = reason or NOT_HEARD_OF
+    return f"waiting for {chief.task} at {chief.address} (the chief) since {seconds:.0f} s: {shown}"
+
+
+def released_line(count: int, seconds: float) -> str:
+    """Return what every worker says at the end."""
+    return f"{count} workers are here and agree ({seconds:.1f} s)"

@@ -1,0 +1,120 @@
+"""Starting a resolved command: the gate and the command as children of the supervisor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from entrypoint.arguments import Request
+from entrypoint.attend import Attendant, Ended
+from entrypoint.child import become
+from entrypoint.log import Log
+from entrypoint.options import Options
+from entrypoint.process import Child
+from entrypoint.restarts import Progress, Restarts
+from entrypoint.scout import Look, Scout
+from entrypoint.supervisor import Job, supervise
+
+GATE_GRACE_SECONDS = 1.0
+"""Nothing is lost when the gate is stopped."""
+STDIN = 0
+"""The file descriptor."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peers:
+    """What is done about the peers of a cluster, each in a process of its own."""
+
+    meet: Look | None
+    """The gate: waits for them, before the command starts."""
+    look_out: Look
+    """Looks whether they come as far as the command, while that waits for them."""
+
+
+def run(
+    request: Request,
+    environment: Mapping[str, str],
+    options: Options,
+    log: Log,
+    peers: Peers | None,
+) -> int:
+    """Run the command under supervision; return the exit code."""
+    terminal = os.isatty(STDIN)
+    path = options.progress_file or _new_progress_file(environment)
+    command = CommandRunner(
+        command=request.command,
+        environment={**environment, "PROGRESS_FILE": path},
+        log=log,
+        grace_seconds=options.stop_grace_seconds,
+        terminal=terminal,
+        look_out=peers.look_out if peers else None,
+    )
+    # An interactive shell ends with the code of the last thing that was typed into it.
+    limit = 0 if terminal and not request.is_trainer else options.max_restarts
+    meet = peers.meet if peers else None
+    job = Job(
+        pass_gate=lambda: _pass_gate(meet) if meet else Ended(0, ""),
+        run_command=command.run,
+        restarts=Restarts(limit, Progress(path)),
+        peer_lost_exit_code=options.peer_lost_exit_code,
+        failure_file=options.failure_file,
+    )
+    return supervise(job, log)
+
+
+def _new_progress_file(environment: Mapping[str, str]) -> str:
+    """Return a path that no other command has; whoever makes progress makes the file."""
+    name = f"cluster-trainer-{os.getpid()}-{os.urandom(4).hex()}.progress"
+    return os.path.join(environment.get("TMPDIR") or "/tmp", name)  # noqa: PTH118, S108
+
+
+def _pass_gate(meet: Look) -> Ended:
+    """Pass the gate."""
+    scout = Scout(meet)
+    ended = Attendant(scout.child, "the gate", GATE_GRACE_SECONDS).wait()
+    reason = scout.read_reason()
+    scout.close()
+    return Ended(ended.code, reason, ended.stopped) if reason else ended
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandRunner:
+    """Runs a command as a child, as often as it takes."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    log: Log
+    grace_seconds: float
+    terminal: bool
+    look_out: Look | None
+
+    def run(self) -> tuple[Ended, Sequence[str]]:
+        """Run the command to its end; return it with the last lines that it printed."""
+        # Before there are threads: what is forked beside them may find a lock taken for ever.
+        scout = Scout(self.look_out) if self.look_out else None
+        if self.terminal:
+            child = Child(lambda: become(self.command, self.environment), terminal=True)
+            return self._attend(child, scout), ()
+        # Here, because threads take time to import, and `explain` needs none.
+        from entrypoint.output import Output  # noqa: PLC0415
+
+        output = Output(self.log)
+
+        def start() -> int:
+            output.attach()
+            return become(self.command, self.environment)
+
+        child = Child(start)
+        output.start()
+        ended = self._attend(child, scout)
+        return ended, output.finish()
+
+    def _attend(self, child: Child, scout: Scout | None) -> Ended:
+        """Wait for the command's end, while the scout looks out for its peers."""
+        attendant = Attendant(child, "the command", self.grace_seconds)
+        if scout is None:
+            return attendant.wait()
+        ended = attendant.wait(scout.warning)
+        scout.dismiss()
+        return ended

@@ -1,0 +1,103 @@
+"""Amazon SageMaker: the hosts of a training job.
+
+The platform writes resourceconfig.json; the SageMaker training toolkit sets the SM_ variables.
+Sources:
+https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo-running-container.html
+https://github.com/aws/sagemaker-training-toolkit/blob/master/ENVIRONMENT_VARIABLES.md
+"""
+
+from __future__ import annotations
+
+import os
+
+from entrypoint.cluster import WORKER, Resolution, Task
+from entrypoint.environ import Environ
+from entrypoint.errors import ConfigurationError, Problem, all_of
+from entrypoint.files import READABLE_FILE, UnreadableFileError, read_text
+from entrypoint.sources.host_list import read_workers
+from entrypoint.strict_json import StrictJSONError, parse, parse_object
+
+NEEDS = ("SM_HOSTS", "SM_CURRENT_HOST")
+
+PORT = 8890
+"""Where a worker listens; WORKER_PORT wins where it is given."""
+
+RESOURCES = "opt/ml/input/config/resourceconfig.json"
+HOSTS = 'a JSON list of host names, such as ["algo-1","algo-2"]'
+
+
+def path_of(environ: Environ, path: str) -> str:
+    """Return where one of the files is that SageMaker puts into a container."""
+    return os.path.join(environ.root, path)  # noqa: PTH118 -- pathlib is slow to import
+
+
+def is_here(environ: Environ) -> bool:
+    """Whether this container is a training job of SageMaker's."""
+    if any(environ.given(name) for name in NEEDS):
+        return True
+    return os.path.exists(path_of(environ, RESOURCES))  # noqa: PTH110 -- pathlib is slow to import
+
+
+def read_object(path: str) -> dict[str, object]:
+    """Return the JSON object in one of those files; raise ConfigurationError."""
+    text: str | None = None
+    try:
+        text = read_text(path)
+        return parse_object(text)
+    except UnreadableFileError as error:
+        problem = Problem(path, text, READABLE_FILE, str(error))
+    except StrictJSONError as error:
+        problem = Problem(path, text, "a JSON object", str(error))
+    raise ConfigurationError([problem])
+
+
+def find(environ: Environ, default_port: int) -> Resolution | None:
+    """Return the cluster of the job: worker i is entry i of its list of hosts."""
+    if not is_here(environ):
+        return None
+    port = default_port if environ.given("WORKER_PORT") else PORT
+    source, said = _variables(environ) if any(map(environ.given, NEEDS)) else _file(environ)
+    (hosts_name, value), (current_name, current) = said.items()
+    hosts = _hosts(hosts_name, value)
+    spec, index = all_of(
+        lambda: read_workers(hosts_name, hosts, port),
+        lambda: _index(current_name, current, hosts),
+    )
+    return Resolution(source, spec, Task(WORKER, index))
+
+
+def _variables(environ: Environ) -> tuple[str, dict[str, object]]:
+    """Return the source, and what it calls the hosts and this one, with their values."""
+    name, text = environ.label("SM_HOSTS"), environ.get("SM_HOSTS")
+    try:
+        hosts = None if text is None else parse(text)
+    except StrictJSONError as error:
+        raise ConfigurationError([Problem(name, text, HOSTS, str(error))]) from None
+    current = environ.get("SM_CURRENT_HOST")
+    return "SM_HOSTS", {name: hosts, environ.label("SM_CURRENT_HOST"): current}
+
+
+def _file(environ: Environ) -> tuple[str, dict[str, object]]:
+    """Return the same of resourceconfig.json."""
+    path = path_of(environ, RESOURCES)
+    document = read_object(path)
+    return path, {f"{path} {key}": document.get(key) for key in ("hosts", "current_host")}
+
+
+def _hosts(name: str, value: object) -> list[str]:
+    """Return the names of the hosts; raise ConfigurationError."""
+    if isinstance(value, list) and value and all(isinstance(host, str) for host in value):
+        return value
+    import json  # noqa: PLC0415 -- only for a message
+
+    shown = None if value is None else json.dumps(value)
+    raise ConfigurationError([Problem(name, shown, HOSTS)])
+
+
+def _index(name: str, value: object, hosts: list[str]) -> int:
+    """Return this host's place in the list; raise ConfigurationError."""
+    current = value.strip() if isinstance(value, str) else None
+    if current in hosts:
+        return hosts.index(current)
+    accepted = f"one of {', '.join(hosts[:5])}{' …' if len(hosts) > 5 else ''}"  # noqa: PLR2004
+    raise ConfigurationError([Problem(name, current, accepted)])

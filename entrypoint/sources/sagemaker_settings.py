@@ -1,0 +1,162 @@
+"""Amazon SageMaker: the folders and the hyper-parameters of a training job.
+
+Sources: as for sagemaker.py, and src/sagemaker_training/params.py of the SageMaker training toolkit
+for the hyper-parameters that are its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+
+from entrypoint.environ import Environ, Value
+from entrypoint.errors import ConfigurationError, Problem, all_of
+from entrypoint.sources.sagemaker import is_here, path_of, read_object
+from entrypoint.strict_json import StrictJSONError, parse_object
+from entrypoint.variables import TRAINER_PREFIX
+
+MODEL = "opt/ml/model"
+OUTPUT = "opt/ml/output/data"
+FAILURE = "opt/ml/output/failure"
+CHANNELS = "opt/ml/input/data"
+CHANNEL_CONFIG = "opt/ml/input/config/inputdataconfig.json"
+HYPERPARAMETERS = "opt/ml/input/config/hyperparameters.json"
+
+CHANNEL_PREFIX = "SM_CHANNEL_"
+TRAINING_CHANNELS = ("training", "train", "data")
+HYPERPARAMETER_PREFIX = "SM_HP_"
+ITS_OWN = ("default_user_module_name", "mp_parameters")
+"""Hyper-parameters that SageMaker adds, beside those that begin with `sagemaker_` or `_`."""
+
+_PLATFORM = "SageMaker"
+_CHANNEL = re.compile("[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+
+def settings(environ: Environ) -> Mapping[str, Value]:
+    """Return what the job says about the trainer; hyper-parameter x is TRAINER_X.
+
+    Raises ConfigurationError.
+    """
+    if not is_here(environ):
+        return {}
+    data, hyperparameters = all_of(lambda: _data(environ), lambda: _hyperparameters(environ))
+    return {
+        "TRAINER_MODEL_DIR": _folder(environ, "SM_MODEL_DIR", MODEL),
+        "TRAINER_RUN_DIR": _folder(environ, "SM_OUTPUT_DATA_DIR", OUTPUT),
+        "FAILURE_FILE": Value(path_of(environ, FAILURE), _PLATFORM),
+        **data,
+        **hyperparameters,
+    }
+
+
+def _folder(environ: Environ, name: str, default: str) -> Value:
+    """Return a folder that the variable names, else the one that is documented."""
+    text = environ.get(name)
+    return Value(text, name) if text else Value(path_of(environ, default), _PLATFORM)
+
+
+def _data(environ: Environ) -> dict[str, Value]:
+    """Return where the training data are, nothing if that is not clear."""
+    channels = _with_prefix(environ, CHANNEL_PREFIX) or _configured_channels(environ)
+    candidates = channels if len(channels) == 1 else TRAINING_CHANNELS
+    name = next((name for name in candidates if name in channels), None)
+    return {} if name is None else {"TRAINER_DATA_DIR": channels[name]}
+
+
+def _with_prefix(environ: Environ, prefix: str) -> dict[str, Value]:
+    """Return the variables of a prefix by the rest of their names, in small letters."""
+    return {
+        name.removeprefix(prefix).lower(): Value(value.text, name)
+        for name, value in environ.values.items()
+        if name.startswith(prefix)
+    }
+
+
+def _configured_channels(environ: Environ) -> dict[str, Value]:
+    """Return the channels' folders that inputdataconfig.json speaks of."""
+    path = path_of(environ, CHANNEL_CONFIG)
+    if not os.path.exists(path):  # noqa: PTH110 -- pathlib is slow to import
+        return {}
+    return {
+        channel: Value(path_of(environ, f"{CHANNELS}/{channel}"), path)
+        for channel, details in read_object(path).items()
+        if _CHANNEL.fullmatch(channel)
+        and isinstance(details, dict)
+        and details.get("TrainingInputMode") != "Pipe"  # a channel of that mode is no folder
+    }
+
+
+def _hyperparameters(environ: Environ) -> dict[str, Value]:
+    """Return the hyper-parameters as the trainer's variables; raise ConfigurationError."""
+    single = _with_prefix(environ, HYPERPARAMETER_PREFIX)
+    text = environ.get("SM_HPS")
+    path = path_of(environ, HYPERPARAMETERS)
+    if text is not None:
+        found = {**_texts("SM_HPS", _parse(environ.label("SM_HPS"), text)), **single}
+    elif single or not os.path.exists(path):  # noqa: PTH110 -- pathlib is slow to import
+        found = single
+    else:
+        found = _texts(path, read_object(path))
+    return {
+        variable_of(name): value for name, value in found.items() if _is_a_setting(name, value.text)
+    }
+
+
+def _parse(name: str, text: str) -> dict[str, object]:
+    """Return the JSON object in a variable; raise ConfigurationError."""
+    try:
+        return parse_object(text)
+    except StrictJSONError as error:
+        raise ConfigurationError([Problem(name, text, "a JSON object", str(error))]) from None
+
+
+def _texts(source: str, values: Mapping[str, object]) -> dict[str, Value]:
+    """Return JSON values as the texts of variables; raise ConfigurationError.
+
+    In the file all values are strings, and those that an SDK wrote are JSON in a string.
+    """
+    found = {name: Value(_text(value), source) for name, value in values.items()}
+    bad = [name for name, value in found.items() if not _fits(value.text)]
+    if bad:
+        accepted = "text without NUL bytes and halves of characters"
+        raise ConfigurationError(
+            Problem(f"{source} {name}", found[name].text, accepted) for name in bad
+        )
+    return found
+
+
+def _text(value: object) -> str:
+    """Return a JSON value as the text that a person would have typed."""
+    if not isinstance(value, str):
+        return "" if value is None else json.dumps(value)
+    if len(value) > 1 and value[0] == value[-1] == '"':
+        try:
+            inner = json.loads(value)
+        except ValueError:
+            return value
+        return inner if isinstance(inner, str) else value
+    return value
+
+
+def _fits(text: str) -> bool:
+    """Whether a variable can hold the text."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_a_setting(name: str, text: str) -> bool:
+    """Whether a hyper-parameter is meant for the trainer; SageMaker adds some of its own."""
+    key = name.lower()
+    ours = not key.startswith(("sagemaker_", "_")) and key not in ITS_OWN
+    # SageMaker's TensorFlow estimator passes the bucket in this way; we write to a folder.
+    is_bucket = key == "model_dir" and text.startswith("s3://")
+    return bool(key and text) and ours and not is_bucket
+
+
+def variable_of(hyperparameter: str) -> str:
+    """Return the trainer's variable: learning-rate and learning_rate are TRAINER_LEARNING_RATE."""
+    return TRAINER_PREFIX + re.sub("[^A-Z0-9]", "_", hyperparameter.upper())

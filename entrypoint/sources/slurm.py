@@ -1,0 +1,109 @@
+"""Slurm: the job step that srun started.
+
+Ports are those of TensorFlow's SlurmClusterResolver, 8888 plus the task's place on its node; names
+are expanded as `scontrol show hostnames` does, which that resolver has not always done
+(https://github.com/tensorflow/tensorflow/issues/49956).
+Source: "OUTPUT ENVIRONMENT VARIABLES" of https://slurm.schedmd.com/srun.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from entrypoint.addresses import Address
+from entrypoint.cluster import WORKER, ClusterSpec, Resolution, Task, spec_problems
+from entrypoint.environ import Environ, parse_whole_number, whole_number
+from entrypoint.errors import ConfigurationError, Problem, all_of
+from entrypoint.sources.host_list import read_addresses
+from entrypoint.sources.slurm_lists import MOST, SlurmListError, expand_nodes, expand_tasks
+
+TYPE_CHECKING = False  # as typing's, which is slow to import
+if TYPE_CHECKING:
+    from typing import Any
+
+NEEDS = (
+    "SLURM_PROCID",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_STEP_NODELIST",
+    "SLURM_STEP_TASKS_PER_NODE",
+)
+ALSO = ("SLURM_NODEID", "SLURM_LOCALID")
+
+FIRST_PORT = 8888
+LAST_PORT = 65535
+
+
+def find(environ: Environ, default_port: int) -> Resolution | None:
+    """Return the cluster of the step's tasks.
+
+    A batch script without srun has some of the variables, but is no step.
+    """
+    if not all(environ.given(name) for name in NEEDS):
+        return None
+    port = default_port if environ.given("WORKER_PORT") else FIRST_PORT
+    hosts, tasks, count, _ = all_of(
+        lambda: _hosts(environ, port),
+        lambda: _expand(environ, "SLURM_STEP_TASKS_PER_NODE", expand_tasks, "such as 3(x2),2,1"),
+        lambda: whole_number(environ, "SLURM_STEP_NUM_TASKS", 1, MOST),
+        lambda: whole_number(environ, "SLURM_PROCID", 0, None),
+    )
+    _refuse(_misfits(environ, len(hosts), tasks, count, port))
+    why = f", because SLURM_STEP_NUM_TASKS is {count}"
+    rank = whole_number(environ, "SLURM_PROCID", 0, count - 1, why)
+    places = [(node, place) for node, number in enumerate(tasks) for place in range(number)]
+    spec = ClusterSpec.of_workers(Address(hosts[node], port + place) for node, place in places)
+    _refuse(spec_problems("SLURM_STEP_NODELIST", spec))
+    _refuse(_other_distribution(environ, *places[rank]))
+    return Resolution("SLURM_STEP_NODELIST", spec, Task(WORKER, rank))
+
+
+def _refuse(problems: Iterable[Problem]) -> None:
+    """Raise ConfigurationError if there are problems."""
+    if found := tuple(problems):
+        raise ConfigurationError(found)
+
+
+def _hosts(environ: Environ, port: int) -> list[str]:
+    """Return the nodes' names."""
+    names = _expand(environ, "SLURM_STEP_NODELIST", expand_nodes, "nodes such as n[01-03,07],m5")
+    return [address.host for address in read_addresses("SLURM_STEP_NODELIST", names, port)]
+
+
+def _expand(environ: Environ, name: str, expand: Callable[[str], Any], accepted: str) -> Any:  # noqa: ANN401 -- generics need typing, which is slow to import
+    """Return the list that a variable holds in its short form."""
+    text = environ.get(name) or ""
+    try:
+        return expand(text)
+    except SlurmListError as error:
+        problem = Problem(environ.label(name), text, accepted, str(error))
+        raise ConfigurationError([problem]) from None
+
+
+def _misfits(
+    environ: Environ, nodes: int, tasks: Sequence[int], count: int, port: int
+) -> Iterable[Problem]:
+    """Yield a problem for each two variables that do not fit together."""
+    if len(tasks) != nodes:
+        name = "SLURM_STEP_TASKS_PER_NODE"
+        accepted = f"tasks for {nodes} nodes, because SLURM_STEP_NODELIST names {nodes}"
+        yield Problem(environ.label(name), environ.get(name), accepted)
+    elif sum(tasks) != count:
+        name = "SLURM_STEP_NUM_TASKS"
+        accepted = f"{sum(tasks)}, the sum of SLURM_STEP_TASKS_PER_NODE"
+        yield Problem(environ.label(name), environ.get(name), accepted)
+    if port + max(tasks) - 1 > LAST_PORT:
+        accepted = f"a port with {max(tasks) - 1} more above it, for a node's other tasks"
+        yield Problem(environ.label("WORKER_PORT"), str(port), accepted)
+
+
+def _other_distribution(environ: Environ, node: int, place: int) -> Iterable[Problem]:
+    """Yield a problem if Slurm has put this task elsewhere than block distribution does.
+
+    That is node after node, each with all of its tasks, and srun's default for several on a node.
+    """
+    for name, expected in (("SLURM_NODEID", node), ("SLURM_LOCALID", place)):
+        text = environ.get(name)
+        if text is not None and parse_whole_number(text) != expected:
+            accepted = f"{expected}, as block distribution has it"
+            advice = "Start the step with srun --distribution=block."
+            yield Problem(environ.label(name), text, accepted, advice)

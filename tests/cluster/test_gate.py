@@ -1,0 +1,254 @@
+"""The gate in real containers: who is missing, who disagrees, and that every worker is told.
+
+The command prints a word instead of training: what is tested comes before it.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from harness.ended import wait_for_end
+from harness.waiting import logs_of, wait_for_text, wait_until
+
+COMMAND = ("bash", "-c", "echo started $TF_CONFIG")
+LATE_SECONDS = 20
+BOUND_SECONDS = 6
+# Beyond the bound: the container's start and end.
+ENGINE_SECONDS = 5
+BOUND = {"RENDEZVOUS_TIMEOUT": str(BOUND_SECONDS)}
+# Far longer than a contradiction may take to be found.
+PATIENT = {"RENDEZVOUS_TIMEOUT": "60"}
+AT_ONCE_SECONDS = 15
+
+
+def end_of(containers, timeout_seconds=30):
+    return [wait_for_end(container, timeout_seconds) for container in containers]
+
+
+def assert_told(ended, *parts):
+    """Each worker's output holds every part."""
+    for one in ended:
+        for part in parts:
+            assert part in one.err, one
+
+
+def test_a_worker_that_starts_late_is_waited_for_and_named(peers):
+    cluster = peers(2)
+    begin = time.monotonic()
+    first = cluster.start(0, *COMMAND)
+    is_late = lambda: time.monotonic() - begin > LATE_SECONDS  # noqa: E731
+    wait_until(is_late, LATE_SECONDS + 1, "20 s have gone by", lambda: logs_of(first))
+    ended = end_of([first, cluster.start(1, *COMMAND)])
+    assert [one.code for one in ended] == [0, 0], ended
+    assert_told(ended, "2 workers are here and agree")
+    waited = [line for line in ended[0].err.splitlines() if "waiting for 1 of 2 workers" in line]
+    assert len(waited) >= 3
+    named = f"worker-1 at {cluster.address(1)}: "
+    assert all(named in line for line in waited)
+    assert sum(f"{named}the name does not resolve" in line for line in waited) >= 2
+
+
+@pytest.mark.parametrize("missing", [1, 0], ids=["a-worker", "the-chief"])
+def test_a_worker_that_never_starts_is_named_at_the_bound(peers, missing):
+    cluster = peers(2)
+    ended = wait_for_end(cluster.start(1 - missing, *COMMAND, **BOUND))
+    assert ended.code == 75, ended
+    assert ended.seconds < BOUND_SECONDS + ENGINE_SECONDS
+    last = ended.err.splitlines()[-1]
+    assert f"worker-{missing} at {cluster.address(missing)}" in last
+    assert "the name does not resolve" in last
+    assert "started" not in ended.out
+
+
+def test_a_machine_without_a_worker_is_told_from_one_that_is_not_there(peers):
+    cluster = peers(2)
+    cluster.start(1, "300", entrypoint="sleep")
+    ended = wait_for_end(cluster.start(0, *COMMAND, **BOUND))
+    assert ended.code == 75, ended
+    assert f"worker-1 at {cluster.address(1)}: refused" in ended.err.splitlines()[-1]
+
+
+def test_something_else_on_the_port_is_told_from_a_worker(peers):
+    cluster = peers(2)
+    server = ("-m", "http.server", "2222")
+    cluster.start(1, *server, entrypoint="/opt/venv/bin/python")
+    ended = wait_for_end(cluster.start(0, *COMMAND, **BOUND))
+    assert ended.code == 75, ended
+    assert "not a worker" in ended.err.splitlines()[-1]
+
+
+def test_two_workers_with_swapped_indices_are_told_so(peers):
+    cluster = peers(3)
+    started = [
+        cluster.start(0, *COMMAND, **PATIENT),
+        cluster.start(1, *COMMAND, **PATIENT, WORKER_INDEX="2"),
+        cluster.start(2, *COMMAND, **PATIENT, WORKER_INDEX="1"),
+    ]
+    ended = end_of(started)
+    assert [one.code for one in ended] == [78, 78, 78], ended
+    # Whichever of the two was met first.
+    named = re.search(r"WORKER_INDEX of (worker-[12]) at (\S+): received", ended[0].err)
+    assert named
+    assert named[2] == cluster.address(3 - int(named[1][-1]))
+    assert_told(ended, f"it answers at worker-{3 - int(named[1][-1])}'s address {named[2]}")
+    assert max(one.seconds for one in ended) < AT_ONCE_SECONDS
+
+
+def test_a_wrong_index_is_told_on_the_machine_that_has_it(peers):
+    cluster = peers(2)
+    ended = wait_for_end(cluster.start(1, *COMMAND, **PATIENT, WORKER_INDEX="0"))
+    assert ended.code == 78, ended
+    assert f"because it answers at worker-1's address {cluster.address(1)}" in ended.err
+
+
+@pytest.mark.parametrize("index", ["0", "1"], ids=["two-chiefs", "two-workers"])
+def test_two_workers_with_the_same_index_are_told_so(peers, index):
+    cluster = peers(3)
+    started = [
+        cluster.start(0, *COMMAND, **PATIENT),
+        cluster.start(1, *COMMAND, **PATIENT),
+        cluster.start(2, *COMMAND, **PATIENT, WORKER_INDEX=index),
+    ]
+    ended = end_of(started)
+    assert [one.code for one in ended] == [78, 78, 78], ended
+    assert_told(ended, f"WORKER_INDEX of worker-{index} at ", f'received "{index}"')
+    assert max(one.seconds for one in ended) < AT_ONCE_SECONDS
+
+
+def test_another_host_list_is_shown_with_the_place_that_differs(peers):
+    cluster = peers(3)
+    other = f"{cluster.address(0)},{cluster.name(1)}:3333,{cluster.address(2)}"
+    started = [
+        cluster.start(0, *COMMAND, **PATIENT),
+        cluster.start(1, *COMMAND, **PATIENT),
+        cluster.start(2, *COMMAND, **PATIENT, WORKER_HOSTS=other),
+    ]
+    ended = end_of(started)
+    assert [one.code for one in ended] == [78, 78, 78], ended
+    mine, theirs = f"worker-1={cluster.address(1)}", f"worker-1={cluster.name(1)}:3333"
+    assert_told(ended, "host list of worker-2", f"entry 2: {theirs}", mine)
+
+
+@pytest.fixture
+def other_image(workbench, tmp_path):
+    """The same image with another version."""
+    (tmp_path / "Dockerfile").write_text(
+        f"FROM {workbench.image}\nENV CLUSTER_TRAINER_VERSION=9.9.9\n"
+    )
+    tag = f"{workbench.new_name('image')}:test"
+    image, _ = workbench.client.images.build(path=str(tmp_path), tag=tag)
+    yield tag
+    workbench.client.images.remove(image.id, force=True)
+
+
+def test_another_image_version_is_named(peers, other_image):
+    cluster = peers(2)
+    started = [
+        cluster.start(0, *COMMAND, **PATIENT),
+        cluster.start(1, *COMMAND, **PATIENT, image=other_image),
+    ]
+    ended = end_of(started)
+    assert [one.code for one in ended] == [78, 78], ended
+    assert_told(ended, "image version of worker-1", 'received "9.9.9 (')
+
+
+def test_another_setting_of_the_trainer_is_named_with_both_values(peers):
+    cluster = peers(2)
+    options = PATIENT | {"tmpfs": {"/runs": "mode=1777"}}
+    started = [
+        cluster.start(0, "--epochs", "3", **options),
+        cluster.start(1, **options, TRAINER_EPOCHS="5"),
+    ]
+    ended = end_of(started)
+    assert [one.code for one in ended] == [78, 78], ended
+    assert_told(ended, "TRAINER_EPOCHS of worker-1", 'received "5"; accepted: 3, as worker-0')
+
+
+def test_another_token_lets_nobody_in_and_is_named(peers):
+    cluster = peers(2)
+    started = [
+        cluster.start(0, *COMMAND, **BOUND, CLUSTER_TOKEN="one-long-secret"),
+        cluster.start(1, *COMMAND, **BOUND, CLUSTER_TOKEN="another-long-secret"),
+    ]
+    ended = end_of(started)
+    assert [one.code for one in ended] == [75, 75], ended
+    assert_told(ended, "answered with another CLUSTER_TOKEN, or none")
+    assert not [one for one in ended if "secret" in one.err + one.out]
+
+
+def test_the_same_token_lets_all_in(peers):
+    cluster = peers(2)
+    ended = end_of(
+        [cluster.start(index, *COMMAND, CLUSTER_TOKEN="one-long-secret") for index in range(2)]
+    )
+    assert [one.code for one in ended] == [0, 0], ended
+
+
+def test_a_frozen_worker_is_missing_with_the_reason(peers):
+    cluster = peers(3)
+    first = cluster.start(0, *COMMAND, RENDEZVOUS_TIMEOUT="25")
+    frozen = cluster.start(1, *COMMAND, **PATIENT)
+    wait_for_text(frozen, "waiting for 1 of 3 workers")
+    frozen.pause()
+    last = wait_for_end(first, 40).err.splitlines()[-1]
+    assert f"worker-1 at {cluster.address(1)}: checked in, but has been silent" in last
+    assert f"worker-2 at {cluster.address(2)}" in last
+    frozen.unpause()
+
+
+def drop_packets(container):
+    """Put a firewall before the gate's port of a container that runs; skip where one may not."""
+    container.reload()
+    inside = ["nsenter", "-t", str(container.attrs["State"]["Pid"]), "-n", "iptables"]
+    rule = ["-A", "INPUT", "-p", "tcp", "--dport", "2222", "-j", "DROP"]
+    if not (shutil.which("nsenter") and shutil.which("iptables") and os.getuid() == 0):
+        pytest.skip("needs root, nsenter and iptables")
+    subprocess.run([*inside, *rule], check=True, timeout=10)
+
+
+@pytest.mark.parametrize("walled", [0, 1], ids=["before-the-chief", "before-a-worker"])
+def test_a_firewall_that_drops_is_told_from_a_worker_that_is_not_there(peers, walled):
+    cluster = peers(2)
+    behind = cluster.start(walled, *COMMAND, **BOUND)
+    drop_packets(behind)
+    other = wait_for_end(cluster.start(1 - walled, *COMMAND, **BOUND))
+    assert other.code == 75, other
+    last = other.err.splitlines()[-1]
+    assert f"worker-{walled} at {cluster.address(walled)}" in last
+    assert "no answer: a firewall drops it" in last
+    assert wait_for_end(behind).code == 75
+
+
+def test_too_few_gpus_are_refused_before_anything_is_waited_for(peers):
+    ended = wait_for_end(peers(2).start(0, *COMMAND, GPUS_PER_WORKER="1"))
+    assert ended.code == 78, ended
+    assert "No GPU can be seen in this container. Is --gpus all missing" in ended.err
+    assert "waiting" not in ended.err
+
+
+def test_a_port_that_is_taken_is_said_before_waiting(peers):
+    cluster = peers(2)
+    first = cluster.start(0, *COMMAND, **PATIENT)
+    wait_for_text(first, "waiting for 1 of 2 workers")
+    shared = {"network_mode": f"container:{first.id}", "network": None, "name": cluster.name(1)}
+    second = cluster.bench.start(
+        *COMMAND,
+        **{name: value for name, value in shared.items() if value},
+        environment={"WORKER_HOSTS": cluster.hosts, "WORKER_INDEX": "0"},
+    )
+    cluster.started.append(second)
+    ended = wait_for_end(second)
+    assert ended.code == 78, ended
+    assert 'port of worker-0: received "2222"; accepted: a port that is free' in ended.err
+    assert "waiting" not in ended.err
+
+
+def test_an_address_of_another_machine_is_warned_of(peers):
+    cluster = peers(2)
+    hosts = f"192.0.2.1:2222,{cluster.address(1)}"
+    ended = wait_for_end(cluster.start(0, *COMMAND, **BOUND, WORKER_HOSTS=hosts))
+    assert "WARNING worker-0 worker-0's address 192.0.2.1 is none of this machine's" in ended.err

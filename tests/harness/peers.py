@@ -1,0 +1,64 @@
+"""Workers as `docker run` starts them, one by one: some late, some wrong, some never."""
+
+from dataclasses import dataclass, field
+
+from docker.models.containers import Container
+
+from harness.workbench import Workbench
+
+PORT = 2222
+
+
+@dataclass(frozen=True)
+class Peers:
+    """Containers on a network of their own, which reaches nothing beyond them.
+
+    Attributes:
+        bench: the engine and the image.
+        network: the network's name; the workers' names begin with it.
+        count: how many workers the list names.
+        started: the containers so far.
+    """
+
+    bench: Workbench
+    network: str
+    count: int
+    started: list[Container] = field(default_factory=list)
+
+    def name(self, index: int) -> str:
+        """Return a worker's host name."""
+        return f"{self.network}-worker-{index}"
+
+    def address(self, index: int) -> str:
+        """Return a worker's address as the list has it."""
+        return f"{self.name(index)}:{PORT}"
+
+    @property
+    def hosts(self) -> str:
+        """The list of all workers."""
+        return ",".join(self.address(index) for index in range(self.count))
+
+    def start(self, index: int, *command: str, **settings: object) -> Container:
+        """Start the container of a worker.
+
+        Settings in capitals are environment variables, over WORKER_HOSTS and WORKER_INDEX; the
+        others are the Docker SDK's options.
+        """
+        environment = {"WORKER_HOSTS": self.hosts, "WORKER_INDEX": str(index)}
+        environment |= {name: text for name, text in settings.items() if name.isupper()}
+        options = {name: value for name, value in settings.items() if not name.isupper()}
+        own = {"name": self.name(index), "network": self.network, "environment": environment}
+        self.started.append(self.bench.start(*command, **own, **options))
+        return self.started[-1]
+
+    def remove(self) -> None:
+        """Remove the containers and the network."""
+        for container in self.started:
+            container.remove(force=True, v=True)
+        self.bench.client.networks.get(self.network).remove()
+
+
+def make_peers(bench: Workbench, count: int) -> Peers:
+    """Make the network for so many workers."""
+    network = bench.client.networks.create(bench.new_name("network"), internal=True)
+    return Peers(bench, network.name, count)

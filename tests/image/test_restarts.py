@@ -1,0 +1,51 @@
+"""Crashes in a real container: what is tried again, what is given up, and what stays behind."""
+
+COUNT = "echo run >> /tmp/runs; runs=$(wc -l < /tmp/runs)"
+# Name and state of every process but this shell's own helpers.
+PROCESSES = "for stat in /proc/[0-9]*/stat; do cut -d' ' -f2,3 $stat; done 2>/dev/null"
+LEAVES_ONE = (
+    f"{COUNT}; echo run $runs; "
+    # In a group of its own and deaf, as a helper process that nobody ends.
+    "(set -m; trap '' TERM HUP; sleep 4321 & ) ; "
+    f"if [ $runs = 1 ]; then exit 1; fi; {PROCESSES}"
+)
+
+
+def test_a_command_that_crashes_twice_and_then_works_succeeds(run_to_end):
+    ended = run_to_end("bash", "-c", f"{COUNT}; [ $runs -gt 2 ] || exit 1; echo works")
+    assert (ended.code, ended.out) == (0, "works\n")
+    assert "restart 1 of 3" in ended.err
+    assert "restart 2 of 3" in ended.err
+    assert "restart 3 of 3" not in ended.err
+
+
+def test_a_command_that_always_crashes_is_given_up_with_the_reason(run_to_end, tmp_path):
+    ended = run_to_end(
+        *("python", "-c", "raise RuntimeError('the disk is full')"),
+        environment={"MAX_RESTARTS": "2", "FAILURE_FILE": "/failures/reason"},
+        volumes=[f"{tmp_path}:/failures"],
+    )
+    assert ended.code == 1
+    assert ended.err.count("Traceback") == 3
+    reason = "gave up after 2 restarts without progress: the command ended with exit code 1"
+    assert ended.err.splitlines()[-1].endswith(f" ERROR worker-0 {reason}")
+    failure = (tmp_path / "reason").read_text().splitlines()
+    assert failure[0] == f"worker-0: {reason}"
+    assert failure[-1] == "RuntimeError: the disk is full"
+
+
+def test_an_earlier_run_leaves_no_process_to_the_next(run_to_end):
+    ended = run_to_end("bash", "-c", LEAVES_ONE)
+    first, second = ended.out.partition("run 2\n")[::2]
+    assert (ended.code, first) == (0, "run 1\n"), ended
+    processes = second.splitlines()
+    # The second run's own is there; so the look would have found the first run's.
+    assert [name for name in processes if "sleep" in name] == ["(sleep) S"]
+    assert not [name for name in processes if name.endswith(" Z")]
+
+
+def test_memory_that_runs_out_kills_the_command_and_not_the_container(run_to_end):
+    hungry = f"{COUNT}; [ $runs -gt 1 ] || python -c \"b'x' * 10**9\" || kill -KILL $$; echo lives"
+    ended = run_to_end("bash", "-c", hungry, mem_limit="100m", memswap_limit="100m")
+    assert (ended.code, ended.out) == (0, "lives\n")
+    assert "was killed by SIGKILL: out of memory?; restart 1 of 3" in ended.err

@@ -1,0 +1,253 @@
+"""Gates on this machine's loopback addresses: real sockets, each worker a thread or a process."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, astuple, dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from entrypoint.addresses import Address, parse_address
+from entrypoint.cluster import CHIEF, WORKER, ClusterSpec, Member, Task
+from entrypoint.rendezvous.facts import Facts, host_list
+from entrypoint.rendezvous.gate import pass_gate
+from entrypoint.rendezvous.timing import Timing
+
+ROOT = Path(__file__).resolve().parents[4]
+QUICK = Timing(
+    port_seconds=0.3,
+    first_line_seconds=0.1,
+    line_seconds=0.2,
+    look_up_seconds=0.5,
+    connect_seconds=0.5,
+    greeting_seconds=0.5,
+    message_seconds=1.5,
+    stranger_seconds=0.2,
+    redial_seconds=0.05,
+    probe_seconds=0.1,
+    ping_seconds=0.2,
+    silent_seconds=1.0,
+    alive_seconds=0.5,
+    collect_seconds=0.4,
+    release_seconds=0.5,
+)
+LONG_SECONDS = 20.0
+"""More than anything here takes on a machine that others use too."""
+
+PROGRAM = """
+import json, sys
+sys.path.insert(0, {root!r})
+from entrypoint.addresses import Address
+from entrypoint.cluster import ClusterSpec, Task
+from entrypoint.rendezvous.facts import Facts
+from entrypoint.rendezvous.gate import pass_gate
+from entrypoint.rendezvous.timing import Timing
+given = json.loads(sys.argv[1])
+spec = ClusterSpec.of_workers([Address(*address) for address in given["addresses"]])
+facts = given["facts"] | {{"hosts": tuple(given["facts"]["hosts"])}}
+try:
+    pass_gate(spec, Task("worker", given["index"]), Facts(**facts), timeout_seconds=given["timeout"],
+              token=None, say=lambda *line: print(*line, flush=True),
+              timing=Timing(**given["timing"]))
+except Exception as error:
+    print(error)
+    sys.exit(error.exit_code)
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports on which nothing listens, none of those that dialling sockets are given."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(21_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            found += [port] if port not in found else []
+    return found
+
+
+class Said:
+    """What a worker has said so far."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._more = threading.Condition()
+
+    def add(self, line: str) -> None:
+        with self._more:
+            self.lines.append(line)
+            self._more.notify_all()
+
+    def wait_for(self, *texts: str) -> str:
+        """Return the first line that has all of the texts."""
+
+        def found() -> str | None:
+            return next((line for line in self.lines if all(t in line for t in texts)), None)
+
+        with self._more:
+            line = self._more.wait_for(found, LONG_SECONDS)
+            assert line, f"nobody said {texts} but {self.lines}"
+            return line
+
+
+class Worker(Said):
+    """One gate in a thread. After its release its port must be closed, and free for gRPC."""
+
+    def __init__(self, task: Task, spec: ClusterSpec, facts: Facts, **options: object) -> None:
+        super().__init__()
+        self.task, self.error, self.seconds = task, None, 0.0
+        self._arguments = (spec, task, facts)
+        self._options = {"token": None, "timeout_seconds": LONG_SECONDS, "timing": QUICK} | options
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        begin = time.monotonic()
+        try:
+            say = lambda level, line: self.add(f"{level} {line}")  # noqa: E731
+            pass_gate(*self._arguments, **self._options, say=say)
+            spec, task, _ = self._arguments
+            take_like_grpc(next(m.address.port for m in spec.members if m.task == task))
+        except Exception as error:  # noqa: BLE001
+            self.error = error
+        self.seconds = time.monotonic() - begin
+
+    def end(self) -> Exception | None:
+        """Wait for the end; return the error, None after a release."""
+        self._thread.join(LONG_SECONDS * 2)
+        assert not self._thread.is_alive(), self.lines
+        return self.error
+
+
+def take_like_grpc(port: int) -> None:
+    """Listen on the port as gRPC does (tcp_server_utils_posix_common.cc), at once."""
+    with socket.socket() as straggler:
+        assert straggler.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        server.bind(("", port))
+        server.listen()
+
+
+class Process(Said):
+    """One gate in a process, which can be killed and frozen."""
+
+    def __init__(self, spec: ClusterSpec, facts: Facts, index: int) -> None:
+        super().__init__()
+        given = {
+            "addresses": [astuple(address) for address in spec.addresses],
+            "facts": asdict(facts),
+            "index": index,
+            "timeout": LONG_SECONDS,
+            "timing": asdict(QUICK),
+        }
+        program = PROGRAM.format(root=str(ROOT))
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-c", program, json.dumps(given)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.add(line.rstrip())
+
+    def freeze(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> int:
+        return self.process.wait(LONG_SECONDS * 2)
+
+
+@dataclass
+class Cluster:
+    """Addresses for some workers, and the workers that were started."""
+
+    spec: ClusterSpec
+    workers: list[Worker] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
+
+    @property
+    def facts(self) -> Facts:
+        return Facts(
+            hosts=host_list(self.spec),
+            image="0.1.0 (3a4601d)",
+            tensorflow="2.21.0",
+            gpus_per_worker="",
+            settings={"TRAINER_EPOCHS": "3", "TRAINER_SEED": "42"},
+        )
+
+    def member(self, rank: int) -> Member:
+        return self.spec.members[rank]
+
+    def start(self, rank: int, *, facts: Facts | None = None, **options: object) -> Worker:
+        """Start one worker; `spec=` is its own view where the machine differs from the list."""
+        spec = options.pop("spec", self.spec)
+        task = options.pop("task", self.member(rank).task)
+        worker = Worker(task, spec, facts or self.facts, **options)
+        self.workers.append(worker)
+        return worker
+
+    def start_all(self, *ranks: int, **options: object) -> list[Worker]:
+        """Start these, or all."""
+        return [self.start(rank, **options) for rank in ranks or range(len(self.spec.members))]
+
+    def spawn(self, rank: int) -> Process:
+        """Start one worker as a process."""
+        process = Process(self.spec, self.facts, rank)
+        self.processes.append(process)
+        return process
+
+    def moved(self, **places: str) -> ClusterSpec:
+        """Return the list with other addresses: `worker_1="127.0.0.1:5"`."""
+        return ClusterSpec(
+            tuple(
+                replace(member, address=parse_address(places.get(name, str(member.address)), 1))
+                for member in self.spec.members
+                for name in [str(member.task).replace("-", "_")]
+            ),
+        )
+
+
+@pytest.fixture
+def cluster() -> Iterator[Callable[..., Cluster]]:
+    """Return a function that makes up a cluster; its workers have ended when the test has."""
+    made: list[Cluster] = []
+
+    def make(count: int, *, with_chief: bool = False) -> Cluster:
+        ports = free_ports(count)
+        addresses = [Address(f"127.0.0.{rank + 1}", port) for rank, port in enumerate(ports)]
+        tasks = [Task(WORKER, index) for index in range(count)]
+        if with_chief:
+            tasks = [Task(CHIEF, 0), *tasks[:-1]]
+        members = [Member(task, address) for task, address in zip(tasks, addresses, strict=True)]
+        made.append(Cluster(ClusterSpec(tuple(members))))
+        return made[-1]
+
+    yield make
+    for one in made:
+        for process in one.processes:
+            process.kill()
+            process.process.stdout.close()
+        for worker in one.workers:
+            worker.end()

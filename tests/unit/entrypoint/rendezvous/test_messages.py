@@ -1,0 +1,168 @@
+"""What a stranger may send is a message or a PeerError, never anything else."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrypoint.cluster import Task
+from entrypoint.errors import Problem
+from entrypoint.rendezvous import messages
+from entrypoint.rendezvous.facts import Card, Facts
+from entrypoint.rendezvous.messages import LONGEST_LINE, Message, MessageError, decode, encode
+from entrypoint.rendezvous.reasons import PeerError
+from entrypoint.rendezvous.seal import Seal, greeting, read_greeting
+
+TEXT = st.text(st.characters(), max_size=50)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 10**17) | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=20,
+)
+FIELDS = st.dictionaries(TEXT.filter(lambda name: name != "kind"), JSON, max_size=8)
+NAMES = (*Card.of.__annotations__, "task", "index", "boot", "hosts", "settings", "is_chief")
+CARD_FIELDS = st.dictionaries(st.sampled_from(NAMES), JSON, max_size=12)
+FACTS = st.builds(
+    Facts,
+    hosts=st.lists(TEXT, max_size=5).map(tuple),
+    image=st.text(max_size=300),
+    tensorflow=TEXT,
+    gpus_per_worker=TEXT,
+    settings=st.dictionaries(TEXT, st.text(max_size=300), max_size=5),
+)
+
+
+def pair(token: str | None, other: str | None) -> tuple[Seal, Seal]:
+    """Return the seals of a dialer and a listener."""
+    nonces = {"dialer": "d", "listener": "l"}
+    return Seal(token, **nonces, is_dialer=True), Seal(other, **nonces, is_dialer=False)
+
+
+@given(TEXT, FIELDS)
+def test_a_message_survives_its_way(kind, fields):
+    message = Message(kind, fields)
+    assert decode(encode(message)) == message
+    assert b"\n" not in encode(message)
+
+
+@given(st.binary() | FIELDS.map(lambda fields: encode(Message("card", fields))[1:]))
+def test_anything_else_is_no_message(payload):
+    with contextlib.suppress(MessageError):
+        assert isinstance(decode(payload), Message)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"kind":1}',
+        b'{"kind":"a","kind":"b"}',
+        b'{"kind":"a","x":NaN}',
+        b'{"kind":"a","x":1' + b"0" * 5000 + b"}",
+        b'{"kind":' * 1000,
+        b"[" * 60_000,
+        b'{"kind":"\xff"}',
+    ],
+)
+def test_refuses(payload):
+    with pytest.raises(MessageError):
+        decode(payload)
+
+
+@given(FACTS, st.booleans())
+def test_a_card_survives_its_way(facts, is_chief):
+    card = Card.of(facts, Task("worker", 1), "boot", is_chief=is_chief)
+    line = encode(card.message("card"))
+    assert len(line) < LONGEST_LINE
+    assert Card.read(decode(line)) == card
+
+
+@given(CARD_FIELDS)
+def test_anything_else_is_no_card(fields):
+    with contextlib.suppress(MessageError):
+        Card.read(Message("card", fields))
+
+
+def test_a_card_of_very_many_settings_fits_into_a_message():
+    settings = {f"TRAINER_{index}": "\N{SNOWMAN}" * 999 for index in range(999)}
+    facts = Facts(hosts=(), image="", tensorflow="", gpus_per_worker="", settings=settings)
+    line = encode(Card.of(facts, Task("worker", 1), "b", is_chief=False).message("card"))
+    assert len(line) < LONGEST_LINE
+
+
+def test_values_that_differ_behind_what_is_shown_still_differ():
+    cards = [
+        Card.of(
+            Facts(hosts=(), image="x" * 500 + end, tensorflow="", gpus_per_worker="", settings={}),
+            Task("worker", 1),
+            "b",
+            is_chief=False,
+        )
+        for end in "ab"
+    ]
+    assert cards[0].image != cards[1].image
+
+
+@given(st.lists(st.builds(Problem, TEXT, TEXT, TEXT, TEXT), min_size=1, max_size=60))
+def test_problems_survive_their_way(problems):
+    message = decode(encode(messages.contradiction(problems)))
+    assert messages.read_contradiction(message) == tuple(problems[: messages.MOST_SHOWN])
+
+
+def test_as_many_problems_are_sent_as_fit():
+    problems = [Problem(*["\N{SNOWMAN}" * 9999] * 4)] * 100
+    line = encode(messages.contradiction(problems))
+    assert 1 < len(line) < LONGEST_LINE
+    assert len(messages.read_contradiction(decode(line))) > 1
+
+
+@given(JSON)
+def test_anything_else_is_no_list_of_problems(rows):
+    with contextlib.suppress(MessageError):
+        messages.read_contradiction(Message("contradiction", {"problems": rows}))
+
+
+@given(st.binary())
+def test_a_greeting_is_read_or_refused(line):
+    with contextlib.suppress(PeerError):
+        read_greeting(line)
+    with contextlib.suppress(PeerError):
+        read_greeting(b"cluster-trainer-gate " + line)
+    assert read_greeting(greeting("abc").rstrip()) == "abc"
+
+
+@given(st.lists(st.binary().filter(lambda payload: b"\n" not in payload), max_size=5))
+@pytest.mark.parametrize("token", [None, "secret"])
+def test_sealed_lines_are_unsealed_in_order(token, payloads):
+    dialer, listener = pair(token, token)
+    lines = [dialer.seal(payload) for payload in payloads]
+    assert [listener.unseal(line.removesuffix(b"\n")) for line in lines] == payloads
+
+
+@given(st.binary())
+@pytest.mark.parametrize("token", [None, "secret"])
+def test_anything_else_is_not_unsealed(token, line):
+    with contextlib.suppress(PeerError):
+        pair(token, token)[1].unseal(line)
+
+
+@pytest.mark.parametrize(("token", "other"), [("a", "b"), ("a", None), (None, "b")])
+def test_another_token_is_noticed(token, other):
+    dialer, listener = pair(token, other)
+    with pytest.raises(PeerError, match="another CLUSTER_TOKEN, or none"):
+        listener.unseal(dialer.seal(b"{}").rstrip())
+
+
+def test_a_line_counts_once_in_one_direction_and_on_one_connection():
+    dialer, listener = pair("a", "a")
+    line = dialer.seal(b"{}").rstrip()
+    listener.unseal(line)
+    again = Seal("a", dialer="d", listener="other", is_dialer=False)
+    for receiver in (listener, dialer, again):
+        with pytest.raises(PeerError):
+            receiver.unseal(line)

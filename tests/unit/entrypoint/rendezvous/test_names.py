@@ -1,0 +1,116 @@
+"""A name server that does not answer costs no more than the bound."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from entrypoint.addresses import Address
+from entrypoint.rendezvous import names
+from entrypoint.rendezvous.names import Names
+from entrypoint.rendezvous.reasons import NO_NAME, NO_NAME_SERVER, PeerError
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+@pytest.fixture
+def name_server(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable], None]:
+    """Return a function that puts another in the place of getaddrinfo."""
+
+    def replace(look_up: Callable) -> None:
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+    return replace
+
+
+def look_up(*hosts: str, seconds: float = 0.3) -> list[object]:
+    """Look up all at the same time; return endpoints or reasons."""
+
+    async def ask() -> list[object]:
+        asked = Names(seconds)
+        answers = await asyncio.gather(
+            *(asked.look_up(Address(host, 2222)) for host in hosts), return_exceptions=True
+        )
+        return [str(a) if isinstance(a, PeerError) else a[0].address[:2] for a in answers]
+
+    return asyncio.run(ask())
+
+
+def test_addresses_need_no_name_server(name_server):
+    name_server(lambda *_, **__: pytest.fail("asked"))
+    assert look_up("10.0.0.1", "fd00::1") == [("10.0.0.1", 2222), ("fd00::1", 2222)]
+
+
+def test_a_name_has_its_addresses():
+    assert look_up("localhost")[0][0] in ("127.0.0.1", "::1")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "?"), NO_NAME),
+        (socket.gaierror(socket.EAI_AGAIN, "?"), NO_NAME_SERVER),
+        (UnicodeError(), NO_NAME),
+    ],
+)
+def test_a_name_that_does_not_resolve_has_a_reason(name_server, error, reason):
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    name_server(fail)
+    assert look_up("a") == [reason]
+
+
+def test_a_silent_name_server_holds_nobody(name_server):
+    released = threading.Event()
+    name_server(lambda *_, **__: released.wait(10) and [])
+    begin = time.monotonic()
+    assert look_up("a", "a", "b") == [NO_NAME_SERVER] * 3
+    assert time.monotonic() - begin < 2
+    released.set()
+
+
+def test_a_thousand_names_are_asked_for_32_at_a_time(name_server):
+    running, most = threading.Semaphore(names.AT_ONCE), []
+
+    def answer(host: str, port: int, **_: object) -> list[object]:
+        most.append(running.acquire(blocking=False))
+        time.sleep(0.002)
+        running.release()
+        return [(socket.AF_INET, 0, 0, "", ("10.0.0.1", port))]
+
+    name_server(answer)
+    hosts = [f"worker-{index}" for index in range(1000)]
+    assert look_up(*hosts, seconds=20) == [("10.0.0.1", 2222)] * 1000
+    assert all(most)
+
+
+def test_a_look_up_that_hangs_does_not_hold_the_end_of_the_process():
+    program = f"""
+import sys, socket, time
+sys.path.insert(0, {str(ROOT)!r})
+socket.getaddrinfo = lambda *_, **__: time.sleep(20)
+from entrypoint.addresses import Address
+from entrypoint.cluster import ClusterSpec
+from entrypoint.rendezvous import Facts, PeersMissingError, pass_gate
+spec = ClusterSpec.of_workers([Address("127.0.0.1", 0), Address("hangs", 2222)])
+facts = Facts(hosts=(), image="", tensorflow="", gpus_per_worker="", settings={{}})
+try:
+    pass_gate(spec, spec.chief.task, facts, timeout_seconds=1, token=None, say=print)
+except PeersMissingError as error:
+    print(error)
+"""
+    begin = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "worker-1 at hangs:2222" in ended.stdout
+    assert time.monotonic() - begin < 10

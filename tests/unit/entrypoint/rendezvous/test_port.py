@@ -1,0 +1,76 @@
+"""The own port is taken for the gate, and the own address is looked at."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+import pytest
+
+from entrypoint.addresses import Address
+from entrypoint.cluster import Member, Task
+from entrypoint.rendezvous.errors import PortTakenError
+from entrypoint.rendezvous.port import address_warning
+
+
+@pytest.mark.parametrize("host", ["", "127.0.0.1"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_port_that_is_taken_is_an_error_that_names_it(cluster, count, host):
+    some = cluster(count)
+    port = some.member(0).address.port
+    with socket.create_server((host, port)):
+        worker = some.start(0)
+        error = worker.end()
+    assert isinstance(error, PortTakenError)
+    assert error.exit_code == 78
+    assert f'port of worker-0: received "{port}"; accepted: a port that is free.' in str(error)
+    assert "another worker with the same index" in str(error)
+    assert worker.lines[0] == f"WARNING port {port} is taken; trying again for 0.3 s"
+
+
+def test_a_port_that_two_would_share_is_taken(cluster):
+    some = cluster(1)
+    with socket.socket() as shared:
+        shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        shared.bind(("", some.member(0).address.port))
+        shared.listen()
+        assert isinstance(some.start(0).end(), PortTakenError)
+
+
+def test_a_port_that_is_let_go_of_is_waited_for(cluster):
+    two = cluster(2)
+    taken = socket.create_server(("", two.member(0).address.port))
+    workers = two.start_all()
+    workers[0].wait_for("is taken; trying again")
+    taken.close()
+    assert [worker.end() for worker in workers] == [None, None]
+
+
+def test_a_port_that_may_not_be_opened_is_an_error(cluster, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    two = cluster(2)
+    monkeypatch.setattr(socket, "create_server", refuse)
+    error = two.start(0).end()
+    assert isinstance(error, PortTakenError)
+    assert "accepted: a port that may be opened. It cannot be opened: Permission denied." in (
+        str(error)
+    )
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "no-such-host.invalid"])
+def test_an_own_address_or_one_that_is_not_known_is_no_reason_to_warn(host):
+    assert address_warning(Member(Task("worker", 1), Address(host, 2222))) is None
+
+
+def test_an_address_of_another_machine_is_warned_of(cluster):
+    two = cluster(2)
+    spec = two.moved(worker_0=f"192.0.2.1:{two.member(0).address.port}")
+    worker = two.start(0, spec=spec, timeout_seconds=0.5)
+    worker.end()
+    assert worker.lines[0] == (
+        "WARNING worker-0's address 192.0.2.1 is none of this machine's: fine if a router or "
+        f"Docker (-p) forwards port {two.member(0).address.port}, else WORKER_INDEX or the list "
+        "is wrong"
+    )

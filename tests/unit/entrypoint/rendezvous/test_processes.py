@@ -1,0 +1,60 @@
+"""Workers that are killed, frozen or started again before the gate opens."""
+
+from __future__ import annotations
+
+
+def test_a_member_that_was_killed_is_waited_for_and_replaced(cluster):
+    three = cluster(3)
+    chief, member = three.spawn(0), three.spawn(1)
+    member.wait_for("waiting for 1 of 3 workers")
+    member.kill()
+    chief.wait_for("waiting for 2 of 3 workers", "worker-1", "refused")
+    again, last = three.spawn(1), three.spawn(2)
+    assert [process.end() for process in (chief, again, last)] == [0, 0, 0]
+
+
+def test_a_chief_that_was_killed_is_dialled_again(cluster):
+    three = cluster(3)
+    chief, member = three.spawn(0), three.spawn(1)
+    member.wait_for("waiting for 1 of 3 workers")
+    chief.kill()
+    member.wait_for("waiting for worker-0", "(the chief)", "refused")
+    again, last = three.spawn(0), three.spawn(2)
+    assert [process.end() for process in (again, member, last)] == [0, 0, 0]
+
+
+def test_a_frozen_member_holds_the_release_until_it_is_back(cluster):
+    three = cluster(3)
+    chief, member = three.spawn(0), three.spawn(1)
+    member.wait_for("waiting for 1 of 3 workers")
+    member.freeze()
+    last = three.spawn(2)
+    chief.wait_for("worker-1", "checked in, but has been silent for")
+    last.wait_for("waiting for 1 of 3 workers", "worker-1")
+    member.thaw()
+    assert [process.end() for process in (chief, member, last)] == [0, 0, 0]
+
+
+def test_a_frozen_chief_is_missed_and_found_again(cluster):
+    two = cluster(3)
+    chief, member = two.spawn(0), two.spawn(1)
+    member.wait_for("waiting for 1 of 3 workers")
+    chief.freeze()
+    member.wait_for("waiting for worker-0", "(the chief)")
+    chief.thaw()
+    last = two.spawn(2)
+    assert [process.end() for process in (chief, member, last)] == [0, 0, 0]
+
+
+def test_a_worker_takes_the_place_of_one_that_is_silent_for_good(cluster):
+    """As after a machine's loss: nothing has ended the old connection, and nobody answers."""
+    three = cluster(3)
+    chief, frozen = three.spawn(0), three.spawn(1)
+    frozen.wait_for("waiting for 1 of 3 workers")
+    frozen.freeze()
+    elsewhere = three.moved(worker_1=str(cluster(1).member(0).address))
+    again = three.start(1, spec=elsewhere)
+    chief.wait_for("worker-1", "checked in from 127.0.0.1, but does not answer at its advertised")
+    frozen.thaw()  # and now there are two
+    assert [process.end() for process in (chief, frozen)] == [78, 78]
+    assert "WORKER_INDEX of worker-1 at 127.0.0." in str(again.end())

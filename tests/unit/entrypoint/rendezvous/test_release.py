@@ -1,0 +1,52 @@
+"""What is lost during the release holds nobody for longer than the bound."""
+
+from __future__ import annotations
+
+import asyncio
+
+from entrypoint.rendezvous.member import MemberRole
+from entrypoint.rendezvous.messages import GO, RELEASE
+from entrypoint.rendezvous.session import Session
+
+
+def test_a_member_that_does_not_acknowledge_holds_nobody(cluster, monkeypatch):
+    release = MemberRole._release
+
+    async def stuck(self, connection, message):
+        if self._attempt.me.task.index == 1:
+            await asyncio.sleep(4)
+        await release(self, connection, message)
+
+    monkeypatch.setattr(MemberRole, "_release", stuck)
+    three = cluster(3)
+    workers = [three.start(0), three.start(1, timeout_seconds=1.0), three.start(2)]
+    assert [workers[0].end(), workers[2].end()] == [None, None]
+    assert max(workers[0].seconds, workers[2].seconds) < 3
+
+
+def test_a_member_that_is_told_to_go_no_more_goes_by_itself(cluster, monkeypatch):
+    send = Session.send
+
+    async def lose(self, message):
+        if message.kind != GO:
+            await send(self, message)
+
+    monkeypatch.setattr(Session, "send", lose)
+    workers = cluster(3).start_all()
+    assert [worker.end() for worker in workers] == [None] * 3
+    assert max(worker.seconds for worker in workers) < 4
+
+
+def test_a_chief_that_is_lost_before_the_release_releases_nobody(cluster, monkeypatch):
+    ask = Session.ask
+
+    async def lost(self, kind, seconds):
+        if kind == RELEASE:
+            await asyncio.sleep(3)
+        return await ask(self, kind, seconds)
+
+    monkeypatch.setattr(Session, "ask", lost)
+    three = cluster(3)
+    workers = three.start_all(timeout_seconds=1.0)
+    for worker in workers[1:]:
+        assert worker.end().exit_code == 75

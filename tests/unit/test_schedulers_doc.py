@@ -1,0 +1,35 @@
+"""docs/schedulers.md speaks of every contract, and of every variable that one reads."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from entrypoint.sources import SOURCES, variables_of
+from entrypoint.sources.sagemaker_settings import CHANNEL_PREFIX, HYPERPARAMETER_PREFIX
+from entrypoint.sources.vertex import FOLDERS
+
+TEXT = (Path(__file__).parents[2] / "docs/schedulers.md").read_text()
+VARIABLES = [name for source in SOURCES.values() for name in variables_of(source)]
+SETTINGS = ["SM_MODEL_DIR", "SM_OUTPUT_DATA_DIR", "SM_HPS", "SKYPILOT_TASK_ID", *FOLDERS]
+
+
+@pytest.mark.parametrize("name", [*VARIABLES, *SETTINGS, *FOLDERS.values()])
+def test_every_variable_is_explained(name):
+    assert f"`{name}" in TEXT
+
+
+@pytest.mark.parametrize("prefix", [CHANNEL_PREFIX, HYPERPARAMETER_PREFIX])
+def test_every_prefix_is_explained(prefix):
+    assert f"`{prefix}" in TEXT
+
+
+def test_every_source_has_a_row_in_the_order_of_belief():
+    rows = re.findall(r"^\| .* \| `([a-z_]+)` \| ", TEXT, re.MULTILINE)
+    assert rows == list(SOURCES)
+
+
+def test_links_lead_somewhere():
+    titles = re.findall(r"^#+ (.*)", TEXT, re.MULTILINE)
+    anchors = {title.lower().replace(" ", "-").replace(":", "") for title in titles}
+    assert set(re.findall(r"\]\(#([^)]*)\)", TEXT)) <= anchors
