@@ -150,7 +150,8 @@ notes+='|^WARNING: All log messages before absl::Init|Input of GeneratorDatasetO
 
 show_lines() { # SERVICE
   docker logs --follow "$(compose ps --all --quiet "$1")" 2>&1 |
-    tee "$runs/$name/$1/container.log" | sed -u -E -e "/$notes/d" -e "s/ $1 / /" -e "s/^/$1 | /"
+    tee "$runs/$name/$1/container.log" |
+    sed -u -E -e "/$notes/d" -e "s/^([0-9:]{8} [A-Z]+) $1 /\\1 /" -e "s/^/$1 | /"
 }
 
 # Ends when every worker is done or the first one has failed: TensorFlow would wait for its

@@ -20,6 +20,7 @@ class ChiefRole:
     def __init__(self, attempt: Attempt, listener: socket.socket) -> None:
         self._attempt, self._timing, self._say = attempt, attempt.timing, attempt.given.say
         self._roll = Roll(attempt)
+        self._is_decided = False
         self.reception = Reception(
             listener, attempt.given.token, attempt.timing, self._roll.receive
         )
@@ -57,6 +58,7 @@ class ChiefRole:
         The members end their connections, so that what TCP remembers of them (TIME-WAIT) is not at
         the chief's port.
         """
+        self._is_decided = True
         await self.reception.close()
         sessions, seconds = list(self._roll.sessions.values()), self._timing.release_seconds
         await asyncio.gather(*(session.ask(RELEASE, seconds) for session in sessions))
@@ -83,7 +85,7 @@ class ChiefRole:
     async def _report(self) -> None:
         """Say who is missing, here and to every member that has checked in."""
         await asyncio.sleep(self._timing.first_line_seconds)
-        while True:
+        while not self._is_decided:
             if not self._roll.is_complete:
                 line = self._line()
                 self._say("INFO", line)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 import socket
 import struct
 from types import TracebackType
@@ -51,7 +50,7 @@ class Connection:
 
     async def greet(self, *, is_dialer: bool) -> None:
         """Exchange greetings. The listener's is first: a dialer says nothing to a stranger."""
-        own = secrets.token_hex(16)
+        own = seal.new_nonce()
         if not is_dialer:
             await self._write(seal.greeting(own))
         other = seal.read_greeting(await self._greeting())

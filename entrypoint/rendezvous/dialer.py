@@ -52,14 +52,14 @@ async def connect_to(endpoint: Endpoint, seconds: float) -> socket.socket:
         connecting.settimeout(0)
         async with asyncio.timeout(seconds):
             await asyncio.get_running_loop().sock_connect(connecting, endpoint.address)
-        _refuse_itself(connecting)
+        refuse_itself(connecting)
     except BaseException:
         connecting.close()
         raise
     return connecting
 
 
-def _refuse_itself(connected: socket.socket) -> None:
+def refuse_itself(connected: socket.socket) -> None:
     """Raise OSError for a socket that is connected with itself.
 
     On one machine a dialer may be given the very port that it dials as its own, and where nothing

@@ -71,6 +71,7 @@ class Roll:
             ):
                 await self._admit(connection, card, settle)
             else:
+                settle()  # it has to hear how this ends
                 await follow(attempt, connection)
 
     async def _is_free(self, card: Card, where: str) -> bool:

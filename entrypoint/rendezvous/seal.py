@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import re
+import secrets
 
 from entrypoint.rendezvous.messages import MessageError
 from entrypoint.rendezvous.reasons import PeerError, WrongTokenError, not_a_worker, other_version
@@ -13,10 +15,16 @@ VERSION = 1
 GREETING = b"cluster-trainer-gate "
 LONGEST_GREETING = 100
 UNSIGNED = b"-"
+_NONCE = re.compile("[0-9a-f]{32}")
+
+
+def new_nonce() -> str:
+    """Return what makes a connection different from all others."""
+    return secrets.token_hex(16)
 
 
 def greeting(nonce: str) -> bytes:
-    """Return the first line of each side; the nonce is random and new for each connection."""
+    """Return the first line of each side."""
     return GREETING + f"{VERSION} {nonce}\n".encode()
 
 
@@ -28,6 +36,8 @@ def read_greeting(line: bytes) -> str:
     if version != str(VERSION):
         # Whoever sends it has no right yet to control characters on somebody's terminal.
         raise PeerError(other_version(ascii(version[:10])[1:-1], VERSION))
+    if not _NONCE.fullmatch(nonce):
+        raise PeerError(not_a_worker(line))
     return nonce
 
 

@@ -73,6 +73,14 @@ def test_json_shows_a_schedulers_variables_that_are_set(run: Callable) -> None:
     }
 
 
+def test_json_shows_what_a_scheduler_says_about_the_trainer(run: Callable) -> None:
+    document = json.loads(run("explain", "--json", "true", SKYPILOT_TASK_ID="sky-1").stdout)
+    assert document["values"]["TRAINER_RUN_DIR"] == {
+        "value": "/runs/sky-1",
+        "source": "SKYPILOT_TASK_ID",
+    }
+
+
 def test_json_of_one_worker(run: Callable) -> None:
     document = json.loads(run("explain", "--json", "bash").stdout)
     assert document["tf_config"] is None

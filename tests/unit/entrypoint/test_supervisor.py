@@ -165,7 +165,8 @@ def test_hands_the_signal_on(begin: Callable, name: str) -> None:
 
 
 def test_hands_the_signal_on_to_what_the_command_has_started(begin: Callable) -> None:
-    started = begin("sh", "-c", "trap : USR1; \"$@\"; echo after", "sh", *PYTHON, HEARS)
+    script = 'trap : USR1; "$@"; echo after'
+    started = begin("sh", "-c", script, "sh", *PYTHON, HEARS)
     started.wait_for("ready")
     started.process.send_signal(signal.SIGUSR1)
     assert started.end()[:2] == (0, "got SIGUSR1\nafter\n")

@@ -20,6 +20,7 @@ import pytest
 
 from entrypoint.addresses import Address, parse_address
 from entrypoint.cluster import CHIEF, WORKER, ClusterSpec, Member, Task
+from entrypoint.rendezvous.attempt import Given
 from entrypoint.rendezvous.facts import Facts, host_list
 from entrypoint.rendezvous.gate import pass_gate
 from entrypoint.rendezvous.timing import Timing
@@ -50,6 +51,7 @@ import json, sys
 sys.path.insert(0, {root!r})
 from entrypoint.addresses import Address
 from entrypoint.cluster import ClusterSpec, Task
+from entrypoint.rendezvous.attempt import Given
 from entrypoint.rendezvous.facts import Facts
 from entrypoint.rendezvous.gate import pass_gate
 from entrypoint.rendezvous.timing import Timing
@@ -57,9 +59,11 @@ given = json.loads(sys.argv[1])
 spec = ClusterSpec.of_workers([Address(*address) for address in given["addresses"]])
 facts = given["facts"] | {{"hosts": tuple(given["facts"]["hosts"])}}
 try:
-    pass_gate(spec, Task("worker", given["index"]), Facts(**facts), timeout_seconds=given["timeout"],
-              token=None, say=lambda *line: print(*line, flush=True),
-              timing=Timing(**given["timing"]))
+    pass_gate(
+        spec, Task("worker", given["index"]), Facts(**facts),
+        timeout_seconds=given["timeout"], token=None, timing=Timing(**given["timing"]),
+        say=lambda *line: print(*line, flush=True),
+    )
 except Exception as error:
     print(error)
     sys.exit(error.exit_code)
@@ -211,6 +215,18 @@ class Cluster:
     def start_all(self, *ranks: int, **options: object) -> list[Worker]:
         """Start these, or all."""
         return [self.start(rank, **options) for rank in ranks or range(len(self.spec.members))]
+
+    def given(self, rank: int, facts: Facts) -> Given:
+        """Return what a gate in this thread is asked with."""
+        return Given(
+            spec=self.spec,
+            task=self.member(rank).task,
+            facts=facts,
+            timeout_seconds=LONG_SECONDS,
+            token=None,
+            say=lambda *_: None,
+            timing=Timing(),
+        )
 
     def spawn(self, rank: int) -> Process:
         """Start one worker as a process."""

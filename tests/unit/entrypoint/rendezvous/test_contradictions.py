@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
-from entrypoint.cluster import ClusterSpec, Task
+from entrypoint.cluster import ClusterSpec
 from entrypoint.errors import Problem
 from entrypoint.rendezvous.errors import ContradictionError
 from entrypoint.rendezvous.facts import host_list
+from entrypoint.rendezvous.gate import meet
 
-LIST_ADVICE = "All workers need the same list in the same order."
-IMAGE_ADVICE = "Use the same image everywhere."
+SAME_LIST = "All workers need the same list in the same order."
+IMAGE = "Use the same image everywhere."
 
 
 def contradicted(workers):
@@ -26,37 +28,53 @@ def contradicted(workers):
 
 
 @pytest.mark.parametrize(
-    ("change", "what", "received", "accepted", "advice"),
+    ("change", "problem"),
     [
-        ({"image": "0.2.0 (abc)"}, "image version", "0.2.0 (abc)", "0.1.0 (3a4601d)", IMAGE_ADVICE),
-        ({"tensorflow": "2.20.0"}, "TensorFlow version", "2.20.0", "2.21.0", IMAGE_ADVICE),
+        (
+            {"image": "0.2.0 (abc)"},
+            Problem(
+                "image version of {it}", "0.2.0 (abc)", "0.1.0 (3a4601d), as {chief} has", IMAGE
+            ),
+        ),
+        (
+            {"tensorflow": "2.20.0"},
+            Problem("TensorFlow version of {it}", "2.20.0", "2.21.0, as {chief} has", IMAGE),
+        ),
         (
             {"settings": {"TRAINER_EPOCHS": "4", "TRAINER_SEED": "42"}},
-            "TRAINER_EPOCHS",
-            "4",
-            "3",
-            "",
+            Problem("TRAINER_EPOCHS of {it}", "4", "3, as {chief} has"),
         ),
-        ({"settings": {"TRAINER_EPOCHS": "3"}}, "TRAINER_SEED", "not set", "42", ""),
-        ({"settings": {}}, "command", "a command that is not the trainer", "the trainer", ""),
+        (
+            {"settings": {"TRAINER_EPOCHS": "3"}},
+            Problem("TRAINER_SEED of {it}", "not set", "42, as {chief} has"),
+        ),
+        (
+            {"settings": {}},
+            Problem(
+                "command of {it}",
+                "a command that is not the trainer",
+                "the trainer, as {chief} runs",
+            ),
+        ),
     ],
+    ids=lambda value: value.name if isinstance(value, Problem) else None,
 )
 @pytest.mark.parametrize("odd", [1, 2])
-def test_every_worker_says_who_differs_in_what(
-    cluster, odd, change, what, received, accepted, advice
-):
+def test_every_worker_says_who_differs_in_what(cluster, odd, change, problem):
     three = cluster(3)
     workers = three.start_all(*({0, 1, 2} - {odd}))
     workers.append(three.start(odd, facts=replace(three.facts, **change)))
-    (problem,) = contradicted(workers)
-    where, chief = three.member(odd).address, three.member(0).address
-    verb = "runs" if what == "command" else "has"
-    assert problem == Problem(
-        f"{what} of worker-{odd} at {where}",
-        received,
-        f"{accepted}, as worker-0 at {chief} {verb}",
-        advice,
+    names = {
+        "it": f"worker-{odd} at {three.member(odd).address}",
+        "chief": f"worker-0 at {three.member(0).address}",
+    }
+    expected = Problem(
+        problem.name.format(**names),
+        problem.received,
+        problem.accepted.format(**names),
+        problem.advice,
     )
+    assert contradicted(workers) == (expected,)
 
 
 def test_gpus_per_worker_are_compared_where_they_are_given(cluster):
@@ -89,6 +107,24 @@ def test_all_problems_come_in_one_message_and_the_same_one_once(cluster):
         assert problems[0].name.count(name) == 1
 
 
+def test_every_worker_of_many_hears_of_it(cluster):
+    many = cluster(300)  # more than there are places for strangers
+    other = replace(many.facts, image="0.2.0")
+
+    async def all_meet() -> list[Exception | None]:
+        return await asyncio.gather(
+            *(
+                meet(many.given(rank, facts=other if rank else many.facts))
+                for rank in range(len(many.spec.members))
+            ),
+        )
+
+    errors = asyncio.run(all_meet())
+    assert len({str(error) for error in errors}) == 1
+    assert "worker-1 at" in str(errors[0])
+    assert "and 294 more" in str(errors[0])
+
+
 def test_a_list_in_another_order_is_shown_where_it_differs_first(cluster):
     three = cluster(3)
     mine = [str(address) for address in three.spec.addresses]
@@ -102,7 +138,7 @@ def test_a_list_in_another_order_is_shown_where_it_differs_first(cluster):
         "host list of worker-2 at 127.0.0.1",
         f"entry 2: worker-1={mine[2]}",
         f"worker-1={mine[1]}, as worker-0 at {mine[0]} has",
-        LIST_ADVICE,
+        SAME_LIST,
     )
 
 
@@ -144,7 +180,7 @@ def test_swapped_lists_where_both_believe_to_be_the_chief(cluster):
 def test_a_worker_with_another_chief_ends_all_whom_it_reaches(cluster):
     """In its list worker-1 of the others is the chief; nobody has it in a list."""
     three = cluster(3)
-    a, b, _ = (str(address) for address in three.spec.addresses)
+    b = three.member(1).address
     workers = three.start_all(0, 1)
     workers[1].wait_for("waiting for 1 of 3 workers", "worker-2")  # has it from the chief
     spec = ClusterSpec.of_workers([three.member(1).address, cluster(1).member(0).address])

@@ -14,7 +14,7 @@ from entrypoint.rendezvous import messages
 from entrypoint.rendezvous.facts import Card, Facts
 from entrypoint.rendezvous.messages import LONGEST_LINE, Message, MessageError, decode, encode
 from entrypoint.rendezvous.reasons import PeerError
-from entrypoint.rendezvous.seal import Seal, greeting, read_greeting
+from entrypoint.rendezvous.seal import Seal, greeting, new_nonce, read_greeting
 
 TEXT = st.text(st.characters(), max_size=50)
 JSON = st.recursive(
@@ -133,7 +133,8 @@ def test_a_greeting_is_read_or_refused(line):
         read_greeting(line)
     with contextlib.suppress(PeerError):
         read_greeting(b"cluster-trainer-gate " + line)
-    assert read_greeting(greeting("abc").rstrip()) == "abc"
+    nonce = new_nonce()
+    assert read_greeting(greeting(nonce).rstrip()) == nonce
 
 
 @given(st.lists(st.binary().filter(lambda payload: b"\n" not in payload), max_size=5))

@@ -81,7 +81,7 @@ def test_a_silent_name_server_holds_nobody(name_server):
 def test_a_thousand_names_are_asked_for_32_at_a_time(name_server):
     running, most = threading.Semaphore(names.AT_ONCE), []
 
-    def answer(host: str, port: int, **_: object) -> list[object]:
+    def answer(_: str, port: int, **__: object) -> list[object]:
         most.append(running.acquire(blocking=False))
         time.sleep(0.002)
         running.release()
@@ -104,7 +104,7 @@ from entrypoint.rendezvous import Facts, PeersMissingError, pass_gate
 spec = ClusterSpec.of_workers([Address("127.0.0.1", 0), Address("hangs", 2222)])
 facts = Facts(hosts=(), image="", tensorflow="", gpus_per_worker="", settings={{}})
 try:
-    pass_gate(spec, spec.chief.task, facts, timeout_seconds=1, token=None, say=print)
+    pass_gate(spec, spec.chief.task, facts, timeout_seconds=0.3, token=None, say=print)
 except PeersMissingError as error:
     print(error)
 """

@@ -25,7 +25,7 @@ def test_workers_with_the_same_token_meet(cluster):
 def test_another_token_or_none_is_said_on_both_sides(cluster, tokens, odd):
     three = cluster(3)
     workers = [
-        three.start(rank, token=token, timeout_seconds=0.9) for rank, token in enumerate(tokens)
+        three.start(rank, token=token, timeout_seconds=0.6) for rank, token in enumerate(tokens)
     ]
     workers[0].wait_for("worker-1", OTHER)
     workers[1].wait_for("worker-0", OTHER)
