@@ -28,6 +28,10 @@ class Endpoint:
     address: tuple[str, int] | tuple[str, int, int, int]
 
 
+Answer = asyncio.Future[list[Endpoint] | str]
+"""Where to connect to, or the reason why that is not known."""
+
+
 class Names:
     """The names of one attempt.
 
@@ -38,8 +42,8 @@ class Names:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
-        self._waiting: queue.SimpleQueue[Address] = queue.SimpleQueue()
-        self._answers: dict[Address, asyncio.Future[list[Endpoint] | str]] = {}
+        self._waiting: queue.SimpleQueue[tuple[Address, Answer]] = queue.SimpleQueue()
+        self._answers: dict[Address, Answer] = {}
         self._threads = 0
 
     async def look_up(self, address: Address) -> list[Endpoint]:
@@ -48,7 +52,7 @@ class Names:
             return [literal]
         if address not in self._answers:
             self._answers[address] = self._loop.create_future()
-            self._waiting.put(address)
+            self._waiting.put((address, self._answers[address]))
             self._start()
         try:
             async with asyncio.timeout(self._seconds):
@@ -58,6 +62,10 @@ class Names:
         if isinstance(answer, str):
             raise PeerError(answer)
         return answer
+
+    def forget(self, address: Address) -> None:
+        """Ask anew next time: what is being looked up may be from before the name was there."""
+        self._answers.pop(address, None)
 
     def _start(self) -> None:
         """Start a thread if there is work for one more."""
@@ -71,16 +79,18 @@ class Names:
         with contextlib.suppress(RuntimeError):
             while True:
                 try:
-                    address = self._waiting.get_nowait()
+                    address, future = self._waiting.get_nowait()
                 except queue.Empty:
                     break
                 answer = _ask(address)
-                self._loop.call_soon_threadsafe(self._answered, address, answer)
+                self._loop.call_soon_threadsafe(self._answered, address, future, answer)
             self._loop.call_soon_threadsafe(self._ended)
 
-    def _answered(self, address: Address, answer: list[Endpoint] | str) -> None:
+    def _answered(self, address: Address, future: Answer, answer: list[Endpoint] | str) -> None:
         """Hand an answer to those who wait for it; the next who asks gets a new one."""
-        self._answers.pop(address).set_result(answer)
+        future.set_result(answer)
+        if self._answers.get(address) is future:
+            del self._answers[address]
 
     def _ended(self) -> None:
         """Note that a thread has ended; a name that came just then gets another."""

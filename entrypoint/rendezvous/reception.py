@@ -47,7 +47,12 @@ class Reception:
         with self._listener:
             while True:
                 await self._free_place()
-                await self._accept()
+                try:
+                    self._accept()
+                except BlockingIOError:
+                    await self._somebody()
+                except OSError:
+                    await asyncio.sleep(PAUSE_SECONDS)
 
     async def close(self) -> None:
         """Close the port and drop the strangers, so that nothing holds on to the port."""
@@ -59,7 +64,6 @@ class Reception:
         for task in strangers:
             task.cancel()
         await asyncio.gather(*strangers, return_exceptions=True)
-        self._listener.close()
         for connection in tuple(self._strangers):  # those whose task had not begun yet
             async with connection:
                 self._settle(connection)
@@ -71,18 +75,23 @@ class Reception:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _accept(self) -> None:
-        """Accept one connection."""
-        try:
-            accepted, _ = await self._loop.sock_accept(self._listener)
-            connection = Connection(accepted, self._token, self._timing)
-        except OSError:
-            await asyncio.sleep(PAUSE_SECONDS)
-            return
+    def _accept(self) -> None:
+        """Accept a connection that is there; raise OSError."""
+        accepted, _ = self._listener.accept()
+        connection = Connection(accepted, self._token, self._timing)
         task = asyncio.create_task(self._serve(connection))
         self._strangers[connection] = (self._loop.time(), task)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _somebody(self) -> None:
+        """Wait for a connection. Not `sock_accept`: cancelled, it may fail and drop one (3.11)."""
+        there = asyncio.Event()
+        self._loop.add_reader(self._listener, there.set)
+        try:
+            await there.wait()
+        finally:
+            self._loop.remove_reader(self._listener)
 
     async def _free_place(self) -> None:
         """Wait until there is a place; the oldest stranger's time comes soon."""

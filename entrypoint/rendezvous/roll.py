@@ -31,9 +31,9 @@ class Roll:
         given, self._attempt, self._timing = attempt.given, attempt, attempt.timing
         self.sessions: dict[Task, Session] = {}
         self._reasons: dict[Task, str] = {}
-        names = Names(attempt.timing.look_up_seconds)
-        self._back = Dialer(names, given.token, given.timing, DIALLED_BACK_AT_ONCE)
-        self._prober = Dialer(names, given.token, given.timing, PROBED_AT_ONCE)
+        self._names = Names(attempt.timing.look_up_seconds)
+        self._back = Dialer(self._names, given.token, given.timing, DIALLED_BACK_AT_ONCE)
+        self._prober = Dialer(self._names, given.token, given.timing, PROBED_AT_ONCE)
 
     @property
     def others(self) -> list[Member]:
@@ -99,7 +99,8 @@ class Roll:
             await session.attend()
         finally:
             verifying.cancel()
-            self._drop(session, "checked in, but its connection has ended: stopped or lost")
+            before = "checked in" if session.is_verified else session.trouble
+            self._drop(session, f"{before}, but its connection has ended: stopped or lost")
 
     def _drop(self, session: Session, reason: str) -> None:
         """Forget a session, if it is still the member's."""
@@ -111,6 +112,7 @@ class Roll:
 
     async def _verify(self, session: Session) -> None:
         """Dial a member back at its advertised address until the same process answers there."""
+        self._names.forget(session.member.address)
         while not session.is_verified:
             try:
                 card = await self._look(self._back, session.member)

@@ -105,11 +105,15 @@ class Said:
 
 
 class Worker(Said):
-    """One gate in a thread. After its release its port must be closed, and free for gRPC."""
+    """One gate in a thread. After its release all ports are closed, and its own is free for gRPC.
+
+    `expects_all_closed=False` leaves out looking at the others' ports.
+    """
 
     def __init__(self, task: Task, spec: ClusterSpec, facts: Facts, **options: object) -> None:
         super().__init__()
         self.task, self.error, self.seconds = task, None, 0.0
+        self._expects_all_closed = options.pop("expects_all_closed", True)
         self._arguments = (spec, task, facts)
         self._options = {"token": None, "timeout_seconds": LONG_SECONDS, "timing": QUICK} | options
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -121,6 +125,8 @@ class Worker(Said):
             say = lambda level, line: self.add(f"{level} {line}")  # noqa: E731
             pass_gate(*self._arguments, **self._options, say=say)
             spec, task, _ = self._arguments
+            for member in spec.members if self._expects_all_closed else ():
+                refuse_a_gate(member.address)
             take_like_grpc(next(m.address.port for m in spec.members if m.task == task))
         except Exception as error:  # noqa: BLE001
             self.error = error
@@ -133,6 +139,15 @@ class Worker(Said):
         return self.error
 
 
+def refuse_a_gate(address: Address) -> None:
+    """Fail if a gate still greets those who connect; once one worker goes, all ports are closed."""
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection((address.host, address.port), 1) as c,
+    ):
+        assert not c.recv(100).startswith(b"cluster-trainer-gate")
+
+
 def take_like_grpc(port: int) -> None:
     """Listen on the port as gRPC does (tcp_server_utils_posix_common.cc), at once."""
     with socket.socket() as straggler:
@@ -142,6 +157,61 @@ def take_like_grpc(port: int) -> None:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         server.bind(("", port))
         server.listen()
+
+
+@dataclass
+class Forward:
+    """A port forwarding, as Docker's -p is; keeps what was sent towards the target last."""
+
+    target: int
+    port: int = 0
+    recorded: bytes = b""
+
+    def __post_init__(self) -> None:
+        self._listener = socket.create_server(("", self.port))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                accepted, _ = self._listener.accept()
+                with accepted, contextlib.suppress(ConnectionRefusedError):
+                    self._join(accepted)
+
+    def _join(self, accepted: socket.socket) -> None:
+        with socket.create_connection(("127.0.0.1", self.target)) as dialled:
+            self.recorded = b""
+            back = threading.Thread(target=self._pass, args=(dialled, accepted))
+            back.start()
+            self._pass(accepted, dialled, record=True)
+            back.join()
+
+    def _pass(self, source: socket.socket, sink: socket.socket, *, record: bool = False) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := source.recv(4096):
+                self.recorded += chunk if record else b""
+                sink.sendall(chunk)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def forward() -> Iterator[Callable[..., Forward]]:
+    """Return a function that forwards a port, until the test ends."""
+    made: list[Forward] = []
+
+    def make(target: int, port: int = 0) -> Forward:
+        made.append(Forward(target, port))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
 
 
 class Process(Said):
@@ -216,7 +286,7 @@ class Cluster:
         """Start these, or all."""
         return [self.start(rank, **options) for rank in ranks or range(len(self.spec.members))]
 
-    def given(self, rank: int, facts: Facts) -> Given:
+    def given(self, rank: int, facts: Facts, timing: Timing) -> Given:
         """Return what a gate in this thread is asked with."""
         return Given(
             spec=self.spec,
@@ -225,7 +295,7 @@ class Cluster:
             timeout_seconds=LONG_SECONDS,
             token=None,
             say=lambda *_: None,
-            timing=Timing(),
+            timing=timing,
         )
 
     def spawn(self, rank: int) -> Process:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from entrypoint.errors import Problem
 from entrypoint.rendezvous.errors import ContradictionError
 from entrypoint.rendezvous.facts import host_list
 from entrypoint.rendezvous.gate import meet
+from entrypoint.rendezvous.timing import Timing
 
 SAME_LIST = "All workers need the same list in the same order."
 IMAGE = "Use the same image everywhere."
@@ -110,16 +112,19 @@ def test_all_problems_come_in_one_message_and_the_same_one_once(cluster):
 def test_every_worker_of_many_hears_of_it(cluster):
     many = cluster(300)  # more than there are places for strangers
     other = replace(many.facts, image="0.2.0")
+    timing = Timing(collect_seconds=9.0)
 
     async def all_meet() -> list[Exception | None]:
         return await asyncio.gather(
             *(
-                meet(many.given(rank, facts=other if rank else many.facts))
+                meet(many.given(rank, other if rank else many.facts, timing))
                 for rank in range(len(many.spec.members))
             ),
         )
 
+    begin = time.monotonic()
     errors = asyncio.run(all_meet())
+    assert time.monotonic() - begin < timing.collect_seconds
     assert len({str(error) for error in errors}) == 1
     assert "worker-1 at" in str(errors[0])
     assert "and 294 more" in str(errors[0])
@@ -200,6 +205,20 @@ def test_two_workers_with_one_index(cluster):
     (problem,) = contradicted(workers)
     assert problem == Problem(
         "WORKER_INDEX of worker-1 at 127.0.0.1",
+        "1",
+        "an index that no other worker has",
+        "Another worker-1 runs at 127.0.0.1.",
+    )
+
+
+def test_two_workers_with_one_index_one_of_which_cannot_come(cluster):
+    three = cluster(3)
+    lost = three.moved(worker_0=str(cluster(1).member(0).address))
+    elsewhere = three.moved(worker_1=str(cluster(1).member(0).address))
+    workers = [three.start(0), three.start(1, spec=lost), three.start(1, spec=elsewhere)]
+    (problem,) = contradicted(workers)
+    assert problem == Problem(
+        f"WORKER_INDEX of worker-1 at {three.member(1).address}",
         "1",
         "an index that no other worker has",
         "Another worker-1 runs at 127.0.0.1.",

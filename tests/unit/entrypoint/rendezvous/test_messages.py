@@ -114,6 +114,12 @@ def test_problems_survive_their_way(problems):
     assert messages.read_contradiction(message) == tuple(problems[: messages.MOST_SHOWN])
 
 
+def test_no_more_problems_are_sent_than_are_shown():
+    problems = [Problem(str(number), "", "", "") for number in range(999)]
+    message = decode(encode(messages.contradiction(problems)))
+    assert messages.read_contradiction(message) == tuple(problems[: messages.MOST_SHOWN])
+
+
 def test_as_many_problems_are_sent_as_fit():
     problems = [Problem(*["\N{SNOWMAN}" * 9999] * 4)] * 100
     line = encode(messages.contradiction(problems))

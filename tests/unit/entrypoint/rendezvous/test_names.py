@@ -83,7 +83,7 @@ def test_a_thousand_names_are_asked_for_32_at_a_time(name_server):
 
     def answer(_: str, port: int, **__: object) -> list[object]:
         most.append(running.acquire(blocking=False))
-        time.sleep(0.002)
+        time.sleep(0.02)
         running.release()
         return [(socket.AF_INET, 0, 0, "", ("10.0.0.1", port))]
 
@@ -101,10 +101,12 @@ socket.getaddrinfo = lambda *_, **__: time.sleep(20)
 from entrypoint.addresses import Address
 from entrypoint.cluster import ClusterSpec
 from entrypoint.rendezvous import Facts, PeersMissingError, pass_gate
+from entrypoint.rendezvous.timing import Timing
 spec = ClusterSpec.of_workers([Address("127.0.0.1", 0), Address("hangs", 2222)])
 facts = Facts(hosts=(), image="", tensorflow="", gpus_per_worker="", settings={{}})
 try:
-    pass_gate(spec, spec.chief.task, facts, timeout_seconds=0.3, token=None, say=print)
+    pass_gate(spec, spec.chief.task, facts, timeout_seconds=0.5, token=None, say=print,
+              timing=Timing(probe_seconds=0.1))
 except PeersMissingError as error:
     print(error)
 """

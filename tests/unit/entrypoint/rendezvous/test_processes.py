@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 
 def test_a_member_that_was_killed_is_waited_for_and_replaced(cluster):
     three = cluster(3)
@@ -23,13 +25,15 @@ def test_a_chief_that_was_killed_is_dialled_again(cluster):
     assert [process.end() for process in (again, member, last)] == [0, 0, 0]
 
 
-def test_a_frozen_member_holds_the_release_until_it_is_back(cluster):
+@pytest.mark.parametrize("last_comes", ["before it is noticed", "after it is noticed"])
+def test_a_frozen_member_holds_the_release_until_it_is_back(cluster, last_comes):
     three = cluster(3)
     chief, member = three.spawn(0), three.spawn(1)
     member.wait_for("waiting for 1 of 3 workers")
     member.freeze()
-    last = three.spawn(2)
+    last = three.spawn(2) if last_comes.startswith("before") else None
     chief.wait_for("worker-1", "checked in, but has been silent for")
+    last = last or three.spawn(2)
     last.wait_for("waiting for 1 of 3 workers", "worker-1")
     member.thaw()
     assert [process.end() for process in (chief, member, last)] == [0, 0, 0]
