@@ -15,6 +15,9 @@ from entrypoint.rendezvous.names import Endpoint, Names
 from entrypoint.rendezvous.reasons import PeerError, words
 from entrypoint.rendezvous.timing import Timing
 
+NO_SUCH_PROTOCOL = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""What a machine without IPv6 says of the IPv6 address that a name has, too (localhost: ::1)."""
+
 
 class Dialer:
     """Dials so many at the same time at most; the others wait for their turn."""
@@ -28,24 +31,29 @@ class Dialer:
         """Give a connection on which the greetings were exchanged; raise PeerError."""
         async with contextlib.AsyncExitStack() as stack:
             async with self._places:
-                connected = await self._connect(address)
+                connected = await connect(self._names, address, self._timing)
                 connection = Connection(connected, self._token, self._timing)
                 await stack.enter_async_context(connection)
                 await connection.greet(is_dialer=True)
             yield connection
 
-    async def _connect(self, address: Address) -> socket.socket:
-        """Return a connected socket, to the first of the name's addresses that answers."""
-        reason = ""
-        for endpoint in await self._names.look_up(address):
-            try:
-                return await connect_to(endpoint, self._timing.connect_seconds)
-            except OSError as error:  # TimeoutError is one
+
+async def connect(names: Names, address: Address, timing: Timing) -> socket.socket:
+    """Return a connected socket, to the first of the name's addresses that answers.
+
+    Raises PeerError, with the reason of one that this machine can send to at all.
+    """
+    reason = ""
+    for endpoint in await names.look_up(address):
+        try:
+            return await _connect_to(endpoint, timing.connect_seconds)
+        except OSError as error:  # TimeoutError is one
+            if not reason or error.errno not in NO_SUCH_PROTOCOL:
                 reason = words(error)
-        raise PeerError(reason)
+    raise PeerError(reason)
 
 
-async def connect_to(endpoint: Endpoint, seconds: float) -> socket.socket:
+async def _connect_to(endpoint: Endpoint, seconds: float) -> socket.socket:
     """Return a connected socket; raise OSError."""
     connecting = socket.socket(endpoint.family, socket.SOCK_STREAM)
     try:

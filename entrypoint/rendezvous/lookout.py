@@ -16,7 +16,7 @@ from pathlib import Path
 
 from entrypoint.cluster import ClusterSpec, Member, Task
 from entrypoint.rendezvous import reasons, seal
-from entrypoint.rendezvous.dialer import connect_to
+from entrypoint.rendezvous.dialer import connect
 from entrypoint.rendezvous.names import Names
 from entrypoint.rendezvous.reasons import PeerError, words
 from entrypoint.rendezvous.timing import Timing
@@ -112,8 +112,7 @@ class Lookout:
 
     async def _first_bytes(self, member: Member) -> bytes:
         """Return what the peer's port says by itself, if anything; raise PeerError, OSError."""
-        (endpoint, *_) = await self._names.look_up(member.address)
-        connected = await connect_to(endpoint, self._timing.connect_seconds)
+        connected = await connect(self._names, member.address, self._timing)
         try:
             async with asyncio.timeout(FIRST_BYTES_SECONDS):
                 first = await asyncio.get_running_loop().sock_recv(connected, 64)

@@ -33,6 +33,9 @@ from entrypoint.rendezvous.reasons import PeerError
 from entrypoint.rendezvous.reception import Reception, Settle
 from entrypoint.rendezvous.status import chief_line
 
+FIRST_REDIALS = 8
+"""The first attempts follow each other faster: all start together, and the chief may be last."""
+
 
 class MemberRole:
     """What a member does; `loops` run while `decide` does."""
@@ -89,6 +92,7 @@ class MemberRole:
 
     async def _keep_dialling(self) -> None:
         """Check in with the chief, again whenever the connection has ended."""
+        pause = self._timing.redial_seconds / FIRST_REDIALS
         while True:
             try:
                 async with self._dialer.dial(self._chief.address) as connection:
@@ -96,7 +100,8 @@ class MemberRole:
             except PeerError as error:
                 self._attempt.trouble = str(error)
             # Not all at the same moment, after a chief that has restarted.
-            await asyncio.sleep(self._timing.redial_seconds * random.uniform(0.67, 1.33))  # noqa: S311
+            await asyncio.sleep(pause * random.uniform(0.67, 1.33))  # noqa: S311 -- no secret
+            pause = min(2 * pause, self._timing.redial_seconds)
 
     async def _check_in(self, connection: Connection) -> None:
         """Introduce this worker, and stay if it is the chief that answers."""

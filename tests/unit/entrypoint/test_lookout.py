@@ -21,7 +21,7 @@ def listen() -> Iterator[Callable[..., Member]]:
     """Open a port that says something to all who come; return it as worker-1's."""
     open_ports: list[socket.socket] = []
 
-    def serve(says: bytes | None) -> Member:
+    def serve(says: bytes | None, host: str = "127.0.0.1") -> Member:
         port = socket.create_server(("127.0.0.1", 0))
         open_ports.append(port)
         loop = asyncio.get_running_loop()
@@ -36,7 +36,7 @@ def listen() -> Iterator[Callable[..., Member]]:
                 connected.sendall(says)
 
         loop.add_reader(port, greet)
-        return Member(Task("worker", 1), Address("127.0.0.1", port.getsockname()[1]))
+        return Member(Task("worker", 1), Address(host, port.getsockname()[1]))
 
     yield serve
     for port in open_ports:
@@ -60,6 +60,23 @@ def seen(listen: Callable[..., Member], says: bytes | None, limit_seconds: float
 @pytest.mark.parametrize("says", [TENSORFLOW, b""], ids=["TensorFlow", "a server that is silent"])
 def test_a_peer_with_an_open_port_has_come_as_far(listen: Callable, says: bytes) -> None:
     assert seen(listen, says) == ""
+
+
+def test_all_addresses_of_a_name_are_tried(
+    listen: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As localhost is on a machine with IPv6: ::1 first, where nothing listens here.
+    def both(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        assert host == "a-name"
+        first = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0))
+        return [first, (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    async def look() -> str:
+        peer = listen(TENSORFLOW, "a-name")
+        monkeypatch.setattr(socket, "getaddrinfo", both)
+        return await lookout.Lookout([peer]).watch(0.5)
+
+    assert asyncio.run(look()) == ""
 
 
 def test_a_peer_at_the_gate_has_fallen_back(listen: Callable) -> None:

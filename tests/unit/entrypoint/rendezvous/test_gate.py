@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 
@@ -39,6 +41,15 @@ def test_the_same_ports_can_meet_again_at_once(cluster):
     three = cluster(3)
     for _ in range(3):
         assert [worker.end() for worker in three.start_all()] == [None] * 3
+
+
+def test_no_connection_outlives_the_release_at_a_workers_port(cluster):
+    three = cluster(3)
+    workers = three.start_all(expects_all_closed=False)
+    assert [worker.end() for worker in workers] == [None] * 3
+    for member in three.spec.members:
+        with socket.socket() as plain:  # without SO_REUSEADDR
+            plain.bind(("", member.address.port))
 
 
 def test_a_member_that_knows_who_is_missing_has_it_from_the_chief(cluster):
