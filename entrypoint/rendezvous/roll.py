@@ -64,11 +64,11 @@ class Roll:
         attempt, card = self._attempt, Card.read(hello)
         await connection.send(attempt.answer_card())
         with attempt.knows(connection, card):
-            if hello.kind != CHECK_IN:  # from another who believes to be the chief, or from itself
+            if hello.kind != CHECK_IN:  # another who believes to be the chief, or the chief itself
                 await follow(attempt, connection)
-            elif await judge(attempt, connection, card) and await self._is_free(
-                card, connection.ip
-            ):
+                return
+            agrees = await judge(attempt, connection, card)
+            if agrees and await self._is_free(card, connection.ip):
                 await self._admit(connection, card, settle)
             else:
                 settle()  # it has to hear how this ends
