@@ -1,8 +1,8 @@
 """`make up-local` as a newcomer types it: two workers, digits, nothing set."""
 
 import json
-import re
 import os
+import re
 
 import pytest
 
