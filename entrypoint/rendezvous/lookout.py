@@ -89,7 +89,8 @@ class Lookout:
             if not self._missing:
                 settled += LOOK_SECONDS
             elif limit_seconds and waited > limit_seconds:
-                return f"TensorFlow waited {waited:.0f} s for its peers: {self._reasons()}"
+                seconds = f"{waited:.0f} s (STARTUP_TIMEOUT)"
+                return f"TensorFlow waited {seconds} for its peers: {self._reasons()}"
             await asyncio.sleep(LOOK_SECONDS)
         return ""
 

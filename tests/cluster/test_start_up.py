@@ -46,5 +46,5 @@ def test_a_peer_that_never_comes_is_not_waited_for_longer_than_allowed(workers):
     first, _ = workers("never comes", STARTUP_TIMEOUT="4", MAX_RESTARTS="0")
     ended = wait_for_end(first, 60)
     assert ended.code == 75, ended
-    assert "s for its peers: worker-1 at " in ended.err.splitlines()[-1]
+    assert "s (STARTUP_TIMEOUT) for its peers: worker-1 at " in ended.err.splitlines()[-1]
     assert "refused" in ended.err.splitlines()[-1]
