@@ -1,0 +1,43 @@
+"""A command that is killed while the cluster trains: all meet and train again."""
+
+import time
+
+import pytest
+
+from harness.waiting import logs_of, wait_for_text, wait_until
+
+LONG = {"TRAINER_EPOCHS": "1000", "TRAINER_THREADS": "1"}
+# The trainer is two processes; the one that trains has no other way to be told apart.
+KILL_TRAINING = """
+import os, signal
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    command = open(f"/proc/{pid}/cmdline").read().split("\\0")
+    if command[-2:] == ["trainer", ""]:
+        os.kill(int(pid), signal.SIGKILL)
+"""
+AGREED = "2 workers are here and agree"
+RECOVERY_SECONDS = 60
+
+
+def wait_until_it_trains_again(worker):
+    def trains():
+        *earlier, last = logs_of(worker).split(AGREED)
+        return len(earlier) == 2 and "epoch    1/1000" in last
+
+    wait_until(trains, RECOVERY_SECONDS, "it trains again", lambda: logs_of(worker))
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["the-chief", "a-worker"])
+def test_a_killed_command_is_started_again_on_all_workers(peers, victim):
+    cluster = peers(2)
+    workers = [cluster.start(index, tmpfs={"/runs": "mode=1777"}, **LONG) for index in range(2)]
+    wait_for_text(workers[0], "test accuracy", 90)
+    begin = time.monotonic()
+    killed = workers[victim].exec_run(["python", "-c", KILL_TRAINING])
+    assert killed.exit_code == 0, killed.output
+    for worker in workers:
+        wait_until_it_trains_again(worker)
+    print(f"recovered in {time.monotonic() - begin:.1f} s")
+    assert "was killed by SIGKILL" in logs_of(workers[victim])
+    assert "restart 1 of 3" in logs_of(workers[victim])
+    assert "restart 1 of 3" in logs_of(workers[1 - victim])
