@@ -29,7 +29,8 @@ class Started:
 
     def __init__(self, command: tuple[str, ...], folder: Path, environ: dict[str, str]) -> None:
         self.process = subprocess.Popen(
-            [*command],
+            # A shell that starts pytest in the background makes it deaf to SIGINT.
+            ["env", "--default-signal=INT", *command],
             env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"} | environ,
             cwd=folder,
             stdout=subprocess.PIPE,
