@@ -9,9 +9,9 @@ import pytest
 
 from harness.ended import run_and_remove, wait_for_end
 from harness.mnist_downloads import KERAS_PROGRAM, KERAS_SITECUSTOMIZE, TFDS_PROGRAM
+from harness.peers import running_workers
 from harness.small_mnist import program
 from harness.waiting import wait_for_text
-from harness.workers import running_workers
 
 TUTORIALS = Path(__file__).parents[2] / "examples/tutorials"
 FOUR_MACHINES = TUTORIALS / "four-machines"

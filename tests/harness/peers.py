@@ -1,5 +1,7 @@
 """Workers as `docker run` starts them, one by one: some late, some wrong, some never."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from docker.models.containers import Container
@@ -62,3 +64,15 @@ def make_peers(bench: Workbench, count: int) -> Peers:
     """Make the network for so many workers."""
     network = bench.client.networks.create(bench.new_name("network"), internal=True)
     return Peers(bench, network.name, count)
+
+
+@contextmanager
+def running_workers(
+    bench: Workbench, *command: str, environment: Mapping[str, str], **options: object
+) -> Iterator[list[Container]]:
+    """Start two workers with the same command, yield their containers, and remove all."""
+    cluster = make_peers(bench, 2)
+    try:
+        yield [cluster.start(index, *command, **environment, **options) for index in range(2)]
+    finally:
+        cluster.remove()
