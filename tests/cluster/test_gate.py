@@ -140,7 +140,7 @@ def other_image(workbench, tmp_path):
         f"FROM {workbench.image}\nENV CLUSTER_TRAINER_VERSION=9.9.9\n"
     )
     tag = f"{workbench.new_name('image')}:test"
-    image, _ = workbench.client.images.build(path=str(tmp_path), tag=tag)
+    image, _ = workbench.client.images.build(path=str(tmp_path), tag=tag, rm=True, forcerm=True)
     yield tag
     workbench.client.images.remove(image.id, force=True)
 
