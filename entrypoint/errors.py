@@ -20,6 +20,8 @@ EXIT_NOT_FOUND = 127  # as a shell does
 LONGEST_SHOWN = 200
 """Characters of a received value that a message shows."""
 
+MOST_LISTED = 5
+"""Names that a sentence lists."""
 
 MOST_SHOWN = 50
 """Problems that a message shows: a wrong file read as a host list has thousands."""
@@ -102,6 +104,12 @@ def escaped(text: str) -> str:
 def shortened(text: str, longest: int = LONGEST_SHOWN) -> str:
     """Return at most `longest` characters, the last an ellipsis where something was left out."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first few names, and how many more there are."""
+    more = len(names) - MOST_LISTED
+    return ", ".join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def say(message: str) -> None:

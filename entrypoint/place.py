@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from entrypoint.cluster import Member, Resolution, Task
-from entrypoint.errors import ConfigurationError, Problem
+from entrypoint.errors import ConfigurationError, Problem, listed
 
 TYPE_CHECKING = False  # as typing's, which is slow to import; so are machine's sockets
 if TYPE_CHECKING:
@@ -57,14 +57,9 @@ def _problem(
     silent = [host for host in hosts if host not in answers]
     said = [
         f'Compared the hosts with this machine\'s name "{machine.host_name}" and addresses:',
-        "; ".join(place.reason for place in places[:3]) or f"none of {_listed(hosts)} is this one",
-        f"(not resolved: {_listed(silent)})" if silent else "",
+        "; ".join(place.reason for place in places[:3]) or f"none of {listed(hosts)} is this one",
+        f"(not resolved: {listed(silent)})" if silent else "",
     ]
     source, last = resolution.source, len(hosts) - 1
     accepted = f"0 to {last}, or nothing if exactly one entry of {source} is this machine"
     return Problem("WORKER_INDEX", None, accepted, " ".join(filter(None, said)) + ".")
-
-
-def _listed(hosts: list[str]) -> str:
-    """Return the first few hosts."""
-    return ", ".join(hosts[:5]) + (f" and {len(hosts) - 5} more" if len(hosts) > 5 else "")  # noqa: PLR2004

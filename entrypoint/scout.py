@@ -27,7 +27,6 @@ class Scout:
         self.child = Child(run)
         os.close(writing)
         self._reading = reading
-
         self._has_ended = False
 
     def read_reason(self) -> str:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from entrypoint.arguments import Request
-from entrypoint.cluster import Resolution
-from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, ConfigurationError, render
-from entrypoint.facts import image_version, tensorflow_version
+from entrypoint.cluster import ClusterSpec, Resolution, Task
+from entrypoint.errors import (
+    EXIT_CONFIGURATION,
+    EXIT_PEER_LOST,
+    ConfigurationError,
+    Problem,
+    render,
+)
 from entrypoint.failure import write_failure
 from entrypoint.log import Log
 from entrypoint.options import Options
 from entrypoint.run import Peers, run
 from entrypoint.scout import Look
+from entrypoint.versions import image_version, tensorflow_version
 
 
 @dataclass(frozen=True)
@@ -27,63 +33,69 @@ class Start:
     """The command's."""
 
     @property
-    def has_peers(self) -> bool:
-        """Whether this worker trains together with others; an evaluator does not."""
-        resolution = self.resolution
-        return bool(resolution and resolution.rank is not None and len(resolution.spec.members) > 1)
+    def cluster(self) -> tuple[ClusterSpec, Task] | None:
+        """With whom this worker trains, and as what; None alone, and for an evaluator."""
+        found = self.resolution
+        if found is None or found.task is None or found.rank is None:
+            return None
+        return (found.spec, found.task) if len(found.spec.members) > 1 else None
 
 
 def start(start: Start, log: Log) -> int:
     """Meet the peers, run the command, and return the exit code."""
-    options = start.options
-    if not start.has_peers:
-        return run(start.request, start.environment, options, log, None)
-    if not options.rendezvous_timeout_seconds:
-        peers = Peers(meet=None, look_out=look_out(start))
-        return run(start.request, start.environment, options, log, peers)
-    settings: Mapping[str, str] = {}
-    if start.request.is_trainer:
-        # Slow to import; and a worker that is alone leaves the checking to the trainer itself.
-        from entrypoint.trainer_check import check_trainer  # noqa: PLC0415
-
-        checked = check_trainer(start.request.command, start.environment)
-        if checked.problems:
-            log.message(render(checked.problems))
-            write_failure(options.failure_file, log, render(checked.problems))
+    request, environment, options = start.request, start.environment, start.options
+    if start.cluster is None:
+        return run(request, environment, options, log, None)
+    spec, task = start.cluster
+    meet = None
+    if options.rendezvous_timeout_seconds:
+        problems, settings = _ask_trainer(start)
+        if problems:
+            log.message(render(problems))
+            write_failure(options.failure_file, log, render(problems))
             return EXIT_CONFIGURATION
-        settings = checked.settings
-    peers = Peers(meet=gate(start, settings, log), look_out=look_out(start))
-    return run(start.request, start.environment, options, log, peers)
+        meet = gate(spec, task, start, settings, log)
+    look = look_out(spec, task, options.startup_timeout_seconds)
+    return run(request, environment, options, log, Peers(meet=meet, look_out=look))
 
 
-def look_out(start: Start) -> Look:
+def _ask_trainer(start: Start) -> tuple[Sequence[Problem], Mapping[str, str]]:
+    """Return what is wrong with the trainer's settings, and those that all workers must share."""
+    if not start.request.is_trainer:
+        return (), {}
+    # Slow to import; and a worker that is alone leaves the checking to the trainer itself.
+    from entrypoint.trainer_check import check_trainer  # noqa: PLC0415
+
+    checked = check_trainer(start.request.command, start.environment)
+    return checked.problems, checked.settings
+
+
+def look_out(spec: ClusterSpec, task: Task, limit_seconds: float) -> Look:
     """Return what watches the peers while TensorFlow waits for them."""
 
     def look() -> tuple[int, str]:
-        from entrypoint.rendezvous import lookout  # noqa: PLC0415
+        from entrypoint.rendezvous import lookout  # noqa: PLC0415 -- in a child, as below
 
-        resolution = start.resolution
-        assert resolution and resolution.task  # noqa: S101, PT018 -- has_peers says so
-        limit = start.options.startup_timeout_seconds
-        reason = lookout.look_out(resolution.spec, resolution.task, limit)
+        reason = lookout.look_out(spec, task, limit_seconds)
         return (EXIT_PEER_LOST, reason) if reason else (0, "")
 
     return look
 
 
-def gate(start: Start, settings: Mapping[str, str], log: Log) -> Look:
-    """Return what waits for the peers of this start."""
+def gate(
+    spec: ClusterSpec, task: Task, start: Start, settings: Mapping[str, str], log: Log
+) -> Look:
+    """Return what waits for the peers."""
+    options = start.options
 
     def meet() -> tuple[int, str]:
         # In a child: nothing else needs what this imports.
         from entrypoint.rendezvous.errors import PeersMissingError  # noqa: PLC0415
-        from entrypoint.rendezvous.facts import Facts  # noqa: PLC0415
+        from entrypoint.rendezvous.facts import Facts, host_list  # noqa: PLC0415
         from entrypoint.rendezvous.gate import pass_gate  # noqa: PLC0415
 
-        resolution, options = start.resolution, start.options
-        assert resolution and resolution.task  # noqa: S101, PT018 -- has_peers says so
         facts = Facts(
-            hosts=tuple(f"{member.task}={member.address}" for member in resolution.spec.members),
+            hosts=host_list(spec),
             image=image_version(start.environment),
             tensorflow=tensorflow_version(),
             gpus_per_worker="" if options.gpus_per_worker is None else str(options.gpus_per_worker),
@@ -91,8 +103,8 @@ def gate(start: Start, settings: Mapping[str, str], log: Log) -> Look:
         )
         try:
             pass_gate(
-                resolution.spec,
-                resolution.task,
+                spec,
+                task,
                 facts,
                 timeout_seconds=options.rendezvous_timeout_seconds,
                 token=options.cluster_token,

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from entrypoint.errors import Problem
+from entrypoint.errors import Problem, listed
 from entrypoint.rendezvous.facts import Card
-
-MOST_NAMED = 5
-"""Workers that one message names for the same difference."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Contradictions:
         """Return all problems, each once."""
         found = [
             Problem(
-                f"{difference.what} of {_listed(list(workers.values()))}",
+                f"{difference.what} of {listed(list(workers.values()))}",
                 difference.received,
                 difference.accepted,
                 difference.advice,
@@ -53,9 +50,3 @@ class Contradictions:
             for difference, workers in self._found.items()
         ]
         return tuple(dict.fromkeys([*found, *self._told]))
-
-
-def _listed(workers: list[str]) -> str:
-    """Return the first few workers."""
-    more = len(workers) - MOST_NAMED
-    return ", ".join(workers[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

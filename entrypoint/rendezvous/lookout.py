@@ -15,10 +15,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from entrypoint.cluster import ClusterSpec, Member, Task
+from entrypoint.errors import listed
 from entrypoint.rendezvous import reasons, seal
 from entrypoint.rendezvous.dialer import connect
 from entrypoint.rendezvous.names import Names
 from entrypoint.rendezvous.reasons import PeerError, words
+from entrypoint.rendezvous.status import with_reasons
 from entrypoint.rendezvous.timing import Timing
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
@@ -84,13 +86,13 @@ class Lookout:
         while settled < SETTLED_SECONDS:
             fallen = [member for member in await self._look() if member]
             if fallen:
-                return f"{_listed(fallen)} {AT_THE_GATE}"
+                return f"{listed([str(member.task) for member in fallen])} {AT_THE_GATE}"
             waited = time.monotonic() - began
             if not self._missing:
                 settled += LOOK_SECONDS
             elif limit_seconds and waited > limit_seconds:
-                seconds = f"{waited:.0f} s (STARTUP_TIMEOUT)"
-                return f"TensorFlow waited {seconds} for its peers: {self._reasons()}"
+                named = with_reasons(list(self._missing.items()))
+                return f"TensorFlow waited {waited:.0f} s (STARTUP_TIMEOUT) for its peers: {named}"
             await asyncio.sleep(LOOK_SECONDS)
         return ""
 
@@ -124,15 +126,3 @@ class Lookout:
         if not first:
             raise PeerError(reasons.CLOSED_AT_ONCE)
         return first
-
-    def _reasons(self) -> str:
-        """Return why each of the missing is, of many only the first."""
-        told = [f"{peer.task} at {peer.address}: {why}" for peer, why in self._missing.items()]
-        more = f"; and {len(told) - 5} more" if len(told) > 5 else ""  # noqa: PLR2004
-        return "; ".join(told[:5]) + more
-
-
-def _listed(members: Sequence[Member]) -> str:
-    """Return the first few members' names."""
-    names = [str(member.task) for member in members]
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004

@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
 
 from entrypoint.cluster import Member
 from entrypoint.errors import Problem
 from entrypoint.machine import has_address, resolve
+from entrypoint.rendezvous.attempt import Say
 from entrypoint.rendezvous.errors import PortTakenError
 
 BACKLOG = 4096
 """Workers that may connect at the same moment; Linux cuts it down to net.core.somaxconn."""
 
 RETRY_SECONDS = 0.1
-
-Say = Callable[[str, str], None]
 
 
 def address_warning(me: Member) -> str | None:

@@ -13,17 +13,19 @@ NOT_HEARD_OF = "not heard of yet"
 
 
 def waiting_line(missing: Sequence[tuple[Member, str]], count: int, seconds: float) -> str:
-    """Return for example "waiting for 1 of 4 workers since 12 s: worker-2 at c:2222: refused …".
+    """Return for example "waiting for 1 of 4 workers since 12 s: worker-2 at c:2222: refused …"."""
+    named = with_reasons(missing)
+    return f"waiting for {len(missing)} of {count} workers since {seconds:.0f} s: {named}"
 
-    `missing` has members with their reasons; those with the same reason stand together.
-    """
+
+def with_reasons(missing: Sequence[tuple[Member, str]]) -> str:
+    """Return members and why each is missing; those with the same reason stand together."""
     reasons: dict[str, list[str]] = {}
     for member, reason in missing[:MOST_NAMED]:
         reasons.setdefault(reason, []).append(f"{member.task} at {member.address}")
     named = "; ".join(f"{', '.join(members)}: {reason}" for reason, members in reasons.items())
     more = len(missing) - MOST_NAMED
-    and_more = f"; and {more} more" if more > 0 else ""
-    return f"waiting for {len(missing)} of {count} workers since {seconds:.0f} s: {named}{and_more}"
+    return named + (f"; and {more} more" if more > 0 else "")
 
 
 def chief_line(chief: Member, reason: str, seconds: float) -> str:

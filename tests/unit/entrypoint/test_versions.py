@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.facts import image_version, tensorflow_version
+from entrypoint.versions import image_version, tensorflow_version
 
 
 @pytest.mark.parametrize(
