@@ -1,6 +1,7 @@
 """The tutorials' scripts, unchanged, as `docker run … python task.py` runs them on two workers."""
 
 import re
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -109,13 +110,19 @@ def test_the_local_check_trains_on_one_machine(workbench, settings, prepared):
 
 
 @pytest.fixture
-def endless(tmp_path):
-    """task.py with so many epochs that only a signal ends it."""
-    text = TASK.read_text()
-    assert text.count("epochs=3") == 1
-    script = tmp_path / "task.py"
-    script.write_text(text.replace("epochs=3", "epochs=100_000"))
-    return script
+def endless(request, settings, tmp_path):
+    """Copy a script's folder, with so many epochs that only a signal ends it; return its options."""
+
+    def copy(script, fit, data):
+        shutil.copytree(script.parent, tmp_path / "copy")
+        text = script.read_text()
+        assert text.count(fit) == 1
+        longer = tmp_path / "copy" / script.name
+        # Without a number of steps an epoch is all of the data, which then are never used up.
+        longer.write_text(text.replace(fit, "epochs=100_000"))
+        return settings(longer, request.getfixturevalue(data))
+
+    return copy
 
 
 def stop(worker):
@@ -125,11 +132,21 @@ def stop(worker):
     return time.monotonic() - begin
 
 
-def test_docker_stop_ends_a_script_that_trains(workbench, settings, prepared, endless):
-    options = settings(endless, prepared)
-    with running_workers(workbench, "python", "task.py", **options) as workers:
+@pytest.mark.parametrize(
+    ("script", "fit", "data"),
+    [
+        ("four-machines/train.py", "epochs=3, steps_per_epoch=5", "downloaded"),
+        ("two-machines/task.py", "epochs=3", "prepared"),
+        ("two-workers-lab/main.py", "epochs=3", "prepared"),
+    ],
+    ids=["train.py", "task.py", "main.py"],
+)
+def test_docker_stop_ends_a_script_that_trains(workbench, endless, script, fit, data):
+    script = TUTORIALS / script
+    options = endless(script, fit, data)
+    with running_workers(workbench, "python", script.name, **options) as workers:
         for worker in workers:
-            wait_for_text(worker, "Epoch 2/100000")
+            wait_for_text(worker, "Epoch 2/100000", RUN_SECONDS)
         with ThreadPoolExecutor() as pool:
             seconds = list(pool.map(stop, workers))
         ended = [wait_for_end(worker) for worker in workers]
