@@ -111,7 +111,7 @@ def test_the_local_check_trains_on_one_machine(workbench, settings, prepared):
 
 @pytest.fixture
 def endless(request, settings, tmp_path):
-    """Copy a script's folder, with so many epochs that only a signal ends it; return its options."""
+    """Copy a script's folder, with epochs that only a signal ends; return its options."""
 
     def copy(script, fit, data):
         shutil.copytree(script.parent, tmp_path / "copy")
