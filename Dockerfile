@@ -1,7 +1,8 @@
 # One image for one device, several GPUs or many machines. GPU by default; --build-arg ACCELERATOR=cpu for CPU.
 # scripts/build.sh calls it with everything it takes. No `# syntax=` line and no heredocs: the frontend that is
-# built into a 20.10 daemon must do, where no registry is reached.
+# built into a 20.10 daemon must do, where no registry is reached. --build-arg WITH_R=1 adds R.
 ARG BASE_IMAGE=debian:bookworm-20260713-slim
+ARG WITH_R=0
 
 # ---- base: what stays of the operating system ----
 FROM ${BASE_IMAGE} AS base
@@ -78,16 +79,59 @@ RUN export PYTHONPATH=/scikit-learn TF_CPP_MIN_LOG_LEVEL=2 CUDA_VISIBLE_DEVICES=
     rm -r /prepared/data/downloads; \
     chmod -R a+rX /prepared
 
+# ---- pip: for users' own requirements.txt, in a folder that neither Python nor a shell looks into ----
+FROM runtime AS pip
+COPY scripts/image_packages.py /
+RUN --mount=type=bind,from=installer,target=/mnt \
+    mkdir /opt/pip; \
+    cp -r /mnt/installer/lib/python3.*/site-packages/pip{,-*.dist-info} /opt/pip; \
+    find /opt/pip -name __pycache__ -prune -exec rm -r {} +; \
+    /opt/venv/bin/python /image_packages.py /opt/pip
+
+# ---- pictures: those that two packages carry, for `make data-sample`; the image has nothing of them ----
+FROM installer AS picture-packages
+COPY requirements/pictures.txt /locks/
+RUN --mount=type=cache,target=/srv \
+    --mount=type=secret,id=ca,target=/srv/ca.pem --mount=type=secret,id=pip_conf,target=/srv/pip.conf \
+    /installer/image-install.sh /installer/bin/python --target /packages -r /locks/pictures.txt
+FROM scratch AS pictures
+COPY --from=picture-packages /packages/skimage/data/*.png /packages/skimage/data/*.jpg \
+    /packages/sklearn/datasets/images/*.jpg /
+
 # ---- source: our two packages, byte-compiled with the Python that runs them ----
 FROM base AS source
 COPY entrypoint /opt/cluster-trainer/entrypoint
 COPY trainer /opt/cluster-trainer/trainer
 RUN python3 -m compileall -q /opt/cluster-trainer
 
+# ---- with-r-0, with-r-1: what WITH_R chooses from; the large layer below is the same ----
+FROM runtime AS with-r-0
+
+FROM runtime AS with-r-1
+#   r-base-core        R without the compilers that r-base brings
+#   r-cran-reticulate  runs Python inside R
+#   libpython3.*       Python as the library that reticulate loads, where the base's has none
+RUN --mount=type=tmpfs,target=/var/lib/apt/lists --mount=type=tmpfs,target=/var/cache/apt \
+    packages=(r-base-core r-cran-reticulate); \
+    python3 -c 'import ctypes, sysconfig; ctypes.CDLL(sysconfig.get_config_var("INSTSONAME"))' 2>/dev/null || \
+        packages+=("$(python3 -c 'import sys; print("libpython%d.%d" % sys.version_info[:2])')"); \
+    apt-get update -qq; \
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"; \
+    rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/cache/debconf/*-old
+# LANG: R and the Python inside it take their encoding from there, and have ASCII without it.
+ENV RETICULATE_PYTHON=/opt/venv/bin/python \
+    LANG=C.UTF-8
+
 # ---- the image ----
-FROM runtime AS final
+# DL3006: a stage has no tag.
+# hadolint ignore=DL3006
+FROM with-r-${WITH_R} AS final
 COPY --from=prepared /prepared /opt/cluster-trainer
 COPY --from=source /opt/cluster-trainer /opt/cluster-trainer
+COPY --from=pip /opt/pip /opt/pip
+# Python looks into the packages of a requirements.txt after its own (site runs the line at each start).
+RUN echo 'import os, site; "PACKAGES_DIR" in os.environ and site.addsitedir(os.environ["PACKAGES_DIR"])' \
+        > "$(echo /opt/venv/lib/python3.*/site-packages)/packages.pth"
 
 ARG VERSION=0
 ARG REVISION=unknown

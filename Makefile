@@ -1,7 +1,7 @@
 # `make` alone says what there is.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help engine build build-cpu build-gpu image up-local down logs ps test lint bench tensorboard lock clean
+.PHONY: help engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps data data-sample test chaos soak lint bench tutorial-table tensorboard lock clean
 
 export IMAGE ?= cluster-trainer:cpu
 TESTS ?= tests/unit tests/image tests/cluster
@@ -17,10 +17,20 @@ $(call forward,BATCH,TRAINER_PER_REPLICA_BATCH_SIZE)
 $(call forward,GLOBAL_BATCH,TRAINER_GLOBAL_BATCH_SIZE)
 $(call forward,LEARNING_RATE,TRAINER_LEARNING_RATE)
 $(call forward,IMAGE_SIZE,TRAINER_IMAGE_SIZE)
+$(call forward,CACHE,TRAINER_CACHE)
 $(call forward,LEARNING_RATE_SCHEDULE,TRAINER_LEARNING_RATE_SCHEDULE)
+$(call forward,LR_SCALING,TRAINER_LR_SCALING)
+$(call forward,LR_SCALING_BASE,TRAINER_LR_SCALING_BASE)
+$(call forward,WARMUP_STEPS,TRAINER_WARMUP_STEPS)
+$(call forward,PRECISION,TRAINER_PRECISION)
+$(call forward,SYNC_BATCH_NORM,TRAINER_SYNC_BATCH_NORM)
 $(call forward,OPTIMIZER,TRAINER_OPTIMIZER)
 $(call forward,SEED,TRAINER_SEED)
+$(call forward,CHECKPOINT_STEPS,TRAINER_CHECKPOINT_STEPS)
+$(call forward,RESUME,TRAINER_RESUME)
 $(call forward,STRATEGY,TRAINER_STRATEGY)
+$(call forward,LOGICAL_CPUS,TRAINER_LOGICAL_CPUS)
+$(call forward,DEVICES,TRAINER_DEVICES)
 ifeq ($(origin NAME),command line) # some shells have a NAME of their own
 export RUN_NAME = $(NAME)
 endif
@@ -40,12 +50,25 @@ build-cpu: engine ## Build cluster-trainer:cpu
 build-gpu: engine ## Build cluster-trainer:gpu
 	@scripts/build.sh gpu
 
+build-cpu-r: engine ## Build cluster-trainer:cpu-r, the same image with R
+	@scripts/build.sh cpu-r
+
+build-gpu-r: engine ## Build cluster-trainer:gpu-r
+	@scripts/build.sh gpu-r
+
 # An image of the user's own is taken as it is. With everything in the cache a build takes 0.3 s.
 image: engine
-	@case '$(IMAGE)' in cluster-trainer:cpu) scripts/build.sh cpu ;; cluster-trainer:gpu) scripts/build.sh gpu ;; esac
+	@case '$(IMAGE)' in cluster-trainer:[cg]pu|cluster-trainer:[cg]pu-r) scripts/build.sh '$(IMAGE:cluster-trainer:%=%)' ;; esac
 
 up-local: image ## Train on this machine. WORKERS=2 NAME= DATASET= MODEL= EPOCHS= BATCH= NETWORK=bridge|host IMAGE= …
 	@compose/up.sh
+
+stop: ## Stop the local cluster at a checkpoint; WORKER=1: that worker alone, and the others wait for it
+	@compose/stop.sh $(WORKER)
+
+# IMAGE's default here is not the run's own image.
+resume: engine ## Go on with the newest run as it was started, NAME= with another; WORKER=1: with that worker
+	@IMAGE='$(if $(filter file,$(origin IMAGE)),,$(IMAGE))' compose/resume.sh $(WORKER)
 
 down: ## Stop and remove the local cluster
 	@$(COMPOSE) down --remove-orphans
@@ -56,8 +79,21 @@ logs: ## Follow the local cluster's lines
 ps: ## Show the local cluster's containers
 	@$(COMPOSE) ps --all
 
+data: image ## Prepare a data set for all runs here. DATASET=tf_flowers DATA_DIR=
+	@compose/data.sh prepare '$(DATASET)'
+
+data-sample: image ## Make small samples of cats_vs_dogs and tf_flowers, without a download. DATASET= SAMPLE_PICTURES=600
+	@scripts/build.sh pictures
+	@compose/data.sh sample $(or $(DATASET),cats_vs_dogs tf_flowers)
+
 test: image .venv/stamp ## Run the tests. TESTS=tests/unit PYTEST_ARGS='-k name'
 	@.venv/bin/python -m pytest $(TESTS) $(PYTEST_ARGS)
+
+chaos: image .venv/stamp ## Kill workers in every way and write the table of docs/operations.md
+	@.venv/bin/python -m pytest tests/cluster/test_chaos.py --chaos-table docs/operations.md $(PYTEST_ARGS)
+
+soak: image .venv/stamp ## Kill a random worker every 30 to 60 s. MINUTES=20
+	@.venv/bin/python -m pytest tests/cluster/soak.py --soak-minutes $(or $(MINUTES),20) --chaos-table docs/operations.md $(PYTEST_ARGS)
 
 lint: .venv/stamp ## Check style, types, the Dockerfile and the scripts
 	.venv/bin/ruff check
@@ -68,6 +104,10 @@ lint: .venv/stamp ## Check style, types, the Dockerfile and the scripts
 
 bench: image .venv/stamp ## Run the benchmarks
 	@.venv/bin/python -m benchmarks
+
+tutorial-table: image build-cpu-r .venv/stamp ## Measure what the tutorials train, on one worker and on several. DATA_DIR=
+	@scripts/build.sh pictures
+	@.venv/bin/python -m benchmarks.tutorial_table
 
 tensorboard: image ## Show the runs on http://localhost:6006
 	@docker compose --file compose/tensorboard.yaml up

@@ -2,9 +2,12 @@
 
 import os
 
-from benchmarks import rendezvous, start_up
+from benchmarks import checkpoints, rendezvous, start_up
 
 if __name__ == "__main__":
-    start_up.main(os.environ.get("IMAGE", "cluster-trainer:cpu"))
+    image = os.environ.get("IMAGE", "cluster-trainer:cpu")
+    start_up.main(image)
     print()
     rendezvous.main()
+    print()
+    checkpoints.main(image)

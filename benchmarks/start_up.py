@@ -29,6 +29,10 @@ CASES = {
         *["env", "ENV_FILE=/tmp/.env", *CLUSTER],
         *[*ENTRYPOINT, *BARE],
     ],
+    "entrypoint, refuses (WORKER_INDEX=9)": [
+        *["sh", "-c", '"$@"; [ $? = 78 ]', "refused"],
+        *["env", *CLUSTER, "WORKER_INDEX=9", *ENTRYPOINT],
+    ],
 }
 LAUNCHERS = {
     "sagemaker-training": ("sagemaker_training.entry_point", ["sagemaker-training"]),

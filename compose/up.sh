@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # Runs a local cluster from start to end: starts the workers, shows their lines under their names,
 # ends with the cluster's result as its own exit code, and leaves no container or network behind.
+# stop.sh stops a cluster or one of its workers, resume.sh goes on with either.
 #
 # Environment: WORKERS=2 (1 to 8), NETWORK=bridge|host, RUN_NAME (a timestamp), IMAGE, RUNS_DIR,
 # DATA_DIR, WORKSPACE_DIR, OVERLAYS (more compose files), GRACE_SECONDS=10, and every TRAINER_*.
 # Exit code: 0 when all workers end with 0; else that of the worker that failed first;
-# 78 for a mistake in the variables above; 130 or 143 when it was told to stop.
+# 78 for a mistake in the variables above; 130 or 143 when it, or all workers, were told to stop.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=compose/common.sh
+. "$here/common.sh"
+
 runs=${RUNS_DIR:-$here/../runs}
 workers=${WORKERS:-2}
 network=${NETWORK:-bridge}
@@ -17,17 +21,9 @@ name=${RUN_NAME:-$(date +%Y%m%d-%H%M%S)}
 grace=${GRACE_SECONDS:-10}
 started=$(date +%s.%N)
 
-export COMPOSE_PROJECT_NAME=${COMPOSE_PROJECT_NAME:-cluster-trainer}
-export IMAGE=$image RUN_NAME=$name
+export WORKERS=$workers NETWORK=$network IMAGE=$image RUN_NAME=$name GRACE_SECONDS=$grace UP_PID=$$
 # Under sudo the results still belong to the person at the keyboard.
 export RUN_UID=${RUN_UID:-${SUDO_UID:-$(id -u)}} RUN_GID=${RUN_GID:-${SUDO_GID:-$(id -g)}}
-
-say() { printf 'cluster-trainer: %s\n' "$1"; }
-
-end_with() { # CODE SENTENCE...
-  say "${*:2}" >&2
-  exit "$1"
-}
 
 compose() { docker compose --progress quiet "${files[@]}" "$@"; }
 
@@ -47,8 +43,10 @@ check_settings() {
     end_with 78 "WORKERS: received \"$workers\"; accepted: a number from 1 to 8."
   [[ $network == bridge || $network == host ]] ||
     end_with 78 "NETWORK: received \"$network\"; accepted: bridge or host."
-  [[ $network == bridge || $workers == 2 ]] ||
-    end_with 78 "WORKERS: received \"$workers\"; accepted: 2, because NETWORK=host has two workers."
+  [[ $network == bridge || $workers == [12] ]] ||
+    end_with 78 "WORKERS: received \"$workers\"; accepted: 1 or 2, because NETWORK=host has two."
+  [[ $grace =~ ^[0-9]+$ ]] ||
+    end_with 78 "GRACE_SECONDS: received \"$grace\"; accepted: a whole number of seconds."
   [[ $name =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ && $name != latest ]] ||
     end_with 78 "RUN_NAME: received \"$name\"; accepted: letters, digits, dots, dashes and" \
       "underscores, not \"latest\"."
@@ -57,25 +55,23 @@ check_settings() {
 # A folder may be relative to where the command was typed; Compose would look beside its files.
 # DATA_DIR without a slash may also name a volume.
 find_folders() {
+  local overlay found=()
   [[ -z ${WORKSPACE_DIR:-} ]] || WORKSPACE_DIR=$(folder WORKSPACE_DIR "$WORKSPACE_DIR")
   if [[ -d ${DATA_DIR:-} || ${DATA_DIR:-} == */* ]]; then DATA_DIR=$(folder DATA_DIR "$DATA_DIR"); fi
-  export DATA_DIR=${DATA_DIR:-} WORKSPACE_DIR=${WORKSPACE_DIR:-}
-}
-
-folder() { # VARIABLE PATH
-  [[ -d $2 ]] || end_with 78 "$1: received \"$2\"; accepted: a folder that is there."
-  cd "$2" && pwd
+  for overlay in ${OVERLAYS:-}; do
+    found+=("$(realpath --canonicalize-existing --quiet "$overlay")") ||
+      end_with 78 "OVERLAYS: received \"$overlay\"; accepted: compose files that are there."
+  done
+  export DATA_DIR=${DATA_DIR:-} WORKSPACE_DIR=${WORKSPACE_DIR:-} OVERLAYS="${found[*]}"
 }
 
 check_engine() {
   docker image inspect "$image" >/dev/null 2>&1 ||
     end_with 1 "there is no image $image here; \`make build\` builds it."
-  [[ -z $(containers --filter status=running --filter status=paused) ]] ||
+  [[ -z $(containers --quiet --filter status=running --filter status=paused) ]] ||
     end_with 1 "a cluster of the project $COMPOSE_PROJECT_NAME runs already: \`make ps\` shows it," \
       "\`make down\` ends it."
 }
-
-containers() { docker ps --all --quiet --filter "label=com.docker.compose.project=$COMPOSE_PROJECT_NAME" "$@"; }
 
 # ---- what the compose files take ---------------------------------------------------------------
 
@@ -94,7 +90,8 @@ gpus_here() {
 name_workers() {
   COMPOSE_PROFILES=$(services | paste -sd, -)
   WORKER_HOSTS=$(services | sed 's/$/:2222/' | paste -sd, -)
-  export COMPOSE_PROFILES WORKER_HOSTS
+  LOCALHOST_WORKERS=$(seq -f 'localhost:%g' 20000 $((19999 + workers)) | paste -sd, -)
+  export COMPOSE_PROFILES WORKER_HOSTS LOCALHOST_WORKERS
   # One worker may use every GPU; of several, each gets its own (gpu.yaml).
   if ((workers == 1)); then export WORKER_0_GPUS=${WORKER_0_GPUS:-all}; fi
 }
@@ -110,36 +107,51 @@ make_folders() {
   local service
   for service in $(services); do
     mkdir -p "$runs/$name/$service"
-    : >"$runs/$name/$service/container.log"
+    : >>"$runs/$name/$service/container.log"
   done
   runs=$(cd "$runs" && pwd)
+  folder=$runs/$name
   export RUNS_DIR=$runs
   ln -sfn "$name" "$runs/latest"
-  if [[ $(id -u) == 0 ]]; then chown -hR "$RUN_UID:$RUN_GID" "$runs/$name" "$runs/latest"; fi
+  remember
+  if [[ $(id -u) == 0 ]]; then chown -hR "$RUN_UID:$RUN_GID" "$folder" "$runs/latest"; fi
 }
+
+# What resume.sh needs. TRAINER_RESUME is about one start; of a secret it keeps that there is one.
+remember() {
+  local variable
+  before=$(cat "$folder/$settings_file" 2>/dev/null) || true
+  {
+    echo "# What this run was started with; \`make resume\` takes it from here."
+    for variable in $(compgen -e | sort); do
+      if [[ $variable =~ $settings && $variable != TRAINER_RESUME && -n ${!variable} ]]; then
+        echo "$variable=${!variable}"
+      fi
+    done
+    if [[ -n ${CLUSTER_TOKEN:-} ]]; then echo "CLUSTER_TOKEN="; fi
+  } >"$folder/$settings_file"
+}
+
+# Settings that the workers refuse are not what the run goes on with.
+forget() { [[ -z $before ]] || echo "$before" >"$folder/$settings_file"; }
 
 # ---- the run -----------------------------------------------------------------------------------
 
 start() {
   say "$workers worker(s) of $image, run $name"
-  exec 3< <(ends) # opened first, so that no worker's end is missed
+  exec 3< <(events) # opened first, so that nothing is missed
   events=$!
-  compose up --detach --remove-orphans
+  compose up --detach --remove-orphans --force-recreate
 }
 
-# One line a worker that ended, in the engine's order: SERVICE CODE CONTAINER.
-ends() {
-  exec docker events --since "$started" --filter event=die \
-    --filter "label=com.docker.compose.project=$COMPOSE_PROJECT_NAME" --format \
-    '{{index .Actor.Attributes "com.docker.compose.service"}} {{.Actor.Attributes.exitCode}} {{.ID}}'
-}
-
-follow() {
-  local service
-  for service in $(services); do
-    apart show_lines "$service"
-    followers+=($!)
-  done
+# One line an event, in the engine's order: start, kill (a signal was sent) or die; the worker; its
+# exit code; the signal; the container; the time.
+events() {
+  local line='{{.Action}} {{index .Actor.Attributes "com.docker.compose.service"}}'
+  line+=' {{or .Actor.Attributes.exitCode "-"}} {{or .Actor.Attributes.signal "-"}}'
+  line+=' {{.Actor.ID}} {{.TimeNano}}'
+  exec docker events --since "$started" --filter=event={start,kill,die} --format "$line" \
+    --filter "label=com.docker.compose.project=$COMPOSE_PROJECT_NAME"
 }
 
 # TensorFlow's C++ notes (level I) cannot be switched off before it is up, and tell a person nothing;
@@ -148,29 +160,68 @@ follow() {
 notes='^I[0-9]{4} [0-9:.]+ +[0-9]+ [a-z_]+\.cc:[0-9]+\]'
 notes+='|^WARNING: All log messages before absl::Init|Input of GeneratorDatasetOp'
 
-show_lines() { # SERVICE
-  docker logs --follow "$(compose ps --all --quiet "$1")" 2>&1 |
-    tee "$runs/$name/$1/container.log" |
+show_lines() { # SERVICE CONTAINER SINCE
+  docker logs --follow --since "$3" "$2" 2>&1 |
+    tee --append "$folder/$1/container.log" |
     sed -u -E -e "/$notes/d" -e "s/^([0-9:]{8} [A-Z]+) $1 /\\1 /" -e "s/^/$1 | /"
 }
 
-# Ends when every worker is done or the first one has failed: TensorFlow would wait for its
-# peers for an hour.
+# Ends when no worker runs, or when the first one has failed: TensorFlow would wait for its peers
+# for an hour. A worker that was asked to stop may come back.
 wait_for_workers() {
-  local left=$workers service code id
-  while ((left > 0)); do
-    read -r service code id <&3 || end_with 1 "the engine's events ended before the workers did."
-    left=$((left - 1))
-    if ((code != 0)); then fail "$service" "$code" "$id"; fi
+  local event service code signal id time running=$workers
+  while ((running > 0)); do
+    read -r event service code signal id time <&3 ||
+      end_with 1 "the engine's events ended before the workers did."
+    case $event in
+      start) on_start "$service" "$id" ;;
+      kill) if [[ $signal == 15 ]]; then asked[$service]=yes; fi ;;
+      die) on_die "$service" "$code" "$id" "$time" ;;
+    esac
+  done
+  [[ " ${codes[*]} " != *" 143 "* ]] || exit 143
+}
+
+on_start() { # SERVICE CONTAINER
+  if [[ -n ${codes[$1]:-} ]]; then
+    say "$1 is started again"
+    running=$((running + 1))
+    wait "${followers[$1]}" || true
+  fi
+  codes[$1]="" asked[$1]=""
+  apart show_lines "$1" "$2" "${ended[$1]:-0}"
+  followers[$1]=$!
+}
+
+on_die() { # SERVICE CODE CONTAINER TIME
+  running=$((running - 1))
+  # The engine says so when it has all of a container's lines: those of a later start come after it.
+  codes[$1]=$2 ended[$1]=${4::-9}.${4: -9}
+  case $2 in
+    0) ;;
+    143) say_who_waits "$1" ;;
+    *) fail "$1" "$2" "$3" ;;
+  esac
+}
+
+# Nobody waits where all were asked, as `make stop` does.
+say_who_waits() { # SERVICE
+  local other
+  for other in $(services); do
+    if [[ -z ${codes[$other]:-}${asked[$other]:-} ]]; then
+      say "$1 was asked to stop; the others wait for it: \`make resume WORKER=${1#worker-}\`"
+      return
+    fi
   done
 }
 
 told_to_stop() { end_with "$1" "stopping: the workers get $grace s to end."; }
 
 fail() { # SERVICE CODE CONTAINER
-  local others=""
+  local first=" first" others=""
+  if [[ " ${codes[*]} " == *" 143 "* ]]; then first=""; fi
   if ((workers > 1)); then others="; stopping the others"; fi
-  end_with "$2" "$1 ended first, with exit code $2 ($(meaning "$2" "$3"))$others."
+  end_with "$2" "$1 ended$first, with exit code $2 ($(meaning "$2" "$3"))$others."
 }
 
 meaning() { # CODE CONTAINER
@@ -180,7 +231,6 @@ meaning() { # CODE CONTAINER
     137) if [[ $(docker inspect -f '{{.State.OOMKilled}}' "$2") == true ]]; then
       echo "out of memory"
     else echo "killed"; fi ;;
-    143) echo "asked to stop" ;;
     *) echo "an error of its own" ;;
   esac
 }
@@ -191,6 +241,7 @@ finish() {
   local code=$?
   trap '' INT TERM HUP
   trap - EXIT
+  if ((code == 78)); then forget; fi
   remove_cluster || say "the engine could not remove everything; \`make down\` tries again." >&2
   report "$code"
   exit "$code"
@@ -207,17 +258,27 @@ remove_cluster() {
 }
 
 report() { # CODE
-  local folder=$runs/$name
   echo
   if (($1 == 0)); then
     say "done: $workers worker(s), $(($(date +%s) - ${started%.*})) s"
     show_metrics "$folder/worker-0/metrics.jsonl"
     printf '  %-20s %s\n' model "$folder/worker-0/model.keras and saved_model/"
   else
-    say "failed with exit code $1"
+    say_how_to_go_on "$1"
   fi
   printf '  %-20s %s\n' metrics "$folder/worker-<i>/metrics.jsonl, result.json" \
     logs "$folder/worker-<i>/train.log, container.log"
+}
+
+say_how_to_go_on() { # CODE
+  local what="failed with exit code $1" file how="begins at step 0: there is no checkpoint yet"
+  file=$(newest_checkpoint "$folder" "$workers")
+  if [[ -n $file ]]; then file=${file##*/} how="goes on from step $((10#${file%%-*}))"; fi
+  case $1 in
+    129 | 130 | 143) say "stopped; \`make resume\` $how" ;;
+    78) say "$what" ;;
+    *) say "$what${file:+; \`make resume\` $how}" ;;
+  esac
 }
 
 # The last epoch, one "name value" a line: metrics.jsonl holds one flat object a line.
@@ -228,21 +289,22 @@ show_metrics() { # FILE
 }
 
 main() {
-  followers=()
+  # By worker: the process that shows its lines, its last exit code (empty: it runs), whether it was
+  # asked to stop, when it ended.
+  declare -gA followers=() codes=() asked=() ended=()
   events=""
   check_settings
   find_folders
   check_engine
   choose_files
+  make_folders
   name_workers
   share_cores
-  make_folders
   trap finish EXIT
   trap 'told_to_stop 129' HUP
   trap 'told_to_stop 130' INT
   trap 'told_to_stop 143' TERM
   start
-  follow
   wait_for_workers
 }
 

@@ -19,6 +19,7 @@ from entrypoint.errors import ConfigurationError, all_of
 from entrypoint.gpus import check_gpus
 from entrypoint.log import Log
 from entrypoint.options import JSON, read_options
+from entrypoint.packages.requirements import find_requirements
 from entrypoint.resolve import find_on_this_machine, resolve
 from entrypoint.sources import with_contract_settings
 from entrypoint.start import Start, start
@@ -29,11 +30,14 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: str) -
     request = parse_arguments(arguments)
     variables = with_contract_settings(read_environ(environ, directory))
     try:
-        answer, options = all_of(
+        answer, options, requirements = all_of(
             lambda: resolve(variables, find_on_this_machine),
             lambda: read_options(variables),
+            lambda: find_requirements(variables, directory),
         )
         environment = child_environment(variables, answer.tf_config_text)
+        if requirements:
+            environment = requirements.added_to(environment)
         if request.is_trainer:
             environment = {**trainer_settings(variables, options), **environment}
         check_gpus(options.gpus_per_worker, environment)
@@ -41,15 +45,15 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: str) -
         # The modules imported below take a while to import, and a good start needs none of them.
         from entrypoint.refuse import refuse  # noqa: PLC0415
 
-        return refuse(error, request, variables)
+        return refuse(error, request, variables, directory)
     if request.explain:
         from entrypoint.explain import explain  # noqa: PLC0415
 
-        return explain(request, variables, answer, environment)
+        return explain(request, variables, answer, environment, requirements)
     task = (answer.resolution.task if answer.resolution else None) or ALONE
     log = Log(str(task), as_json=options.log_format == JSON)
     log.info(banner(answer.resolution, environ.get("CLUSTER_TRAINER_VERSION")))
-    return start(Start(request, answer.resolution, options, environment), log)
+    return start(Start(request, answer.resolution, options, environment, requirements), log)
 
 
 def _die_of_interrupt() -> None:

@@ -88,12 +88,26 @@ class Attendant:
         if self._killed_for:
             return self._killed_for
         code = status if status >= 0 else SIGNAL_CODES - status
-        return Ended(code, f"{self._name} {_how(status)}", stopped=code in STOP_CODES)
+        reason = f"{self._name} {_how(status)}{_why(status, self._child.oom_kills.cause())}"
+        return Ended(code, reason, stopped=code in STOP_CODES)
 
 
 def _how(status: int) -> str:
     """Return how a process ended, in words."""
     if status >= 0:
         return f"ended with exit code {status}"
-    name = signal.Signals(-status).name
-    return f"was killed by {name}" + (": out of memory?" if -status == signal.SIGKILL else "")
+    return f"was killed by {signal.Signals(-status).name}"
+
+
+def _why(status: int, ran_out: str | None) -> str:
+    """Return what the kernel's count of processes killed for want of memory adds to that.
+
+    A shell reports a process of its own that was killed as code 137, other programs as they like.
+    """
+    if ran_out is None:
+        return ": out of memory?" if status == -signal.SIGKILL else ""
+    if status == 0 or not ran_out:
+        return ""
+    if status in (-signal.SIGKILL, SIGNAL_CODES + signal.SIGKILL):
+        return f": {ran_out}"
+    return f", after a process here was killed: {ran_out}"

@@ -9,6 +9,7 @@ from entrypoint.arguments import Request
 from entrypoint.environ import Environ
 from entrypoint.errors import EXIT_CONFIGURATION, escaped, render, say
 from entrypoint.explanation import as_json, as_text
+from entrypoint.packages.requirements import Requirements, notes_on
 from entrypoint.resolve import Answer
 from entrypoint.trainer_check import Checked, check_trainer
 
@@ -21,16 +22,18 @@ def explain(
     variables: Environ,
     answer: Answer,
     environment: Mapping[str, str],
+    requirements: Requirements | None,
 ) -> int:
     """Print the explanation, or the message that a start would end with; return the exit code."""
     checked = check_trainer(request.command, environment) if request.is_trainer else Checked()
     if checked.problems:
-        say(render(checked.problems))
+        say(render(checked.problems, notes_on(requirements)))
         return EXIT_CONFIGURATION
-    for note in checked.notes:
-        say(f"cluster-trainer: {escaped(note)}")
+    for note in (*checked.notes, checked.done):
+        if note:
+            say(f"cluster-trainer: {escaped(note)}")
     write = as_json if request.as_json else as_text
-    return _print(write(variables, answer, request.command))
+    return _print(write(variables, answer, request.command, requirements))
 
 
 def _print(text: str) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from entrypoint.cluster import ALONE, Resolution, Task
 from entrypoint.environ import DEFAULT, Environ
 from entrypoint.errors import escaped, shortened
+from entrypoint.packages.requirements import PACKAGES_DIR, Requirements
 from entrypoint.resolve import Answer
 from entrypoint.sources import SOURCES, variables_of
 from entrypoint.variables import HIDDEN, TRAINER_PREFIX, VARIABLES, is_secret
@@ -25,7 +26,9 @@ class Explained:
     source: str
 
 
-def explained_values(environ: Environ, answer: Answer) -> dict[str, Explained]:
+def explained_values(
+    environ: Environ, answer: Answer, requirements: Requirements | None = None
+) -> dict[str, Explained]:
     """Return our variables, and the schedulers' and the trainer's that are set.
 
     Secrets are hidden.
@@ -37,11 +40,22 @@ def explained_values(environ: Environ, answer: Answer) -> dict[str, Explained]:
     if answer.place:
         index = str(answer.place.task.index)
         values["WORKER_INDEX"] = Explained(index, f"derived: {answer.place.reason}")
+    if requirements:
+        values |= _packages(environ, requirements)
     resolution = answer.resolution
     if resolution and resolution.source != "TF_CONFIG":
         source = f"derived: {resolution.source}"
         values["TF_CONFIG"] = Explained(resolution.tf_config_text(), source)
     return values
+
+
+def _packages(environ: Environ, requirements: Requirements) -> dict[str, Explained]:
+    """Return which file was found, if it was not given, and where its packages are."""
+    state = "installed" if requirements.is_installed() else "not installed yet, a start does it"
+    folder = {PACKAGES_DIR: Explained(requirements.site_packages, f"derived: {state}")}
+    if environ.given("REQUIREMENTS_FILE"):
+        return folder
+    return {"REQUIREMENTS_FILE": Explained(requirements.file, "in the working directory"), **folder}
 
 
 def _given(environ: Environ, name: str) -> Explained:
@@ -52,7 +66,12 @@ def _given(environ: Environ, name: str) -> Explained:
     return Explained(shown, given.source if given else DEFAULT)
 
 
-def as_json(environ: Environ, answer: Answer, command: Sequence[str]) -> str:
+def as_json(
+    environ: Environ,
+    answer: Answer,
+    command: Sequence[str],
+    requirements: Requirements | None = None,
+) -> str:
     """Return the explanation as one JSON object, indented."""
     resolution = answer.resolution
     task = _task(resolution)
@@ -63,7 +82,7 @@ def as_json(environ: Environ, answer: Answer, command: Sequence[str]) -> str:
         "command": list(command),
         "values": {
             name: {"value": explained.value, "source": explained.source}
-            for name, explained in explained_values(environ, answer).items()
+            for name, explained in explained_values(environ, answer, requirements).items()
         },
     }
     return json.dumps(document, indent=2)
@@ -74,11 +93,16 @@ def _task(resolution: Resolution | None) -> Task:
     return (resolution.task if resolution else None) or ALONE
 
 
-def as_text(environ: Environ, answer: Answer, command: Sequence[str]) -> str:
+def as_text(
+    environ: Environ,
+    answer: Answer,
+    command: Sequence[str],
+    requirements: Requirements | None = None,
+) -> str:
     """Return the explanation for a person: cluster, command, TF_CONFIG and values."""
     resolution = answer.resolution
     tf_config = answer.tf_config_text or NOT_SET
-    values = explained_values(environ, answer)
+    values = explained_values(environ, answer, requirements)
     return "\n\n".join(
         [
             _section("Cluster", _cluster_rows(resolution)),

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+from entrypoint.oom import OomKills
+
 STOPS = (signal.SIGTERM, signal.SIGINT)
 """What asks a command to end, within its grace."""
 FORWARDED = (*STOPS, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
@@ -29,6 +31,11 @@ def block_signals() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
 
 
+def unblock_signals() -> None:
+    """From now on signals end this process, at once, as they would without all this."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED)
+
+
 def next_signal(seconds: float | None) -> int | None:
     """Wait for a signal and return its number; None after so many seconds (None: no limit)."""
     if seconds is None:
@@ -47,6 +54,7 @@ class Child:
         and not us; else it leads a session, so that whatever it starts can be found again.
         """
         self._terminal = terminal
+        self.oom_kills = OomKills()
         self.pid = os.fork()
         if self.pid == 0:
             os._exit(_run(run, terminal=terminal))
@@ -100,7 +108,7 @@ def _run(run: Callable[[], int], *, terminal: bool) -> int:
                 os.tcsetpgrp(0, os.getpid())
         else:
             os.setsid()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED)
+        unblock_signals()
         return run()
     except BaseException:  # noqa: BLE001 -- the parent's code must never run in the child
         sys.excepthook(*sys.exc_info())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
+
 from entrypoint.arguments import Request
 from entrypoint.cluster import ALONE
 from entrypoint.environ import Environ
@@ -9,12 +12,13 @@ from entrypoint.errors import ConfigurationError, render
 from entrypoint.failure import write_failure
 from entrypoint.log import Log
 from entrypoint.options import JSON, read_log_format
+from entrypoint.packages.requirements import find_requirements, notes_on
 from entrypoint.trainer_check import Checked, check_trainer
 
 
-def refuse(error: ConfigurationError, request: Request, variables: Environ) -> int:
+def refuse(error: ConfigurationError, request: Request, variables: Environ, directory: str) -> int:
     """Print our problems, and the trainer's if it was to run, in one message."""
-    checked = _check(request, variables) if request.is_trainer else Checked()
+    checked = _check(request, variables, directory) if request.is_trainer else Checked()
     message = render((*error.problems, *checked.problems), checked.notes)
     log = Log(str(ALONE), as_json=_wants_json(variables))
     log.message(message)
@@ -30,8 +34,14 @@ def _wants_json(variables: Environ) -> bool:
         return False
 
 
-def _check(request: Request, variables: Environ) -> Checked:
+def _check(request: Request, variables: Environ, directory: str) -> Checked:
     """Ask the trainer, without a TF_CONFIG: there is none that could be trusted."""
     environment = {name: value.text for name, value in variables.values.items()}
     environment.pop("TF_CONFIG", None)
-    return check_trainer(request.command, environment)
+    requirements = None
+    with suppress(ConfigurationError):  # it is among the problems already
+        requirements = find_requirements(variables, directory)
+    if requirements:
+        environment = requirements.added_to(environment)
+    checked = check_trainer(request.command, environment)
+    return replace(checked, notes=(*checked.notes, *notes_on(requirements)))

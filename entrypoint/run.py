@@ -13,11 +13,9 @@ from entrypoint.log import Log
 from entrypoint.options import Options
 from entrypoint.process import Child
 from entrypoint.restarts import Progress, Restarts
-from entrypoint.scout import Look, Scout
+from entrypoint.scout import Look, Scout, wait_for
 from entrypoint.supervisor import Job, supervise
 
-GATE_GRACE_SECONDS = 1.0
-"""Nothing is lost when the gate is stopped."""
 STDIN = 0
 """The file descriptor."""
 
@@ -54,9 +52,10 @@ def run(
     limit = 0 if terminal and not request.is_trainer else options.max_restarts
     meet = peers.meet if peers else None
     job = Job(
-        pass_gate=lambda: _pass_gate(meet) if meet else Ended(0, ""),
+        pass_gate=lambda: wait_for(meet, "the gate") if meet else Ended(0, ""),
         run_command=command.run,
         restarts=Restarts(limit, Progress(path)),
+        has_peers=peers is not None,
         peer_lost_exit_code=options.peer_lost_exit_code,
         failure_file=options.failure_file,
     )
@@ -67,15 +66,6 @@ def _new_progress_file(environment: Mapping[str, str]) -> str:
     """Return a path that no other command has; whoever makes progress makes the file."""
     name = f"cluster-trainer-{os.getpid()}-{os.urandom(4).hex()}.progress"
     return os.path.join(environment.get("TMPDIR") or "/tmp", name)  # noqa: PTH118, S108
-
-
-def _pass_gate(meet: Look) -> Ended:
-    """Pass the gate."""
-    scout = Scout(meet)
-    ended = Attendant(scout.child, "the gate", GATE_GRACE_SECONDS).wait()
-    reason = scout.read_reason()
-    scout.close()
-    return Ended(ended.code, reason, ended.stopped) if reason else ended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +79,13 @@ class CommandRunner:
     terminal: bool
     look_out: Look | None
 
-    def run(self) -> tuple[Ended, Sequence[str]]:
+    def run(self, restart_count: int) -> tuple[Ended, Sequence[str]]:
         """Run the command to its end; return it with the last lines that it printed."""
+        environment = {**self.environment, "RESTART_COUNT": str(restart_count)}
         # Before there are threads: what is forked beside them may find a lock taken for ever.
         scout = Scout(self.look_out) if self.look_out else None
         if self.terminal:
-            child = Child(lambda: become(self.command, self.environment), terminal=True)
+            child = Child(lambda: become(self.command, environment), terminal=True)
             return self._attend(child, scout), ()
         # Here, because threads take time to import, and `explain` needs none.
         from entrypoint.output import Output  # noqa: PLC0415
@@ -103,7 +94,7 @@ class CommandRunner:
 
         def start() -> int:
             output.attach()
-            return become(self.command, self.environment)
+            return become(self.command, environment)
 
         child = Child(start)
         output.start()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from entrypoint.attend import Ended
+from entrypoint.attend import Attendant, Ended
 from entrypoint.process import Child
 
 Look = Callable[[], tuple[int, str]]
 """Returns an exit code, and the reason where it is not 0."""
+GRACE_SECONDS = 1.0
+"""Nothing is lost when a look, the gate or an installation is stopped."""
 
 
 class Scout:
@@ -52,3 +54,12 @@ class Scout:
     def close(self) -> None:
         """Give up the pipe."""
         os.close(self._reading)
+
+
+def wait_for(look: Look, name: str) -> Ended:
+    """Look in a process of its own, and wait until it has ended; `name` begins the reason."""
+    scout = Scout(look)
+    ended = Attendant(scout.child, name, GRACE_SECONDS).wait()
+    reason = scout.read_reason()
+    scout.close()
+    return Ended(ended.code, reason, ended.stopped) if reason else ended

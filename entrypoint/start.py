@@ -1,24 +1,27 @@
-"""From a resolved start to its exit code: the trainer's settings, the gate, supervision."""
+"""From a resolved start to its exit code: packages, trainer's settings, gate, supervision."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from entrypoint.arguments import Request
+from entrypoint.attend import Ended
 from entrypoint.cluster import ClusterSpec, Resolution, Task
 from entrypoint.errors import (
     EXIT_CONFIGURATION,
     EXIT_PEER_LOST,
     ConfigurationError,
-    Problem,
     render,
 )
 from entrypoint.failure import write_failure
 from entrypoint.log import Log
 from entrypoint.options import Options
+from entrypoint.packages.requirements import Requirements
+from entrypoint.process import block_signals, unblock_signals
 from entrypoint.run import Peers, run
-from entrypoint.scout import Look
+from entrypoint.scout import Look, wait_for
+from entrypoint.supervisor import end
 from entrypoint.versions import image_version, tensorflow_version
 
 
@@ -31,6 +34,8 @@ class Start:
     options: Options
     environment: Mapping[str, str]
     """The command's."""
+    requirements: Requirements | None = None
+    """What has to be there besides the image's packages."""
 
     @property
     def cluster(self) -> tuple[ClusterSpec, Task] | None:
@@ -42,32 +47,60 @@ class Start:
 
 
 def start(start: Start, log: Log) -> int:
-    """Meet the peers, run the command, and return the exit code."""
+    """Install packages, meet the peers, run the command, and return the exit code."""
     request, environment, options = start.request, start.environment, start.options
+    installed = _install(start, log)
+    if installed.code:
+        return end(installed, (), options, log)
     if start.cluster is None:
         return run(request, environment, options, log, None)
     spec, task = start.cluster
     meet = None
     if options.rendezvous_timeout_seconds:
-        problems, settings = _ask_trainer(start)
-        if problems:
-            log.message(render(problems))
-            write_failure(options.failure_file, log, render(problems))
-            return EXIT_CONFIGURATION
+        code, settings = _ask_trainer(start, log)
+        if code is not None:
+            return code
         meet = gate(spec, task, start, settings, log)
     look = look_out(spec, task, options.startup_timeout_seconds)
     return run(request, environment, options, log, Peers(meet=meet, look_out=look))
 
 
-def _ask_trainer(start: Start) -> tuple[Sequence[Problem], Mapping[str, str]]:
-    """Return what is wrong with the trainer's settings, and those that all workers must share."""
+def _install(start: Start, log: Log) -> Ended:
+    """Install the user's packages if they are not there; it is before the gate that others wait."""
+    requirements = start.requirements
+    if requirements is None or requirements.is_installed():
+        return Ended(0, "")
+
+    def look() -> tuple[int, str]:
+        from entrypoint.packages.install import install  # noqa: PLC0415 -- in a child, as below
+
+        return install(requirements, start.environment, log)
+
+    block_signals()
+    ended = wait_for(look, "the installation of packages")
+    unblock_signals()
+    return ended
+
+
+def _ask_trainer(start: Start, log: Log) -> tuple[int | None, Mapping[str, str]]:
+    """Return the exit code if the trainer's answer ends this start, else None, and its settings.
+
+    The settings are those that all workers must share.
+    """
     if not start.request.is_trainer:
-        return (), {}
+        return None, {}
     # Slow to import; and a worker that is alone leaves the checking to the trainer itself.
     from entrypoint.trainer_check import check_trainer  # noqa: PLC0415
 
     checked = check_trainer(start.request.command, start.environment)
-    return checked.problems, checked.settings
+    if checked.problems:
+        log.message(render(checked.problems))
+        write_failure(start.options.failure_file, log, render(checked.problems))
+        return EXIT_CONFIGURATION, {}
+    if checked.done:
+        log.info(checked.done)
+        return 0, {}
+    return None, checked.settings
 
 
 def look_out(spec: ClusterSpec, task: Task, limit_seconds: float) -> Look:

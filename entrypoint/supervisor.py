@@ -7,6 +7,7 @@ in a process that never imports it.
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from entrypoint.attend import FINAL_CODES, SIGNAL_CODES, Ended
 from entrypoint.errors import EXIT_PEER_LOST
 from entrypoint.failure import write_failure
 from entrypoint.log import Log
+from entrypoint.options import Options
 from entrypoint.process import STOPS, block_signals, next_signal
 from entrypoint.restarts import Restarts
 
@@ -26,9 +28,11 @@ class Job:
 
     pass_gate: Callable[[], Ended]
     """Waits for the peers; code 0 lets the command start."""
-    run_command: Callable[[], tuple[Ended, Sequence[str]]]
-    """Runs it to its end; the last lines that it printed come with it."""
+    run_command: Callable[[int], tuple[Ended, Sequence[str]]]
+    """Runs it to its end, after so many restarts; the last lines that it printed come with it."""
     restarts: Restarts
+    has_peers: bool = False
+    """Whether 75 can mean that one was lost; a command that is alone may end with it, too."""
     peer_lost_exit_code: int = EXIT_PEER_LOST
     """What 75 becomes for whoever started the container."""
     failure_file: str | None = None
@@ -37,27 +41,29 @@ class Job:
 def supervise(job: Job, log: Log) -> int:
     """Run the job to its end and return the exit code."""
     block_signals()
+    restart_count = 0
     while True:
         gate = job.pass_gate()
         if gate.code:
-            return _end(gate, (), job, log)
-        ended, last_lines = job.run_command()
+            return end(gate, (), job, log)
+        ended, last_lines = job.run_command(restart_count)
         if not ended.may_be_retried:
-            return _end(ended, last_lines, job, log)
+            return end(ended, last_lines, job, log)
         if not job.restarts.may_restart():
-            return _end(_given_up(ended, job.restarts), last_lines, job, log)
-        stop = _pause(ended, job.restarts, log)
+            return end(_given_up(ended, job.restarts), last_lines, job, log)
+        stop = _pause(ended, job, log)
         if stop:
-            return _end(stop, (), job, log)
+            return end(stop, (), job, log)
+        restart_count += 1
 
 
-def _end(ended: Ended, last_lines: Sequence[str], job: Job, log: Log) -> int:
+def end(ended: Ended, last_lines: Sequence[str], rules: Job | Options, log: Log) -> int:
     """Say how it ended, where that is not with 0, and leave the reason of a failure behind."""
-    code = job.peer_lost_exit_code if ended.code == EXIT_PEER_LOST else ended.code
+    code = rules.peer_lost_exit_code if ended.code == EXIT_PEER_LOST else ended.code
     if ended.stopped:
         log.info(ended.reason)
     elif code:
-        write_failure(job.failure_file, log, ended.reason, last_lines)
+        write_failure(rules.failure_file, log, ended.reason, last_lines)
         if code not in FINAL_CODES:  # there a message has said it already
             log.error(_with_code(ended.reason, code))
     return code
@@ -66,7 +72,7 @@ def _end(ended: Ended, last_lines: Sequence[str], job: Job, log: Log) -> int:
 def _with_code(reason: str, code: int) -> str:
     """Return the reason with the exit code, which it may have told already."""
     shown = f"exit code {code}"
-    return reason if reason.endswith(shown) else f"{reason} ({shown})"
+    return reason if re.search(rf"{shown}\b", reason) else f"{reason} ({shown})"
 
 
 def _given_up(ended: Ended, restarts: Restarts) -> Ended:
@@ -77,11 +83,14 @@ def _given_up(ended: Ended, restarts: Restarts) -> Ended:
     return Ended(ended.code, f"gave up after {times} without progress: {ended.reason}")
 
 
-def _pause(ended: Ended, restarts: Restarts, log: Log) -> Ended | None:
+def _pause(ended: Ended, job: Job, log: Log) -> Ended | None:
     """Say why and when the command starts again, and wait; return the end if told to stop."""
+    restarts = job.restarts
     seconds = restarts.delay_seconds()
-    count = f"restart {restarts.count} of {restarts.limit}"
-    log.warning(f"{ended.reason}; {count} in {seconds:.1f} s (MAX_RESTARTS, without progress)")
+    again = f"restart {restarts.count} of {restarts.limit}"
+    if job.has_peers and ended.code == EXIT_PEER_LOST:
+        again = f"a peer was lost, meeting the peers again: {again}"
+    log.warning(f"{ended.reason}; {again} in {seconds:.1f} s (MAX_RESTARTS, without progress)")
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
         number = next_signal(left)

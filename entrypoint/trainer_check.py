@@ -23,6 +23,8 @@ class Checked:
     """A sentence that says why it said nothing, if it did not."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Those that must be the same on all workers: variable -> value."""
+    done: str = ""
+    """A sentence that says that this run is done already, if it is."""
 
 
 def check_trainer(
@@ -52,14 +54,15 @@ def check_trainer(
 
 
 def _parse(output: bytes) -> Checked:
-    """Return the problems and the settings of the object that the check prints."""
+    """Return what the object says that the check prints."""
     try:
         said = json.loads(output)
         problems = tuple(_problem(entry) for entry in said["problems"])
         settings = {str(name): str(value) for name, value in said["settings"].items()}
+        done = str(said.get("done") or "")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return _unchecked("the check did not print what it should")
-    return Checked(problems, settings=settings)
+    return Checked(problems, settings=settings, done=done)
 
 
 def _problem(entry: Mapping[str, object]) -> Problem:

@@ -84,6 +84,15 @@ ENV_FILE = Variable(
     example="/workspace/cluster.env",
     file_form=False,
 )
+REQUIREMENTS_FILE = Variable(
+    name="REQUIREMENTS_FILE",
+    purpose="The packages that your code needs besides the image's: installed once, into "
+    "/data/.packages, before the first start. Without it: requirements.txt in the working "
+    "directory, if there is one.",
+    accepted="the path of a readable requirements file, or none",
+    example="/workspace/requirements-train.txt",
+    file_form=False,
+)
 
 RENDEZVOUS_TIMEOUT = Variable(
     name="RENDEZVOUS_TIMEOUT",
@@ -181,6 +190,7 @@ VARIABLES: Mapping[str, Variable] = {
         FAILURE_FILE,
         PEER_LOST_EXIT_CODE,
         LOG_FORMAT,
+        REQUIREMENTS_FILE,
         ENV_FILE,
     )
 }

@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
-# Builds the image: build.sh cpu|gpu. Tags it cluster-trainer:cpu and cluster-trainer:VERSION-cpu (or gpu).
+# Builds the image: build.sh cpu|gpu|cpu-r|gpu-r, with R where it says so. Tags it cluster-trainer:cpu and
+# cluster-trainer:VERSION-cpu, or the like.
+# build.sh pictures brings the pictures of `make data-sample` to .build/pictures.
 # The host's certificate bundle and pip configuration go along as BuildKit secrets and leave no trace in the image.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly ACCELERATOR=${1:?usage: build.sh cpu|gpu}
-readonly LOG=.build/build-$ACCELERATOR.log
+readonly VARIANT=${1:?usage: build.sh cpu|gpu|cpu-r|gpu-r|pictures}
+readonly ACCELERATOR=${VARIANT%-r}
+readonly LOG=.build/build-$VARIANT.log
+with_r=0
+[ "$VARIANT" = "$ACCELERATOR" ] || with_r=1
 
 first_file() {
     local file
@@ -39,10 +44,14 @@ base=$(scripts/base-image.sh)
 certificates=$(first_file "${PIP_CERT:-}" "${SSL_CERT_FILE:-}" /etc/ssl/certs/ca-certificates.crt)
 pip_conf=$(first_file "${PIP_CONFIG_FILE:-}" ~/.config/pip/pip.conf ~/.pip/pip.conf /etc/pip.conf)
 
-command=(docker buildx build --builder "$(docker context show)" --load
-    --build-arg "ACCELERATOR=$ACCELERATOR" --build-arg "BASE_IMAGE=$base"
-    --build-arg "VERSION=$version" --build-arg "REVISION=$(revision)"
-    --tag "cluster-trainer:$ACCELERATOR" --tag "cluster-trainer:$version-$ACCELERATOR")
+command=(docker buildx build --builder "$(docker context show)" --build-arg "BASE_IMAGE=$base")
+if [ "$VARIANT" = pictures ]; then
+    command+=(--target pictures --output "type=local,dest=.build/pictures")
+else
+    command+=(--load --build-arg "ACCELERATOR=$ACCELERATOR" --build-arg "WITH_R=$with_r"
+        --build-arg "VERSION=$version" --build-arg "REVISION=$(revision)"
+        --tag "cluster-trainer:$VARIANT" --tag "cluster-trainer:$version-$VARIANT")
+fi
 [ -z "$certificates" ] || command+=(--secret "id=ca,src=$certificates")
 PIP_SETTINGS=$(pip_settings) # the environment comes before the files, as with pip itself
 export PIP_SETTINGS
@@ -55,7 +64,7 @@ for proxy in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
     [ -z "${!proxy:-}" ] || command+=(--build-arg "$proxy")
 done
 
-image_id() { docker image inspect --format '{{.Id}}' "cluster-trainer:$ACCELERATOR" 2>/dev/null || true; }
+image_id() { docker image inspect --format '{{.Id}}' "cluster-trainer:$VARIANT" 2>/dev/null || true; }
 
 # On a terminal, one line that says which step runs; BuildKit's own pages of them go to the log.
 show_progress() {
@@ -84,13 +93,17 @@ build() {
 
 mkdir -p .build
 previous=$(image_id)
-echo "Building cluster-trainer:$ACCELERATOR on $base (log: $LOG)"
+case $VARIANT in
+    pictures) echo "Fetching pictures to .build/pictures (log: $LOG)" ;;
+    *) echo "Building cluster-trainer:$VARIANT on $base (log: $LOG)" ;;
+esac
 if ! build; then
     tail -n 40 "$LOG" | cut -c 1-200 >&2
     echo "The build failed; the whole log is in $LOG" >&2
     exit 1
 fi
+[ "$VARIANT" != pictures ] || exit 0
 # The image that had the tags before would stay without a name; where a container uses it, it does.
 [ -z "$previous" ] || [ "$previous" = "$(image_id)" ] || docker image rm "$previous" >/dev/null 2>&1 || true
-docker image inspect --format '{{.Size}}' "cluster-trainer:$ACCELERATOR" |
-    awk -v image="cluster-trainer:$ACCELERATOR" '{printf "Built %s, %.2f GB\n", image, $1 / 1e9}'
+docker image inspect --format '{{.Size}}' "cluster-trainer:$VARIANT" |
+    awk -v image="cluster-trainer:$VARIANT" '{printf "Built %s, %.2f GB\n", image, $1 / 1e9}'

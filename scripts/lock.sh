@@ -16,6 +16,7 @@ dropped=(--override overrides.in --no-emit-package libclang --no-emit-package se
 lock cpu "${dropped[@]}" --override overrides-cpu.in --no-emit-package tensorflow
 lock gpu "${dropped[@]}" --constraint cpu.txt # the same versions in both images
 lock digits --no-emit-package numpy           # the image's own
+lock pictures --no-deps                       # only the files in them
 lock installer
 lock inside
 lock dev

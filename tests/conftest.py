@@ -1,7 +1,9 @@
 """Fixtures of the tests that use the Docker engine, and the logs of a test that failed."""
 
 import os
+import subprocess
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -13,7 +15,15 @@ from harness.waiting import logs_of
 from harness.workbench import Workbench
 
 DEFAULT_IMAGE = "cluster-trainer:cpu"
+PROJECT = Path(__file__).parents[1]
 WORKBENCH = pytest.StashKey[Workbench]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the chaos tests, which `make chaos` and `make soak` use."""
+    group = parser.getgroup("chaos")
+    group.addoption("--chaos-table", metavar="FILE", help="write what was measured into this file")
+    group.addoption("--soak-minutes", type=float, default=1, help="how long the soak kills workers")
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +36,13 @@ def workbench(request: pytest.FixtureRequest) -> Iterator[Workbench]:
     leftovers = bench.leftovers()
     client.close()
     assert not leftovers, f"the tests left behind: {leftovers}"
+
+
+@pytest.fixture(scope="session")
+def image_with_r() -> str:
+    """Build the image with R and return its name; all but R comes from the build's cache."""
+    subprocess.run(["scripts/build.sh", "cpu-r"], cwd=PROJECT, check=True)
+    return "cluster-trainer:cpu-r"
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from trainer import models
+from trainer import devices, models
 from trainer.data import names
 from trainer.problems import ConfigurationError, Problem
 
@@ -33,19 +33,50 @@ DEFAULT_PER_REPLICA_BATCH_SIZE = 32
 PositiveInt = Annotated[int, Field(ge=1)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 AutoOrPositive = Literal["auto"] | PositiveInt
+AutoOrNonNegative = Literal["auto"] | NonNegativeInt
 
 # What each worker may have its own way; in all else workers that train together must agree.
 OWN_TO_EACH_WORKER = frozenset(
-    {"data_dir", "run_dir", "model_dir", "threads", "startup_timeout_seconds", "stop_seconds"}
+    {
+        "data_dir",
+        "cache",
+        "run_dir",
+        "model_dir",
+        "threads",
+        "startup_timeout_seconds",
+        "stop_seconds",
+        "stall_timeout_seconds",
+    }
+)
+
+# What decides the numbers of a run; the batch and the steps of an epoch, too, but their effective
+# values depend on the data and the replicas.
+OF_THE_RUN = (
+    "model",
+    "dataset",
+    "image_size",
+    "optimizer",
+    "learning_rate",
+    "learning_rate_schedule",
+    "lr_scaling",
+    "lr_scaling_base",
+    "warmup_steps",
+    "precision",
+    "sync_batch_norm",
+    "seed",
 )
 
 HELP_LISTS = "the flags that --help lists"
 A_COUNT = "a whole number, 1 or more"
+A_COUNT_OR_0 = "a whole number, 0 or more"
 # What pydantic's own messages leave to the reader. Values that only this module can judge carry
 # their text with the error (see `refuse`).
 ACCEPTED = {
     "image_size": A_COUNT,
+    "cache": "auto, memory, disk or none",
     "strategy": "auto, none, mirrored or multiworker",
+    "logical_cpus": A_COUNT,
+    "devices": devices.ACCEPTED,
     "epochs": A_COUNT,
     "steps_per_epoch": A_COUNT,
     "per_replica_batch_size": A_COUNT,
@@ -53,12 +84,20 @@ ACCEPTED = {
     "optimizer": "sgd, momentum or adam",
     "learning_rate": "a number above 0, at most 1000",
     "learning_rate_schedule": "constant or cosine",
+    "lr_scaling": "none, linear or sqrt",
+    "lr_scaling_base": A_COUNT,
+    "warmup_steps": f"auto or {A_COUNT_OR_0}",
+    "precision": "float32, bfloat16 or float16",
+    "sync_batch_norm": "true or false",
     "seed": "a whole number from 0 to 2147483647",
     "steps_per_call": f"auto or {A_COUNT}",
     "threads": f"auto or {A_COUNT}",
-    "startup_timeout_seconds": "a whole number, 0 or more",
+    "startup_timeout_seconds": A_COUNT_OR_0,
+    "stall_timeout_seconds": f"auto or {A_COUNT_OR_0}",
     "stop_seconds": A_COUNT,
-    "gpus_per_worker": "a whole number, 0 or more",
+    "checkpoint_steps": A_COUNT_OR_0,
+    "resume": "never, auto or must",
+    "gpus_per_worker": A_COUNT_OR_0,
 }
 
 
@@ -89,6 +128,13 @@ def _writable_directory(path: Path) -> Path:
     return path
 
 
+def _device_names(text: str) -> str:
+    try:
+        return ",".join(devices.parse(text))
+    except ValueError as error:
+        raise refuse(devices.ACCEPTED, str(error)) from error
+
+
 class TrainerConfig(BaseSettings):
     """Train a Keras model on one device, on several GPUs, or on a cluster of workers.
 
@@ -107,7 +153,8 @@ class TrainerConfig(BaseSettings):
 
     model: Annotated[str, AfterValidator(_known_model)] = Field(
         "mnist_cnn",
-        description="The model: mnist_cnn, or module:function of your own in /workspace.",
+        description="The model: mnist_cnn, mobilenet_v2 and resnet50 (pictures of 32x32 or more, "
+        "see TRAINER_IMAGE_SIZE), or module:function of your own in /workspace.",
     )
     data_dir: Path = Field(
         Path("/data"), description="Where TensorFlow Datasets keeps prepared data sets."
@@ -119,8 +166,14 @@ class TrainerConfig(BaseSettings):
     )
     image_size: PositiveInt | None = Field(
         None,
-        description="Side in pixels to which pictures are resized. Needed where a data set's "
-        "pictures differ in size.",
+        description="Side in pixels to which pictures are resized. Not given: 224 where a data "
+        "set's pictures differ in size, else as they are.",
+    )
+    cache: Literal["auto", "memory", "disk", "none"] = Field(
+        "auto",
+        description="Where the pictures of a TensorFlow Datasets set are kept: decoded in memory, "
+        "decoded on disk in data_dir, or not (none: decoded whenever they are needed). auto: the "
+        "first of these that they fit into well. The numbers of a run do not depend on it.",
     )
     run_dir: Annotated[Path, AfterValidator(_writable_directory)] = Field(
         Path("/runs"), description="Where each worker writes its results, as worker-0, worker-1 …"
@@ -134,6 +187,15 @@ class TrainerConfig(BaseSettings):
         "auto",
         description="How to distribute: over the workers of TF_CONFIG (multiworker), over this "
         "machine's GPUs (mirrored), not at all (none), or whichever fits (auto).",
+    )
+    logical_cpus: PositiveInt | None = Field(
+        None,
+        description="Trains on the CPU, cut into so many devices, each with a replica as on a GPU.",
+    )
+    devices: Annotated[str, AfterValidator(_device_names)] | None = Field(
+        None,
+        description="Which of this worker's devices train, in any order; several are mirrored. "
+        "Not given: all GPUs, or without one the CPU.",
     )
     epochs: PositiveInt = Field(50, description="How many epochs to train.")
     steps_per_epoch: PositiveInt | None = Field(
@@ -157,11 +219,49 @@ class TrainerConfig(BaseSettings):
         "cosine",
         description="cosine lowers the learning rate to 0 over the whole run; constant keeps it.",
     )
+    lr_scaling: Literal["none", "linear", "sqrt"] = Field(
+        "none",
+        description="Multiplies the learning rate by global batch / TRAINER_LR_SCALING_BASE "
+        "(linear, for SGD) or by its square root (sqrt, for Adam), however many workers share "
+        "the batch.",
+    )
+    lr_scaling_base: PositiveInt = Field(
+        DEFAULT_PER_REPLICA_BATCH_SIZE,
+        description="The global batch that TRAINER_LEARNING_RATE is meant for.",
+    )
+    warmup_steps: AutoOrNonNegative = Field(
+        "auto",
+        description="Steps in which the learning rate rises from the unscaled one (from 0, where "
+        "it is not scaled up). auto: where it is scaled up 5 epochs, but at most a tenth of the "
+        "run; else 0.",
+    )
+    precision: Literal["float32", "bfloat16", "float16"] = Field(
+        "float32",
+        description="What layers compute in; weights stay float32. bfloat16 and float16 are for "
+        "GPUs made for them (CPUs are slow with float16). float16 scales the loss; a step that "
+        "overflows on any replica is skipped on all.",
+    )
+    sync_batch_norm: bool = Field(
+        False,  # noqa: FBT003  pydantic's signature
+        description="BatchNorm takes mean and variance over the whole global batch, not each "
+        "replica's part, so that any number of replicas trains to the same weights.",
+    )
     seed: int = Field(
         42,
         ge=0,
         lt=2**31,
         description="Seed of the initial weights and of the order of the examples.",
+    )
+    checkpoint_steps: NonNegativeInt = Field(
+        200,
+        description="Steps between two checkpoints, which every worker keeps in its folder in "
+        "run_dir; there is one at the end of each epoch, too. 0 keeps none.",
+    )
+    resume: Literal["never", "auto", "must"] = Field(
+        "auto",
+        description="auto goes on from the newest checkpoint of any worker, if there is one; must "
+        "refuses to begin without one; never begins anew, and removes those that are there (a "
+        "restart after a crash still goes on).",
     )
     steps_per_call: AutoOrPositive = Field(
         "auto",
@@ -176,12 +276,20 @@ class TrainerConfig(BaseSettings):
         description="How long TensorFlow may wait for the other workers before it gives up; 0 is "
         "no limit.",
     )
+    stall_timeout_seconds: AutoOrNonNegative = Field(
+        "auto",
+        description="How long one call of TensorFlow may take before the run counts as stuck and "
+        "starts again from its last checkpoint. auto: a minute and ten times the longest so far; "
+        "0 is no limit.",
+    )
     stop_seconds: PositiveInt = Field(
         6,
         description="How long a run may take to end after SIGTERM; docker stop's own limit is 10.",
     )
     gpus_per_worker: NonNegativeInt | None = Field(
-        None, description="How many GPUs TensorFlow must see here. Not given: any number."
+        None,
+        description="How many GPUs TensorFlow must see here, whichever of them train. Not given: "
+        "any number.",
     )
     unknown_arguments: CliUnknownArgs = Field(default=[], repr=False, exclude=True)
 
@@ -191,6 +299,31 @@ class TrainerConfig(BaseSettings):
         if not names.is_known(name, info.data.get("data_dir", Path("/data"))):
             raise refuse(names.ACCEPTED, names.advice(name))
         return name
+
+    @field_validator("logical_cpus")
+    @classmethod
+    def _several_devices_need_a_strategy(
+        cls, count: int | None, info: ValidationInfo
+    ) -> int | None:
+        if count is not None and count > 1 and info.data.get("strategy") == "none":
+            raise refuse("1, since TRAINER_STRATEGY is none", "mirrored trains on several.")
+        return count
+
+    @field_validator("devices")
+    @classmethod
+    def _devices_that_can_be_had(cls, text: str | None, info: ValidationInfo) -> str | None:
+        if text is None:
+            return None
+        if "," in text and info.data.get("strategy") == "none":
+            raise refuse(
+                "one device, since TRAINER_STRATEGY is none", "mirrored trains on several."
+            )
+        num_cpus = info.data.get("logical_cpus")
+        there = devices.numbered("CPU", num_cpus or 1)
+        if (num_cpus or devices.are_cpus(text)) and not set(text.split(",")) <= set(there):
+            cut = f"is {num_cpus}" if num_cpus else "cuts the CPU into more, and is not given"
+            raise refuse(" ".join(there), f"TRAINER_LOGICAL_CPUS {cut}.")
+        return text
 
     @field_validator("global_batch_size")
     @classmethod
@@ -222,11 +355,24 @@ class TrainerConfig(BaseSettings):
         values = self.model_dump(mode="json")
         if self.global_batch_size is None:  # one worker may have written down the default
             values["per_replica_batch_size"] = self.batch_size_per_replica(1)
+        # Each worker may use others, but as many: TensorFlow assumes that, and asks nobody.
+        values["devices"] = devices.counted(self.devices)
         return {
             variable_of(name): str(value)
             for name, value in values.items()
             if name not in OWN_TO_EACH_WORKER
         }
+
+    def run_settings(self) -> dict[str, str]:
+        """Return what a run must keep from its first start to its last: variable -> value.
+
+        A run may get more epochs, unless its learning rate depends on how many there are.
+        """
+        values = self.model_dump(mode="json")
+        auto_warmup = self.lr_scaling != "none" and self.warmup_steps == "auto"
+        needs_epochs = self.learning_rate_schedule == "cosine" or auto_warmup
+        names = [*OF_THE_RUN, *(["epochs"] if needs_epochs else [])]
+        return {variable_of(name): str(values[name]) for name in names}
 
     def check_against(self, num_workers: int) -> None:
         """Refuse a strategy that would leave the workers of a cluster on their own.
@@ -252,18 +398,23 @@ class TrainerConfig(BaseSettings):
         return (init_settings,)
 
     @classmethod
-    def read(cls, environ: Mapping[str, str], arguments: Sequence[str]) -> Self:
-        """Read the settings from flags and variables.
+    def read(
+        cls,
+        environ: Mapping[str, str],
+        arguments: Sequence[str],
+        settings: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Read the settings from flags and variables; `settings` are given by name, and win.
 
         Raises:
             ConfigurationError: with every problem there is, not only the first.
             SystemExit: the arguments ask for --help, which is printed.
         """
-        problems = _unknown_variables(environ)
+        problems = _unknown_variables(environ) + _unknown_settings(settings or {})
         try:
             given = _Variables(cls, environ)() | _Flags(cls, arguments)()
             problems += _unknown_flags(given.pop("unknown_arguments", []))
-            config = cls(**given)
+            config = cls(**(given | _known(settings or {})))
         except SettingsError as error:
             problems.append(Problem("the flags", " ".join(arguments), HELP_LISTS, f"{error}."))
         except ValidationError as error:
@@ -349,6 +500,20 @@ def _unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
     unknown = [name for name in environ if name.startswith(PREFIX) and name not in known]
     accepted = "the TRAINER_ variables that docs/environment.md lists"
     return [Problem(name, environ[name], accepted, _did_you_mean(name, known)) for name in unknown]
+
+
+def _unknown_settings(settings: Mapping[str, Any]) -> list[Problem]:
+    known = setting_names()
+    accepted = "the settings that docs/environment.md lists, without TRAINER_"
+    return [
+        Problem(name, str(settings[name]), accepted, _did_you_mean(name, known))
+        for name in settings
+        if name not in known
+    ]
+
+
+def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name in setting_names()}
 
 
 def _unknown_flags(arguments: Sequence[str]) -> list[Problem]:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import keras
 
+from trainer.files import UNFINISHED
+
 KERAS_FILE = "model.keras"
 SAVED_MODEL = "saved_model"
 
@@ -17,10 +19,10 @@ def save(model: keras.Model, folder: Path) -> None:
     A folder that is missing is made.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f".unfinished.{KERAS_FILE}"
+    unfinished = folder / (UNFINISHED + KERAS_FILE)
     model.save(unfinished)
     unfinished.replace(folder / KERAS_FILE)
-    unfinished_folder = folder / f".unfinished.{SAVED_MODEL}"
+    unfinished_folder = folder / (UNFINISHED + SAVED_MODEL)
     shutil.rmtree(unfinished_folder, ignore_errors=True)
     model.export(unfinished_folder, format="tf_saved_model", verbose=False)
     shutil.rmtree(folder / SAVED_MODEL, ignore_errors=True)

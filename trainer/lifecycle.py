@@ -10,7 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from math import inf
 from typing import NoReturn
 
-from trainer.config import TrainerConfig, shown_name
+from trainer.config import shown_name
+from trainer.job import Job
 from trainer.problems import (
     ConfigurationError,
     ExitCode,
@@ -21,9 +22,9 @@ from trainer.problems import (
     render,
 )
 from trainer.report import Reporter, start_log
+from trainer.stall import Deadline
 from trainer.stop import SIGNAL_CODES, STOP_SIGNALS, StopRequest
-from trainer.task import Task
-from trainer.watch import AWAITED, Ended, Watch
+from trainer.watch import AWAITED, Ended, Limits, Watch
 
 log = logging.getLogger("trainer")
 
@@ -35,6 +36,8 @@ PEER_ERRORS = (
     "DeadlineExceededError",
     "InternalError",
 )
+# What TensorFlow puts above the line that says something.
+EMPTY_PHRASES = ("Graph execution error:", "", "Detected at node", "in user code:")
 PACKAGES = {
     "tensorflow": ("tensorflow", "tensorflow-cpu"),
     "keras": ("keras",),
@@ -43,103 +46,108 @@ PACKAGES = {
 }
 
 
-def run(config: TrainerConfig, task: Task) -> int:
+def run(job: Job) -> int:
     """Train in a child process, watch it, and return the code that says how it went.
 
     The child ends by `os._exit`: TensorFlow's destructors can hang once a peer is lost.
     """
     try:
-        reporter = open_reporter(config, task)
+        reporter = open_reporter(job)
     except OSError as error:
         accepted = f"a directory that user {os.getuid()}:{os.getgid()} can write"
-        problem = Problem(shown_name("run_dir"), str(config.run_dir), accepted, f"{error}.")
+        problem = Problem(shown_name("run_dir"), str(job.config.run_dir), accepted, f"{error}.")
         print(render([problem]), file=sys.stderr)  # noqa: T201
         return ExitCode.BAD_CONFIGURATION
     # Before any child or thread exists: they inherit it, and no signal is lost in between.
     signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
     reading, writing = os.pipe()
+    deadline = Deadline()
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         reporter.on_up = lambda: os.write(writing, b"1")
-        train(config, task, reporter)
-    ended = watch(config, task, child, reading)
+        train(job, reporter, deadline)
+    ended = watch(job, child, reading, deadline)
     if ended.reason is not None:
         reporter.read_back()
-        end(config, task, reporter, ended.code, ended.reason)
+        end(job, reporter, ended.code, ended.reason)
     return ended.code
 
 
-def watch(config: TrainerConfig, task: Task, child: int, up: int) -> Ended:
+def watch(job: Job, child: int, up: int, deadline: Deadline) -> Ended:
     """Watch the training process until it has ended."""
-    message = f"waiting for TensorFlow's cluster of {task.num_workers} workers"
-    return Watch(
-        child,
-        up,
-        start_up_seconds=(config.startup_timeout_seconds or inf) if task.num_workers > 1 else None,
+    config, num_workers = job.config, job.task.num_workers
+    message = f"waiting for TensorFlow's cluster of {num_workers} workers"
+    limits = Limits(
+        start_up_seconds=(config.startup_timeout_seconds or inf) if num_workers > 1 else None,
         stop_seconds=config.stop_seconds + 1,
-        say_waiting=lambda: log.info(message),
-    ).wait()
+        deadline=deadline,
+    )
+    return Watch(child, up, limits, say_waiting=lambda: log.info(message)).wait()
 
 
-def train(config: TrainerConfig, task: Task, reporter: Reporter) -> NoReturn:
+def train(job: Job, reporter: Reporter, deadline: Deadline) -> NoReturn:
     """Train in this process, and end it."""
-    stop = StopRequest(lambda code, reason: end(config, task, reporter, code, reason))
-    stop.listen(config.stop_seconds)
-    code, reason = attempt(config, task, stop, reporter)
-    end(config, task, reporter, code, reason)
+    stop = StopRequest(lambda code, reason: end(job, reporter, code, reason))
+    stop.listen(job.config.stop_seconds)
+    code, reason = attempt(job, stop, reporter, deadline)
+    end(job, reporter, code, reason)
 
 
-def open_reporter(config: TrainerConfig, task: Task) -> Reporter:
+def open_reporter(job: Job) -> Reporter:
     """Make this worker's own directory, with its log."""
-    folder = config.run_dir / task.name
-    folder.mkdir(parents=True, exist_ok=True)
-    start_log(folder, task.name)
-    return Reporter(folder, config.epochs)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    start_log(job.task.name, job.folder)
+    return Reporter(job.folder, job.config.epochs)
 
 
 def attempt(
-    config: TrainerConfig, task: Task, stop: StopRequest, reporter: Reporter
+    job: Job, stop: StopRequest, reporter: Reporter, deadline: Deadline
 ) -> tuple[int, str | None]:
     """Train and return the exit code, with the reason where it is not 0."""
     try:
         # Here and not above: the import takes seconds, in which a stop is already heard.
         from trainer.train import train_and_evaluate  # noqa: PLC0415
 
-        train_and_evaluate(config, task, stop, reporter)
-    except ConfigurationError as error:
-        print(error, file=sys.stderr)  # noqa: T201
-        return ExitCode.BAD_CONFIGURATION, "; ".join(map(str, error.problems))
-    except StopRequestedError as error:
-        return SIGNAL_CODES + error.signal_number, str(error)
-    except PeerLostError as error:
-        return ExitCode.PEER_LOST, str(error)
-    except TrainingDivergedError as error:
-        # The same settings would lead there again.
-        return ExitCode.BAD_CONFIGURATION, str(error)
+        train_and_evaluate(job, stop, deadline, reporter)
     except Exception as error:  # noqa: BLE001  the last place that can say what happened
-        return failure(error, task)
+        tell(error, job.task.num_workers)
+        return judge(error, job.task.num_workers)
     return ExitCode.DONE, None
 
 
-def failure(error: Exception, task: Task) -> tuple[int, str]:
-    """Tell a lost peer from a crash, and log what there is to know of either."""
-    lines = str(error).strip().splitlines()
+def judge(error: Exception, num_workers: int) -> tuple[int, str]:
+    """Return the exit code for what has ended a run, and the reason in one line."""
+    if isinstance(error, ConfigurationError):
+        return ExitCode.BAD_CONFIGURATION, "; ".join(map(str, error.problems))
+    if isinstance(error, StopRequestedError):
+        return SIGNAL_CODES + error.signal_number, str(error)
+    if isinstance(error, PeerLostError):
+        return ExitCode.PEER_LOST, str(error)
+    if isinstance(error, TrainingDivergedError):
+        # The same settings would lead there again.
+        return ExitCode.BAD_CONFIGURATION, str(error)
+    lines = [line for line in str(error).strip().splitlines() if line not in EMPTY_PHRASES]
     reason = f"{type(error).__name__}: {lines[0] if lines else ''}"
-    if task.num_workers > 1 and type(error).__name__ in PEER_ERRORS:
+    if num_workers > 1 and type(error).__name__ in PEER_ERRORS:
         return ExitCode.PEER_LOST, f"a peer was lost ({reason})"
-    log.error("training failed", exc_info=error)
     return ExitCode.CRASHED, reason
 
 
-def end(
-    config: TrainerConfig, task: Task, reporter: Reporter, code: int, reason: str | None
-) -> NoReturn:
+def tell(error: Exception, num_workers: int) -> None:
+    """Print what a person needs beyond the line that says how the run ended."""
+    if isinstance(error, ConfigurationError):
+        print(error, file=sys.stderr)  # noqa: T201
+    elif judge(error, num_workers)[0] == ExitCode.CRASHED:
+        log.error("training failed", exc_info=error)
+
+
+def end(job: Job, reporter: Reporter, code: int, reason: str | None) -> NoReturn:
     """Write result.json, say how the run ended, and end the process."""
     status = status_of(code)
     try:
-        reporter.finish(status, reason, context_of(config, task))
+        reporter.finish(status, reason, context_of(job))
     except OSError as error:
         log.error("result.json could not be written: %s", error)  # noqa: TRY400  one line is enough
     if code:
@@ -159,12 +167,12 @@ def status_of(code: int) -> str:
     return "stopped" if code - SIGNAL_CODES in STOP_SIGNALS else "failed"
 
 
-def context_of(config: TrainerConfig, task: Task) -> dict[str, object]:
+def context_of(job: Job) -> dict[str, object]:
     """Return what else result.json holds: who ran, on what, with which settings."""
     return {
-        "task": {"type": task.type, "index": task.index},
+        "task": {"type": job.task.type, "index": job.task.index},
         "versions": versions(),
-        "settings": config.model_dump(mode="json"),
+        "settings": job.config.model_dump(mode="json"),
     }
 
 

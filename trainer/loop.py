@@ -5,13 +5,18 @@ steps inside one call of TensorFlow, gradients summed over all replicas by the o
 added up on each replica and reduced only when somebody reads them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from trainer import loss_scale
+
 Batch = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
+# (labels int64 [n], logits float32 [n, classes]) -> float32 [n], one loss an example
+Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,12 @@ class Totals:
     correct: int
     examples: int
 
+    def __add__(self, other: "Totals") -> "Totals":
+        """Return the sums of both."""
+        return Totals(
+            self.loss + other.loss, self.correct + other.correct, self.examples + other.examples
+        )
+
     @property
     def mean_loss(self) -> float:
         """Mean loss of an example."""
@@ -31,6 +42,11 @@ class Totals:
     def accuracy(self) -> float:
         """Share of the examples that were recognised."""
         return self.correct / max(1, self.examples)
+
+
+def example_losses(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Return the cross-entropy of each example, float32 [n], from logits [n, classes]."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
 
 
 class Loop:
@@ -44,8 +60,10 @@ class Loop:
         strategy: tf.distribute.Strategy,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
+        loss: Loss = example_losses,
     ) -> None:
         self.strategy, self.model, self.optimizer = strategy, model, optimizer
+        self._loss = loss
         optimizer.build(model.trainable_variables)
         # Each replica adds up its own [loss, correct, examples]; float64 counts exactly to 2**53.
         self._sums = tf.Variable(
@@ -105,20 +123,24 @@ class Loop:
         inputs, labels, weights, batch_examples = batch
         with tf.GradientTape() as tape:
             logits = tf.cast(self.model(inputs, training=True), tf.float32)
-            losses = example_losses(labels, logits)
+            losses = self._loss(labels, logits)
             # Every replica divides by the whole batch's examples, and the optimizer sums over
             # replicas: together the mean over the global batch, however it was cut.
             objective = tf.reduce_sum(losses * weights) / batch_examples
             if self.model.losses:
-                objective += tf.add_n(self.model.losses) / self.strategy.num_replicas_in_sync
-        gradients = tape.gradient(objective, self.model.trainable_variables)
+                added = tf.add_n([tf.cast(one, tf.float32) for one in self.model.losses])
+                objective += added / self.strategy.num_replicas_in_sync
+            scaled = self.optimizer.scale_loss(objective)  # float16's; else the same
+        gradients = tape.gradient(scaled, self.model.trainable_variables)
+        if loss_scale.needed_by(self.optimizer):
+            gradients = loss_scale.spread_overflow(gradients)
         self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
         self._add(losses, labels, logits, weights)
 
     def _evaluation_step(self, batch: Batch) -> None:
         inputs, labels, weights, _ = batch
         logits = tf.cast(self.model(inputs, training=False), tf.float32)
-        self._add(example_losses(labels, logits), labels, logits, weights)
+        self._add(self._loss(labels, logits), labels, logits, weights)
 
     def _add(
         self, losses: tf.Tensor, labels: tf.Tensor, logits: tf.Tensor, weights: tf.Tensor
@@ -142,8 +164,3 @@ class Loop:
         for variable in self.model.non_trainable_variables:
             if tf.as_dtype(variable.dtype).is_floating:
                 variable.assign(context.all_reduce("MEAN", tf.identity(variable.value)))
-
-
-def example_losses(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Return the cross-entropy of each example, float32 [n], from logits [n, classes]."""
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)

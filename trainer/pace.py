@@ -6,12 +6,14 @@ the run into the same calls, so the time that decides is the slowest worker's, t
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal
 
 import tensorflow as tf
 
 from trainer.loop import Loop
-from trainer.problems import PeerLostError, StopRequestedError
+from trainer.problems import PeerStoppedError, StopRequestedError
+from trainer.stall import StallLimit
 from trainer.stop import StopRequest
 
 TARGET_SECONDS = 1.0
@@ -25,15 +27,27 @@ def next_steps(steps: int, seconds: float) -> int:
 
 
 class Pace:
-    """Runs steps in calls of about a second, and looks for a stop request after each call."""
+    """Runs steps in calls of about a second, and looks for a stop request after each call.
+
+    Args:
+        loop: the compiled steps.
+        steps_per_call: how many of them run in a call, or `auto`.
+        stop: whether this worker was asked to stop.
+        stall: is told about each call, so that one that never ends is noticed.
+    """
 
     def __init__(
-        self, loop: Loop, steps_per_call: int | Literal["auto"], stop: StopRequest
+        self,
+        loop: Loop,
+        steps_per_call: int | Literal["auto"],
+        stop: StopRequest,
+        stall: StallLimit,
     ) -> None:
-        self._loop, self._stop = loop, stop
+        self._loop, self._stop, self._stall = loop, stop, stall
         stop.is_watched = True
         self._adapts = steps_per_call == "auto"
         self._steps = 1 if steps_per_call == "auto" else steps_per_call
+        self._some_worker_stops = False
 
     def run(
         self,
@@ -44,35 +58,56 @@ class Pace:
     ) -> None:
         """Run `steps` of `function` (Loop.train or Loop.evaluate) on `batches`.
 
+        Once a worker was asked to stop, all return early, after the same step; then
+        `raise_if_stopped` raises.
+
         Args:
             function: the compiled steps.
             batches: a distributed iterator.
             steps: how many.
             after_call: called after each call with the number of steps done.
-
-        Raises:
-            StopRequestedError: this worker was asked to stop.
-            PeerLostError: another worker was; all stop after the same step.
         """
         done = 0
-        while done < steps:
+        while done < steps and not self._some_worker_stops:
             count = min(self._steps, steps - done)
-            started = time.monotonic()
-            function(batches, tf.constant(count)).numpy()
-            seconds = self.agree(time.monotonic() - started)
+            with self._stall.call(function):
+                started = time.monotonic()
+                function(batches, tf.constant(count)).numpy()
+                seconds = self._agree(time.monotonic() - started)
             done += count
             # A call cut short by the end of an epoch says nothing against a longer one.
             if self._adapts and (count == self._steps or seconds > TARGET_SECONDS):
                 self._steps = next_steps(count, seconds)
             after_call(done)
 
-    def agree(self, seconds: float) -> float:
-        """Meet the other workers; return the slowest one's seconds, or stop if one has to."""
+    def raise_if_stopped(self) -> None:
+        """End the run if the workers have agreed to.
+
+        Raises:
+            StopRequestedError: this worker was asked to stop.
+            PeerStoppedError: another worker was.
+        """
+        if self._some_worker_stops:
+            if self._stop.signal_number:
+                raise StopRequestedError(self._stop.signal_number)
+            raise PeerStoppedError
+
+    def meet(self) -> None:
+        """Wait until all workers have come here."""
+        self._agree(0.0)
+
+    def leave(self) -> None:
+        """Meet once more, after everything is done, before the process ends.
+
+        Whoever left right after a meeting could tear it for another that is still in it. So all
+        leave after a second one, whose failure only says that somebody has left.
+        """
+        with suppress(tf.errors.OpError):
+            self.meet()
+
+    def _agree(self, seconds: float) -> float:
+        """Meet the other workers; return the slowest one's seconds, and note if one has to stop."""
         values = tf.constant([seconds, self._stop.signal_number], tf.float32)
         slowest, signal_number = self._loop.largest(values).numpy()
-        if self._stop.signal_number:
-            raise StopRequestedError(self._stop.signal_number)
-        if signal_number:
-            message = "another worker was asked to stop"
-            raise PeerLostError(message)
+        self._some_worker_stops = bool(signal_number)
         return float(slowest)

@@ -48,6 +48,13 @@ class PeerLostError(Exception):
     """Another worker went away or never came; the job can go on once it is back."""
 
 
+class PeerStoppedError(PeerLostError):
+    """Another worker was asked to stop, and all have stopped after the same step."""
+
+    def __init__(self) -> None:
+        super().__init__("another worker was asked to stop")
+
+
 class StopRequestedError(Exception):
     """Somebody asked this worker to stop, by the signal `signal_number`."""
 
@@ -76,9 +83,16 @@ def render(problems: Sequence[Problem]) -> str:
     )
 
 
-def as_json(problems: Sequence[Problem], settings: Mapping[str, str]) -> str:
+def as_json(problems: Sequence[Problem], settings: Mapping[str, str], done: str) -> str:
     """What the entrypoint asks for.
 
-    It puts the problems into one message with its own, and compares the settings between workers.
+    It puts the problems into one message with its own, compares the settings between workers, and
+    starts nothing where `done` says that there is nothing to do.
     """
-    return json.dumps({"problems": [asdict(problem) for problem in problems], "settings": settings})
+    return json.dumps(
+        {
+            "problems": [asdict(problem) for problem in problems],
+            "settings": settings,
+            "done": done,
+        }
+    )

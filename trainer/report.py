@@ -5,10 +5,12 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from trainer.files import write_whole
 
 PROGRESS_SECONDS = 10.0
 METRICS_FILE = "metrics.jsonl"
@@ -32,18 +34,30 @@ class EpochMetrics:
     seconds: float
 
 
-def start_log(folder: Path, worker: str) -> None:
+def start_log(worker: str, folder: Path | None = None) -> None:
     """Log to the standard output and to train.log in `folder`, each line with the worker's name.
 
     The entrypoint's lines have the same form, and it knows it again where it makes JSON of lines.
+    A run that goes on goes on in the same train.log.
     """
     form = logging.Formatter(f"%(asctime)s %(levelname)s {worker} %(message)s", "%H:%M:%S")
-    for handler in (logging.StreamHandler(sys.stdout), logging.FileHandler(folder / LOG_FILE, "w")):
+    log.handlers.clear()  # those of an earlier run in this process
+    screen = logging.StreamHandler(sys.stdout)
+    for handler in (screen, _LogFile(folder / LOG_FILE)) if folder else (screen,):
         handler.setFormatter(form)
         log.addHandler(handler)
     log.setLevel(logging.INFO)
     # TensorFlow gives the root logger a handler of its own, which would repeat every line.
     log.propagate = False
+
+
+class _LogFile(logging.FileHandler):
+    """A log file whose lines are left out while the disk is full: they are on the screen, too."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's name
+        """Let an error of the disk pass; print any other as usual."""
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
 
 
 class Reporter:
@@ -56,10 +70,16 @@ class Reporter:
         self._doing = "starting"
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        self._result: dict[str, Any] = {"steps": 0, "epochs": 0, "metrics": None}
-        self._result["weights_sha256"] = None
+        self._metrics: list[EpochMetrics] = []
+        self._result: dict[str, Any] = {
+            "dataset": None,
+            "resumed_from_step": None,
+            "steps": 0,
+            "epochs": 0,
+            "metrics": None,
+            "weights_sha256": None,
+        }
         # What an earlier run left here must not pass for this one's.
-        (folder / METRICS_FILE).write_text("")
         (folder / RESULT_FILE).unlink(missing_ok=True)
 
     def doing(self, what: str) -> None:
@@ -73,7 +93,8 @@ class Reporter:
 
     def read_back(self) -> None:
         """Take over what another process, which could not finish, had reported."""
-        lines = (self.folder / METRICS_FILE).read_text().splitlines()
+        file = self.folder / METRICS_FILE
+        lines = file.read_text().splitlines() if file.exists() else []
         if lines:
             last = json.loads(lines[-1])
             self._result |= {"steps": last["step"], "epochs": last["epoch"], "metrics": last}
@@ -91,17 +112,37 @@ class Reporter:
                 self._last_line = time.monotonic()
                 log.info("%s", self._doing)
 
+    def begin(self, step: int, epochs: Sequence[EpochMetrics]) -> None:
+        """Note where the run begins: at which step, and the epochs that it has behind it."""
+        self._metrics = list(epochs)
+        self._result |= {"resumed_from_step": step or None, "steps": step}
+        self._note_metrics()
+
     def epoch(self, metrics: EpochMetrics) -> None:
         """Report a finished epoch, to people and to metrics.jsonl."""
         self._last_line = time.monotonic()
-        self._result |= {"epochs": metrics.epoch, "metrics": asdict(metrics)}
-        with (self.folder / METRICS_FILE).open("a") as file:
-            file.write(json.dumps(asdict(metrics)) + "\n")
+        self._metrics.append(metrics)
+        self._note_metrics()
         log.info("%s", describe(metrics, self._epochs))
+
+    def _note_metrics(self) -> None:
+        """Write metrics.jsonl anew: it is small, and so it is whole after any interruption."""
+        lines = [json.dumps(asdict(metrics)) + "\n" for metrics in self._metrics]
+        if self._metrics:
+            last = self._metrics[-1]
+            self._result |= {"epochs": last.epoch, "metrics": asdict(last)}
+        try:
+            write_whole(self.folder / METRICS_FILE, "".join(lines).encode(), durable=False)
+        except OSError as error:
+            log.warning("%s could not be written: %s", METRICS_FILE, error)
 
     def step(self, step: int) -> None:
         """Note that `step` steps of training are behind us."""
         self._result["steps"] = step
+
+    def dataset(self, name: str) -> None:
+        """Note what is trained on: the name with the version, and whether it is a sample."""
+        self._result["dataset"] = name
 
     def weights(self, digest: str) -> None:
         """Note the digest of the final weights."""
@@ -117,9 +158,8 @@ class Reporter:
             return
         seconds = round(time.monotonic() - self._started, 3)
         result = {"status": status, "reason": reason, **self._result, "seconds": seconds, **context}
-        unfinished = self.folder / f".unfinished.{RESULT_FILE}"
-        unfinished.write_text(json.dumps(result, indent=2) + "\n")
-        unfinished.replace(self.folder / RESULT_FILE)
+        text = json.dumps(result, indent=2) + "\n"
+        write_whole(self.folder / RESULT_FILE, text.encode(), durable=False)
 
 
 def describe(metrics: EpochMetrics, epochs: int) -> str:

@@ -8,7 +8,8 @@ takes them with `sigwait`, which no handler can intercept.
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -39,6 +40,29 @@ class StopRequest:
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         threading.Thread(target=self._wait, args=(grace_seconds,), name="stop", daemon=True).start()
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Listen by handlers of Python's, where threads exist that nobody can make deaf any more.
+
+        They run between two calls of TensorFlow, which may take a second each, and replace the
+        handler of its coordination service. Only a program's main thread can have them.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._note)
+        try:
+            yield
+        finally:
+            for number in STOP_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+
+    def _note(self, number: int, _: object) -> None:
+        if self.signal_number:  # a second signal is somebody who will not wait
+            self.give_up(SIGNAL_CODES + number, f"stopped by {signal.Signals(number).name}")
+        self.signal_number = number
 
     def _wait(self, grace_seconds: float) -> None:
         self.signal_number = signal.sigwait(STOP_SIGNALS)

@@ -25,6 +25,19 @@ class Task:
         return f"{self.type}-{self.index}"
 
     @property
+    def rank(self) -> int:
+        """This process's place among those that train together: the chief's is 0."""
+        if self.type == "chief":
+            return 0
+        return self.index + (1 if self.has_chief_task else 0)
+
+    def name_of(self, rank: int) -> str:
+        """Return the name of the process at a place; see `rank`."""
+        if self.has_chief_task:
+            return "chief-0" if rank == 0 else f"worker-{rank - 1}"
+        return f"worker-{rank}"
+
+    @property
     def is_chief(self) -> bool:
         """The chief writes what is written once: the chief task, else worker 0."""
         return self.type == "chief" or (not self.has_chief_task and self.index == 0)

@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from trainer.oom import OomKills
 from trainer.problems import ExitCode
+from trainer.stall import Deadline
 from trainer.stop import SIGNAL_CODES, STOP_SIGNALS
 
 AWAITED = (*STOP_SIGNALS, signal.SIGCHLD)
@@ -29,6 +31,28 @@ class Ended:
     reason: str | None = None
 
 
+STALLED = Ended(
+    ExitCode.PEER_LOST,
+    "a step takes far longer than all before it, here or on another worker "
+    "(TRAINER_STALL_TIMEOUT_SECONDS): the run is stuck",
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long the child may take for what.
+
+    Attributes:
+        start_up_seconds: until its cluster is complete; None: there is none.
+        stop_seconds: to end once it was asked to.
+        deadline: by when its present call of TensorFlow must be over.
+    """
+
+    start_up_seconds: float | None
+    stop_seconds: float
+    deadline: Deadline
+
+
 class Watch:
     """Watches one child.
 
@@ -36,22 +60,17 @@ class Watch:
         child: its process id. It leads a process group of its own, so that what a terminal or tini
             sends to this process's group reaches it once, from here.
         up: the reading end of a pipe, into which the child writes once its cluster is complete.
-        start_up_seconds: how long that may take; None: it need not happen.
-        stop_seconds: how long the child may take to end once it was asked to.
+        limits: how long it may take.
         say_waiting: called every ten seconds until the cluster is complete, if it has to be.
     """
 
     def __init__(
-        self,
-        child: int,
-        up: int,
-        *,
-        start_up_seconds: float | None,
-        stop_seconds: float,
-        say_waiting: Callable[[], None],
+        self, child: int, up: int, limits: Limits, say_waiting: Callable[[], None]
     ) -> None:
         self._child, self._up, self._say_waiting = child, up, say_waiting
-        self._stop_seconds = stop_seconds
+        self._oom_kills = OomKills()
+        self._stop_seconds, self._deadline = limits.stop_seconds, limits.deadline
+        start_up_seconds = limits.start_up_seconds
         self._starting = start_up_seconds is not None
         os.set_blocking(up, False)
         reason = (
@@ -73,22 +92,27 @@ class Watch:
             if number == signal.SIGCHLD:
                 child, status = os.waitpid(self._child, os.WNOHANG)
                 if child:
-                    return _ended(os.waitstatus_to_exitcode(status))
+                    return _ended(os.waitstatus_to_exitcode(status), self._oom_kills.cause())
             elif number:
                 self._pass_on(number)
             elif self._limit is not None and time.monotonic() >= self._limit:
-                os.kill(self._child, signal.SIGKILL)
-                os.waitpid(self._child, 0)
-                return self._at_limit
+                return self._end_child(self._at_limit)
+            elif self._limit is None and time.monotonic() >= self._deadline.moment:
+                return self._end_child(STALLED)
             elif self._starting:
                 self._say_waiting()
 
     def _next_signal(self) -> int | None:
         """Wait for a signal, or until something is due; return its number, or None."""
-        until_limit = (self._limit or float("inf")) - time.monotonic()
-        seconds = max(0.0, min(HEARTBEAT_SECONDS, until_limit))
+        due = self._deadline.moment if self._limit is None else self._limit
+        seconds = max(0.0, min(HEARTBEAT_SECONDS, due - time.monotonic()))
         received = signal.sigtimedwait(AWAITED, seconds)
         return received.si_signo if received else None
+
+    def _end_child(self, ended: Ended) -> Ended:
+        os.kill(self._child, signal.SIGKILL)
+        os.waitpid(self._child, 0)
+        return ended
 
     def _is_up(self) -> bool:
         try:
@@ -105,10 +129,15 @@ class Watch:
         self._starting = False
 
 
-def _ended(code: int) -> Ended:
-    """Explain a child that could not do so itself."""
+def _ended(code: int, ran_out: str | None) -> Ended:
+    """Explain a child that could not do so itself.
+
+    `ran_out` says what the kernel has killed something for (`OomKills.cause`).
+    """
     if code >= 0:
         return Ended(code)
-    name = signal.Signals(-code).name
-    hint = ": out of memory?" if -code == signal.SIGKILL else ""
-    return Ended(SIGNAL_CODES - code, f"the training process was killed by {name}{hint}")
+    reason = f"the training process was killed by {signal.Signals(-code).name}"
+    if -code == signal.SIGKILL:
+        guess = "out of memory?" if ran_out is None else ran_out
+        reason = f"{reason}: {guess}" if guess else reason
+    return Ended(SIGNAL_CODES - code, reason)

@@ -37,7 +37,8 @@ def workers(peers, tmp_path):
 def test_a_peer_that_crashed_before_tensorflow_is_met_again(workers):
     first, second = (wait_for_end(worker, 90) for worker in workers("crashes once"))
     assert (first.code, second.code) == (0, 0), (first, second)
-    assert "worker-1 is at the gate again: its command has ended; restart 1 of 3" in first.err
+    assert "worker-1 is at the gate again: its command has ended; a peer was lost" in first.err
+    assert "meeting the peers again: restart 1 of 3" in first.err
     assert "the command ended with exit code 3; restart 1 of 3" in second.err
     assert first.out == second.out == "replicas in sync 2\n"
 

@@ -13,11 +13,13 @@ QUICK_SECONDS = 20
         ({"WORKERS": "two"}, 'WORKERS: received "two"; accepted: a number from 1 to 8'),
         ({"WORKERS": "-1"}, 'WORKERS: received "-1"; accepted: a number from 1 to 8'),
         ({"NETWORK": "wifi"}, 'NETWORK: received "wifi"; accepted: bridge or host'),
-        ({"NETWORK": "host", "WORKERS": "3"}, 'WORKERS: received "3"; accepted: 2'),
+        ({"NETWORK": "host", "WORKERS": "3"}, 'WORKERS: received "3"; accepted: 1 or 2'),
         ({"RUN_NAME": "../elsewhere"}, 'RUN_NAME: received "../elsewhere"; accepted: letters'),
         ({"RUN_NAME": "latest"}, 'RUN_NAME: received "latest"; accepted: letters'),
         ({"WORKSPACE_DIR": "no/where"}, 'WORKSPACE_DIR: received "no/where"; accepted: a folder'),
         ({"DATA_DIR": "./nowhere"}, 'DATA_DIR: received "./nowhere"; accepted: a folder'),
+        ({"OVERLAYS": "no.yaml"}, 'OVERLAYS: received "no.yaml"; accepted: compose files'),
+        ({"GRACE_SECONDS": "soon"}, 'GRACE_SECONDS: received "soon"; accepted: a whole number'),
     ],
 )
 def test_settings_that_make_no_cluster(start, environ, sentence):

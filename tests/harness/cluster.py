@@ -1,4 +1,4 @@
-"""Whole runs of a local cluster through compose/up.sh, as `make up-local` does them."""
+"""Whole runs of a local cluster through the scripts of compose/, as `make up-local` does them."""
 
 import json
 import os
@@ -13,6 +13,8 @@ from harness.compose import FOLDER
 from harness.waiting import wait_until
 
 UP = FOLDER / "up.sh"
+STOP = FOLDER / "stop.sh"
+RESUME = FOLDER / "resume.sh"
 RUN_NAME = "test"
 STOP_SECONDS = 60
 
@@ -53,11 +55,19 @@ class ClusterRun:
 
 @dataclass(frozen=True)
 class RunningCluster:
-    """A cluster in progress: the process of up.sh and the file it prints to."""
+    """A cluster in progress: the process of up.sh and the file it prints to.
+
+    Attributes:
+        process: of up.sh.
+        output_file: what it prints to.
+        folder: the run's folder.
+        place: the variables that lead other scripts to it.
+    """
 
     process: subprocess.Popen[bytes]
     output_file: Path
     folder: Path
+    place: Mapping[str, str]
 
     def output(self) -> str:
         """Return what has been printed so far."""
@@ -86,6 +96,22 @@ class RunningCluster:
             self.process.terminate()
             self.process.wait(STOP_SECONDS)
 
+    def ask(self, script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run STOP or RESUME beside it, as a person does in another terminal."""
+        return subprocess.run(
+            [str(script), *arguments],
+            env={**os.environ, **self.place},
+            capture_output=True,
+            text=True,
+            timeout=STOP_SECONDS,
+            check=False,
+        )
+
+    def resume(self, **environ: object) -> "RunningCluster":
+        """Go on with its run once it has ended, with what it was started with and `environ`."""
+        settings = {name: str(value) for name, value in environ.items()}
+        return resume_cluster(self.folder.parent.parent, {**self.place, **settings})
+
     def end(self, timeout_seconds: float) -> ClusterRun:
         """Wait until up.sh ends, and return how; past the limit it is told to stop, and fails."""
         try:
@@ -111,15 +137,26 @@ def start_cluster(folder: Path, environ: Mapping[str, str]) -> RunningCluster:
         "RUN_NAME": RUN_NAME,
         **environ,
     }
-    output_file = folder / "up.log"
+    return _begin(UP, folder, settings)
+
+
+def resume_cluster(folder: Path, environ: Mapping[str, str]) -> RunningCluster:
+    """Go on, by resume.sh, with the newest run of a `start_cluster` in the same folder."""
+    return _begin(RESUME, folder, {"RUNS_DIR": str(folder / "runs"), **environ})
+
+
+def _begin(script: Path, folder: Path, environ: Mapping[str, str]) -> RunningCluster:
+    number = len(list(folder.glob("*.log")))
+    output_file = folder / f"{script.stem}-{number}.log"
     with output_file.open("wb") as output:
         process = subprocess.Popen(
             # A shell that starts pytest in the background makes it deaf to SIGINT; up.sh is not.
-            ["env", "--default-signal=INT", str(UP)],
-            env={**os.environ, **settings},
+            ["env", "--default-signal=INT", str(script)],
+            env={**os.environ, **environ},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    return RunningCluster(process, output_file, folder / "runs" / RUN_NAME)
+    place = {name: environ[name] for name in ("RUNS_DIR", "COMPOSE_PROJECT_NAME")}
+    return RunningCluster(process, output_file, folder / "runs" / RUN_NAME, place)

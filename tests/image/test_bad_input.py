@@ -5,7 +5,9 @@ import re
 
 import pytest
 
-MAX_SECONDS = 1.0
+# Half a second on a quiet machine (benchmarks/README.md), over one now and then on a busy one. What
+# must not come before a refusal, importing TensorFlow or waiting for somebody, takes four or more.
+MAX_SECONDS = 2.0
 MAX_RUNS = 4
 TWO = "h0:2222,h1:2222"
 
@@ -104,7 +106,7 @@ BAD = {
 
 @pytest.fixture
 def run_in_time(run_to_end):
-    """Run a container that must end within a second, if need be again on a machine that is busy."""
+    """Run a container that must end at once, if need be again on a machine that is busy."""
 
     def run(*command, **options):
         runs = []

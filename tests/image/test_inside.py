@@ -12,7 +12,7 @@ from harness.ended import run_and_remove
 ROOT = Path(__file__).parents[2]
 TOOLS = "/opt/inside-tools"
 TESTS = "/inside"
-MAX_SECONDS = 420
+MAX_SECONDS = 560
 # The mounted folder holds pytest alone; the trainer, TensorFlow and all else are the image's.
 PYTEST = f"PYTHONPATH={TOOLS} exec python -m pytest -q -rfE --color=no -p no:cacheprovider {TESTS}"
 

@@ -1,7 +1,11 @@
 TOOLS = "cc c++ clang ld as make cmake nvcc git"
 PATTERN = "(^|-)(gcc|g[+][+]|clang)(-|$)"
+SEARCH = f"for tool in {TOOLS}; do command -v $tool; done; compgen -c | grep -E '{PATTERN}'"
 
 
 def test_image_has_no_compiler(run_bash):
-    search = f"for tool in {TOOLS}; do command -v $tool; done; compgen -c | grep -E '{PATTERN}'"
-    assert run_bash(search).split() == []
+    assert run_bash(SEARCH).split() == []
+
+
+def test_image_with_r_has_no_compiler(run_bash, image_with_r):
+    assert run_bash(SEARCH, image=image_with_r).split() == []

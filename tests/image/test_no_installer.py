@@ -1,3 +1,5 @@
+"""Nobody installs into the image by accident: its one pip is there for a requirements.txt alone."""
+
 FIND_MODULES = """
 import importlib.util, json
 names = ("json", "pip", "uv", "ensurepip", "setuptools")
@@ -12,3 +14,10 @@ def test_python_has_no_installer(run_python):
 
 def test_image_has_no_installer_on_the_path(run_bash):
     assert run_bash("for tool in pip pip3 uv uvx conda; do command -v $tool; done").split() == []
+
+
+def test_the_only_pip_is_the_entrypoints_with_its_licence(run_bash):
+    find = "find / -xdev -path '*/pip/__main__.py' 2>/dev/null"
+    assert run_bash(find, user="0:0").split() == ["/opt/pip/pip/__main__.py"]
+    assert "MIT" in run_bash("cat /opt/pip/pip-*.dist-info/METADATA")
+    assert run_bash("cat /opt/pip/pip-*.dist-info/licenses/LICENSE.txt").startswith("Copyright")

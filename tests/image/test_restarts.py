@@ -45,7 +45,8 @@ def test_an_earlier_run_leaves_no_process_to_the_next(run_to_end):
 
 
 def test_memory_that_runs_out_kills_the_command_and_not_the_container(run_to_end):
-    hungry = f"{COUNT}; [ $runs -gt 1 ] || python -c \"b'x' * 10**9\" || kill -KILL $$; echo lives"
+    hungry = f"{COUNT}; [ $runs -gt 1 ] || exec python -c \"b'x' * 10**9\"; echo lives"
     ended = run_to_end("bash", "-c", hungry, mem_limit="100m", memswap_limit="100m")
     assert (ended.code, ended.out) == (0, "lives\n")
-    assert "was killed by SIGKILL: out of memory?; restart 1 of 3" in ended.err
+    assert "was killed by SIGKILL: out of memory, this container's limit is 100 MiB" in ended.err
+    assert "restart 1 of 3" in ended.err

@@ -4,11 +4,11 @@ import pytest
 import tensorflow as tf
 
 from conftest import strategy_of
+from trainer.batches import distribute
 from trainer.data.examples import DataSet, Examples
 from trainer.data.order import Slice, evaluation_batches, training_batches
 from trainer.loop import Loop
 from trainer.models import mnist_cnn
-from trainer.train import distribute
 
 GLOBAL_BATCH = 16
 

@@ -1,7 +1,11 @@
+from types import SimpleNamespace
+
 import pytest
+import tensorflow as tf
 
 from trainer.data.memory import available_bytes
-from trainer.strategy import choose, cpu_quota
+from trainer.problems import ConfigurationError
+from trainer.strategy import choose, cpu_quota, set_devices, set_threads
 from trainer.task import Task
 
 CLUSTER = Task(num_workers=2)
@@ -9,7 +13,7 @@ MEMINFO = "MemTotal: 4000 kB\nMemAvailable: 3000 kB\n"
 
 
 @pytest.mark.parametrize(
-    ("wanted", "task", "gpus", "choice"),
+    ("wanted", "task", "devices", "choice"),
     [
         ("auto", Task(), 0, "none"),
         ("auto", Task(), 1, "none"),
@@ -20,8 +24,65 @@ MEMINFO = "MemTotal: 4000 kB\nMemAvailable: 3000 kB\n"
         ("none", Task(), 4, "none"),
     ],
 )
-def test_auto_takes_what_fits(wanted, task, gpus, choice):
-    assert choose(wanted, task, gpus) == choice
+def test_auto_takes_what_fits(wanted, task, devices, choice):
+    assert choose(wanted, task, devices) == choice
+
+
+class Machine:
+    """What a machine with four GPUs is asked for; TensorFlow in this process is set up already."""
+
+    def __init__(self, monkeypatch):
+        there = {"GPU": [f"gpu {number}" for number in range(4)], "CPU": ["cpu"]}
+        self.visible, self.cpus, self.threads = there["GPU"], 1, {}
+        take = monkeypatch.setattr
+        take(tf.config, "list_physical_devices", there.get)
+        take(tf.config, "set_visible_devices", lambda gpus, _: setattr(self, "visible", gpus))
+        take(tf.config.experimental, "set_memory_growth", lambda *_: None)
+        take(tf.config, "set_logical_device_configuration", self._cut)
+        pools = SimpleNamespace(
+            set_intra_op_parallelism_threads=lambda count: self.threads.update(intra=count),
+            set_inter_op_parallelism_threads=lambda count: self.threads.update(inter=count),
+        )
+        take(tf.config, "threading", pools)
+
+    def _cut(self, _, parts):
+        self.cpus = len(parts)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    return Machine(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "logical_cpus", "visible", "used"),
+    [
+        (None, None, [0, 1, 2, 3], ("GPU:0", "GPU:1", "GPU:2", "GPU:3")),
+        ("GPU:1,GPU:3", None, [1, 3], ("GPU:0", "GPU:1")),
+        ("CPU:0", None, [], ("CPU:0",)),
+        (None, 2, [], ("CPU:0", "CPU:1")),
+        ("CPU:1,CPU:3", 4, [], ("CPU:1", "CPU:3")),
+    ],
+)
+def test_tensorflow_is_left_the_devices_that_train(machine, wanted, logical_cpus, visible, used):
+    assert set_devices(wanted, logical_cpus) == used
+    assert machine.visible == [f"gpu {number}" for number in visible]
+    assert machine.cpus == (logical_cpus or 1)
+
+
+def test_a_gpu_that_is_not_there_is_refused_with_those_that_are(machine):
+    with pytest.raises(ConfigurationError, match="accepted: GPU:0 GPU:1 GPU:2 GPU:3 CPU:0"):
+        set_devices("GPU:3,GPU:4", None)
+    assert len(machine.visible) == 4
+
+
+@pytest.mark.parametrize(
+    ("devices", "inside_operations"),
+    [(("CPU:0",), 4), (("CPU:0", "CPU:1"), 2), (("CPU:0",) * 8, 1), (("GPU:0", "GPU:1"), 4)],
+)
+def test_the_devices_of_a_cpu_share_its_threads(machine, devices, inside_operations):
+    assert set_threads(4, devices) == 4
+    assert machine.threads == {"intra": inside_operations, "inter": 4}
 
 
 @pytest.mark.parametrize(

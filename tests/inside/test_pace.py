@@ -5,6 +5,7 @@ import tensorflow as tf
 from trainer.loop import Loop
 from trainer.pace import Pace, next_steps
 from trainer.problems import StopRequestedError
+from trainer.stall import Deadline, StallLimit
 from trainer.stop import StopRequest
 
 
@@ -22,6 +23,11 @@ def loop():
     return Loop(tf.distribute.get_strategy(), model, keras.optimizers.SGD())
 
 
+def pace_of(loop, steps_per_call, stop=None):
+    stall = StallLimit(Deadline(), "auto")
+    return Pace(loop, steps_per_call, stop or StopRequest(print), stall)
+
+
 def run(pace, steps):
     calls, done = [], []
 
@@ -34,22 +40,36 @@ def run(pace, steps):
 
 
 def test_runs_exactly_the_steps_it_is_given(loop):
-    calls, done = run(Pace(loop, "auto", StopRequest(print)), 100)
+    calls, done = run(pace_of(loop, "auto"), 100)
     assert sum(calls) == done[-1] == 100
     assert calls[0] == 1
 
 
 def test_a_fixed_number_of_steps_a_call_is_kept(loop):
-    calls, _ = run(Pace(loop, 30, StopRequest(print)), 100)
+    calls, _ = run(pace_of(loop, 30), 100)
     assert calls == [30, 30, 30, 10]
 
 
 def test_a_stop_request_ends_the_run_after_the_present_call(loop):
     stop = StopRequest(print)
-    pace = Pace(loop, 10, stop)
+    pace = pace_of(loop, 10, stop)
     stop.signal_number = 15
-    calls = []
+    calls, done = run(pace, 100)
+    assert calls == [10]
+    assert done == [10]  # whoever keeps a checkpoint now knows of which step
     with pytest.raises(StopRequestedError) as error:
-        pace.run(lambda _, count: calls.append(count) or count, None, 100, lambda _: None)
-    assert len(calls) == 1
+        pace.raise_if_stopped()
     assert error.value.signal_number == 15
+
+
+def test_nobody_stops_without_a_request(loop):
+    pace = pace_of(loop, 10)
+    run(pace, 100)
+    pace.raise_if_stopped()
+
+
+def test_the_workers_meet_at_the_end_whatever_was_asked(loop):
+    stop = StopRequest(print)
+    pace = pace_of(loop, 10, stop)
+    stop.signal_number = 15
+    pace.meet()

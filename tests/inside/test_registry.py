@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.data import registry, tfds_source
+from trainer.data import registry, tfds_pictures, tfds_source
 from trainer.problems import ConfigurationError
 
 NOWHERE = Path("/tmp/no-data")
@@ -101,6 +101,6 @@ def test_evaluates_on_what_is_not_trained_on(available, chosen):
 
 
 def test_a_set_larger_than_memory_is_refused(monkeypatch):
-    monkeypatch.setattr(tfds_source, "available_bytes", lambda: 1_000_000)
+    monkeypatch.setattr(tfds_pictures, "available_bytes", lambda: 10_000)
     with pytest.raises(ConfigurationError, match="memory"):
         load("digits")

@@ -10,6 +10,9 @@ from trainer.references import is_reference, module_exists
 BAKED_DATA_DIR = Path("/opt/cluster-trainer/data")
 TFDS_NAMES = Path("/opt/cluster-trainer/tfds-names.txt")
 VARIABLE = "TRAINER_DATASET (--dataset)"
+CACHE_VARIABLE = "TRAINER_CACHE (--cache)"
+# Sets of which `make data-sample` makes small ones.
+SAMPLES = ("cats_vs_dogs", "tf_flowers")
 ACCEPTED = "digits, a TensorFlow Datasets name such as mnist, or module:function of your own"
 
 
@@ -28,7 +31,9 @@ def builder_name(name: str) -> str:
 
 def is_prepared(builder: str, data_dir: Path) -> bool:
     """Tell whether any version of the set lies in `data_dir`."""
-    return bool(builder) and any(data_dir.glob(f"{builder}/**/dataset_info.json"))
+    found = data_dir.glob(f"{builder}/**/dataset_info.json") if builder else ()
+    # A preparation that was killed may have left one in a folder that TFDS never reads.
+    return any("incomplete." not in str(file.relative_to(data_dir)) for file in found)
 
 
 def tfds_names() -> frozenset[str]:

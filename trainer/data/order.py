@@ -9,18 +9,22 @@ The last global batch of a pass is short. Its slices are filled up to their fixe
 examples that carry weight 0: they count neither in the loss nor in the metrics.
 """
 
+import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
+from trainer.data import arrays
 from trainer.data.examples import Examples
 
 # Steps in an endless stream: more than any run takes, few enough for int64 positions.
 MANY_STEPS = 2**40
-# Batches of one replica that are ready before they are asked for.
+# Batches of one replica that are ready before they are asked for: so many, unless they are large.
 PREFETCHED = 8
+PREFETCHED_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True)
@@ -110,21 +114,31 @@ def _batches(
     cut: Slice,
     select: Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, ...]],
 ) -> tf.data.Dataset:
-    with tf.device("CPU:0"):
-        inputs, labels = tf.constant(examples.inputs), tf.constant(examples.labels, tf.int64)
+    take, labels = examples.taker(), arrays.as_tensor(examples.labels.astype(np.int64))
     replicas = range(cut.first_replica, cut.first_replica + cut.local_replicas)
     local = tf.data.Dataset.from_tensor_slices(tf.constant(list(replicas), tf.int64))
     slices = steps.flat_map(lambda step: local.map(lambda replica: (step, replica)))
 
     def gather(step: tf.Tensor, replica: tf.Tensor) -> tuple[tf.Tensor, ...]:
         rows, weights, batch_examples = select(step, replica)
-        chosen = as_float(tf.gather(inputs, rows))
+        chosen = as_float(take(rows))
         return chosen, tf.gather(labels, rows), weights, tf.cast(batch_examples, tf.float32)
 
-    # One thread makes batches faster than any model takes them: there is nothing to tune.
     options = tf.data.Options()
     options.autotune.enabled = False
-    return slices.map(gather).prefetch(PREFETCHED).with_options(options)
+    # Rewriting the pipeline copies the arrays that it reads from (measured), mapped files too.
+    options.experimental_optimization.apply_default_optimizations = False
+    # One thread copies batches faster than any model takes them; decoding takes all there are.
+    threads = tf.config.threading.get_inter_op_parallelism_threads() or os.cpu_count()
+    parallel = {"num_parallel_calls": threads, "deterministic": True} if examples.decodes else {}
+    batches = slices.map(gather, **parallel)
+    return batches.prefetch(_prefetched(examples, cut)).with_options(options)
+
+
+def _prefetched(examples: Examples, cut: Slice) -> int:
+    """Return how many of a replica's batches may be ready: at least one beside the one in use."""
+    batch_bytes = 4 * cut.per_replica * math.prod(examples.input_shape)
+    return max(1, min(PREFETCHED, PREFETCHED_BYTES // batch_bytes))
 
 
 def as_float(inputs: tf.Tensor) -> tf.Tensor:

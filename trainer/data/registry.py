@@ -1,5 +1,6 @@
 """From a data set's name to its examples: TensorFlow Datasets, or a user's own function."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,35 +11,60 @@ from trainer import references
 from trainer.data import tfds_source
 from trainer.data.examples import DataSet, Examples
 from trainer.data.names import VARIABLE
+from trainer.data.pictures import Keeping
 from trainer.problems import ConfigurationError, Problem
 
 ACCEPTED = "a function () -> (train, test), each arrays (inputs, labels) or a tf.data.Dataset"
 
 
-def load(name: str, data_dir: Path, image_size: int | None) -> DataSet:
-    """Load a data set, whole and decoded, into this process's memory.
+def load(
+    name: str,
+    data_dir: Path,
+    image_size: int | None,
+    cache: str = "auto",
+    say: Callable[[str], None] = lambda _: None,
+) -> DataSet:
+    """Load a data set.
 
     Args:
         name: a TFDS name, or `module:function`.
         data_dir: where TFDS looks for prepared sets, and prepares what is missing.
-        image_size: side in pixels to which pictures are resized; None leaves them as they are.
+        image_size: side in pixels to which pictures are resized; None leaves them as they are,
+            or makes them 224 where they differ in size.
+        cache: how TFDS's pictures are kept: decoded in `memory` or on `disk`, or decoded whenever
+            they are needed (`none`), or `auto`. The batches are the same. All else, and what a
+            function returns, stays in memory.
+        say: is told what goes on where it takes long.
 
     Raises:
         ConfigurationError: there is no such set, or it cannot be used for classification.
     """
     if references.is_reference(name):
         return _from_function(name)
-    return tfds_source.load(name, data_dir, image_size)
+    return tfds_source.load(name, image_size, Keeping(data_dir, cache, say))
 
 
 def _from_function(reference: str) -> DataSet:
     function = references.resolve(VARIABLE, reference)
+    return from_parts(VARIABLE, reference, function)
+
+
+def from_parts(variable: str, name: str, load: Callable[[], Any]) -> DataSet:
+    """Make a data set of what a user's code gives: (train, test).
+
+    Args:
+        variable: what a message calls it.
+        name: its own name.
+        load: returns (train, test), each (inputs, labels) or a tf.data.Dataset of such pairs.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
     try:
-        train, test = (_examples(part) for part in function())
+        train, test = (_examples(part) for part in load())
     except (TypeError, ValueError) as error:
-        raise ConfigurationError([Problem(VARIABLE, reference, ACCEPTED, f"{error}.")]) from error
-    num_classes = 1 + max(train.largest_label, test.largest_label)
-    return DataSet(reference, train, test, num_classes)
+        raise ConfigurationError([Problem(variable, name, ACCEPTED, f"{error}.")]) from error
+    return DataSet(name, train, test, 1 + max(train.largest_label, test.largest_label))
 
 
 def _examples(part: Any) -> Examples:

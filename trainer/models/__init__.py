@@ -6,7 +6,11 @@ This module imports no TensorFlow, so that a name can be checked at once.
 
 from trainer.references import is_reference, module_exists
 
-BUILT_IN = {"mnist_cnn": "trainer.models.mnist_cnn:build"}
+BUILT_IN = {
+    name: f"trainer.models.{name}:build" for name in ("mnist_cnn", "mobilenet_v2", "resnet50")
+}
+# Height and width in pixels; Keras refuses less, whether or not the layers would still fit.
+SMALLEST_SIDES = {"mobilenet_v2": 32, "resnet50": 32}
 ACCEPTED = f"{', '.join(BUILT_IN)}, or module:function of your own in /workspace"
 
 

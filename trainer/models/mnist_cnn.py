@@ -15,7 +15,8 @@ def build(input_shape: tuple[int, ...], num_classes: int) -> keras.Model:
             keras.layers.MaxPooling2D(),
             keras.layers.Flatten(),
             keras.layers.Dense(64, activation="relu"),
-            keras.layers.Dense(num_classes),
+            # float32 under any precision, so that the exported model's logits are plain numbers.
+            keras.layers.Dense(num_classes, dtype="float32"),
         ],
         name="mnist_cnn",
     )

@@ -172,6 +172,17 @@ def test_a_trainer_that_cannot_be_asked_is_said_plainly(
     )
 
 
+def test_a_run_that_is_done_is_said_with_the_explanation(
+    run: Callable,
+    fake_python: Callable,
+) -> None:
+    fake_python("""echo '{"problems": [], "settings": {}, "done": "this run is done"}'""")
+    ended = run("explain", "--json")
+    assert ended.code == 0
+    assert json.loads(ended.stdout)["command"]
+    assert ended.stderr == "cluster-trainer: this run is done\n"
+
+
 def test_the_command_does_not_run(run: Callable, tmp_path: Path) -> None:
     run("explain", "touch", "ran")
     assert not (tmp_path / "workspace" / "ran").exists()

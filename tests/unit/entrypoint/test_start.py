@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -216,6 +217,52 @@ def test_a_trainer_that_cannot_be_asked_is_said_plainly(
     assert ended.code == 78
     assert "1 problem in the configuration" in ended.stderr
     assert "The trainer's own settings were not checked: the check" in ended.stderr
+
+
+TWO_WORKERS = {"WORKER_HOSTS": "127.0.0.1,127.0.0.2", "WORKER_INDEX": "0"}
+TRAINER_IS_DONE = """
+test "$4" = check || { echo trains; exit; }
+echo '{"problems": [], "settings": {}, "done": "this run is done (1200 steps)"}'
+"""
+
+
+@pytest.fixture
+def meets_nobody() -> dict[str, str]:
+    """A worker whose peer never comes, on a port that is free."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    return TWO_WORKERS | {"WORKER_PORT": str(port), "RENDEZVOUS_TIMEOUT": "1"}
+
+
+def test_a_run_that_is_done_does_not_wait_for_its_peers(
+    run: Callable,
+    fake_python: Callable,
+    meets_nobody: dict[str, str],
+) -> None:
+    fake_python(TRAINER_IS_DONE)
+    ended = run(**meets_nobody)
+    assert (ended.code, ended.stdout) == (0, "")
+    assert ended.stderr.endswith(" INFO worker-0 this run is done (1200 steps)\n")
+
+
+def test_another_command_waits_for_its_peers_whatever_the_trainer_has_done(
+    run: Callable,
+    fake_python: Callable,
+    meets_nobody: dict[str, str],
+) -> None:
+    fake_python(TRAINER_IS_DONE)
+    assert run("true", **meets_nobody).code == 75
+
+
+@pytest.mark.parametrize("done", ["", ', "done": ""', ', "done": null'])
+def test_a_run_that_is_not_done_waits_for_its_peers(
+    run: Callable,
+    fake_python: Callable,
+    meets_nobody: dict[str, str],
+    done: str,
+) -> None:
+    fake_python(f"""echo '{{"problems": [], "settings": {{}}{done}}}'""")
+    assert run(**meets_nobody).code == 75
 
 
 def test_refuses_a_value_too_long_for_a_program(run: Callable, tmp_path: Path) -> None:

@@ -91,6 +91,28 @@ def test_progress_begins_the_count_anew(begin: Callable, tmp_path: Path) -> None
     assert "gave up after 1 restart without progress" in err
 
 
+def test_a_command_can_tell_a_restart_from_a_start(begin: Callable) -> None:
+    script = 'echo "$RESTART_COUNT"; ' + COUNTED.format(cases="1|2) exit 1;;")
+    assert begin("sh", "-c", script).end()[1] == "0\n1\n2\n"
+
+
+TWO_WORKERS = {"WORKER_HOSTS": "127.0.0.1,127.0.0.2", "WORKER_INDEX": "0"}
+
+
+def test_after_a_lost_peer_it_says_that_the_peers_meet_again(begin: Callable) -> None:
+    environ = TWO_WORKERS | {"RENDEZVOUS_TIMEOUT": "0"}
+    _, _, err = begin("sh", "-c", COUNTED.format(cases="1) exit 75;;"), **environ).end()
+    said = "exit code 75; a peer was lost, meeting the peers again: restart 1 of 3 in "
+    assert f"the command ended with {said}" in err
+
+
+@pytest.mark.parametrize(("code", "environ"), [(75, {}), (1, TWO_WORKERS)])
+def test_no_peer_is_blamed_without_reason(begin: Callable, code: int, environ: dict) -> None:
+    script = COUNTED.format(cases=f"1) exit {code};;")
+    _, _, err = begin("sh", "-c", script, RENDEZVOUS_TIMEOUT="0", **environ).end()
+    assert f"the command ended with exit code {code}; restart 1 of 3 in " in err
+
+
 def test_the_place_of_the_progress_file_can_be_chosen(begin: Callable, tmp_path: Path) -> None:
     own = str(tmp_path / "own")
     assert begin("sh", "-c", "echo $PROGRESS_FILE", PROGRESS_FILE=own).end()[1] == f"{own}\n"

@@ -20,6 +20,8 @@ BAD_VALUES = [
     ("TRAINER_GLOBAL_BATCH_SIZE", "0", "1 or more"),
     ("TRAINER_LEARNING_RATE", "0", "above 0"),
     ("TRAINER_LEARNING_RATE", "nan", "above 0"),
+    ("TRAINER_LR_SCALING", "log", "none, linear or sqrt"),
+    ("TRAINER_WARMUP_STEPS", "-1", "auto or a whole number, 0 or more"),
     ("TRAINER_SEED", "-1", "0 to 2147483647"),
     ("TRAINER_THREADS", "all", "auto"),
     ("TRAINER_STEPS_PER_CALL", "0", "auto"),
@@ -149,6 +151,23 @@ def test_a_strategy_for_one_is_refused_in_a_cluster(base, strategy):
     config.check_against(num_workers=1)
     with pytest.raises(ConfigurationError, match="each would train by itself"):
         config.check_against(num_workers=2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_fixed"),
+    [
+        ({}, True),  # the cosine ends with the run
+        ({"learning_rate_schedule": "constant"}, False),
+        ({"learning_rate_schedule": "constant", "lr_scaling": "linear"}, True),  # so does a tenth
+        (
+            {"learning_rate_schedule": "constant", "lr_scaling": "linear", "warmup_steps": 5},
+            False,
+        ),
+    ],
+)
+def test_a_run_keeps_its_epochs_where_the_learning_rate_needs_them(tmp_path, settings, is_fixed):
+    kept = TrainerConfig(run_dir=tmp_path, **settings).run_settings()
+    assert ("TRAINER_EPOCHS" in kept) is is_fixed
 
 
 NAMES = st.sampled_from([variable_of(name) for name in setting_names()] + ["TRAINER_X", "PATH"])

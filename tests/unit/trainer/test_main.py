@@ -1,9 +1,12 @@
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
+from trainer import done
 from trainer.__main__ import main
+from trainer.job import read_job
 
 CLUSTER = {"worker": ["a:1", "b:1"]}
 
@@ -62,3 +65,39 @@ def test_an_evaluator_has_nothing_to_do(environ, capsys):
 def test_settings_are_checked_without_tensorflow(environ):
     main(environ, ["check"])
     assert "tensorflow" not in sys.modules
+
+
+@pytest.fixture
+def done_run(environ):
+    """Leave behind a run that is done."""
+    job = read_job(environ, [])
+    job.folder.mkdir()
+    done.mark(job, 81)
+    return environ
+
+
+def test_a_run_that_is_done_is_not_started_again(done_run, capsys):
+    assert main(done_run, []) == 0
+    assert "worker-0: this run is done (50 epochs, 81 steps)" in capsys.readouterr().out
+
+
+def test_check_says_that_a_run_is_done(done_run, capsys):
+    code, said = checked(done_run, [], capsys)
+    assert (code, said["problems"]) == (0, [])
+    assert "this run is done" in said["done"]
+
+
+def test_check_says_that_another_run_is_done(done_run, capsys):
+    code, said = checked(done_run, ["--seed", "1"], capsys)
+    assert (code, [problem["name"] for problem in said["problems"]]) == (78, ["TRAINER_SEED"])
+
+
+def test_progress_is_told_where_the_entrypoint_looks(environ):
+    assert read_job(environ | {"PROGRESS_FILE": "/tmp/p"}, []).progress_file == Path("/tmp/p")
+    assert read_job(environ, []).progress_file is None
+
+
+@pytest.mark.parametrize(("given", "is_restart"), [("", False), ("0", False), ("2", True)])
+def test_a_restart_is_told_from_a_start(environ, given, is_restart):
+    variable = {"RESTART_COUNT": given} if given else {}
+    assert read_job(environ | variable, []).is_restart == is_restart

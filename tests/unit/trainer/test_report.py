@@ -1,5 +1,7 @@
+import errno
 import json
 import queue
+from dataclasses import replace
 
 import pytest
 
@@ -66,6 +68,7 @@ def test_a_run_that_speaks_needs_no_heartbeat(reporter, lines):
 
 
 def test_the_result_says_how_far_the_run_came(reporter, tmp_path):
+    reporter.dataset("digits/1.0.0")
     reporter.step(40)
     reporter.epoch(METRICS)
     reporter.weights("abc")
@@ -75,6 +78,8 @@ def test_the_result_says_how_far_the_run_came(reporter, tmp_path):
     assert written == {
         "status": "failed",
         "reason": "a peer was lost",
+        "dataset": "digits/1.0.0",
+        "resumed_from_step": None,
         "steps": 40,
         "epochs": 3,
         "metrics": json.loads((tmp_path / "metrics.jsonl").read_text()),
@@ -92,9 +97,39 @@ def test_only_the_first_end_counts(reporter, tmp_path):
 def test_an_earlier_runs_results_do_not_pass_for_this_ones(reporter, tmp_path):
     reporter.epoch(METRICS)
     reporter.finish("done", None, {})
-    Reporter(tmp_path, epochs=1)
+    Reporter(tmp_path, epochs=1).begin(0, ())
     assert not (tmp_path / "result.json").exists()
     assert (tmp_path / "metrics.jsonl").read_text() == ""
+
+
+def test_a_run_that_goes_on_has_each_epoch_once(reporter, tmp_path):
+    second, third = replace(METRICS, epoch=2), METRICS
+    reporter.epoch(second)
+    reporter.epoch(third)
+    again = Reporter(tmp_path, epochs=12)
+    again.begin(30, [second])
+    again.epoch(third)
+    epochs = [json.loads(line)["epoch"] for line in (tmp_path / "metrics.jsonl").open()]
+    assert epochs == [2, 3]
+    again.finish("done", None, {})
+    assert result(tmp_path)["resumed_from_step"] == 30
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """Let every file fail to be written."""
+
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(report, "write_whole", fail)
+
+
+def test_a_full_disk_costs_a_warning(reporter, full_disk, caplog):  # noqa: ARG001
+    report.log.propagate = True
+    reporter.epoch(METRICS)
+    assert "metrics.jsonl could not be written" in caplog.text
+    assert "No space left on device" in caplog.text
 
 
 def test_another_process_may_finish_the_result(reporter, tmp_path):

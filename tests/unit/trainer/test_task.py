@@ -44,3 +44,19 @@ def test_an_evaluator_does_not_train():
 def test_refuses_what_is_not_tf_config(text):
     with pytest.raises(ConfigurationError, match="TF_CONFIG"):
         from_environment({"TF_CONFIG": text})
+
+
+@pytest.mark.parametrize(
+    ("kind", "index", "has_chief_task", "rank"),
+    [
+        ("worker", 0, False, 0),
+        ("worker", 2, False, 2),
+        ("chief", 0, True, 0),
+        ("worker", 0, True, 1),
+        ("worker", 2, True, 3),
+    ],
+)
+def test_the_rank_counts_the_chief_first(kind, index, has_chief_task, rank):
+    task = Task(kind, index, num_workers=4, has_chief_task=has_chief_task)
+    assert task.rank == rank
+    assert task.name_of(rank) == task.name

@@ -1,0 +1,194 @@
+"""Whatever fails, and whenever: the run ends with the weights of one that nothing happened to.
+
+Three workers train a model that records every batch. `ends_as_undisturbed` compares all of it with
+an undisturbed run: the weights bit for bit, each worker's batches, the steps that were done again.
+"""
+
+import random
+import time
+
+import pytest
+
+from harness.chaos.run import START_SECONDS, Settings
+from harness.chaos.small_disk import small_disk
+from harness.waiting import wait_until
+
+pytest_plugins = ["harness.chaos.fixtures"]
+
+SETTINGS = Settings(epochs=2, steps_per_epoch=120, checkpoint_steps=25)
+INTERVAL = SETTINGS.checkpoint_steps
+# On two cores a step takes 15 ms by itself, and a disturbance a second to have an effect.
+STEP_SECONDS = 0.02
+A_STEP = 60
+AWAY_SECONDS = 30
+AGREED = "3 workers are here and agree"
+CHIEF, WORKER, OTHER = 0, 1, 2
+
+
+@pytest.fixture
+def run(begin_run):
+    return begin_run(SETTINGS, STEP_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("whom", "victims"),
+    [("a worker", [WORKER]), ("the chief", [CHIEF]), ("two workers at once", [WORKER, OTHER])],
+    ids=["a-worker", "the-chief", "two-at-once"],
+)
+def test_sigkill(run, ends_as_undisturbed, whom, victims):
+    run.wait_for_step(A_STEP)
+    run.kill(*victims)
+    run.wait_until_noticed()
+    run.come_back(*victims)
+    ends_as_undisturbed(run, f"SIGKILL of {whom}", INTERVAL)
+
+
+@pytest.mark.parametrize(
+    ("whom", "victims"),
+    [("a worker", [WORKER]), ("the chief", [CHIEF]), ("all but one worker", [CHIEF, WORKER])],
+    ids=["a-worker", "the-chief", "all-but-one"],
+)
+def test_sigkill_and_the_disk_is_lost(run, ends_as_undisturbed, whom, victims):
+    run.wait_for_step(A_STEP)
+    run.kill(*victims)
+    run.wait_until_noticed()
+    run.replace(*victims)
+    ends_as_undisturbed(run, f"SIGKILL of {whom}, disk wiped", INTERVAL)
+
+
+def test_sigkill_while_it_starts(run, ends_as_undisturbed):
+    run.wait_for_line(WORKER, AGREED)
+    run.kill(WORKER)
+    # TensorFlow waits for it, and so nobody notices before it is at the gate again.
+    run.come_back(WORKER)
+    ends_as_undisturbed(
+        run, "SIGKILL of a worker while it starts", INTERVAL, noticed_within=AWAY_SECONDS
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "victim"),
+    [("checkpoint", WORKER), ("evaluation", OTHER), ("export", CHIEF)],
+    ids=["checkpoint", "evaluation", "export"],
+)
+def test_sigkill_during(run, ends_as_undisturbed, what, victim):
+    run.machines[victim].trigger(f"kill-during-{what}")
+    run.wait_for_sabotage(victim)
+    run.wait_until_noticed()
+    run.come_back(victim)
+    ends_as_undisturbed(run, f"SIGKILL during {what}", INTERVAL)
+
+
+def test_docker_pause(run, ends_as_undisturbed):
+    run.wait_for_step(A_STEP)
+    run.disturb(WORKER)
+    run.machines[WORKER].pause()
+    time.sleep(AWAY_SECONDS)
+    run.are_back()
+    run.machines[WORKER].container.unpause()
+    ends_as_undisturbed(run, f"`docker pause` of a worker for {AWAY_SECONDS} s", INTERVAL)
+
+
+def test_network_disconnect(run, ends_as_undisturbed):
+    run.wait_for_step(A_STEP)
+    run.disturb(WORKER)
+    run.machines[WORKER].unplug()
+    time.sleep(AWAY_SECONDS)
+    run.are_back()
+    run.machines[WORKER].plug_in()
+    ends_as_undisturbed(run, f"a worker without network for {AWAY_SECONDS} s", INTERVAL)
+
+
+@pytest.mark.parametrize(
+    ("whom", "told"),
+    [("a worker", [WORKER]), ("all workers", [CHIEF, WORKER, OTHER])],
+    ids=["one", "all"],
+)
+def test_sigterm(run, ends_as_undisturbed, whom, told):
+    run.wait_for_step(A_STEP)
+    assert run.stop(*told) == [143] * len(told)
+    run.wait_until_noticed()
+    run.come_back(*told)
+    ends_as_undisturbed(run, f"SIGTERM to {whom}", 0)
+
+
+def cut_off_the_end(file):
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def flip_bits(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0b1010
+    file.write_bytes(content)
+
+
+def make_empty(file):
+    file.write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("damaged", "damage"),
+    [("truncated", cut_off_the_end), ("with flipped bits", flip_bits), ("empty", make_empty)],
+    ids=["truncated", "flipped-bits", "empty"],
+)
+def test_the_newest_checkpoint_is_damaged(run, ends_as_undisturbed, damaged, damage):
+    run.wait_for_step(A_STEP)
+    everyone = [CHIEF, WORKER, OTHER]
+    # They stop with a checkpoint of that very step; the one before it is the last regular one.
+    assert run.stop(*everyone) == [143] * 3
+    for machine in run.machines:
+        damage(machine.checkpoints()[-1])
+    whole = max(machine.checkpoints()[-2].name for machine in run.machines)
+    run.come_back(*everyone)
+    ends_as_undisturbed(run, f"each worker's newest checkpoint {damaged}", INTERVAL)
+    for machine in run.machines:
+        assert "is damaged and was removed" in machine.log()
+        assert machine.processes()[1].first_step == int(whole.partition("-")[0])
+
+
+@pytest.fixture
+def disk(workbench, tmp_path):
+    with small_disk(workbench, "8m", tmp_path / "machine-2/runs") as disk:
+        yield disk
+
+
+def test_the_disk_is_full_while_saving(disk, begin_run, ends_as_undisturbed):
+    run = begin_run(SETTINGS, STEP_SECONDS, volumes={OTHER: disk.volume})
+    # Where three lie on a disk the oldest makes place for the next, and nothing fails.
+    wait_until(disk.checkpoints, START_SECONDS, "the first checkpoint is there", run.logs)
+    older = disk.checkpoints()
+    disk.fill()
+    run.wait_for_line(OTHER, "could not be saved: [Errno 28] No space left on device")
+    assert set(disk.checkpoints()) & set(older)
+    disk.empty()
+    run.wait_for_end()
+    disk.copy()
+    ends_as_undisturbed(run, "a worker's disk full for a while", 0)
+
+
+def test_the_memory_limit_is_hit(begin_run, ends_as_undisturbed):
+    limit = {"mem_limit": "1g", "memswap_limit": "1g"}
+    run = begin_run(SETTINGS, STEP_SECONDS, options={WORKER: limit})
+    run.wait_for_step(A_STEP)
+    run.disturb(WORKER)
+    run.machines[WORKER].trigger("exhaust-memory")
+    run.wait_for_line(
+        WORKER, "killed by SIGKILL: out of memory, this container's limit is 1024 MiB"
+    )
+    ends_as_undisturbed(run, "out of memory on a worker (`--memory 1g`)", INTERVAL)
+
+
+SEED = 5
+
+
+def test_five_random_kills(run, ends_as_undisturbed):
+    chance = random.Random(SEED)
+    for begin in (10, 50, 90, 130, 170):
+        step, victim = chance.randrange(begin, begin + 40), chance.randrange(3)
+        print(f"seed {SEED}: SIGKILL of worker {victim} at step {step}")
+        run.wait_for_step(step)
+        run.kill(victim)
+        run.wait_until_noticed()
+        run.come_back(victim)
+        run.wait_until_resumed()
+    ends_as_undisturbed(run, "five random kills: lost steps of all, longest times", INTERVAL)

@@ -1,0 +1,84 @@
+"""Workers that find an empty data volume: one prepares the set, whatever happens to it."""
+
+import re
+
+import pytest
+
+from harness.ended import run_and_remove, wait_for_end
+from harness.flower_downloads import PICTURES, PROGRAM
+from harness.peers import running_workers
+from harness.waiting import logs_of, wait_until
+
+RUN_SECONDS = 150
+SETTINGS = {
+    "TRAINER_DATASET": "tf_flowers",
+    "TRAINER_IMAGE_SIZE": "8",
+    "TRAINER_EPOCHS": "1",
+    "TRAINER_RUN_DIR": "/tmp",
+}
+
+
+@pytest.fixture(scope="module")
+def data(workbench, tmp_path_factory):
+    """A data directory that holds what TFDS would download, and nothing prepared."""
+    folder = tmp_path_factory.mktemp("data")
+    ended = run_and_remove(workbench, "python", "-c", PROGRAM, volumes=[f"{folder}:/prepared"])
+    assert ended.code == 0, ended.err
+    return folder
+
+
+@pytest.fixture(scope="module")
+def killed(workbench, data):
+    """Leave what a preparation leaves that was killed half-way."""
+    container = workbench.start(
+        "python", "-m", "trainer.data.prepare", "tf_flowers", volumes=[f"{data}:/data"]
+    )
+    try:
+        wait_until(
+            lambda: list(data.glob("tf_flowers/incomplete.*")),
+            RUN_SECONDS,
+            "TFDS begins to write",
+            lambda: logs_of(container),
+        )
+        container.kill()
+        wait_for_end(container)
+    finally:
+        container.remove(force=True)
+    return list(data.glob("tf_flowers/*"))
+
+
+@pytest.fixture(scope="module")
+def trained(workbench, data, killed):
+    """Two workers that start together on what is left."""
+    assert killed
+    with running_workers(workbench, environment=SETTINGS, volumes=[f"{data}:/data"]) as workers:
+        return [wait_for_end(worker, RUN_SECONDS) for worker in workers]
+
+
+def test_a_killed_preparation_leaves_nothing_that_passes_for_prepared(killed):
+    assert [folder.name.partition(".")[0] for folder in killed] == ["incomplete"]
+
+
+def test_one_worker_prepares_while_the_other_waits_and_both_train(trained):
+    assert [worker.code for worker in trained] == [0, 0], trained
+    outputs = [worker.out for worker in trained]
+    assert sorted("preparing tf_flowers in /data" in out for out in outputs) == [False, True]
+    waits = "waiting for another container that prepares tf_flowers in /data"
+    assert sorted(waits in out for out in outputs) == [False, True]
+    for out in outputs:
+        assert f"{PICTURES * 9 // 10} examples to train on, {PICTURES // 10} to test" in out
+
+
+def test_what_the_killed_one_left_is_removed(trained, data):
+    assert re.search(r"removing /data/tf_flowers/incomplete\.\S+", trained[0].out + trained[1].out)
+    assert [folder.name for folder in data.glob("tf_flowers/*")] == ["3.0.1"]
+
+
+def test_it_is_prepared_once(workbench, trained, data):
+    assert trained
+    again = run_and_remove(
+        workbench, "python", "-m", "trainer.data.prepare", "tf_flowers", volumes=[f"{data}:/data"]
+    )
+    assert again.code == 0, again.err
+    assert "preparing" not in again.out
+    assert f"train: {PICTURES:,}" in again.out

@@ -1,0 +1,271 @@
+"""`make stop` and `make resume`: a whole cluster, one worker, and what they refuse."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.cluster import RESUME, STOP, resume_cluster
+
+REPOSITORY = Path(__file__).parents[2]
+EPOCHS = 40
+# One epoch takes 0.1 to 0.2 s: enough are left when the first one is seen.
+RUN = {"WORKERS": 2, "TRAINER_EPOCHS": EPOCHS, "TRAINER_STEPS_PER_EPOCH": 20, "TRAINER_SEED": 7}
+SECRET = "correct-horse-battery"
+FIRST_EPOCH = "test accuracy"
+BANNER = "cluster-trainer 0"
+START_SECONDS = 90
+END_SECONDS = 180
+QUICK_SECONDS = 30
+WAITS = "{} was asked to stop; the others wait for it: `make resume WORKER={}`"
+# Workers that print and wait, without TensorFlow.
+IDLE = """
+x-idle: &idle
+  command: [python, -u, -c, "import time; print('here', flush=True); time.sleep(600)"]
+services: {worker-0: *idle, worker-1: *idle}
+"""
+
+
+def step_of(pattern, output):
+    found = re.search(pattern + r" step (\d+)", output)
+    assert found, output
+    return int(found[1])
+
+
+def next_step(ended):
+    return step_of(r"cluster-trainer: stopped; `make resume` goes on from", ended.output)
+
+
+def starts(worker):
+    return (worker / "container.log").read_text().count(BANNER)
+
+
+@pytest.fixture(scope="module")
+def story(begin, workbench):
+    """A run that is stopped by `make stop`, then by Ctrl-C, and ended by one worker alone."""
+    once = {"CLUSTER_TOKEN": SECRET, "TRAINER_RESUME": "never"}
+    started = [begin(TRAINER_PER_REPLICA_BATCH_SIZE=32, **once, **RUN)]
+    story = {}
+    try:
+        started[0].wait_for_text(FIRST_EPOCH, START_SECONDS)
+        story["asked"] = started[0].ask(STOP)
+        story["up.sh ended before stop.sh"] = started[0].process.poll() is not None
+        story["stopped"] = started[0].end(QUICK_SECONDS)
+        story["leftovers"] = workbench.leftovers()
+
+        started.append(started[0].resume(CLUSTER_TOKEN=SECRET))
+        started[1].wait_for_text(FIRST_EPOCH, START_SECONDS)
+        started[1].press_ctrl_c()
+        story["interrupted"] = started[1].end(QUICK_SECONDS)
+
+        started.append(started[0].resume(CLUSTER_TOKEN=SECRET, WORKERS=1))
+        story["smaller"] = started[2].end(END_SECONDS)
+        story["results"] = story["smaller"].results()
+
+        started.append(started[0].resume(CLUSTER_TOKEN=SECRET))
+        story["again"] = started[3].end(QUICK_SECONDS)
+    finally:
+        for cluster in started:
+            cluster.stop()
+    return story
+
+
+def test_stop_ends_all_workers_with_a_checkpoint(story):
+    stopped = story["stopped"]
+    assert (story["asked"].returncode, stopped.code) == (0, 143), (story["asked"], stopped.output)
+    assert "asking worker-0, worker-1 to stop" in story["asked"].stdout
+    assert "wait for it" not in stopped.output
+    assert next_step(stopped) > 0
+
+
+def test_stop_returns_when_nothing_of_the_cluster_is_left(story):
+    assert story["up.sh ended before stop.sh"]
+    assert story["leftovers"] == []
+
+
+def test_resume_goes_on_from_the_step_that_was_promised(story):
+    assert step_of("resuming from", story["interrupted"].output) == next_step(story["stopped"])
+
+
+def test_ctrl_c_leaves_a_run_that_goes_on_too(story):
+    interrupted, smaller = story["interrupted"], story["smaller"]
+    assert interrupted.code == 130, interrupted.output
+    assert next_step(interrupted) > next_step(story["stopped"])
+    assert step_of("resuming from", smaller.output) == next_step(interrupted)
+
+
+def test_another_number_of_workers_keeps_the_global_batch(story):
+    assert story["smaller"].code == 0, story["smaller"].output
+    assert "1 worker(s)" in story["smaller"].output
+    assert "global batch 64" in story["smaller"].output
+
+
+def test_settings_are_those_of_the_first_start(story):
+    settings = story["results"][0]["settings"]
+    assert (settings["epochs"], settings["steps_per_epoch"], settings["seed"]) == (EPOCHS, 20, 7)
+
+
+def test_every_epoch_has_one_line(story):
+    epochs = [metrics["epoch"] for metrics in story["smaller"].metrics()]
+    assert epochs == list(range(1, EPOCHS + 1))
+
+
+def test_container_logs_keep_every_start(story):
+    assert [starts(worker) for worker in story["again"].workers] == [4, 2]
+
+
+def test_a_run_that_is_done_ends_at_once_with_0(story):
+    assert story["again"].code == 0, story["again"].output
+    assert "this run is done" in story["again"].output
+
+
+def test_a_secret_is_in_no_file(story):
+    folder = story["again"].folder
+    holders = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and SECRET.encode() in path.read_bytes()
+    ]
+    assert holders == []
+
+
+def test_one_worker_stops_and_comes_back(start):
+    cluster = start(**RUN)
+    cluster.wait_for_text(FIRST_EPOCH, START_SECONDS)
+    assert cluster.ask(STOP, "1").returncode == 0
+    cluster.wait_for_text(WAITS.format("worker-1", 1), QUICK_SECONDS)
+    cluster.wait_for_text("worker-0 | ", QUICK_SECONDS)
+    cluster.wait_for_text("waiting for 1 of 2 workers", QUICK_SECONDS)
+    assert cluster.process.poll() is None
+    back = cluster.ask(RESUME, "1")
+    assert (back.returncode, back.stdout) == (0, "cluster-trainer: worker-1 is started again\n")
+    ended = cluster.end(END_SECONDS).raise_unless_done()
+    assert step_of("resuming from", ended.output) > 0
+    assert [metrics["epoch"] for metrics in ended.metrics()] == list(range(1, EPOCHS + 1))
+    assert_every_line_is_shown_and_kept_once(ended)
+
+
+def assert_every_line_is_shown_and_kept_once(ended):
+    chief, worker = ended.workers
+    assert (starts(chief), starts(worker)) == (1, 2)
+    kept = (worker / "container.log").read_text().splitlines()
+    shown = [line for line in ended.output.splitlines() if line.startswith("worker-1 | ")]
+    for mark in (BANNER, "stopped: stopped by SIGTERM", "resuming from step", "done: results in"):
+        count = sum(mark in line for line in kept)
+        assert count == sum(mark in line for line in shown) == (2 if mark == BANNER else 1), mark
+
+
+def test_others_that_wait_in_vain_end_the_cluster(start):
+    cluster = start(RENDEZVOUS_TIMEOUT=20, **RUN)
+    cluster.wait_for_text(FIRST_EPOCH, START_SECONDS)
+    assert cluster.ask(STOP, "1").returncode == 0
+    ended = cluster.end(END_SECONDS)
+    assert ended.code == 75, ended.output
+    assert "worker-0 ended, with exit code 75 (it lost a peer)" in ended.output
+    assert "failed with exit code 75; `make resume` goes on from step " in ended.output
+
+
+@pytest.fixture
+def idle(start, tmp_path):
+    overlay = tmp_path / "idle.yaml"
+    overlay.write_text(IDLE)
+    cluster = start(WORKERS=2, OVERLAYS=overlay)
+    for service in ("worker-0", "worker-1"):
+        cluster.wait_for_text(f"{service} | here", QUICK_SECONDS)
+    return cluster
+
+
+def test_workers_that_are_stopped_one_by_one_are_a_stop_of_all(idle):
+    assert idle.ask(STOP, "1").returncode == 0
+    idle.wait_for_text(WAITS.format("worker-1", 1), QUICK_SECONDS)
+    assert idle.ask(STOP, "0").returncode == 0
+    ended = idle.end(QUICK_SECONDS)
+    assert ended.code == 143, ended.output
+    assert ended.output.count("wait for it") == 1
+    assert "stopped; `make resume` begins at step 0: there is no checkpoint yet" in ended.output
+
+
+def test_a_worker_that_is_not_there_is_refused(idle):
+    stop, resume = idle.ask(STOP, "2"), idle.ask(RESUME, "1")
+    assert (stop.returncode, resume.returncode) == (78, 78)
+    assert 'WORKER: received "2"; accepted: the number of one that runs: 0, 1.' in stop.stderr
+    assert 'WORKER: received "1", and no cluster here has a worker that ended' in resume.stderr
+    assert idle.process.poll() is None
+
+
+def test_a_stopped_worker_that_is_killed_later_ends_the_cluster(idle, workbench):
+    assert idle.ask(STOP, "1").returncode == 0
+    assert idle.ask(RESUME, "1").returncode == 0
+    idle.wait_for_text("worker-1 is started again", QUICK_SECONDS)
+    (victim,) = (item for item in workbench.containers() if "worker-1" in item.name)
+    victim.kill("SIGKILL")
+    ended = idle.end(QUICK_SECONDS)
+    assert ended.code == 137, ended.output
+    assert "worker-1 ended first, with exit code 137 (killed)" in ended.output
+
+
+def test_stop_without_a_cluster(workbench):
+    environ = {**os.environ, "COMPOSE_PROJECT_NAME": workbench.new_name("none")}
+    done = subprocess.run([STOP], env=environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "no worker of the project" in done.stderr
+
+
+@pytest.fixture
+def resume_at(workbench, tmp_path):
+    """Try to go on with a run that was started with these settings, or that is not there."""
+    started = []
+
+    def resume(settings=None, **environ):
+        if settings is not None:
+            run = tmp_path / "runs/test"
+            run.mkdir(parents=True)
+            (run / "cluster.env").write_text(settings)
+            (tmp_path / "runs/latest").symlink_to("test")
+        place = {"COMPOSE_PROJECT_NAME": workbench.new_name("resume"), "IMAGE": workbench.image}
+        started.append(resume_cluster(tmp_path, place | environ))
+        return started[-1].end(QUICK_SECONDS)
+
+    yield resume
+    for cluster in started:
+        cluster.stop()
+
+
+@pytest.mark.parametrize(
+    ("settings", "environ", "sentence"),
+    [
+        (None, {}, "there is no run to go on with in "),
+        ("WORKERS=1\n", {"RUN_NAME": "other"}, 'RUN_NAME: received "other"; accepted: a run that'),
+        ("WORKERS=1\nCLUSTER_TOKEN=\n", {}, "CLUSTER_TOKEN: not given, and the run was started"),
+        ("WORKERS=many\n", {}, "WORKERS in "),
+        ("WORKERS=1\nNETWORK=wifi\n", {}, 'NETWORK: received "wifi"'),
+        ("WORKERS=1\n", {"WORKERS": "9"}, 'WORKERS: received "9"'),
+    ],
+    ids=["no-run", "other-run", "token", "damaged", "what-it-was-started-with", "what-is-set-here"],
+)
+def test_a_run_that_cannot_go_on_is_refused(resume_at, settings, environ, sentence):
+    ended = resume_at(settings, **environ)
+    assert (ended.code, len(ended.output.splitlines())) == (78, 1), ended.output
+    assert ended.output.startswith(f"cluster-trainer: {sentence}")
+
+
+def test_settings_that_the_workers_refuse_are_not_remembered(resume_at, tmp_path):
+    settings = "WORKERS=1\nTRAINER_EPOCHS=1\n"
+    ended = resume_at(settings, TRAINER_MODEL="no-such-model", DATA_DIR=str(tmp_path))
+    assert ended.code == 78, ended.output
+    assert (ended.folder / "cluster.env").read_text() == settings
+
+
+def test_make_hands_on_the_runs_own_image(workbench, tmp_path):
+    run = tmp_path / "test"
+    run.mkdir()
+    (run / "cluster.env").write_text("WORKERS=1\nIMAGE=cluster-trainer:of-the-run\n")
+    own = ("IMAGE", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL")
+    environ = {name: text for name, text in os.environ.items() if name not in own}
+    environ |= {"RUNS_DIR": str(tmp_path), "COMPOSE_PROJECT_NAME": workbench.new_name("make")}
+    for given, image in ([], "cluster-trainer:of-the-run"), (["IMAGE=other:one"], "other:one"):
+        command = ["make", "--directory", str(REPOSITORY), "resume", "NAME=test", *given]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        assert f"there is no image {image} here" in done.stderr

@@ -1,0 +1,142 @@
+"""A model that says which examples each step trains on, and that can end its own machine.
+
+The chaos tests mount this folder at /workspace and a folder of theirs at /chaos. There,
+`records.jsonl` tells what each training process did, one JSON object a line with the time:
+
+    {"time": 1795267385.1, "event": "start"}                        a process has begun
+    {"time": 1795267389.3, "event": "log", "text": "resuming …"}    it logged this
+    {"time": 1795267390.7, "event": "batch", "ids": [1204, 17, …]}  it trains on these examples
+
+and whoever makes a file named after one of the MOMENTS, or `exhaust-memory`, makes it happen, once.
+"""
+
+import json
+import logging
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from trainer.data import registry
+from trainer.models import mnist_cnn
+
+CHAOS = Path("/chaos")
+RECORDS = CHAOS / "records.jsonl"
+# How long each step takes longer than it would; may change while the run goes on.
+STEP_SECONDS = CHAOS / "step-seconds"
+# Small enough for three workers to take a step in some 20 ms on two cores.
+PICTURE_SIDE = 14
+POLL_SECONDS = 0.001
+MEMORY_CHUNK_BYTES = 10_000_000
+# What lies in the run directory while something is written, and the trigger that waits for it.
+MOMENTS = {
+    "kill-during-checkpoint": "*/checkpoints/.unfinished.*",
+    "kill-during-export": "*/.unfinished.model.keras",
+}
+EVALUATION = "kill-during-evaluation"
+MEMORY = "exhaust-memory"
+
+Split = tuple[np.ndarray, np.ndarray]
+
+
+def load() -> tuple[Split, Split]:
+    """The embedded digits, each picture with its own number in its upper corners."""
+    _record("start")
+    logging.getLogger("trainer").addHandler(_LogRecorder())
+    threading.Thread(target=_wait_for_triggers, daemon=True).start()
+    data = registry.load("digits", Path("/data"), PICTURE_SIDE)
+    return tuple((_numbered(part.inputs), part.labels) for part in (data.train, data.test))
+
+
+def build(input_shape: tuple[int, ...], num_classes: int) -> keras.Model:
+    """The tutorials' network behind a layer that records what it is given."""
+    network = mnist_cnn.build(input_shape, num_classes)
+    return keras.Sequential([keras.Input(input_shape), Recorder(), network], name="saboteur")
+
+
+class Recorder(keras.layers.Layer):
+    """Hands its inputs on, once they are recorded."""
+
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:  # noqa: FBT001
+        """Return `inputs`, float32 [n, height, width, 1] in 0..1."""
+        if not tf.distribute.has_strategy():  # the copy that is exported
+            return inputs
+        corners = tf.stack([inputs[:, 0, 0, 0], inputs[:, 0, -1, 0]])
+        record = _trains if training else _evaluates
+        with tf.control_dependencies([tf.py_function(record, [corners], [])]):
+            return tf.identity(inputs)
+
+
+class _LogRecorder(logging.Handler):
+    """Records what the trainer logs, in order with the batches."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _record("log", text=record.getMessage())
+
+
+def _numbered(pictures: np.ndarray) -> np.ndarray:
+    """Write the number of each picture, uint8 [n, height, width, 1], into its corners."""
+    numbers = np.arange(len(pictures))
+    pictures[:, 0, 0, 0], pictures[:, 0, -1, 0] = numbers // 256, numbers % 256
+    return pictures
+
+
+def _trains(corners: tf.Tensor) -> None:
+    """Record a batch, of which these are the corners, float32 [2, n], and take some time."""
+    high, low = np.rint(corners.numpy() * 255).astype(int)
+    _record("batch", ids=(256 * high + low).tolist())
+    time.sleep(float(STEP_SECONDS.read_text()))
+
+
+def _evaluates(_: tf.Tensor) -> None:
+    if _is_triggered(EVALUATION):
+        _end_machine()
+
+
+def _record(event: str, **details: object) -> None:
+    line = json.dumps({"time": time.time(), "event": event} | details)
+    # One write to a file that is opened for appending: a killed process leaves whole lines.
+    with RECORDS.open("a") as file:
+        file.write(line + "\n")
+
+
+def _wait_for_triggers() -> None:
+    while True:
+        for trigger, pattern in MOMENTS.items():
+            if (CHAOS / trigger).exists() and any(_run_dir().glob(pattern)):
+                _is_triggered(trigger)
+                _end_machine()
+        if _is_triggered(MEMORY):
+            _exhaust_memory()
+        time.sleep(POLL_SECONDS)
+
+
+def _run_dir() -> Path:
+    return Path(os.environ.get("TRAINER_RUN_DIR", "/runs"))
+
+
+def _is_triggered(trigger: str) -> bool:
+    """Tell whether the trigger's file is there, and remove it: it acts once."""
+    try:
+        (CHAOS / trigger).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _end_machine() -> None:
+    """Kill all that runs in this container, which then ends: tini follows its child."""
+    _record("end")
+    os.kill(-1, signal.SIGKILL)  # all but tini and this process
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _exhaust_memory() -> None:
+    hoard = []
+    while True:
+        hoard.append(b"x" * MEMORY_CHUNK_BYTES)

@@ -1,0 +1,105 @@
+"""Fixtures of the chaos tests and of the soak; a module that wants them names this as a plugin."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from harness.chaos import table
+from harness.chaos.recovery import worst
+from harness.chaos.reference import Reference, reference_of
+from harness.chaos.run import ChaosRun, Settings, make_run
+from harness.peers import Peers, make_peers
+from harness.workbench import Workbench
+
+WORKERS = 3
+FULL_SPEED = 0.0
+# Within this the collectives notice that a worker is lost.
+DETECTION_SECONDS = 15.0
+
+
+@pytest.fixture(scope="session")
+def undisturbed(
+    workbench: Workbench, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Settings], Reference]:
+    """Train undisturbed, once a session for the same settings."""
+    known: dict[Settings, Reference] = {}
+
+    def train(settings: Settings) -> Reference:
+        peers = make_peers(workbench, WORKERS)
+        run = make_run(peers, tmp_path_factory.mktemp("undisturbed"), settings, {}, {})
+        try:
+            run.boot(FULL_SPEED)
+            codes = run.wait_for_end()
+            assert codes == [0] * WORKERS, run.logs()
+            return reference_of(run.machines)
+        finally:
+            peers.remove()
+
+    def train_once(settings: Settings) -> Reference:
+        if settings not in known:
+            known[settings] = train(settings)
+        return known[settings]
+
+    return train_once
+
+
+@pytest.fixture
+def begin_run(peers: Callable[[int], Peers], tmp_path: Path) -> Callable[..., ChaosRun]:
+    """Start three machines that train.
+
+    The settings are everyone's; `options` and `volumes` are what a worker has of its own
+    (`make_run`). Each step takes `step_seconds` longer than it would.
+    """
+
+    def begin(
+        settings: Settings,
+        step_seconds: float,
+        options: Mapping[int, Mapping[str, object]] | None = None,
+        volumes: Mapping[int, str] | None = None,
+    ) -> ChaosRun:
+        run = make_run(peers(WORKERS), tmp_path, settings, options or {}, volumes or {})
+        run.boot(step_seconds)
+        return run
+
+    return begin
+
+
+@pytest.fixture(scope="session")
+def rows(request: pytest.FixtureRequest) -> Iterator[list[table.Row]]:
+    """Collect the rows of the table; at the end they go into the file of --chaos-table."""
+    found: list[table.Row] = []
+    yield found
+    file = request.config.getoption("--chaos-table")
+    if file and found:
+        table.update(Path(file), found, table.today(), table.this_machine())
+
+
+@pytest.fixture
+def ends_as_undisturbed(
+    undisturbed: Callable[[Settings], Reference], rows: list[table.Row]
+) -> Callable[..., None]:
+    """Check that a run ends as if nothing had happened, and put it into the table.
+
+    `most_lost_steps` is how many steps a disturbance may cost, and `noticed_within` how many
+    seconds the other workers may take to notice it.
+    """
+
+    def check(
+        run: ChaosRun,
+        scenario: str,
+        most_lost_steps: int,
+        noticed_within: float = DETECTION_SECONDS,
+    ) -> None:
+        run.set_pace(FULL_SPEED)
+        codes = run.wait_for_end()
+        print(run.logs())
+        assert codes == [0] * WORKERS
+        found = undisturbed(run.settings).differences(run.machines, most_lost_steps)
+        assert not found, "\n".join(found)
+        row = table.Row(scenario, max(run.lost_steps()), worst(run.recoveries()))
+        print(row)
+        assert (row.recovery.detection or 0.0) <= noticed_within
+        rows.append(row)
+
+    return check

@@ -1,0 +1,162 @@
+"""A worker's machine: a container that can be killed or lose its disk, and come back."""
+
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from docker.errors import APIError
+from docker.models.containers import Container
+from docker.models.networks import Network
+
+from harness.chaos.records import Process, read_processes
+from harness.peers import Peers
+from harness.waiting import wait_until
+
+WORKSPACE = Path(__file__).parents[2] / "cluster/workspace"
+END_SECONDS = 60
+PAUSE_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line of a container's log, with the engine's time in seconds since 1970."""
+
+    time: float
+    text: str
+
+
+@dataclass
+class Machine:
+    """One worker's machine.
+
+    Attributes:
+        peers: the network that it is part of.
+        index: which worker it is.
+        folder: a folder on the host: `runs` is the machine's disk, `chaos` is what the test and the
+            saboteur share, which is no part of the machine.
+        settings: the environment (in capitals) and the Docker SDK's options, as Peers.start takes
+            them.
+        disk_volume: a volume that is the machine's disk instead of `runs`.
+    """
+
+    peers: Peers
+    index: int
+    folder: Path
+    settings: Mapping[str, object]
+    disk_volume: str | None = None
+    _container: Container | None = None
+    _earlier_lines: list[LogLine] = field(default_factory=list)
+
+    @property
+    def container(self) -> Container:
+        """The machine as the engine knows it."""
+        assert self._container, f"worker {self.index} was never started"
+        return self._container
+
+    @property
+    def disk(self) -> Path:
+        """What the worker sees as /runs."""
+        return self.folder / "runs"
+
+    @property
+    def run_dir(self) -> Path:
+        """The worker's own folder on its disk."""
+        return self.disk / f"worker-{self.index}"
+
+    @property
+    def chaos(self) -> Path:
+        """What the worker sees as /chaos."""
+        return self.folder / "chaos"
+
+    def boot(self) -> None:
+        """Start a new machine."""
+        self.disk.mkdir(parents=True, exist_ok=True)
+        mounts = [
+            f"{WORKSPACE}:/workspace:ro",
+            f"{self.chaos}:/chaos",
+            f"{self.disk_volume or self.disk}:/runs",
+        ]
+        self._container = self.peers.start(self.index, volumes=mounts, **self.settings)
+
+    def kill(self) -> None:
+        """End it as when its power fails."""
+        self.container.kill()
+        self.wait_for_death()
+
+    def come_back(self) -> None:
+        """Start it again, with the disk that it had."""
+        self.container.start()
+
+    def pause(self) -> None:
+        """Freeze all of its processes, as `docker pause` does.
+
+        On a busy machine with cgroup v1 the engine gives up now and then ("unable to freeze"), and
+        thaws what it has frozen.
+        """
+
+        def paused() -> bool:
+            with suppress(APIError):
+                self.container.pause()
+            self.container.reload()
+            return self.container.status == "paused"
+
+        wait_until(paused, PAUSE_SECONDS, f"worker {self.index} is paused", self.log)
+
+    def unplug(self) -> None:
+        """Take it off the network."""
+        self._network().disconnect(self.container)
+
+    def plug_in(self) -> None:
+        """Put it back on the network, perhaps with another address."""
+        self._network().connect(self.container)
+
+    def replace(self) -> None:
+        """Put a new machine in its place, with an empty disk and the same name."""
+        self._earlier_lines = self.log_lines()
+        self.peers.started.remove(self.container)
+        self.container.remove(force=True, v=True)
+        shutil.rmtree(self.disk)
+        self.boot()
+
+    def _network(self) -> Network:
+        return self.peers.bench.client.networks.get(self.peers.network)
+
+    def wait_for_death(self, timeout_seconds: float = END_SECONDS) -> int:
+        """Wait until nothing of it runs; return its exit code."""
+        return self.container.wait(timeout=timeout_seconds)["StatusCode"]
+
+    def trigger(self, name: str) -> None:
+        """Let the saboteur act, once its moment has come."""
+        (self.chaos / name).touch()
+
+    def set_pace(self, step_seconds: float) -> None:
+        """Make each step take so much longer, from now on."""
+        self.chaos.mkdir(parents=True, exist_ok=True)
+        new = self.chaos / ".step-seconds"
+        new.write_text(f"{step_seconds}")
+        new.replace(self.chaos / "step-seconds")
+
+    def processes(self) -> list[Process]:
+        """Return what its training processes did so far."""
+        return read_processes(self.chaos / "records.jsonl")
+
+    def checkpoints(self) -> list[Path]:
+        """Return the files of its checkpoints, the oldest first."""
+        return sorted(self.run_dir.glob("checkpoints/0*.npz"))
+
+    def log_lines(self) -> list[LogLine]:
+        """Return what it has printed so far, also before it was replaced."""
+        text = self.container.logs(timestamps=True).decode(errors="replace")
+        return self._earlier_lines + [_line(line) for line in text.splitlines()]
+
+    def log(self) -> str:
+        """Return the same without the times."""
+        return "\n".join(line.text for line in self.log_lines())
+
+
+def _line(text: str) -> LogLine:
+    moment, _, rest = text.partition(" ")
+    return LogLine(datetime.fromisoformat(moment).timestamp(), rest)

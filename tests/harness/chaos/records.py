@@ -1,0 +1,108 @@
+"""What each training process of a worker did: where it began, and on which examples it trained."""
+
+import itertools
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+RESUMED = re.compile(r"resuming from step (\d+) held by")
+FROM_THE_BEGINNING = "starting at step 0"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's examples on one worker, in order, and when the step began (seconds since 1970)."""
+
+    time: float
+    ids: tuple[int, ...]
+
+
+@dataclass
+class Process:
+    """A training process, as its worker recorded it.
+
+    Attributes:
+        start_time: when it began, in seconds since 1970.
+        first_step: the step that its first batch has; None if it ended before it knew.
+        batches: what it trained on; the last one may not have been finished.
+        end_time: when the saboteur ended it; None if something else did.
+    """
+
+    start_time: float
+    first_step: int | None = None
+    batches: list[Batch] = field(default_factory=list)
+    end_time: float | None = None
+
+    @property
+    def next_step(self) -> int:
+        """The step that the next batch would have had."""
+        return (self.first_step or 0) + len(self.batches)
+
+    def __str__(self) -> str:
+        """Return it in one line, as people want it in the output of a failed test."""
+        steps = f"{len(self.batches)} batches from step {self.first_step}"
+        end = ", ended by the saboteur" if self.end_time else ""
+        return f"process of {self.start_time:.3f}: {steps}{end}"
+
+
+def read_processes(records: Path) -> list[Process]:
+    """Read a worker's records.jsonl; none are there before its first process has begun."""
+    processes: list[Process] = []
+    for line in records.read_text().splitlines() if records.exists() else ():
+        record = json.loads(line)
+        if record["event"] == "start":
+            processes.append(Process(record["time"]))
+        else:
+            _note(processes[-1], record)
+    return processes
+
+
+def _note(process: Process, record: dict) -> None:
+    if record["event"] == "batch":
+        process.batches.append(Batch(record["time"], tuple(record["ids"])))
+    elif record["event"] == "end":
+        process.end_time = record["time"]
+    elif resumed := RESUMED.search(record["text"]):
+        process.first_step = int(resumed[1])
+    elif FROM_THE_BEGINNING in record["text"]:
+        process.first_step = 0
+
+
+def lost_steps(processes: Sequence[Process]) -> list[int]:
+    """Return how many steps each process but the first had to do again."""
+    resumed = [process for process in processes if process.first_step is not None]
+    pairs = itertools.pairwise(resumed)
+    return [max(0, earlier.next_step - later.first_step) for earlier, later in pairs]
+
+
+def problems(
+    processes: Sequence[Process], reference: Sequence[tuple[int, ...]], most_lost: int
+) -> list[str]:
+    """Return what is wrong with a worker's steps; nothing if the run was as good as undisturbed.
+
+    Args:
+        processes: the worker's, in order.
+        reference: the batches of the same worker in an undisturbed run.
+        most_lost: how many steps may be done again after each disturbance.
+    """
+    found = []
+    reached = 0
+    for number, process in enumerate(processes):
+        first = process.first_step
+        if first is None:
+            if process.batches:
+                found.append(f"process {number} trained and did not say from which step")
+            continue
+        if first > reached:
+            found.append(f"process {number} left out steps {reached} to {first - 1}")
+        if first < reached - most_lost:
+            found.append(f"process {number} lost {reached - first} steps, more than {most_lost}")
+        done = [batch.ids for batch in process.batches]
+        if done != list(reference[first : first + len(done)]):
+            found.append(f"process {number} trained on other batches than those from step {first}")
+        reached = process.next_step
+    if reached != len(reference):
+        found.append(f"the last process ended after {reached} of {len(reference)} steps")
+    return found

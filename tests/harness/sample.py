@@ -1,0 +1,28 @@
+"""Samples of data sets, made as `make data-sample` makes them."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from harness.compose import FOLDER
+from harness.workbench import Workbench
+
+BUILD = FOLDER.parent / "scripts/build.sh"
+DATA = FOLDER / "data.sh"
+
+
+def make_sample(bench: Workbench, folder: Path, pictures: int, *names: str) -> str:
+    """Make samples of so many pictures in a folder; return what was printed."""
+    subprocess.run([BUILD, "pictures"], check=True, capture_output=True)
+    own = {
+        "IMAGE": bench.image,
+        "DATA_DIR": str(folder),
+        "SAMPLE_PICTURES": str(pictures),
+        "RUN_UID": str(os.getuid()),
+        "RUN_GID": str(os.getgid()),
+    }
+    ended = subprocess.run(
+        [DATA, "sample", *names], env=os.environ | own, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout

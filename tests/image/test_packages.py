@@ -1,0 +1,177 @@
+"""A requirements.txt beside a user's code: installed once, before anything else."""
+
+import fcntl
+import time
+
+import pytest
+
+from harness.ended import wait_for_end
+from harness.waiting import wait_for_text
+from harness.wheels import write_wheel
+
+MODEL = "def build(input_shape, num_classes):\n    raise NotImplementedError\n"
+USE = "import tiny; print('uses', tiny.__file__)"
+INSTALLS = "installing the packages of requirements.txt into /data/.packages/"
+# No index answers there, and pip tries long enough for something to happen meanwhile.
+NO_ANSWER = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "9"}
+PROMPT_SECONDS = 5
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A folder with wheels, a workspace whose requirements.txt asks for one, and a data folder."""
+    write_wheel(tmp_path / "wheels", "tiny", {"tiny.py": MODEL})
+    for name in ("workspace", "data"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "workspace/task.py").write_text(USE)
+    (tmp_path / "workspace/requirements.txt").write_text("tiny==1.0\n")
+    return tmp_path
+
+
+@pytest.fixture
+def begin(run_container, machine):
+    """Start a container with few rights and without a network in that place."""
+
+    def start(*command, **environment):
+        wheels = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
+        return run_container(
+            *(command or ("python", "task.py")),
+            environment={**(environment or wheels), "MAX_RESTARTS": "0"},
+            volumes=[
+                f"{machine}/wheels:/wheels:ro",
+                f"{machine}/workspace:/workspace:ro",
+                f"{machine}/data:/data",
+            ],
+            network_mode="none",
+            read_only=True,
+            tmpfs={"/tmp": "size=64m,mode=1777"},
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges:true"],
+        )
+
+    return start
+
+
+@pytest.fixture
+def run(begin):
+    def to_end(*command, **environment):
+        return wait_for_end(begin(*command, **environment))
+
+    return to_end
+
+
+def packages(machine):
+    """Return what lies in the data folder: packages, and what is left of killed installations."""
+    return sorted(path.name for path in (machine / "data/.packages").glob("*") if path.is_dir())
+
+
+def ask_for(machine, *requirements):
+    (machine / "workspace/requirements.txt").write_text("".join(f"{it}\n" for it in requirements))
+
+
+def test_the_first_start_installs_and_later_ones_find_it(run, machine):
+    first, second = run(), run()
+    (folder,) = packages(machine)
+    assert (first.code, second.code) == (0, 0), first
+    assert first.out == second.out
+    assert first.out.startswith(f"uses /data/.packages/{folder}/")
+    assert INSTALLS + folder in first.err
+    assert "installed tiny 1.0 from /wheels (" in first.err
+    assert "install" not in second.err
+    ask_for(machine, "tiny>=1")
+    assert INSTALLS in run().err
+    assert len(packages(machine)) == 2
+
+
+def test_the_trainers_check_finds_what_is_only_in_the_packages(run):
+    command = ("explain", "--run-dir", "/tmp", "--model", "tiny:build")
+    before = run(*command)
+    assert (before.code, "requirements.txt are not installed yet" in before.err) == (78, True)
+    assert run("true").code == 0
+    after = run(*command)
+    assert after.code == 0, after.err
+    assert "(derived: installed)" in after.out
+
+
+def test_what_the_image_has_counts_as_installed_and_comes_first(run, machine):
+    write_wheel(machine / "wheels", "shadow", {"numpy/__init__.py": "", "keras.py": ""})
+    ask_for(machine, "shadow", "tensorflow>=2.16", "keras", "tensorflow-datasets", "numpy")
+    found = (
+        "import importlib.util as u; print(*(u.find_spec(n).origin for n in ('numpy', 'keras')))"
+    )
+    ended = run("python", "-c", found)
+    assert ended.code == 0, ended.err
+    assert "installed shadow 1.0 from /wheels (" in ended.err
+    assert [path.startswith("/opt/venv/") for path in ended.out.split()] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "words"),
+    [
+        ("numpy==1.26.4", "The user requested (constraint) numpy==2."),
+        ("no-such-package", "No matching distribution found for no-such-package"),
+    ],
+)
+def test_a_mistake_is_refused_with_pips_own_words(run, machine, requirement, words):
+    ask_for(machine, requirement)
+    ended = run()
+    assert (ended.code, ended.out) == (78, "")
+    assert "  requirements.txt: received " in ended.err
+    assert words in ended.err
+    assert "Nothing was started." in ended.err
+    assert packages(machine) == []
+
+
+def test_an_index_that_does_not_answer_may_answer_later(run):
+    ended = run(**NO_ANSWER | {"PIP_RETRIES": "1"})
+    assert (ended.code, ended.out) == (75, "")
+    last = ended.err.splitlines()[-1]
+    assert "the packages of requirements.txt could not be fetched: " in last
+    assert "Connection refused" in last
+
+
+def test_without_a_volume_for_them_nothing_is_installed(run_to_end, machine):
+    ended = run_to_end("true", volumes=[f"{machine}/workspace:/workspace:ro"], read_only=True)
+    assert ended.code == 78
+    assert '  /data/.packages: received "Read-only file system"; accepted: ' in ended.err
+
+
+def test_none_switches_it_off(run):
+    ended = run("true", REQUIREMENTS_FILE="none")
+    assert (ended.code, "install" in ended.err) == (0, False)
+
+
+def test_workers_that_share_a_volume_install_once(begin, machine):
+    folder = machine / "data/.packages"
+    folder.mkdir()
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        containers = [begin(), begin()]
+        for container in containers:
+            wait_for_text(container, "another worker installs the packages of requirements.txt")
+    ended = [wait_for_end(container) for container in containers]
+    assert [one.code for one in ended] == [0, 0]
+    assert sorted(INSTALLS in one.err for one in ended) == [False, True]
+    assert sorted("another worker has installed them" in one.err for one in ended) == [False, True]
+
+
+def test_an_installation_that_is_killed_leaves_nothing_that_counts(begin, run, machine):
+    container = begin(**NO_ANSWER)
+    wait_for_text(container, INSTALLS)
+    container.kill()
+    wait_for_end(container)
+    (unfinished,) = packages(machine)
+    assert unfinished.startswith(".unfinished-")
+    assert run().code == 0
+    (folder,) = packages(machine)
+    assert not folder.startswith(".")
+
+
+def test_docker_stop_ends_an_installation_at_once(begin):
+    container = begin(**NO_ANSWER)
+    wait_for_text(container, INSTALLS)
+    start = time.monotonic()
+    container.stop(timeout=30)
+    assert time.monotonic() - start < PROMPT_SECONDS
+    ended = wait_for_end(container)
+    assert (ended.code, "stopped by SIGTERM" in ended.err) == (143, True)

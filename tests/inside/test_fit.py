@@ -1,0 +1,105 @@
+"""`fit` of a user's script, on one device and under MirroredStrategy."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from test_loop import pictures, relative_difference
+
+from conftest import strategy_of
+from trainer import fit
+
+RUN = {"epochs": 2, "global_batch_size": 16, "learning_rate": 0.01}
+
+
+@pytest.fixture(autouse=True)
+def run_dir(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRAINER_RUN_DIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def data():
+    return tuple((part.inputs, part.labels) for part in (pictures(100), pictures(30)))
+
+
+def built(strategy, *more, units=10):
+    keras.utils.set_random_seed(1)
+    layers = [keras.Input((28, 28, 1)), keras.layers.Flatten(), *more]
+    with strategy.scope():
+        return keras.Sequential([*layers, keras.layers.Dense(units)], name="own")
+
+
+def result(run_dir):
+    return json.loads((run_dir / "worker-0/result.json").read_text())
+
+
+@pytest.mark.parametrize("replicas", [2, 4])
+def test_replicas_train_to_the_weights_of_one_device(data, run_dir, replicas):
+    alone, together = built(strategy_of(1)), built(strategy_of(replicas))
+    expected = fit(alone, data, **RUN)
+    history = fit(together, data, **RUN, run_dir=run_dir / "together")
+    assert relative_difference(alone.get_weights(), together.get_weights()) < 1e-4
+    assert [epoch.step for epoch in history] == [7, 14]
+    assert history[-1].test_accuracy == pytest.approx(expected[-1].test_accuracy)
+    assert history[-1].test_examples == 30
+
+
+def test_it_leaves_what_the_trainer_leaves(data, run_dir):
+    model = built(strategy_of(2))
+    fit(model, data, **RUN)
+    assert result(run_dir)["status"] == "done"
+    assert result(run_dir)["settings"]["model"] == "own"
+    assert len((run_dir / "worker-0/metrics.jsonl").read_text().splitlines()) == 2
+    saved = keras.models.load_model(run_dir / "worker-0/model.keras")
+    for mine, theirs in zip(model.get_weights(), saved.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_an_optimizer_and_a_loss_of_ones_own_are_used(data, run_dir):
+    strategy = strategy_of(2)
+    model = built(strategy)
+    with strategy.scope():
+        optimizer = keras.optimizers.SGD(0.5)
+    before = model.get_weights()
+    # A loss that is 0 everywhere moves nothing.
+    fit(model, data, optimizer=optimizer, loss=lambda _, logits: 0.0 * logits[:, 0], **RUN)
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert optimizer.iterations.numpy() == 14
+    assert result(run_dir)["metrics"]["loss"] == 0.0
+
+
+def test_an_error_of_the_script_itself_is_raised(data, run_dir):
+    def broken(*_):
+        raise RuntimeError("my own mistake")
+
+    with pytest.raises(RuntimeError, match="my own mistake"):
+        fit(built(strategy_of(1)), data, loss=broken, **RUN)
+    assert result(run_dir)["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "said"),
+    [
+        (lambda: keras.Sequential([keras.layers.Dense(10)]), {}, "begin it with keras.Input"),
+        (lambda: built(strategy_of(1), units=3), {}, "returns 10 logits"),
+        (lambda: built(strategy_of(1)), {"epoch": 3}, "Did you mean epochs?"),
+        (lambda: built(strategy_of(1)), {"epochs": 0}, "a whole number, 1 or more"),
+        (lambda: built(strategy_of(2)), {"global_batch_size": 15}, "a multiple of 2"),
+    ],
+    ids=["not-built", "other-classes", "unknown-setting", "bad-setting", "uneven-batch"],
+)
+def test_what_does_not_fit_ends_with_78(data, capfd, model, settings, said):
+    with pytest.raises(SystemExit) as ended:
+        fit(model(), data, **(RUN | settings))
+    assert ended.value.code == 78
+    assert said in capfd.readouterr().err
+
+
+def test_two_runs_of_a_script_need_two_folders(data, capfd):
+    fit(built(strategy_of(1)), data, **RUN)
+    with pytest.raises(SystemExit):
+        fit(built(strategy_of(1)), data, **RUN)
+    assert "another folder" in capfd.readouterr().err

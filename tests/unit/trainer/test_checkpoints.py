@@ -1,0 +1,235 @@
+import errno
+import logging
+import os
+import stat
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.checkpoints.saver import Saver, touch
+from trainer.checkpoints.store import Store
+
+
+def checkpoint(step=1, values=(), **fields):
+    made = {
+        "step": step,
+        "examples": 32 * step,
+        "settings": {"TRAINER_SEED": "42"},
+        "progress": {"epochs": []},
+        "names": [f"v{index}" for index in range(len(values))],
+        "arrays": values,
+    }
+    return Checkpoint(**made | fields)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "checkpoints")
+
+
+@pytest.fixture
+def warnings(caplog):
+    logging.getLogger("trainer").propagate = True
+    return caplog
+
+
+def files(store):
+    return sorted(file.name for file in store.folder.iterdir())
+
+
+def steps(store):
+    return [int(name.partition("-")[0]) for name in files(store)]
+
+
+def file_of(store, step):
+    (file,) = store.folder.glob(f"{step:08d}-*")
+    return file
+
+
+# ---- form ---------------------------------------------------------------------------------------
+
+ANY_ARRAY = arrays.arrays(
+    st.sampled_from([np.float32, np.float64, np.int64, np.uint32, np.float16]),
+    arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+)
+TEXTS = st.dictionaries(st.text(), st.text(), max_size=4)
+
+
+@given(st.integers(0, 2**40), TEXTS, st.lists(ANY_ARRAY, max_size=4))
+def test_what_is_read_is_what_was_written(step, settings, values):
+    written = checkpoint(step, values, settings=settings)
+    read = Checkpoint.from_bytes(written.to_bytes())
+    assert (read.step, read.examples, read.settings) == (step, 32 * step, settings)
+    assert (read.progress, read.names) == (written.progress, written.names)
+    for got, expected in zip(read.arrays, values, strict=True):
+        assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+        assert got.tobytes() == expected.tobytes()
+
+
+def test_anybody_can_read_a_file_with_numpy(store):
+    store.write(7, checkpoint(7, [np.arange(3)]).to_bytes())
+    with np.load(file_of(store, 7), allow_pickle=False) as members:
+        assert b'"step": 7' in members["about"].tobytes()
+        assert members["variable_00000"].tolist() == [0, 1, 2]
+
+
+# ---- the folder ---------------------------------------------------------------------------------
+
+
+def test_the_last_three_are_kept(store):
+    for step in (10, 20, 30, 40, 50):
+        store.write(step, b"content %d" % step)
+    assert steps(store) == [30, 40, 50]
+    newest = store.newest()
+    assert (newest.step, newest.content) == (50, b"content 50")
+
+
+def test_there_are_never_more_than_three_on_the_disk(store, monkeypatch):
+    seen = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (seen.append(len(files(store))), fsync(file)))
+    for step in (10, 20, 30, 40, 50):
+        store.write(step, b"content")
+    assert max(seen) == 3
+
+
+def test_a_step_is_there_once_whatever_its_content(store):
+    store.write(10, b"before the evaluation")
+    store.write(10, b"after it")
+    assert steps(store) == [10]
+    assert store.newest().content == b"after it"
+
+
+def test_an_empty_or_missing_folder_holds_nothing(store):
+    assert store.newest() is None
+    store.folder.mkdir()
+    assert store.newest() is None
+
+
+def truncate(content):
+    return content[: len(content) // 2]
+
+
+def flip_a_bit(content):
+    return content[:5] + bytes([content[5] ^ 1]) + content[6:]
+
+
+def empty(_content):
+    return b""
+
+
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, empty])
+def test_a_damaged_file_is_removed_and_an_older_one_taken(store, warnings, damage):
+    for step in (10, 20):
+        store.write(step, b"content of %d" % step)
+    newest = file_of(store, 20)
+    newest.write_bytes(damage(newest.read_bytes()))
+    assert store.newest().content == b"content of 10"
+    assert f"checkpoint {newest.name} is damaged and was removed" in warnings.text
+    assert steps(store) == [10]
+
+
+@given(st.binary(min_size=1, max_size=200), st.data())
+def test_no_flipped_bit_goes_unnoticed(tmp_path_factory, content, data):
+    store = Store(tmp_path_factory.mktemp("flipped"))
+    store.write(1, content)
+    bit = data.draw(st.integers(0, 8 * len(content) - 1))
+    damaged = bytearray(content)
+    damaged[bit // 8] ^= 1 << bit % 8
+    file_of(store, 1).write_bytes(damaged)
+    assert store.newest() is None
+
+
+def test_what_a_killed_run_left_unfinished_is_not_read_and_goes(store):
+    store.write(10, b"content")
+    (store.folder / ".unfinished.00000020-0123456789abcdef.npz").write_bytes(b"half")
+    assert store.newest().step == 10
+    store.tidy()
+    assert steps(store) == [10]
+
+
+def test_a_folder_that_is_cleared_holds_nothing(store):
+    store.write(10, b"content")
+    store.clear()
+    assert store.newest() is None
+
+
+@pytest.fixture
+def full(monkeypatch):
+    """Let every fsync fail, as on a disk that has become full."""
+
+    def fail(_descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+
+
+def test_a_full_disk_leaves_the_older_ones(store, request):
+    for step in (10, 20):
+        store.write(step, b"content")
+    request.getfixturevalue("full")
+    with pytest.raises(OSError, match="No space left"):
+        store.write(30, b"content")
+    assert steps(store) == [10, 20]
+
+
+def test_a_file_system_that_cannot_sync_folders_will_do(store, monkeypatch):
+    fsync = os.fsync
+
+    def refuse_folders(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse_folders)
+    store.write(10, b"content")
+    assert store.newest().step == 10
+
+
+# ---- saving -------------------------------------------------------------------------------------
+
+
+def test_a_saved_checkpoint_is_there_after_waiting(store):
+    saved = []
+    saver = Saver(store, lambda: saved.append(True))
+    for step in (1, 2):
+        saver.save(checkpoint(step))
+    saver.wait()
+    assert steps(store) == [1, 2]
+    assert saver.newest == 2
+    assert saved == [True, True]
+
+
+def test_a_full_disk_costs_a_warning_and_not_the_run(store, request, warnings):
+    saver = Saver(store, lambda: pytest.fail("nothing was saved"))
+    request.getfixturevalue("full")
+    saver.save(checkpoint(30))
+    saver.wait()
+    assert saver.newest is None
+    assert "the checkpoint of step 30 could not be saved" in warnings.text
+    assert "No space left on device" in warnings.text
+
+
+def test_an_error_of_our_own_is_not_hidden(store):
+    saver = Saver(store, lambda: None)
+    saver.save(checkpoint(progress={"not": object()}))
+    with pytest.raises(TypeError):
+        saver.wait()
+
+
+def test_a_touched_file_differs_each_time(tmp_path):
+    file = tmp_path / "progress"
+    seen = set()
+    for _ in range(3):
+        touch(file)
+        seen.add((file.stat().st_mtime_ns, file.stat().st_size))
+    assert len(seen) == 3
+
+
+def test_a_progress_file_that_cannot_be_written_is_a_warning(tmp_path, warnings):
+    touch(tmp_path / "missing" / "progress")
+    assert "PROGRESS_FILE" in warnings.text

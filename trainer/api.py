@@ -1,0 +1,249 @@
+"""What scripts of your own use: the project's loop on a model and a strategy of yours.
+
+    from trainer import fit, start_strategy
+
+    with start_strategy().scope():
+        model = build_my_model()
+    fit(model, (train, test), epochs=5)
+
+Every setting of docs/environment.md that is not given as an argument is taken from its TRAINER_
+variable, so that one script runs on one device, on several and on a cluster as it is started.
+"""
+
+import atexit
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import keras
+import tensorflow as tf
+
+from trainer import export, train
+from trainer.build import build_optimizer, check_model, set_precision, synchronise_batch_norm
+from trainer.config import TrainerConfig
+from trainer.data import registry
+from trainer.data.examples import DataSet
+from trainer.job import Job, read_job
+from trainer.lifecycle import context_of, end, judge, open_reporter, status_of, tell
+from trainer.loop import Loop, Loss, example_losses
+from trainer.problems import ConfigurationError, ExitCode, Problem
+from trainer.report import EpochMetrics, Reporter, start_log
+from trainer.run import Completed, Run
+from trainer.stall import Deadline
+from trainer.stop import StopRequest
+from trainer.train import load_data, make_pace, make_plan
+from trainer.watch import STALLED
+
+OWN_ARRAYS = "arrays of the script's own"
+log = logging.getLogger("trainer")
+# Folders that this process has trained into.
+_used: set[Path] = set()
+
+
+def start_strategy(**settings: object) -> tf.distribute.Strategy:
+    """Set up devices, threads and precision, and return the strategy that the settings name.
+
+    Any other strategy of tf.distribute will do, too; this one comes with the image's measured
+    choices of threads and of communication. Call it before anything else of TensorFlow. On a
+    cluster it returns once all workers are there.
+
+    Args:
+        settings: `strategy`, `threads` and others of docs/environment.md, without TRAINER_.
+
+    Raises:
+        SystemExit: with code 78, after a message, if a setting is not acceptable.
+    """
+    try:
+        job = read_job(os.environ, [], settings)
+        start_log(job.task.name)
+        set_precision(job.config)
+        return train.start_strategy(job.config, job.task)
+    except ConfigurationError as error:
+        _refuse(error)
+
+
+def fit(
+    model: keras.Model,
+    dataset: str | tuple[Any, Any],
+    *,
+    optimizer: keras.optimizers.Optimizer | None = None,
+    loss: Loss = example_losses,
+    **settings: object,
+) -> list[EpochMetrics]:
+    """Train a classifier under the strategy that it was built in, whatever strategy that is.
+
+    Does what `python -m trainer` does: the order of the examples, checkpoints on every worker and
+    going on from the newest of them, evaluation after each epoch, metrics.jsonl, result.json, the
+    trained model. All workers of a cluster call it with the same arguments.
+
+    Where a peer is lost (exit code 75), or the process is asked to stop (143, after a checkpoint),
+    it does not return but ends the process: TensorFlow could not go on in it. The entrypoint starts
+    the script again after the one and not after the other.
+
+    Args:
+        model: built within `strategy.scope()`, with outputs [n, classes]: logits, unless `loss`
+            wants something else. Need not be compiled; what it was compiled with is not used.
+        dataset: a name as TRAINER_DATASET takes it, or (train, test), each (inputs [n, …],
+            labels [n], whole numbers from 0) as arrays or an unbatched tf.data.Dataset of such
+            pairs. The same on all workers: each takes its own slice of every batch.
+        optimizer: made within the same scope; not given: as the settings say. In float16 one of
+            your own is a keras.optimizers.LossScaleOptimizer.
+        loss: (labels int64 [n], outputs float32 [n, classes]) -> float32 [n], one loss an example;
+            not given: the cross-entropy of logits.
+        settings: any of docs/environment.md, without TRAINER_ and in small letters: `epochs=5`,
+            `global_batch_size=128`, `run_dir="/runs/first"`.
+
+    Returns:
+        Each epoch's metrics, the same on all workers; those of earlier starts, too.
+
+    Raises:
+        SystemExit: with code 78, after a message, if something does not fit.
+    """
+    job = _read(model, dataset, settings)
+    reporter = open_reporter(job)
+    try:
+        data = _load(dataset, job.config, reporter)
+        run = _make_run(job, model, data, optimizer, loss)
+        completed = _complete(run, job, reporter)
+    except Exception as error:
+        _end(error, job, reporter)
+        raise
+    reporter.finish("done", None, context_of(job))
+    return list(completed.epochs)
+
+
+def _read(model: keras.Model, dataset: str | tuple[Any, Any], settings: Mapping[str, Any]) -> Job:
+    """Read the settings, and say in them what this run really trains.
+
+    Raises:
+        SystemExit: they are not acceptable.
+    """
+    named = {"dataset": dataset} if isinstance(dataset, str) else {}
+    try:
+        job = read_job(os.environ, [], {**settings, **named})
+        _use(job)
+    except ConfigurationError as error:
+        _refuse(error)
+    own = {"model": model.name} | ({} if named else {"dataset": OWN_ARRAYS})
+    return replace(job, config=job.config.model_copy(update=own))
+
+
+def _use(job: Job) -> None:
+    """Keep a second run of this process out of the folder: it would go on from the first.
+
+    Raises:
+        ConfigurationError: it is the second.
+    """
+    if job.folder in _used:
+        accepted = "another folder for each fit of a script"
+        raise ConfigurationError([Problem("run_dir", str(job.config.run_dir), accepted)])
+    _used.add(job.folder)
+
+
+def _refuse(error: ConfigurationError) -> NoReturn:
+    tell(error, 1)
+    raise SystemExit(ExitCode.BAD_CONFIGURATION)
+
+
+def _load(dataset: str | tuple[Any, Any], config: TrainerConfig, reporter: Reporter) -> DataSet:
+    """Load the data set, or take the arrays.
+
+    Raises:
+        ConfigurationError: there is no such set, or no pair of parts.
+    """
+    if isinstance(dataset, str):
+        return load_data(config, reporter)
+    data = registry.from_parts("dataset", config.dataset, lambda: dataset)
+    reporter.dataset(data.name)
+    return data
+
+
+def _make_run(
+    job: Job,
+    model: keras.Model,
+    data: DataSet,
+    optimizer: keras.optimizers.Optimizer | None,
+    loss: Loss,
+) -> Run:
+    """Put the script's parts and the settings together.
+
+    Raises:
+        ConfigurationError: they do not fit each other, or the cluster.
+    """
+    config = job.config
+    strategy = _strategy_of(model, job)
+    check_model("model", model.name, model, data)
+    if config.sync_batch_norm:
+        synchronise_batch_norm(model.name, model)
+    plan = make_plan(config, data, strategy.num_replicas_in_sync)
+    with strategy.scope():
+        if optimizer is None:
+            optimizer = build_optimizer(config, plan.steps, plan.cut.global_batch_size)
+        loop = Loop(strategy, model, optimizer, loss)
+    return Run(job, plan, data, loop)
+
+
+def _strategy_of(model: keras.Model, job: Job) -> tf.distribute.Strategy:
+    """Return the strategy in whose scope the model was built.
+
+    Raises:
+        ConfigurationError: it has no variables yet, or would be trained by each worker alone.
+    """
+    if not model.weights:
+        raise _refused(model, "a model whose variables exist: begin it with keras.Input(shape)")
+    if tf.distribute.has_strategy():
+        raise _refused(model, "a call of fit after `with strategy.scope():`, not within it")
+    strategy = getattr(model.weights[0].value, "distribute_strategy", tf.distribute.get_strategy())
+    several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    if job.task.num_workers > 1 and not several:
+        advice = f"The cluster has {job.task.num_workers} workers; each would train by itself."
+        raise _refused(model, "a model built in start_strategy().scope()", advice)
+    return strategy
+
+
+def _refused(model: keras.Model, accepted: str, advice: str = "") -> ConfigurationError:
+    return ConfigurationError([Problem("model", model.name, accepted, advice)])
+
+
+def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
+    """Train to the end, hearing stop requests, and save the model."""
+    stop = StopRequest(lambda code, reason: end(job, reporter, code, reason))
+    deadline = Deadline()
+    pace = make_pace(run.loop, job.config, stop, deadline)
+    reporter.start_heartbeat()
+    with stop.handled(), deadline.kept(lambda: end(job, reporter, STALLED.code, STALLED.reason)):
+        completed = run.complete(pace, reporter)
+        if job.task.is_chief:
+            _save(run.loop.model, completed, job.config.model_dir or reporter.folder)
+        pace.meet()
+    # A worker whose script ends is, to the others, one that died; they may still be at work.
+    atexit.register(pace.leave)
+    return completed
+
+
+def _save(model: keras.Model, completed: Completed, folder: Path) -> None:
+    """Write the trained model, from a copy that knows nothing of the strategy."""
+    try:
+        copy = keras.models.clone_model(model)
+        copy.set_weights(completed.weights)
+        export.save(copy, folder)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        log.warning("the model was not saved, only its checkpoints: %s", error)
+
+
+def _end(error: Exception, job: Job, reporter: Reporter) -> None:
+    """End the process as the trainer would, unless the error is the script's own affair.
+
+    Raises:
+        SystemExit: something does not fit, and no peer would wait for this process to be gone.
+    """
+    code, reason = judge(error, job.task.num_workers)
+    if code != ExitCode.CRASHED:
+        tell(error, job.task.num_workers)
+        if isinstance(error, ConfigurationError) and job.task.num_workers == 1:
+            raise SystemExit(code)
+        end(job, reporter, code, reason)
+    reporter.finish(status_of(code), reason, context_of(job))

@@ -1,0 +1,74 @@
+"""One checkpoint: a run at one step, and its form on disk."""
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+FORM = 1
+ABOUT = "about"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that a run needs to go on as if it had never stopped.
+
+    Attributes:
+        step: training steps done, over all epochs.
+        examples: training examples seen: the position in the data, whatever the number of workers.
+        settings: those that must be the same for the run to go on, name -> value.
+        progress: what the epochs have brought so far, as JSON knows it.
+        names: of the arrays.
+        arrays: the values of the model's and the optimizer's variables.
+    """
+
+    step: int
+    examples: int
+    settings: Mapping[str, str]
+    progress: Mapping[str, Any]
+    names: Sequence[str]
+    arrays: Sequence[np.ndarray]
+
+    def to_bytes(self) -> bytes:
+        """Return it as an .npz file, which `numpy.load` reads: `about` is JSON, the rest arrays."""
+        about = {
+            "form": FORM,
+            "step": self.step,
+            "examples": self.examples,
+            "settings": dict(self.settings),
+            "progress": dict(self.progress),
+            "names": list(self.names),
+        }
+        members = {ABOUT: np.frombuffer(json.dumps(about).encode(), np.uint8)}
+        members |= {_member(index): array for index, array in enumerate(self.arrays)}
+        file = io.BytesIO()
+        np.savez(file, allow_pickle=False, **members)
+        return file.getvalue()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> "Checkpoint":
+        """Read what `to_bytes` returned; whether it is whole is the store's matter."""
+        with np.load(io.BytesIO(content), allow_pickle=False) as members:
+            about = json.loads(members[ABOUT].tobytes())
+            arrays = [members[_member(index)] for index in range(len(about["names"]))]
+        return cls(
+            step=about["step"],
+            examples=about["examples"],
+            settings=about["settings"],
+            progress=about["progress"],
+            names=about["names"],
+            arrays=arrays,
+        )
+
+
+def _member(index: int) -> str:
+    return f"variable_{index:05d}"
+
+
+def checksum(content: bytes) -> str:
+    """Return the first 16 hexadecimal digits of the SHA-256, enough to notice any accident."""
+    return hashlib.sha256(content).hexdigest()[:16]

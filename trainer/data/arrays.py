@@ -1,0 +1,36 @@
+"""Arrays that TensorFlow reads where they lie, in memory or in a mapped file, without a copy.
+
+`tf.constant` copies an array, and twice where it does not begin on a 64-byte boundary (measured
+with TensorFlow 2.21). DLPack hands over the memory itself, but unchecked: TensorFlow aborts the
+process on an array that is not aligned.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+# TensorFlow's EIGEN_MAX_ALIGN_BYTES on x86-64 with AVX-512; more than any other build needs.
+ALIGNMENT_BYTES = 64
+
+
+def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
+    """Return a new array, not initialized, that `as_tensor` need not copy."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(size + ALIGNMENT_BYTES, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT_BYTES
+    return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def as_tensor(array: np.ndarray) -> tf.Tensor:
+    """Return a tensor in host memory that shares the array's memory if that is possible.
+
+    Neither may be written to any more.
+    """
+    shareable = array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative
+    if not shareable or array.ctypes.data % ALIGNMENT_BYTES:
+        copy = empty(array.shape, array.dtype.newbyteorder("="))
+        copy[...] = array
+        array = copy
+    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())

@@ -1,0 +1,36 @@
+"""One process at a time, among all that share a directory: this machine's containers, too."""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def alone(file: Path, say_waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock `file`, made if need be; `say_waiting` is called if another process has it.
+
+    The kernel releases the lock when its holder dies.
+
+    Raises:
+        OSError: the file can be neither opened nor made.
+    """
+    descriptor = _open(file)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say_waiting()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open(file: Path) -> int:
+    """Open for reading, which is enough to lock a file that another user has made."""
+    try:
+        return os.open(file, os.O_RDONLY)
+    except FileNotFoundError:
+        return os.open(file, os.O_RDONLY | os.O_CREAT, 0o644)

@@ -1,0 +1,52 @@
+"""The devices of one machine as people write them, and as TensorFlow numbers them."""
+
+import re
+
+ACCEPTED = "GPUs or CPUs by number, such as /gpu:0,/gpu:1, GPU:0 or /cpu:0"
+NAME = re.compile(r"/?(?:device:)?(?P<kind>cpu|gpu):(?P<number>[0-9]{1,3})", re.IGNORECASE)
+
+
+def parse(text: str) -> tuple[str, ...]:
+    """Return the devices that a list names, as TensorFlow does, in the order of their numbers.
+
+    TensorFlow numbers the devices that a process may see in the machine's own order, so the order
+    of the list could not be kept for every strategy, and says nothing.
+
+    Raises:
+        ValueError: one has no such form, comes twice, or is of another kind than the rest.
+    """
+    found = [_parse_one(part.strip()) for part in text.split(",")]
+    if len(set(found)) < len(found):
+        message = "Name each device once."
+        raise ValueError(message)
+    if len({kind for kind, _ in found}) > 1:
+        message = "CPUs and GPUs cannot be mixed: all would wait for the slowest."
+        raise ValueError(message)
+    return tuple(f"{kind}:{number}" for kind, number in sorted(found))
+
+
+def _parse_one(text: str) -> tuple[str, int]:
+    match = NAME.fullmatch(text)
+    if match is None:
+        message = f'"{text}" is no device.'
+        raise ValueError(message)
+    return match["kind"].upper(), int(match["number"])
+
+
+def numbered(kind: str, count: int) -> tuple[str, ...]:
+    """Return the names of the first `count` devices of a kind, CPU or GPU."""
+    return tuple(f"{kind}:{number}" for number in range(count))
+
+
+def are_cpus(text: str) -> bool:
+    """Tell of what kind the devices of a list are, once it has passed `parse`."""
+    return text.startswith("CPU")
+
+
+def counted(text: str | None) -> str:
+    """Return how many devices of which kind a list names, once it has passed `parse`."""
+    if text is None:
+        return "not given"
+    count = text.count(",") + 1
+    kind = "CPU" if are_cpus(text) else "GPU"
+    return f"{count} {kind}" if count == 1 else f"{count} {kind}s"

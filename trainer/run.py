@@ -1,0 +1,160 @@
+"""A run and its checkpoints: from the newest of them to the end."""
+
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainer import done, weights
+from trainer.batches import make_batches
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.checkpoints.exchange import Exchange
+from trainer.checkpoints.resume import Found, find_newest, keep, refuse_other_run
+from trainer.checkpoints.saver import Saver, touch
+from trainer.checkpoints.state import State
+from trainer.checkpoints.store import Store
+from trainer.config import TrainerConfig, shown_name, variable_of
+from trainer.data.examples import DataSet
+from trainer.epochs import Epochs, Plan
+from trainer.job import Job
+from trainer.loop import Loop
+from trainer.pace import Pace
+from trainer.position import Position
+from trainer.problems import (
+    ConfigurationError,
+    PeerStoppedError,
+    Problem,
+    StopRequestedError,
+)
+from trainer.report import EpochMetrics, Reporter
+
+CHECKPOINTS = "checkpoints"
+log = logging.getLogger("trainer")
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What a run has come to.
+
+    Attributes:
+        weights: the model's, in its own order.
+        epochs: every epoch's metrics, those of earlier starts too.
+        first_step: where this start began.
+    """
+
+    weights: list[np.ndarray]
+    epochs: tuple[EpochMetrics, ...]
+    first_step: int
+
+
+class Run:
+    """A run's checkpoints: where it goes on from, and what it keeps of itself.
+
+    Attributes:
+        plan: how the data are cut into steps and epochs.
+        loop: the model, the optimizer and the compiled steps.
+    """
+
+    def __init__(self, job: Job, plan: Plan, data: DataSet, loop: Loop) -> None:
+        self.plan, self.loop = plan, loop
+        self._job, self._data = job, data
+        self._state = State(loop.model, loop.optimizer)
+        self._store = Store(job.folder / CHECKPOINTS)
+        self._saver = Saver(self._store, self._note_saved)
+        self._settings = settings_of(job.config, data, plan)
+
+    def find_position(self, exchange: Exchange) -> Position:
+        """Put all workers where the newest checkpoint of any of them is; return where that is.
+
+        Raises:
+            ConfigurationError: it is one of another run, or has to be there and is not.
+        """
+        self._store.tidy()
+        # A crash is no wish to begin anew.
+        if self._job.config.resume == "never" and not self._job.is_restart:
+            done.remove_mark(self._job)
+            self._store.clear()
+        found = find_newest(self._store, exchange, self._job.task)
+        if found is None:
+            refuse_beginning(self._job.config)
+            log.info("no checkpoint on any worker: starting at step 0")
+            return Position()
+        return self._go_on_from(found)
+
+    def _go_on_from(self, found: Found) -> Position:
+        refuse_other_run(found, self._settings, self._state.names)
+        keep(found, self._store)
+        saved = found.checkpoint
+        with self.loop.strategy.scope():
+            self._state.put_back(saved.arrays)
+        log.info("resuming from step %d held by %s", saved.step, found.holder)
+        return Position.from_json(saved.step, saved.progress)
+
+    def complete(self, pace: Pace, reporter: Reporter) -> Completed:
+        """Train from the newest checkpoint, or from the start, to the end."""
+        config, strategy = self._job.config, self.loop.strategy
+        position = self.find_position(Exchange(strategy, self._job.task.num_workers))
+        reporter.begin(position.step, position.epochs)
+        batches = make_batches(strategy, self._data, self.plan.cut, config.seed, position.step)
+        epochs = Epochs(self.plan, self.loop, pace, batches, reporter)
+        self.train(epochs, position, reporter)
+        values = weights.values_of(self.loop.model)
+        reporter.weights(weights.digest(values))
+        return Completed(values, epochs.position.epochs, position.step)
+
+    def train(self, epochs: Epochs, position: Position, reporter: Reporter) -> None:
+        """Go through the epochs; whatever ends them, leave no checkpoint half written."""
+        try:
+            for metrics in epochs.go_on(position, self.save):
+                reporter.epoch(metrics)
+        except (StopRequestedError, PeerStoppedError):
+            self._saver.wait()
+            if self._saver.newest is not None:
+                log.info("saved the checkpoint of step %d", self._saver.newest)
+            raise
+        finally:
+            self._saver.wait()
+
+    def save(self, position: Position) -> None:
+        """Keep a checkpoint; all workers do at the same step."""
+        if not self.plan.checkpoint_steps:
+            return
+        self.loop.average_statistics()
+        self._saver.save(
+            Checkpoint(
+                step=position.step,
+                examples=self.plan.examples_at(position.step, len(self._data.train)),
+                settings=self._settings,
+                progress=position.as_json(),
+                names=self._state.names,
+                arrays=self._state.take(),
+            )
+        )
+
+    def _note_saved(self) -> None:
+        if self._job.progress_file:
+            touch(self._job.progress_file)
+
+
+def settings_of(config: TrainerConfig, data: DataSet, plan: Plan) -> dict[str, str]:
+    """Return what a run that goes on from a checkpoint must have as it was: name -> value.
+
+    The number of workers may be another one, as long as the global batch is the same.
+    """
+    return config.run_settings() | {
+        variable_of("global_batch_size"): str(plan.cut.global_batch_size),
+        variable_of("steps_per_epoch"): str(plan.steps_per_epoch),
+        "training examples": f"{len(data.train)} of {data.name}",
+    }
+
+
+def refuse_beginning(config: TrainerConfig) -> None:
+    """Refuse to begin at step 0 where that is not wanted.
+
+    Raises:
+        ConfigurationError: a checkpoint must be there.
+    """
+    if config.resume == "must":
+        accepted = "auto or never, since no worker holds a whole checkpoint"
+        advice = f"Is {config.run_dir} the run's own directory, mounted on every worker?"
+        raise ConfigurationError([Problem(shown_name("resume"), "must", accepted, advice)])
