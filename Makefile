@@ -17,6 +17,7 @@ $(call forward,BATCH,TRAINER_PER_REPLICA_BATCH_SIZE)
 $(call forward,GLOBAL_BATCH,TRAINER_GLOBAL_BATCH_SIZE)
 $(call forward,LEARNING_RATE,TRAINER_LEARNING_RATE)
 $(call forward,IMAGE_SIZE,TRAINER_IMAGE_SIZE)
+$(call forward,AUGMENT,TRAINER_AUGMENT)
 $(call forward,CACHE,TRAINER_CACHE)
 $(call forward,LEARNING_RATE_SCHEDULE,TRAINER_LEARNING_RATE_SCHEDULE)
 $(call forward,LR_SCALING,TRAINER_LR_SCALING)
@@ -105,7 +106,7 @@ lint: .venv/stamp ## Check style, types, the Dockerfile and the scripts
 bench: image .venv/stamp ## Run the benchmarks
 	@.venv/bin/python -m benchmarks
 
-tutorial-table: image build-cpu-r .venv/stamp ## Measure what the tutorials train, on one worker and on several. DATA_DIR=
+tutorial-table: image build-cpu-r .venv/stamp ## Measure what the tutorials train, on one worker and on several. DATA_DIR= IMAGE_SIZE=96 ROWS='on 2 workers'
 	@scripts/build.sh pictures
 	@.venv/bin/python -m benchmarks.tutorial_table
 

@@ -32,7 +32,7 @@ data = registry.load(config.dataset, config.data_dir, config.image_size)
 run = build_run(job, data, distribution)
 run.find_position(Exchange(distribution, job.task.num_workers))
 loop = run.loop
-batches = make_batches(distribution, data, run.plan.cut, config.seed, first_step=0)
+batches = make_batches(distribution, data, run.plan.cut, config, first_step=0)
 pace = Pace(loop, config.steps_per_call, StopRequest(print), StallLimit(Deadline(), "auto"))
 step = 0
 

@@ -5,7 +5,7 @@ to such a share, too: so N workers have N times its processors, as N machines wo
 had GPUs; what can be compared is the speed-up.
 
 A batch of 256 pictures of 224x224 takes about 20 GB in mobilenet_v2: `make tutorial-table
-IMAGE_SIZE=96` is for smaller machines.
+IMAGE_SIZE=96` is for smaller machines. `ROWS='batch 64'` measures the rows that hold these words.
 """
 
 import json
@@ -134,13 +134,15 @@ def rows(data: Path) -> list[Row]:
     return found
 
 
-def main(image: str, data: Path) -> None:
-    """Measure and print the table, a line as soon as it is known."""
+def main(image: str, data: Path, words: str) -> None:
+    """Measure the rows that hold the words, and print each as soon as it is known."""
     print(f"predicted: {PREDICTED}\n")
     print(f"| {' | '.join(HEAD)} |")
     print(f"|{' --- |' * len(HEAD)}")
     known: dict[str, Measured] = {}
     for row in rows(data):
+        if words not in f"{row.tutorial}: {row.what} on {row.several}":
+            continue
         key = json.dumps([row.settings, row.command, row.several.parts])
         if key not in known:
             known[key] = measure(row, Layout(), row.settings, image, data)
@@ -252,4 +254,4 @@ if __name__ == "__main__":
     where = Path(os.environ.get("DATA_DIR") or ROOT / ".build/data").resolve()
     used = os.environ.get("IMAGE", "cluster-trainer:cpu")
     make_samples(used, where)
-    main(used, where)
+    main(used, where, os.environ.get("ROWS", ""))

@@ -77,7 +77,8 @@ def fit(
 
     Does what `python -m trainer` does: the order of the examples, checkpoints on every worker and
     going on from the newest of them, evaluation after each epoch, metrics.jsonl, result.json, the
-    trained model. All workers of a cluster call it with the same arguments.
+    trained model. All workers of a cluster call it with the same arguments and load the same
+    data; they compare both before they begin, and refuse what differs.
 
     Where a peer is lost (exit code 75), or the process is asked to stop (143, after a checkpoint),
     it does not return but ends the process: TensorFlow could not go on in it. The entrypoint starts
@@ -104,8 +105,10 @@ def fit(
     """
     job = _read(model, dataset, settings)
     reporter = open_reporter(job)
+    reporter.start_heartbeat()
     try:
         data = _load(dataset, job.config, reporter)
+        reporter.doing("waiting until every worker has its data")
         run = _make_run(job, model, data, optimizer, loss)
         completed = _complete(run, job, reporter)
     except Exception as error:
@@ -213,7 +216,6 @@ def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
     stop = StopRequest(lambda code, reason: end(job, reporter, code, reason))
     deadline = Deadline()
     pace = make_pace(run.loop, job.config, stop, deadline)
-    reporter.start_heartbeat()
     with stop.handled(), deadline.kept(lambda: end(job, reporter, STALLED.code, STALLED.reason)):
         completed = run.complete(pace, reporter)
         if job.task.is_chief:

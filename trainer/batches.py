@@ -7,7 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.data import order
+from trainer.config import TrainerConfig
+from trainer.data import augment, order
 from trainer.data.examples import DataSet
 
 
@@ -23,14 +24,16 @@ def make_batches(
     distribution: tf.distribute.Strategy,
     data: DataSet,
     cut: order.Slice,
-    seed: int,
+    config: TrainerConfig,
     first_step: int,
 ) -> Batches:
     """Return the iterators over the batches; the training one begins with step `first_step`."""
     training = distribute(
         distribution,
         cut,
-        lambda part: order.training_batches(data.train, part, seed, first_step),
+        lambda part: order.training_batches(
+            data.train, part, config.seed, first_step, augment.BY_NAME[config.augment]
+        ),
     )
     testing = distribute(distribution, cut, lambda part: order.evaluation_batches(data.test, part))
     return Batches(training, testing)

@@ -55,6 +55,7 @@ OF_THE_RUN = (
     "model",
     "dataset",
     "image_size",
+    "augment",
     "optimizer",
     "learning_rate",
     "learning_rate_schedule",
@@ -73,6 +74,7 @@ A_COUNT_OR_0 = "a whole number, 0 or more"
 # their text with the error (see `refuse`).
 ACCEPTED = {
     "image_size": A_COUNT,
+    "augment": "none, flip, crop or flip_crop",
     "cache": "auto, memory, disk or none",
     "strategy": "auto, none, mirrored or multiworker",
     "logical_cpus": A_COUNT,
@@ -168,6 +170,12 @@ class TrainerConfig(BaseSettings):
         None,
         description="Side in pixels to which pictures are resized. Not given: 224 where a data "
         "set's pictures differ in size, else as they are.",
+    )
+    augment: Literal["none", "flip", "crop", "flip_crop"] = Field(
+        "none",
+        description="How pictures to train on are changed each time they are seen: half of them "
+        "mirrored left to right (flip), a random window of three quarters to all of their height "
+        "and width (crop), both, or not at all.",
     )
     cache: Literal["auto", "memory", "disk", "none"] = Field(
         "auto",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainer import done, weights
+from trainer.agreement import facts_of, refuse_differing
 from trainer.batches import make_batches
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.checkpoints.exchange import Exchange
@@ -93,9 +94,16 @@ class Run:
     def complete(self, pace: Pace, reporter: Reporter) -> Completed:
         """Train from the newest checkpoint, or from the start, to the end."""
         config, strategy = self._job.config, self.loop.strategy
-        position = self.find_position(Exchange(strategy, self._job.task.num_workers))
+        exchange = Exchange(strategy, self._job.task.num_workers)
+        try:
+            facts = facts_of(config, self._data, self._settings)
+            refuse_differing(exchange, self._job.task, facts)
+            position = self.find_position(exchange)
+        except ConfigurationError:  # on all workers
+            exchange.part()
+            raise
         reporter.begin(position.step, position.epochs)
-        batches = make_batches(strategy, self._data, self.plan.cut, config.seed, position.step)
+        batches = make_batches(strategy, self._data, self.plan.cut, config, position.step)
         epochs = Epochs(self.plan, self.loop, pace, batches, reporter)
         self.train(epochs, position, reporter)
         values = weights.values_of(self.loop.model)

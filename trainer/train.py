@@ -23,6 +23,7 @@ from trainer.stall import Deadline, StallLimit
 from trainer.stop import StopRequest
 from trainer.task import Task
 
+PICTURE_RANK = 3
 log = logging.getLogger("trainer")
 
 
@@ -127,8 +128,13 @@ def make_plan(config: TrainerConfig, data: DataSet, num_replicas: int) -> Plan:
     """Cut the data as the settings say.
 
     Raises:
-        ConfigurationError: the global batch size cannot be shared out among the replicas.
+        ConfigurationError: the global batch size cannot be shared out among the replicas, or what
+            is to be augmented are no pictures.
     """
+    if config.augment != "none" and len(data.train.input_shape) != PICTURE_RANK:
+        shape, accepted = list(data.train.input_shape), "none, since the inputs are no pictures"
+        advice = f"Each of {data.name} has the shape {shape}, not [height, width, channels]."
+        raise ConfigurationError([Problem(shown_name("augment"), config.augment, accepted, advice)])
     cut = order.Slice(config.batch_size_per_replica(num_replicas), num_replicas)
     steps_per_epoch = config.steps_per_epoch or cut.steps_per_pass(len(data.train))
     log.info(

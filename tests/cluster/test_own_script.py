@@ -9,6 +9,7 @@ from harness.ended import wait_for_end
 from harness.waiting import wait_for_text
 
 EXAMPLE = Path(__file__).parents[2] / "examples/own-script"
+WORKSPACE = Path(__file__).parent / "workspace"
 SETTINGS = {"TRAINER_EPOCHS": "20", "TRAINER_THREADS": "1", "TRAINER_STEPS_PER_CALL": "2"}
 RUN_SECONDS = 120
 
@@ -70,3 +71,17 @@ def test_a_script_that_was_stopped_goes_on_with_the_very_next_batch(start, finis
     assert [one.code for one in ended] == [0, 0], ended
     assert [one["resumed_from_step"] for one in results(folder)] == [stopped["steps"]] * 2
     assert results(folder)[0]["weights_sha256"] == undisturbed[0]["weights_sha256"]
+
+
+def test_workers_that_were_given_different_things_say_which(peers):
+    cluster = peers(2)
+    options = {"TRAINER_RUN_DIR": "/tmp/runs", "volumes": [f"{WORKSPACE}:/workspace:ro"]}
+    containers = [cluster.start(index, "python", "differing.py", **options) for index in (0, 1)]
+    for container, epochs in zip(containers, (5, 6), strict=True):
+        ended = wait_for_end(container, RUN_SECONDS)
+        assert ended.code == 78, ended
+        assert "2 problems in the configuration" in ended.err
+        epochs_differ = f'TRAINER_EPOCHS: received "{epochs}"; accepted: the same on all workers.'
+        assert f"{epochs_differ} worker-0 has 5, worker-1 has 6." in ended.err
+        assert "SHA-256 of the training labels: received" in ended.err
+        assert "Every worker loads all examples in the same order" in ended.err

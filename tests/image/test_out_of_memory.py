@@ -9,21 +9,27 @@ EATS = "python -c \"b'x' * 10**9\""
 RAN_OUT = "out of memory, this container's limit is {} MiB (docker run --memory)"
 ONCE = {"MAX_RESTARTS": "0"}
 
-# Eats all memory at the first start. `oom_score_adj` names the one whom the kernel kills for it.
+# Eats all memory at the first start. `oom_score_adj` names the one whom the kernel kills for it. In
+# small bites, because the kernel may take everybody where a process that it did not choose goes on.
 HUNGRY = """
 import os
 from pathlib import Path
 
 import numpy as np
 
+BITE = 2**18
+
 
 def load():
     first = Path("/runs/first")
     if not first.exists():
         first.touch()
-        victim = {"child": os.getpid(), "watcher": os.getppid()}[os.environ["VICTIM"]]
+        watcher = os.getppid()
+        victim = {"child": os.getpid(), "watcher": watcher}[os.environ["VICTIM"]]
         Path(f"/proc/{victim}/oom_score_adj").write_text("1000")
-        b"x" * 10**10
+        eaten = []
+        while os.getppid() == watcher:
+            eaten.append(b"x" * BITE)
     examples = np.eye(4, dtype=np.float32), np.arange(4)
     return examples, examples
 

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.data import arrays
+from trainer.data.augment import Augmentation
 from trainer.data.examples import Examples
 
 # Steps in an endless stream: more than any run takes, few enough for int64 positions.
@@ -54,7 +55,11 @@ class Slice:
 
 
 def training_batches(
-    examples: Examples, cut: Slice, seed: int, first_step: int = 0
+    examples: Examples,
+    cut: Slice,
+    seed: int,
+    first_step: int = 0,
+    augmentation: Augmentation | None = None,
 ) -> tf.data.Dataset:
     """Make the endless stream of one worker's training batches, in a shuffled order.
 
@@ -63,6 +68,13 @@ def training_batches(
         labels: int64 [per_replica];
         weights: float32 [per_replica], 1 for an example, 0 for filling;
         batch_examples: float32 [], the examples in the whole global batch.
+
+    Args:
+        examples: all of them.
+        cut: which of them the worker takes.
+        seed: of the order and of the augmentation.
+        first_step: where the stream begins.
+        augmentation: what happens to the pictures; None: nothing.
     """
     num_examples, steps_per_pass = len(examples), cut.steps_per_pass(len(examples))
 
@@ -73,10 +85,16 @@ def training_batches(
         left = num_examples - in_pass * cut.global_batch_size
         return rows, weights, tf.minimum(left, cut.global_batch_size)
 
+    def change(inputs: tf.Tensor, rows: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+        if augmentation is None:
+            return inputs
+        sightings = step // steps_per_pass * num_examples + rows
+        return augmentation.apply(inputs, seed, sightings)
+
     steps = tf.data.Dataset.range(first_step, MANY_STEPS)
     # Without .repeat() the cardinality is finite, and tf.distribute then spends an all-reduce at
     # each step on whether every worker still has a batch.
-    return _batches(examples, steps, cut, select).repeat()
+    return _batches(examples, steps, cut, select, change if augmentation else None).repeat()
 
 
 def evaluation_batches(examples: Examples, cut: Slice) -> tf.data.Dataset:
@@ -113,7 +131,18 @@ def _batches(
     steps: tf.data.Dataset,
     cut: Slice,
     select: Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, ...]],
+    change: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
 ) -> tf.data.Dataset:
+    """Make the batches of one worker's replicas.
+
+    Args:
+        examples: all of them.
+        steps: int64 [], one after another.
+        cut: which replicas.
+        select: from step and replica to the rows of the slice, int64 [per_replica], their weights,
+            and the number of examples in the whole global batch.
+        change: from inputs, their rows and the step to what the inputs look like then.
+    """
     take, labels = examples.taker(), arrays.as_tensor(examples.labels.astype(np.int64))
     replicas = range(cut.first_replica, cut.first_replica + cut.local_replicas)
     local = tf.data.Dataset.from_tensor_slices(tf.constant(list(replicas), tf.int64))
@@ -122,15 +151,18 @@ def _batches(
     def gather(step: tf.Tensor, replica: tf.Tensor) -> tuple[tf.Tensor, ...]:
         rows, weights, batch_examples = select(step, replica)
         chosen = as_float(take(rows))
+        if change:
+            chosen = change(chosen, rows, step)
         return chosen, tf.gather(labels, rows), weights, tf.cast(batch_examples, tf.float32)
 
     options = tf.data.Options()
     options.autotune.enabled = False
     # Rewriting the pipeline copies the arrays that it reads from (measured), mapped files too.
     options.experimental_optimization.apply_default_optimizations = False
-    # One thread copies batches faster than any model takes them; decoding takes all there are.
+    # One thread copies batches faster than any model takes them; real work takes all there are.
     threads = tf.config.threading.get_inter_op_parallelism_threads() or os.cpu_count()
-    parallel = {"num_parallel_calls": threads, "deterministic": True} if examples.decodes else {}
+    works = examples.decodes or change
+    parallel = {"num_parallel_calls": threads, "deterministic": True} if works else {}
     batches = slices.map(gather, **parallel)
     return batches.prefetch(_prefetched(examples, cut)).with_options(options)
 

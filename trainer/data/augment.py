@@ -1,0 +1,62 @@
+"""Pictures that look a little different each time they are seen: TRAINER_AUGMENT.
+
+What is drawn depends on the seed, the pass and the example alone. So one replica and many, a run
+that was stopped and one that was not, see the same pictures.
+"""
+
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+SMALLEST_WINDOW = 0.75
+MIRRORED_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What may happen to a picture.
+
+    Attributes:
+        flips: half of the pictures are mirrored, left to right.
+        crops: a window of three quarters to all of a picture's height, and of its width, is drawn
+            and resized to the picture's own size.
+    """
+
+    flips: bool
+    crops: bool
+
+    def apply(self, pictures: tf.Tensor, seed: int, sightings: tf.Tensor) -> tf.Tensor:
+        """Return the pictures as they look this time.
+
+        Args:
+            pictures: float32 [n, height, width, channels].
+            seed: of the run.
+            sightings: int64 [n], a number for each time that each example is seen in the run.
+        """
+        keys = tf.stack([tf.fill(tf.shape(sightings), tf.constant(seed, tf.int64)), sightings], 1)
+        boxes = tf.map_fn(self._box, keys, fn_output_signature=tf.TensorSpec([4], tf.float32))
+        return tf.image.crop_and_resize(
+            pictures, boxes, tf.range(tf.shape(pictures)[0]), pictures.shape[1:3]
+        )
+
+    def _box(self, key: tf.Tensor) -> tf.Tensor:
+        """Draw [top, left, bottom, right], float32, 0 to 1; mirrored, left is beyond right."""
+        # The algorithm is named, or TensorFlow would choose one by the hardware.
+        drawn = tf.random.stateless_uniform([5], key, alg="philox")
+        flip, size, place = drawn[0] < MIRRORED_SHARE, drawn[1:3], drawn[3:5]
+        if not self.crops:
+            size = tf.ones_like(size)
+        size = SMALLEST_WINDOW + (1 - SMALLEST_WINDOW) * size
+        start = place * (1 - size)
+        top, left, bottom, right = tf.unstack(tf.concat([start, start + size], 0))
+        if self.flips:
+            left, right = tf.where(flip, right, left), tf.where(flip, left, right)
+        return tf.stack([top, left, bottom, right])
+
+
+BY_NAME = {
+    "none": None,
+    "flip": Augmentation(flips=True, crops=False),
+    "crop": Augmentation(flips=False, crops=True),
+    "flip_crop": Augmentation(flips=True, crops=True),
+}
