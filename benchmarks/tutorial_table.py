@@ -14,6 +14,7 @@ import re
 import statistics
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -202,7 +203,7 @@ def measure(row: Row, layout: Layout, settings: dict[str, str], image: str, data
         ended = subprocess.run(
             [str(UP)],
             cwd=ROOT,
-            env=os.environ | environ,
+            env=not_the_trainers(os.environ) | environ,
             capture_output=True,
             text=True,
             check=False,
@@ -211,6 +212,11 @@ def measure(row: Row, layout: Layout, settings: dict[str, str], image: str, data
             raise SystemExit(ended.stdout + ended.stderr)
         worker = Path(folder) / "run/worker-0"
         return of_keras(worker / "container.log", layout) if row.command else of_trainer(worker)
+
+
+def not_the_trainers(environ: Mapping[str, str]) -> dict[str, str]:
+    """Leave out settings of the shell's own: IMAGE_SIZE, for one, is that of some rows alone."""
+    return {name: text for name, text in environ.items() if not name.startswith("TRAINER_")}
 
 
 def overlay_of(layout: Layout, row: Row) -> dict[str, object]:

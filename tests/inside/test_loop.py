@@ -31,8 +31,10 @@ def cnn():
 
 
 def batch_norm_model():
+    """Return a model whose BatchNorms are of two types, as users' own may be."""
     layers = [keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.BatchNormalization()]
-    return keras.Sequential([*layers, keras.layers.Dense(10)])
+    other = keras.layers.BatchNormalization(dtype="float64")
+    return keras.Sequential([*layers, other, keras.layers.Dense(10)])
 
 
 def cut_for(strategy, global_batch=GLOBAL_BATCH):
@@ -96,13 +98,14 @@ def test_training_statistics_count_each_example(strategy):
     assert loop.totals().examples == 37
 
 
-def test_batch_norm_statistics_end_equal_on_all_replicas():
+@pytest.mark.parametrize("layer", [1, 2])
+def test_batch_norm_statistics_end_equal_on_all_replicas(layer):
     strategy = strategy_of(2)
     loop = build(strategy, batch_norm_model)
     train(loop, pictures(64), 5)
 
     def statistics():
-        moving = loop.model.layers[1].moving_mean.value
+        moving = loop.model.layers[layer].moving_mean.value
         return [value.numpy() for value in strategy.experimental_local_results(moving)]
 
     before = statistics()

@@ -12,6 +12,7 @@ BAD_VALUES = [
     ("TRAINER_DATASET", "digitz", "Did you mean digits"),
     ("TRAINER_DATASET", "no_such_package_here:load", "module:function"),
     ("TRAINER_STRATEGY", "mirror", "auto, none, mirrored or multiworker"),
+    ("TRAINER_AUGMENT", "rotate", "none, flip, crop or flip_crop"),
     ("TRAINER_OPTIMIZER", "rmsprop", "sgd, momentum or adam"),
     ("TRAINER_EPOCHS", "0", "1 or more"),
     ("TRAINER_EPOCHS", "many", "1 or more"),
