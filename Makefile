@@ -106,7 +106,7 @@ lint: .venv/stamp ## Check style, types, the Dockerfile and the scripts
 bench: image .venv/stamp ## Run the benchmarks
 	@.venv/bin/python -m benchmarks
 
-tutorial-table: image build-cpu-r .venv/stamp ## Measure what the tutorials train, on one worker and on several. DATA_DIR= IMAGE_SIZE=96 ROWS='on 2 workers'
+tutorial-table: image build-cpu-r .venv/stamp ## Measure what the tutorials train, on one worker and on several. DATA_DIR= IMAGE_SIZE=96 ROWS='on 2 workers' ROUNDS=3
 	@scripts/build.sh pictures
 	@.venv/bin/python -m benchmarks.tutorial_table
 

@@ -6,6 +6,8 @@ had GPUs; what can be compared is the speed-up.
 
 A batch of 256 pictures of 224x224 takes about 20 GB in mobilenet_v2: `make tutorial-table
 IMAGE_SIZE=96` is for smaller machines. `ROWS='batch 64'` measures the rows that hold these words.
+`ROUNDS=3` runs one worker and several in turn, three times, and takes the medians: a machine that
+others use, too, is not equally fast at all times.
 """
 
 import json
@@ -15,7 +17,7 @@ import statistics
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -96,7 +98,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Measured:
-    """A run: seconds of an epoch, examples of a second, and the last accuracy."""
+    """Seconds of an epoch, examples of a second, and the last accuracy."""
 
     seconds: float
     examples_per_second: float
@@ -135,20 +137,25 @@ def rows(data: Path) -> list[Row]:
     return found
 
 
-def main(image: str, data: Path, words: str) -> None:
+def main(image: str, data: Path, words: str, rounds: int) -> None:
     """Measure the rows that hold the words, and print each as soon as it is known."""
     print(f"predicted: {PREDICTED}\n")
     print(f"| {' | '.join(HEAD)} |")
     print(f"|{' --- |' * len(HEAD)}")
-    known: dict[str, Measured] = {}
     for row in rows(data):
         if words not in f"{row.tutorial}: {row.what} on {row.several}":
             continue
-        key = json.dumps([row.settings, row.command, row.several.parts])
-        if key not in known:
-            known[key] = measure(row, Layout(), row.settings, image, data)
-        several = measure(row, row.several, row.settings | row.larger, image, data)
-        print(line(row, known[key], several), flush=True)
+        ones, several = [], []
+        for _ in range(rounds):  # in turn: what else the machine does then meets both alike
+            ones.append(measure(row, Layout(), row.settings, image, data))
+            larger = row.settings | row.larger
+            several.append(measure(row, row.several, larger, image, data))
+        print(line(row, median_of(ones), median_of(several)), flush=True)
+
+
+def median_of(runs: list[Measured]) -> Measured:
+    """Return the medians of several runs."""
+    return Measured(*map(statistics.median, zip(*map(astuple, runs), strict=True)))
 
 
 def make_samples(image: str, data: Path) -> None:
@@ -260,4 +267,4 @@ if __name__ == "__main__":
     where = Path(os.environ.get("DATA_DIR") or ROOT / ".build/data").resolve()
     used = os.environ.get("IMAGE", "cluster-trainer:cpu")
     make_samples(used, where)
-    main(used, where, os.environ.get("ROWS", ""))
+    main(used, where, os.environ.get("ROWS", ""), int(os.environ.get("ROUNDS", "1")))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from trainer.checkpoints.exchange import Exchange
-from trainer.config import TrainerConfig
+from trainer.config import PREFIX, TrainerConfig
 from trainer.data.examples import DataSet, Examples
 from trainer.problems import ConfigurationError, Problem
 from trainer.task import Task
@@ -62,6 +62,6 @@ def _problems(everyone: list[dict[str, str]], task: Task) -> list[Problem]:
         values = [facts.get(name, "") for facts in everyone]
         if len(set(values)) > 1:
             listed = ", ".join(f"{task.name_of(rank)} has {one}" for rank, one in enumerate(values))
-            advice = f"{listed}." + (f" {THE_SAME_DATA}" if " the " in name else "")
+            advice = f"{listed}." if name.startswith(PREFIX) else f"{listed}. {THE_SAME_DATA}"
             problems.append(Problem(name, values[task.rank], THE_SAME, advice))
     return problems
