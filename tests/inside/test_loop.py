@@ -31,9 +31,12 @@ def cnn():
 
 
 def batch_norm_model():
-    """Return a model whose BatchNorms are of two types, as users' own may be."""
+    """Return a model whose statistics are of two types, as users' own may be.
+
+    Trainable variables of two types can't be: TensorFlow does not sum their gradients.
+    """
     layers = [keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.BatchNormalization()]
-    other = keras.layers.BatchNormalization(dtype="float64")
+    other = keras.layers.BatchNormalization(center=False, scale=False, dtype="float64")
     return keras.Sequential([*layers, other, keras.layers.Dense(10)])
 
 
