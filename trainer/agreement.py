@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from hashlib import sha256
 
-from trainer.checkpoints.exchange import Exchange
+from trainer.checkpoints.exchange import WORD, Exchange
 from trainer.config import PREFIX, TrainerConfig
 from trainer.data.examples import DataSet, Examples
 from trainer.problems import ConfigurationError, Problem
@@ -45,13 +45,14 @@ def refuse_differing(exchange: Exchange, task: Task, facts: Mapping[str, str]) -
         ConfigurationError: with everything that differs, on every worker.
     """
     content = json.dumps(facts, sort_keys=True).encode()
-    digest = int.from_bytes(sha256(content).digest()[: exchange.NUMBER_BYTES], signed=True)
+    digest = int.from_bytes(sha256(content).digest()[: WORD.itemsize], signed=True)
     if len(set(exchange.gather(digest))) == 1:
         return
     contents = [
         exchange.broadcast(content if rank == task.rank else None, rank)
         for rank in range(task.num_workers)
     ]
+    exchange.part()
     raise ConfigurationError(_problems([json.loads(one) for one in contents], task))
 
 

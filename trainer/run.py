@@ -95,13 +95,9 @@ class Run:
         """Train from the newest checkpoint, or from the start, to the end."""
         config, strategy = self._job.config, self.loop.strategy
         exchange = Exchange(strategy, self._job.task.num_workers)
-        try:
-            facts = facts_of(config, self._data, self._settings)
-            refuse_differing(exchange, self._job.task, facts)
-            position = self.find_position(exchange)
-        except ConfigurationError:  # on all workers
-            exchange.part()
-            raise
+        facts = facts_of(config, self._data, self._settings)
+        refuse_differing(exchange, self._job.task, facts)
+        position = self.find_position(exchange)
         reporter.begin(position.step, position.epochs)
         batches = make_batches(strategy, self._data, self.plan.cut, config, position.step)
         epochs = Epochs(self.plan, self.loop, pace, batches, reporter)

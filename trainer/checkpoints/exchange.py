@@ -16,9 +16,6 @@ CHUNK_BYTES = CHUNK_WORDS * WORD.itemsize
 class Exchange:
     """Every worker calls the same methods in the same order."""
 
-    # Of a number that `gather` takes: a whole one with a sign.
-    NUMBER_BYTES = 8
-
     def __init__(self, strategy: tf.distribute.Strategy, num_workers: int) -> None:
         self._strategy, self._num_workers = strategy, num_workers
         self._local_replicas = strategy.num_replicas_in_sync // num_workers
@@ -41,7 +38,7 @@ class Exchange:
         return b"".join(parts)[:size]
 
     def part(self) -> None:
-        """Meet once more before a worker ends: one that leaves early tears the others' last call.
+        """Meet once more before all workers end: one that leaves early tears the others' last call.
 
         That this meeting fails only says that somebody has left.
         """

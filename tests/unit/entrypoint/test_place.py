@@ -100,7 +100,7 @@ def test_a_name_server_that_does_not_answer_costs_no_more_than_the_bound(
     seconds = time.perf_counter() - begin
     released.set()
     assert found == {"fast": ("127.0.0.1",)}
-    assert seconds < 5  # and not the ten of the slow one
+    assert seconds < 0.5
 
 
 def test_a_look_up_that_hangs_does_not_hold_the_end_of_the_process(
