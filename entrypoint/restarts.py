@@ -6,6 +6,8 @@ import os
 
 FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 60.0
+# The gate holds back whoever comes too early.
+LONGEST_MEETING_DELAY_SECONDS = 4.0
 
 
 class Progress:
@@ -30,20 +32,18 @@ class Progress:
         return stat.st_mtime_ns, stat.st_size
 
 
-class Restarts:
-    """Counts the restarts since the last progress."""
+class Count:
+    """Restarts of one kind since the last progress."""
 
-    def __init__(self, limit: int, progress: Progress) -> None:
+    def __init__(self, limit: int, longest_delay_seconds: float) -> None:
         """Begin with none."""
-        self.count, self.limit, self._progress = 0, limit, progress
+        self.number, self.limit, self._longest = 0, limit, longest_delay_seconds
 
-    def may_restart(self) -> bool:
-        """Count a failure; return whether the command may be started again."""
-        if self._progress.has_moved():
-            self.count = 0
-        if self.count >= self.limit:
+    def take(self) -> bool:
+        """Count one more; return whether it is still allowed."""
+        if self.number >= self.limit:
             return False
-        self.count += 1
+        self.number += 1
         return True
 
     def delay_seconds(self) -> float:
@@ -54,5 +54,25 @@ class Restarts:
         """
         import random  # noqa: PLC0415 -- slow to import, and a good run needs none
 
-        delay = min(FIRST_DELAY_SECONDS * 2.0 ** (self.count - 1), LONGEST_DELAY_SECONDS)
+        delay = min(FIRST_DELAY_SECONDS * 2.0 ** (self.number - 1), self._longest)
         return delay * (0.5 + 0.5 * random.random())  # noqa: S311 -- no secret
+
+
+class Restarts:
+    """Counts the restarts since the last progress: after this worker's failures, and its peers'.
+
+    A peer that was lost has failed, not this worker. Each peer may fail `limit` times before it
+    gives up, and this worker outlasts them all: it bears `limit` losses for each of them.
+    """
+
+    def __init__(self, limit: int, peers: int, progress: Progress) -> None:
+        """Begin with none of either."""
+        self._own = Count(limit, LONGEST_DELAY_SECONDS)
+        self._lost = Count(limit * peers, LONGEST_MEETING_DELAY_SECONDS)
+        self._progress = progress
+
+    def after(self, *, peer_lost: bool) -> Count:
+        """Return the count that a failure belongs to; both begin anew after progress."""
+        if self._progress.has_moved():
+            self._own.number = self._lost.number = 0
+        return self._lost if peer_lost else self._own

@@ -24,6 +24,8 @@ STDIN = 0
 class Peers:
     """What is done about the peers of a cluster, each in a process of its own."""
 
+    number: int
+    """How many there are beside this worker."""
     meet: Look | None
     """The gate: waits for them, before the command starts."""
     look_out: Look
@@ -50,12 +52,12 @@ def run(
     )
     # An interactive shell ends with the code of the last thing that was typed into it.
     limit = 0 if terminal and not request.is_trainer else options.max_restarts
-    meet = peers.meet if peers else None
+    meet, others = (peers.meet, peers.number) if peers else (None, 0)
     job = Job(
         pass_gate=lambda: wait_for(meet, "the gate") if meet else Ended(0, ""),
         run_command=command.run,
-        restarts=Restarts(limit, Progress(path)),
-        has_peers=peers is not None,
+        restarts=Restarts(limit, others, Progress(path)),
+        has_peers=others > 0,
         peer_lost_exit_code=options.peer_lost_exit_code,
         failure_file=options.failure_file,
     )

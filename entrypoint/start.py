@@ -62,7 +62,8 @@ def start(start: Start, log: Log) -> int:
             return code
         meet = gate(spec, task, start, settings, log)
     look = look_out(spec, task, options.startup_timeout_seconds)
-    return run(request, environment, options, log, Peers(meet=meet, look_out=look))
+    peers = Peers(number=len(spec.members) - 1, meet=meet, look_out=look)
+    return run(request, environment, options, log, peers)
 
 
 def _install(start: Start, log: Log) -> Ended:

@@ -19,7 +19,7 @@ from entrypoint.failure import write_failure
 from entrypoint.log import Log
 from entrypoint.options import Options
 from entrypoint.process import STOPS, block_signals, next_signal
-from entrypoint.restarts import Restarts
+from entrypoint.restarts import Count, Restarts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Job:
     """Runs it to its end, after so many restarts; the last lines that it printed come with it."""
     restarts: Restarts
     has_peers: bool = False
-    """Whether 75 can mean that one was lost; a command that is alone may end with it, too."""
+    """Whether 75 means that one was lost; a command that is alone may end with it, too."""
     peer_lost_exit_code: int = EXIT_PEER_LOST
     """What 75 becomes for whoever started the container."""
     failure_file: str | None = None
@@ -49,9 +49,11 @@ def supervise(job: Job, log: Log) -> int:
         ended, last_lines = job.run_command(restart_count)
         if not ended.may_be_retried:
             return end(ended, last_lines, job, log)
-        if not job.restarts.may_restart():
-            return end(_given_up(ended, job.restarts), last_lines, job, log)
-        stop = _pause(ended, job, log)
+        peer_lost = job.has_peers and ended.code == EXIT_PEER_LOST
+        restarts = job.restarts.after(peer_lost=peer_lost)
+        if not restarts.take():
+            return end(_given_up(ended, restarts), last_lines, job, log)
+        stop = _pause(ended, restarts, log, peer_lost=peer_lost)
         if stop:
             return end(stop, (), job, log)
         restart_count += 1
@@ -75,7 +77,7 @@ def _with_code(reason: str, code: int) -> str:
     return reason if re.search(rf"{shown}\b", reason) else f"{reason} ({shown})"
 
 
-def _given_up(ended: Ended, restarts: Restarts) -> Ended:
+def _given_up(ended: Ended, restarts: Count) -> Ended:
     """Return the end of a command that is not started again."""
     if not restarts.limit:
         return ended
@@ -83,12 +85,11 @@ def _given_up(ended: Ended, restarts: Restarts) -> Ended:
     return Ended(ended.code, f"gave up after {times} without progress: {ended.reason}")
 
 
-def _pause(ended: Ended, job: Job, log: Log) -> Ended | None:
+def _pause(ended: Ended, restarts: Count, log: Log, *, peer_lost: bool) -> Ended | None:
     """Say why and when the command starts again, and wait; return the end if told to stop."""
-    restarts = job.restarts
     seconds = restarts.delay_seconds()
-    again = f"restart {restarts.count} of {restarts.limit}"
-    if job.has_peers and ended.code == EXIT_PEER_LOST:
+    again = f"restart {restarts.number} of {restarts.limit}"
+    if peer_lost:
         again = f"a peer was lost, meeting the peers again: {again}"
     log.warning(f"{ended.reason}; {again} in {seconds:.1f} s (MAX_RESTARTS, without progress)")
     deadline = time.monotonic() + seconds

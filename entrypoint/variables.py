@@ -134,8 +134,8 @@ STOP_GRACE_SECONDS = Variable(
 )
 MAX_RESTARTS = Variable(
     name="MAX_RESTARTS",
-    purpose="How often the command is started again after a crash or a lost peer (75), counted "
-    "anew whenever it has made progress (PROGRESS_FILE).",
+    purpose="How often the command is started again after a crash, and after the loss of a peer "
+    "(75) that often for each peer; counted anew at each progress (PROGRESS_FILE).",
     accepted="a whole number from 0",
     example="0",
     default="3",
