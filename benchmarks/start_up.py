@@ -1,8 +1,8 @@
-"""What the entrypoint costs before the user's command starts.
+"""What the entrypoint costs before the user's command starts, and the trainer before it trains.
 
 Each case is a whole process in one container of the image, the cases in turn, so that a machine
-that changes its speed changes it for all. The last two are other launchers, for comparison: what
-the import alone of the module that each starts with costs, in the same container.
+that changes its speed changes it for all. The last two of the entrypoint's are other launchers, for
+comparison: what the import alone of the module that each starts with costs, in the same container.
 """
 
 import json
@@ -11,7 +11,9 @@ import sys
 from pathlib import Path
 
 PREDICTED = "entrypoint: at most 0.25 s beyond a bare Python (the issue's bound)"
+IMPORT_PREDICTED = "without collection at least a tenth less"
 ROUNDS = 15
+IMPORT_ROUNDS = 9
 TOOLS = Path(".build/benchmarks")
 # Without the gate, which waits for the other; benchmarks/rendezvous.py measures that.
 CLUSTER = [
@@ -32,6 +34,14 @@ CASES = {
     "entrypoint, refuses (WORKER_INDEX=9)": [
         *["sh", "-c", '"$@"; [ $? = 78 ]', "refused"],
         *["env", *CLUSTER, "WORKER_INDEX=9", *ENTRYPOINT],
+    ],
+}
+IMPORTED = "import trainer.train"
+IMPORTS = {
+    IMPORTED: ["/opt/venv/bin/python", "-c", IMPORTED],
+    "the same without collection, as the trainer does it": [
+        *["/opt/venv/bin/python", "-c"],
+        f"from trainer.imports import without_collection\nwith without_collection(): {IMPORTED}",
     ],
 }
 LAUNCHERS = {
@@ -55,22 +65,28 @@ print(json.dumps(seconds))
 
 
 def main(image: str) -> None:
-    """Measure and print the table."""
+    """Measure and print both tables."""
     cases = CASES | {f"import {module}": command for module, command in launchers(image).items()}
-    seconds = measure(image, cases)
-    bare = median(seconds["python -c pass"])
     print(f"predicted: {PREDICTED}\n")
-    print("| case | median | lowest | highest | beyond bare Python |")
+    print_table(measure(image, cases, ROUNDS), "beyond bare Python")
+    print(f"\npredicted: {IMPORT_PREDICTED}\n")
+    print_table(measure(image, IMPORTS, IMPORT_ROUNDS), "more")
+
+
+def print_table(seconds: dict[str, list[float]], difference: str) -> None:
+    """Print each case's times, and by how much its median differs from the first case's."""
+    first = median(next(iter(seconds.values())))
+    print(f"| case | median | lowest | highest | {difference} |")
     print("| --- | --- | --- | --- | --- |")
     for name, times in seconds.items():
-        cells = [median(times), min(times), max(times), median(times) - bare]
+        cells = [median(times), min(times), max(times), median(times) - first]
         print(f"| {name} | " + " | ".join(f"{cell:.3f} s" for cell in cells) + " |")
 
 
-def measure(image: str, cases: dict[str, list[str]]) -> dict[str, list[float]]:
+def measure(image: str, cases: dict[str, list[str]], rounds: int) -> dict[str, list[float]]:
     """Return each case's times in seconds, all measured in one container."""
     mount = ["--volume", f"{TOOLS.resolve()}:/tools:ro"]
-    python = ["--entrypoint", "python", image, "-c", TIMER.replace("ROUNDS", str(ROUNDS))]
+    python = ["--entrypoint", "python", image, "-c", TIMER.replace("ROUNDS", str(rounds))]
     command = ["docker", "run", "--rm", "--interactive", "--network", "none", *mount, *python]
     ended = subprocess.run(
         command, input=json.dumps(cases), capture_output=True, text=True, check=True

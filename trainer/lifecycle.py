@@ -11,6 +11,7 @@ from math import inf
 from typing import NoReturn
 
 from trainer.config import shown_name
+from trainer.imports import without_collection
 from trainer.job import Job
 from trainer.problems import (
     ConfigurationError,
@@ -108,7 +109,8 @@ def attempt(
     """Train and return the exit code, with the reason where it is not 0."""
     try:
         # Here and not above: the import takes seconds, in which a stop is already heard.
-        from trainer.train import train_and_evaluate  # noqa: PLC0415
+        with without_collection():
+            from trainer.train import train_and_evaluate  # noqa: PLC0415
 
         train_and_evaluate(job, stop, deadline, reporter)
     except Exception as error:  # noqa: BLE001  the last place that can say what happened
