@@ -243,9 +243,11 @@ def _end(error: Exception, job: Job, reporter: Reporter) -> None:
         SystemExit: something does not fit, and no peer would wait for this process to be gone.
     """
     code, reason = judge(error, job.task.num_workers)
-    if code != ExitCode.CRASHED:
-        tell(error, job.task.num_workers)
-        if isinstance(error, ConfigurationError) and job.task.num_workers == 1:
-            raise SystemExit(code)
-        end(job, reporter, code, reason)
-    reporter.finish(status_of(code), reason, context_of(job))
+    if code == ExitCode.CRASHED:
+        reporter.finish(status_of(code), reason, context_of(job))
+        return
+    tell(error, job.task.num_workers)
+    if isinstance(error, ConfigurationError) and job.task.num_workers == 1:
+        reporter.finish(status_of(code), reason, context_of(job))
+        raise SystemExit(code)
+    end(job, reporter, code, reason)

@@ -1,6 +1,7 @@
 """`fit` of a user's script, on one device and under MirroredStrategy."""
 
 import json
+import threading
 
 import keras
 import numpy as np
@@ -96,6 +97,17 @@ def test_what_does_not_fit_ends_with_78(data, capfd, model, settings, said):
         fit(model(), data, **(RUN | settings))
     assert ended.value.code == 78
     assert said in capfd.readouterr().err
+
+
+def test_a_run_that_does_not_fit_says_so_in_its_result_and_falls_silent(data, run_dir):
+    with pytest.raises(SystemExit):
+        fit(built(strategy_of(1), units=3), data, **RUN)
+    assert result(run_dir)["status"] == "failed"
+    assert "returns 10 logits" in result(run_dir)["reason"]
+    running = [thread for thread in threading.enumerate() if thread.name == "heartbeat"]
+    for thread in running:
+        thread.join(5)
+    assert not any(thread.is_alive() for thread in running)
 
 
 def test_two_runs_of_a_script_need_two_folders(data, capfd):
