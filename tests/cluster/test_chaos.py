@@ -6,10 +6,14 @@ an undisturbed run: the weights bit for bit, each worker's batches, the steps th
 
 import random
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 
 import pytest
 
-from harness.chaos.run import START_SECONDS, Settings
+from harness.chaos.machine import Machine
+from harness.chaos.run import START_SECONDS, Settings, assembled
 from harness.chaos.small_disk import small_disk
 from harness.waiting import wait_until
 
@@ -79,24 +83,45 @@ def test_sigkill_during(run, ends_as_undisturbed, what, victim):
     ends_as_undisturbed(run, f"SIGKILL during {what}", INTERVAL)
 
 
-def test_docker_pause(run, ends_as_undisturbed):
-    run.wait_for_step(A_STEP)
-    run.disturb(WORKER)
-    run.machines[WORKER].pause()
-    time.sleep(AWAY_SECONDS)
-    run.are_back()
-    run.machines[WORKER].container.unpause()
-    ends_as_undisturbed(run, f"`docker pause` of a worker for {AWAY_SECONDS} s", INTERVAL)
+@dataclass(frozen=True)
+class Absence:
+    """A way for a worker to be away for a while, and how it is there again."""
+
+    scenario: str
+    leave: Callable[[Machine], None]
+    be_back: Callable[[Machine], None]
 
 
-def test_network_disconnect(run, ends_as_undisturbed):
-    run.wait_for_step(A_STEP)
-    run.disturb(WORKER)
-    run.machines[WORKER].unplug()
-    time.sleep(AWAY_SECONDS)
-    run.are_back()
-    run.machines[WORKER].plug_in()
-    ends_as_undisturbed(run, f"a worker without network for {AWAY_SECONDS} s", INTERVAL)
+ABSENCES = {
+    "docker-pause": Absence("`docker pause` of a worker", Machine.pause, Machine.unpause),
+    "network-disconnect": Absence("a worker without network", Machine.unplug, Machine.plug_in),
+}
+
+
+@pytest.fixture(scope="module")
+def back_again(workbench, tmp_path_factory):
+    """A run for each absence, which are over; side by side, since most of it is waiting."""
+    runs = {}
+    with ExitStack() as stack:
+        for name, absence in ABSENCES.items():
+            folder = tmp_path_factory.mktemp(name)
+            run = stack.enter_context(assembled(workbench, folder, SETTINGS))
+            run.boot(STEP_SECONDS)
+            run.wait_for_step(A_STEP)
+            run.disturb(WORKER)
+            absence.leave(run.machines[WORKER])
+            runs[name] = run
+        for name, run in runs.items():
+            time.sleep(max(0, run.disturbances[0].time + AWAY_SECONDS - time.time()))
+            run.are_back()
+            ABSENCES[name].be_back(run.machines[WORKER])
+        yield runs
+
+
+@pytest.mark.parametrize("name", ABSENCES)
+def test_a_worker_is_away(back_again, ends_as_undisturbed, name):
+    scenario = f"{ABSENCES[name].scenario} for {AWAY_SECONDS} s"
+    ends_as_undisturbed(back_again[name], scenario, INTERVAL)
 
 
 @pytest.mark.parametrize(

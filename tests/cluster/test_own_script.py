@@ -1,11 +1,13 @@
 """A user's script that calls `fit`, as `docker run … python task.py` runs it."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from harness.ended import wait_for_end
+from harness.peers import make_peers
 from harness.waiting import wait_for_text
 
 EXAMPLE = Path(__file__).parents[2] / "examples/own-script"
@@ -14,63 +16,53 @@ SETTINGS = {"TRAINER_EPOCHS": "20", "TRAINER_THREADS": "1", "TRAINER_STEPS_PER_C
 RUN_SECONDS = 120
 
 
-@pytest.fixture
-def start(peers, tmp_path):
-    """Start the script's workers, each of which writes below a folder of the test."""
-
-    def run(workers):
-        cluster = peers(workers)
-        folder = tmp_path / f"{cluster.network}"
-        folder.mkdir()
-        volumes = [f"{EXAMPLE}:/workspace:ro", f"{folder}:/runs"]
-        options = SETTINGS | {"volumes": volumes}
-        return folder, [
-            cluster.start(index, "python", "task.py", **options) for index in range(workers)
-        ]
-
-    return run
+def start(cluster, folder):
+    """Start the script on all workers, each of which writes below the folder."""
+    volumes = [f"{EXAMPLE}:/workspace:ro", f"{folder}:/runs"]
+    options = SETTINGS | {"volumes": volumes}
+    return [cluster.start(index, "python", "task.py", **options) for index in range(cluster.count)]
 
 
 def results(folder):
     return [json.loads(file.read_text()) for file in sorted(folder.glob("worker-*/result.json"))]
 
 
-@pytest.fixture
-def finish(start):
-    """Run the script to its end and return each worker's result."""
+@pytest.fixture(scope="module")
+def undisturbed(workbench, tmp_path_factory):
+    """Run the script to its end, once for a number of workers; return each one's result."""
 
     def run(workers):
-        folder, containers = start(workers)
-        ended = [wait_for_end(container, RUN_SECONDS) for container in containers]
+        folder = tmp_path_factory.mktemp("undisturbed")
+        with make_peers(workbench, workers) as cluster:
+            ended = [wait_for_end(container, RUN_SECONDS) for container in start(cluster, folder)]
         assert [one.code for one in ended] == [0] * workers, ended
         assert "test accuracy 1.000 after 600 steps" in ended[0].out
         assert (folder / "worker-0/model.keras").is_file()
         return results(folder)
 
-    return run
+    return cache(run)
 
 
-def test_two_workers_train_as_one_does(finish):
-    (alone,), two = finish(1), finish(2)
+def test_two_workers_train_as_one_does(undisturbed):
+    (alone,), two = undisturbed(1), undisturbed(2)
     assert {one["weights_sha256"] for one in two} == {two[0]["weights_sha256"]}
     assert two[0]["metrics"]["test_examples"] == 200
     assert two[0]["metrics"]["loss"] == pytest.approx(alone["metrics"]["loss"], rel=1e-3)
 
 
-def test_a_script_that_was_stopped_goes_on_with_the_very_next_batch(start, finish):
-    undisturbed = finish(2)
-    folder, (first, second) = start(2)
+def test_a_script_that_was_stopped_goes_on_with_the_very_next_batch(peers, tmp_path, undisturbed):
+    first, second = start(peers(2), tmp_path)
     wait_for_text(first, "epoch  3/20", RUN_SECONDS)
     first.stop(timeout=10)
     assert wait_for_end(first).code == 143
     wait_for_text(second, "meeting the peers again", RUN_SECONDS)
-    stopped, _ = results(folder)
+    stopped, _ = results(tmp_path)
     assert stopped["status"] == "stopped"
     first.start()
     ended = [wait_for_end(container, RUN_SECONDS) for container in (first, second)]
     assert [one.code for one in ended] == [0, 0], ended
-    assert [one["resumed_from_step"] for one in results(folder)] == [stopped["steps"]] * 2
-    assert results(folder)[0]["weights_sha256"] == undisturbed[0]["weights_sha256"]
+    assert [one["resumed_from_step"] for one in results(tmp_path)] == [stopped["steps"]] * 2
+    assert results(tmp_path)[0]["weights_sha256"] == undisturbed(2)[0]["weights_sha256"]
 
 
 def test_workers_that_were_given_different_things_say_which(peers):

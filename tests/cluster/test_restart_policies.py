@@ -90,13 +90,10 @@ def start(cluster: Peers, folder: Path, **settings: object) -> list[Worker]:
 @pytest.fixture(scope="module")
 def undisturbed(workbench, tmp_path_factory):
     """The digest of the weights of a run that nobody disturbs."""
-    cluster = make_peers(workbench, 2)
-    try:
+    with make_peers(workbench, 2) as cluster:
         workers = start(cluster, tmp_path_factory.mktemp("undisturbed"))
         for worker in workers:
             worker.wait_until_done()
-    finally:
-        cluster.remove()
     (digest,) = {worker.result()["weights_sha256"] for worker in workers}
     return digest
 

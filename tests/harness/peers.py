@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Self
 
 from docker.models.containers import Container
 
@@ -14,6 +15,8 @@ PORT = 2222
 @dataclass(frozen=True)
 class Peers:
     """Containers on a network of their own, which reaches nothing beyond them.
+
+    A `with` removes them at its end.
 
     Attributes:
         bench: the engine and the image.
@@ -53,6 +56,12 @@ class Peers:
         self.started.append(self.bench.start(*command, **own, **options))
         return self.started[-1]
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
     def remove(self) -> None:
         """Remove the containers and the network."""
         for container in self.started:
@@ -71,8 +80,5 @@ def running_workers(
     bench: Workbench, *command: str, environment: Mapping[str, str], **options: object
 ) -> Iterator[list[Container]]:
     """Start two workers with the same command, yield their containers, and remove all."""
-    cluster = make_peers(bench, 2)
-    try:
+    with make_peers(bench, 2) as cluster:
         yield [cluster.start(index, *command, **environment, **options) for index in range(2)]
-    finally:
-        cluster.remove()

@@ -1,18 +1,18 @@
 """Fixtures of the chaos tests and of the soak; a module that wants them names this as a plugin."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.chaos import table
 from harness.chaos.recovery import worst
 from harness.chaos.reference import Reference, reference_of
-from harness.chaos.run import ChaosRun, Settings, make_run
-from harness.peers import Peers, make_peers
+from harness.chaos.run import WORKERS, ChaosRun, Settings, assembled
 from harness.workbench import Workbench
 
-WORKERS = 3
 FULL_SPEED = 0.0
 # Within this the collectives notice that a worker is lost.
 DETECTION_SECONDS = 15.0
@@ -26,15 +26,12 @@ def undisturbed(
     known: dict[Settings, Reference] = {}
 
     def train(settings: Settings) -> Reference:
-        peers = make_peers(workbench, WORKERS)
-        run = make_run(peers, tmp_path_factory.mktemp("undisturbed"), settings, {}, {})
-        try:
+        folder = tmp_path_factory.mktemp("undisturbed")
+        with assembled(workbench, folder, settings) as run:
             run.boot(FULL_SPEED)
             codes = run.wait_for_end()
             assert codes == [0] * WORKERS, run.logs()
             return reference_of(run.machines)
-        finally:
-            peers.remove()
 
     def train_once(settings: Settings) -> Reference:
         if settings not in known:
@@ -45,24 +42,16 @@ def undisturbed(
 
 
 @pytest.fixture
-def begin_run(peers: Callable[[int], Peers], tmp_path: Path) -> Callable[..., ChaosRun]:
-    """Start three machines that train.
+def begin_run(workbench: Workbench, tmp_path: Path) -> Iterator[Callable[..., ChaosRun]]:
+    """Start three machines that train; what some of them have of their own is as in `assembled`."""
+    with ExitStack() as stack:
 
-    The settings are everyone's; `options` and `volumes` are what a worker has of its own
-    (`make_run`). Each step takes `step_seconds` longer than it would.
-    """
+        def begin(settings: Settings, step_seconds: float, **own: Any) -> ChaosRun:
+            run = stack.enter_context(assembled(workbench, tmp_path, settings, **own))
+            run.boot(step_seconds)
+            return run
 
-    def begin(
-        settings: Settings,
-        step_seconds: float,
-        options: Mapping[int, Mapping[str, object]] | None = None,
-        volumes: Mapping[int, str] | None = None,
-    ) -> ChaosRun:
-        run = make_run(peers(WORKERS), tmp_path, settings, options or {}, volumes or {})
-        run.boot(step_seconds)
-        return run
-
-    return begin
+        yield begin
 
 
 @pytest.fixture(scope="session")

@@ -105,6 +105,10 @@ class Machine:
 
         wait_until(paused, PAUSE_SECONDS, f"worker {self.index} is paused", self.log)
 
+    def unpause(self) -> None:
+        """Let its processes go on."""
+        self.container.unpause()
+
     def unplug(self) -> None:
         """Take it off the network."""
         self._network().disconnect(self.container)

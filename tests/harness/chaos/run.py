@@ -2,17 +2,20 @@
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.chaos.machine import Machine
 from harness.chaos.records import lost_steps
 from harness.chaos.recovery import Disturbance, Recovery, recovery_from
-from harness.peers import Peers
+from harness.peers import make_peers
 from harness.waiting import wait_until
+from harness.workbench import Workbench
 
+WORKERS = 3
 START_SECONDS = 120
 TRAINING_SECONDS = 120
 NOTICE_SECONDS = 60
@@ -201,25 +204,28 @@ def _reached(machine: Machine) -> int:
     return max((process.next_step for process in machine.processes()), default=0)
 
 
-def make_run(
-    peers: Peers,
+@contextmanager
+def assembled(
+    bench: Workbench,
     folder: Path,
     settings: Settings,
-    options: Mapping[int, Mapping[str, object]],
-    volumes: Mapping[int, str],
-) -> ChaosRun:
-    """Make the machines of a run.
+    options: Mapping[int, Mapping[str, object]] | None = None,
+    volumes: Mapping[int, str] | None = None,
+) -> Iterator[ChaosRun]:
+    """Assemble the machines of a run, which `boot` starts, and remove them at the end.
 
     Args:
-        peers: their network.
+        bench: the engine and the image.
         folder: where their disks lie on the host.
         settings: what they train.
         options: the Docker SDK's options that a worker has of its own, by its index.
         volumes: the volume that is a worker's disk, by its index.
     """
-    machines = []
-    for index in range(peers.count):
-        own = settings.environment | options.get(index, {})
-        place = folder / f"machine-{index}"
-        machines.append(Machine(peers, index, place, own, volumes.get(index)))
-    return ChaosRun(machines, settings)
+    options, volumes = options or {}, volumes or {}
+    with make_peers(bench, WORKERS) as peers:
+        machines = []
+        for index in range(WORKERS):
+            own = settings.environment | options.get(index, {})
+            place = folder / f"machine-{index}"
+            machines.append(Machine(peers, index, place, own, volumes.get(index)))
+        yield ChaosRun(machines, settings)
