@@ -14,7 +14,9 @@ TOOLS = "/opt/inside-tools"
 TESTS = "/inside"
 MAX_SECONDS = 560
 # The mounted folder holds pytest alone; the trainer, TensorFlow and all else are the image's.
-OPTIONS = "-q -rfE --durations=10 --color=no -p no:cacheprovider"
+# One process keeps one processor busy; nothing in there depends on time.
+PROCESSES = "--numprocesses auto --maxprocesses 4 --dist worksteal"
+OPTIONS = f"-q -rfE --durations=10 --color=no -p no:cacheprovider {PROCESSES}"
 PYTEST = f"PYTHONPATH={TOOLS} exec python -m pytest {OPTIONS} {TESTS}"
 
 
