@@ -46,6 +46,9 @@ COPY requirements/${ACCELERATOR}.txt /requirements.txt
 COPY requirements/trim.txt /trim.txt
 
 # ---- runtime: the Python environment, installed where it stays (a copy between stages would double it) ----
+# What is installed here never changes: its bytecode is taken unchecked, since some file systems move a file's time
+# when a layer is made, and whatever is stale is compiled again at each start.
+# packages.pth: Python looks into the packages of a requirements.txt after its own (site runs the line at each start).
 # The mounts lie on folders that every Debian and Ubuntu has (/mnt, /media, /srv), so that no empty one is left.
 FROM base AS runtime
 # DL4006: the stage inherits its shell, with pipefail, from base.
@@ -62,7 +65,9 @@ RUN --mount=type=bind,from=installer,target=/mnt --mount=type=bind,from=locks,ta
     find "$packages/tensorflow" -name '*.so*' -size +1M -exec \
         env LD_LIBRARY_PATH="$(echo /mnt/usr/lib/*-linux-gnu)" /mnt/usr/bin/strip --strip-unneeded {} +; \
     echo /opt/cluster-trainer > "$packages/cluster-trainer.pth"; \
-    /opt/venv/bin/python -m compileall -q -j 0 /opt/venv/lib
+    echo 'import os, site; "PACKAGES_DIR" in os.environ and site.addsitedir(os.environ["PACKAGES_DIR"])' \
+        > "$packages/packages.pth"; \
+    /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/venv/lib
 
 # ---- prepared: the embedded data set and the names that TFDS knows, made with tools that don't stay ----
 FROM runtime AS prepared
@@ -129,9 +134,6 @@ FROM with-r-${WITH_R} AS final
 COPY --from=prepared /prepared /opt/cluster-trainer
 COPY --from=source /opt/cluster-trainer /opt/cluster-trainer
 COPY --from=pip /opt/pip /opt/pip
-# Python looks into the packages of a requirements.txt after its own (site runs the line at each start).
-RUN echo 'import os, site; "PACKAGES_DIR" in os.environ and site.addsitedir(os.environ["PACKAGES_DIR"])' \
-        > "$(echo /opt/venv/lib/python3.*/site-packages)/packages.pth"
 
 ARG VERSION=0
 ARG REVISION=unknown

@@ -4,7 +4,6 @@
 .PHONY: help engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps data data-sample test chaos soak lint bench tutorial-table tensorboard lock clean
 
 export IMAGE ?= cluster-trainer:cpu
-TESTS ?= tests/unit tests/image tests/cluster
 COMPOSE := docker compose --project-name cluster-trainer
 
 # What `make up-local` takes, as the variables behind it; only those that are given are exported.
@@ -88,7 +87,7 @@ data-sample: image ## Make small samples of cats_vs_dogs and tf_flowers, without
 	@compose/data.sh sample $(or $(DATASET),cats_vs_dogs tf_flowers)
 
 test: image .venv/stamp ## Run the tests. TESTS=tests/unit PYTEST_ARGS='-k name'
-	@.venv/bin/python -m pytest $(TESTS) $(PYTEST_ARGS)
+	@TESTS='$(TESTS)' scripts/test.sh $(PYTEST_ARGS)
 
 chaos: image .venv/stamp ## Kill workers in every way and write the table of docs/operations.md
 	@.venv/bin/python -m pytest tests/cluster/test_chaos.py --chaos-table docs/operations.md $(PYTEST_ARGS)

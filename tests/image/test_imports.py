@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 IMPORT = """
@@ -9,6 +11,17 @@ print(json.dumps({name: modules[name].__version__ for name in names}))
 FIND = """
 import importlib.util, json, sys
 print(json.dumps([name for name in sys.argv[1:] if importlib.util.find_spec(name)]))
+"""
+LOAD_OWN_DATA = """
+import json, sys, types
+from pathlib import Path
+import numpy as np
+import trainer.train
+from trainer.data import registry
+part = (np.zeros([2, 3]), np.arange(2))
+sys.modules["own"] = types.SimpleNamespace(load=lambda: (part, part))
+registry.load("own:load", Path("/data"), None)
+print(json.dumps([name for name in sys.modules if name == "tensorflow_datasets"]))
 """
 
 
@@ -26,6 +39,12 @@ def test_what_only_the_build_needs_is_left_out(run_to_end, name):
     assert run_to_end("python", "-c", FIND, name, "json").out.strip() == '["json"]'
 
 
-def test_site_packages_are_byte_compiled(run_bash):
-    count = "find /opt/venv -path '*tensorflow/python*' -name '*.pyc' | wc -l"
-    assert int(run_bash(count)) > 1000
+def test_no_package_is_compiled_while_it_is_imported(run_to_end):
+    ended = run_to_end("python", "-v", "-c", "import trainer.train")
+    loaded = re.findall("code object from '?(/opt/venv/[^'\n]*)", ended.err)
+    assert len(loaded) > 1000
+    assert not [file for file in loaded if not file.endswith(".pyc")]
+
+
+def test_own_data_do_not_wait_for_tensorflow_datasets(run_python):
+    assert run_python(LOAD_OWN_DATA) == []

@@ -1,10 +1,13 @@
 """Pictures as JPEG or PNG, and how one becomes numbers."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_datasets as tfds
+
+if TYPE_CHECKING:  # slow to import, and data of a user's own need none of it: see registry.py
+    import tensorflow_datasets as tfds
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,7 @@ class Decoder:
         side: pixels to which height and width are resized; None leaves them as they are.
     """
 
-    feature: tfds.features.Image
+    feature: "tfds.features.Image"
     side: int | None
 
     @property

@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 
 from trainer import references
-from trainer.data import tfds_source
 from trainer.data.examples import DataSet, Examples
 from trainer.data.names import VARIABLE
 from trainer.data.pictures import Keeping
@@ -41,6 +40,9 @@ def load(
     """
     if references.is_reference(name):
         return _from_function(name)
+    # Slow to import, and a user's own data need none of it.
+    from trainer.data import tfds_source  # noqa: PLC0415
+
     return tfds_source.load(name, image_size, Keeping(data_dir, cache, say))
 
 
