@@ -63,10 +63,14 @@ class Restarts:
 
     A peer that was lost has failed, not this worker. Each peer may fail `limit` times before it
     gives up, and this worker outlasts them all: it bears `limit` losses for each of them.
+
+    Attributes:
+        has_peers: whether 75 means that one was lost; a command that is alone may end with it, too.
     """
 
     def __init__(self, limit: int, peers: int, progress: Progress) -> None:
         """Begin with none of either."""
+        self.has_peers = peers > 0
         self._own = Count(limit, LONGEST_DELAY_SECONDS)
         self._lost = Count(limit * peers, LONGEST_MEETING_DELAY_SECONDS)
         self._progress = progress

@@ -57,7 +57,6 @@ def run(
         pass_gate=lambda: wait_for(meet, "the gate") if meet else Ended(0, ""),
         run_command=command.run,
         restarts=Restarts(limit, others, Progress(path)),
-        has_peers=others > 0,
         peer_lost_exit_code=options.peer_lost_exit_code,
         failure_file=options.failure_file,
     )

@@ -31,8 +31,6 @@ class Job:
     run_command: Callable[[int], tuple[Ended, Sequence[str]]]
     """Runs it to its end, after so many restarts; the last lines that it printed come with it."""
     restarts: Restarts
-    has_peers: bool = False
-    """Whether 75 means that one was lost; a command that is alone may end with it, too."""
     peer_lost_exit_code: int = EXIT_PEER_LOST
     """What 75 becomes for whoever started the container."""
     failure_file: str | None = None
@@ -49,7 +47,7 @@ def supervise(job: Job, log: Log) -> int:
         ended, last_lines = job.run_command(restart_count)
         if not ended.may_be_retried:
             return end(ended, last_lines, job, log)
-        peer_lost = job.has_peers and ended.code == EXIT_PEER_LOST
+        peer_lost = job.restarts.has_peers and ended.code == EXIT_PEER_LOST
         restarts = job.restarts.after(peer_lost=peer_lost)
         if not restarts.take():
             return end(_given_up(ended, restarts), last_lines, job, log)

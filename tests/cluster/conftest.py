@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -74,12 +75,5 @@ def compose(workbench: Workbench) -> Iterator[Callable[..., Compose]]:
 @pytest.fixture
 def peers(workbench: Workbench) -> Iterator[Callable[[int], Peers]]:
     """Make networks for workers, which are removed with their containers at the end."""
-    made: list[Peers] = []
-
-    def make(count: int) -> Peers:
-        made.append(make_peers(workbench, count))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.remove()
+    with ExitStack() as stack:
+        yield lambda count: stack.enter_context(make_peers(workbench, count))

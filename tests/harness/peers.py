@@ -16,7 +16,7 @@ PORT = 2222
 class Peers:
     """Containers on a network of their own, which reaches nothing beyond them.
 
-    A `with` removes them at its end.
+    A `with` removes the containers and the network at its end.
 
     Attributes:
         bench: the engine and the image.
@@ -60,10 +60,6 @@ class Peers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.remove()
-
-    def remove(self) -> None:
-        """Remove the containers and the network."""
         for container in self.started:
             container.remove(force=True, v=True)
         self.bench.client.networks.get(self.network).remove()
