@@ -3,10 +3,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Each of these leaves a processor idle for most of its time, and none asks how fast a cluster trains.
+# Alone, these leave a processor idle for much of their time, and none asks how fast a cluster ends or comes back.
+# The longest first; flowers, which need most, beside the gate, which mostly waits.
 readonly SIDE_BY_SIDE=(
-    tests/image/test_inside.py # the longest first
-    tests/cluster/test_gate.py
+    tests/cluster/test_{flowers,gate}.py
+    tests/image/test_inside.py
+    tests/cluster/test_{r,same_weights,evaluation,preparing,mnist,own_model,own_code,sagemaker}.py
     tests/unit
     tests/image
 )
