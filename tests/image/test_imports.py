@@ -39,6 +39,11 @@ def test_what_only_the_build_needs_is_left_out(run_to_end, name):
     assert run_to_end("python", "-c", FIND, name, "json").out.strip() == '["json"]'
 
 
+def test_site_packages_are_byte_compiled(run_bash):
+    count = "find /opt/venv -path '*tensorflow/python*' -name '*.pyc' | wc -l"
+    assert int(run_bash(count)) > 1000
+
+
 def test_no_package_is_compiled_while_it_is_imported(run_to_end):
     ended = run_to_end("python", "-v", "-c", "import trainer.train")
     loaded = re.findall("code object from '?(/opt/venv/[^'\n]*)", ended.err)
