@@ -17,7 +17,6 @@ from harness.waiting import wait_for_text
 TUTORIALS = Path(__file__).parents[2] / "examples/tutorials"
 FOUR_MACHINES = TUTORIALS / "four-machines"
 TASK = TUTORIALS / "two-machines/task.py"
-DOCUMENT = TUTORIALS.parents[2] / "shared/reference/four-machines-python-and-r.txt"
 # One file a split, as TFDS writes MNIST by itself.
 SMALL_MNIST = program(train_examples=4096, shards=1)
 ENVIRONMENT = {
@@ -152,26 +151,3 @@ def test_docker_stop_ends_a_script_that_trains(workbench, endless, script, fit, 
         ended = [wait_for_end(worker) for worker in workers]
     assert [worker.code for worker in ended] == [143, 143], ended
     assert max(seconds) < GRACE_SECONDS
-
-
-def python_of(text, *, begin, end):
-    """Return the blocks of Python in a part of a document."""
-    part = text.partition(begin)[2].partition(end)[0]
-    return re.findall(r"^```python\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
-
-
-def code_of(script):
-    """Return an example's text without the comment at its head."""
-    return (FOUR_MACHINES / script).read_text().partition("\n\n")[2]
-
-
-@pytest.mark.skipif(not DOCUMENT.is_file(), reason="the tutorials' texts are not at hand")
-def test_the_four_machine_examples_are_the_tutorials_code():
-    text = DOCUMENT.read_text()
-    local = python_of(text, begin="### Local\n", end="### Distributed\n")
-    train = python_of(text, begin="### Distributed\n", end="## R\n")
-    from_the_image, *train = train
-    assert "os.environ['TF_CONFIG'] = " in from_the_image
-    assert "import tensorflow as tf\n" in local[0]
-    assert code_of("local.py") == "\n".join(local)
-    assert code_of("train.py") == "\n".join(["import tensorflow as tf\n", *train])
