@@ -24,6 +24,10 @@ PORT = 8890
 
 RESOURCES = "opt/ml/input/config/resourceconfig.json"
 HOSTS = 'a JSON list of host names, such as ["algo-1","algo-2"]'
+AS_ROOT = (
+    "On SageMaker everything below /opt/ml belongs to root: train with an image that adds USER root"
+    " to this one (docs/schedulers.md)."
+)
 
 
 def path_of(environ: Environ, path: str) -> str:
@@ -35,7 +39,18 @@ def is_here(environ: Environ) -> bool:
     """Whether this container is a training job of SageMaker's."""
     if any(environ.given(name) for name in NEEDS):
         return True
-    return os.path.exists(path_of(environ, RESOURCES))  # noqa: PTH110 -- pathlib is slow to import
+    return may_exist(path_of(environ, RESOURCES))
+
+
+def may_exist(path: str) -> bool:
+    """Whether something has that path, or this user may not even look, which is no "no"."""
+    try:
+        os.stat(path)  # noqa: PTH116 -- pathlib is slow to import
+    except PermissionError:
+        return True
+    except (OSError, ValueError):  # ValueError: a path with a NUL byte
+        return False
+    return True
 
 
 def read_object(path: str) -> dict[str, object]:
@@ -45,7 +60,8 @@ def read_object(path: str) -> dict[str, object]:
         text = read_text(path)
         return parse_object(text)
     except UnreadableFileError as error:
-        problem = Problem(path, text, READABLE_FILE, str(error))
+        advice = str(error) if os.access(path, os.R_OK) else f"{error} {AS_ROOT}"
+        problem = Problem(path, text, READABLE_FILE, advice)
     except StrictJSONError as error:
         problem = Problem(path, text, "a JSON object", str(error))
     raise ConfigurationError([problem])

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from entrypoint.environ import Environ, Value
 from entrypoint.errors import ConfigurationError, Problem, all_of
-from entrypoint.sources.sagemaker import is_here, path_of, read_object
+from entrypoint.sources.sagemaker import AS_ROOT, is_here, may_exist, path_of, read_object
 from entrypoint.strict_json import StrictJSONError, parse_object
 from entrypoint.variables import TRAINER_PREFIX
 
@@ -41,20 +41,33 @@ def settings(environ: Environ) -> Mapping[str, Value]:
     """
     if not is_here(environ):
         return {}
-    data, hyperparameters = all_of(lambda: _data(environ), lambda: _hyperparameters(environ))
+    model, output, data, hyperparameters = all_of(
+        lambda: _folder(environ, "TRAINER_MODEL_DIR", "SM_MODEL_DIR", MODEL),
+        lambda: _folder(environ, "TRAINER_RUN_DIR", "SM_OUTPUT_DATA_DIR", OUTPUT),
+        lambda: _data(environ),
+        lambda: _hyperparameters(environ),
+    )
     return {
-        "TRAINER_MODEL_DIR": _folder(environ, "SM_MODEL_DIR", MODEL),
-        "TRAINER_RUN_DIR": _folder(environ, "SM_OUTPUT_DATA_DIR", OUTPUT),
+        "TRAINER_MODEL_DIR": model,
+        "TRAINER_RUN_DIR": output,
         "FAILURE_FILE": Value(path_of(environ, FAILURE), _PLATFORM),
         **data,
         **hyperparameters,
     }
 
 
-def _folder(environ: Environ, name: str, default: str) -> Value:
-    """Return a folder that the variable names, else the one that is documented."""
-    text = environ.get(name)
-    return Value(text, name) if text else Value(path_of(environ, default), _PLATFORM)
+def _folder(environ: Environ, ours: str, theirs: str, default: str) -> Value:
+    """Return the folder that SageMaker's variable names, else the one that is documented.
+
+    Raises ConfigurationError if nothing can be written there, unless our variable names another.
+    """
+    text = environ.get(theirs)
+    folder = Value(text, theirs) if text else Value(path_of(environ, default), _PLATFORM)
+    writable = os.access(folder.text, os.W_OK | os.X_OK)
+    if environ.given(ours) or writable or not may_exist(folder.text):
+        return folder
+    accepted = f"a folder that user id {os.geteuid()} can write"
+    raise ConfigurationError([Problem(f"{ours} ({folder.source})", folder.text, accepted, AS_ROOT)])
 
 
 def _data(environ: Environ) -> dict[str, Value]:
@@ -77,7 +90,7 @@ def _with_prefix(environ: Environ, prefix: str) -> dict[str, Value]:
 def _configured_channels(environ: Environ) -> dict[str, Value]:
     """Return the channels' folders that inputdataconfig.json speaks of."""
     path = path_of(environ, CHANNEL_CONFIG)
-    if not os.path.exists(path):  # noqa: PTH110 -- pathlib is slow to import
+    if not may_exist(path):
         return {}
     return {
         channel: Value(path_of(environ, f"{CHANNELS}/{channel}"), path)
@@ -95,7 +108,7 @@ def _hyperparameters(environ: Environ) -> dict[str, Value]:
     path = path_of(environ, HYPERPARAMETERS)
     if text is not None:
         found = {**_texts("SM_HPS", _parse(environ.label("SM_HPS"), text)), **single}
-    elif single or not os.path.exists(path):  # noqa: PTH110 -- pathlib is slow to import
+    elif single or not may_exist(path):
         found = single
     else:
         found = _texts(path, read_object(path))
