@@ -17,12 +17,12 @@ if ! cmp -s $TOOLS/lock.txt $LOCK; then
     cp $LOCK $TOOLS/lock.txt
 fi
 
-terminal=()
-[ ! -t 1 ] || terminal=(--tty)
+color=no
+[ ! -t 1 ] || color=yes # a terminal for the container would keep Ctrl-C from it
 
 # MAX_RESTARTS: failed once is failed.
-exec docker run --rm ${terminal[@]+"${terminal[@]}"} --network none --user "$(id -u):$(id -g)" \
+exec docker run --rm --network none --user "$(id -u):$(id -g)" \
     --tmpfs /tmp:mode=1777,exec --workdir /project \
     --volume "$PWD/tests/inside:/project/tests/inside:ro" --volume "$PWD/$TOOLS:/opt/inside-tools:ro" \
     --env PYTHONPATH=/opt/inside-tools --env MAX_RESTARTS=0 \
-    "$IMAGE" python -m pytest --rootdir /project "${OPTIONS[@]}" "$@"
+    "$IMAGE" python -m pytest --rootdir /project --color $color "${OPTIONS[@]}" "$@"
