@@ -11,18 +11,18 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from entrypoint.arguments import parse_arguments
-from entrypoint.banner import banner
-from entrypoint.child import child_environment, trainer_settings
-from entrypoint.cluster import ALONE
-from entrypoint.environ import read_environ
+from entrypoint.checks.gpus import check_gpus
+from entrypoint.cluster.cluster import ALONE
 from entrypoint.errors import ConfigurationError, all_of
-from entrypoint.gpus import check_gpus
 from entrypoint.log import Log
-from entrypoint.options import JSON, read_options
 from entrypoint.packages.requirements import find_requirements
-from entrypoint.resolve import find_on_this_machine, resolve
+from entrypoint.report.banner import banner
+from entrypoint.settings.environ import read_environ
+from entrypoint.settings.options import JSON, read_options
 from entrypoint.sources import with_contract_settings
+from entrypoint.sources.resolve import find_on_this_machine, resolve
 from entrypoint.start import Start, start
+from entrypoint.supervision.child import child_environment, trainer_settings
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str], directory: str) -> int:
@@ -43,11 +43,11 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: str) -
         check_gpus(options.gpus_per_worker, environment)
     except ConfigurationError as error:
         # The modules imported below take a while to import, and a good start needs none of them.
-        from entrypoint.refuse import refuse  # noqa: PLC0415
+        from entrypoint.report.refuse import refuse  # noqa: PLC0415
 
         return refuse(error, request, variables, directory)
     if request.explain:
-        from entrypoint.explain import explain  # noqa: PLC0415
+        from entrypoint.report.explain import explain  # noqa: PLC0415
 
         return explain(request, variables, answer, environment, requirements)
     task = (answer.resolution.task if answer.resolution else None) or ALONE

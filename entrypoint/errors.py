@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from entrypoint.variables import HIDDEN, is_secret
+from entrypoint.settings.variables import HIDDEN, is_secret
 
 TYPE_CHECKING = False  # as typing's, which is slow to import
 if TYPE_CHECKING:

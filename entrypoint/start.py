@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from entrypoint.arguments import Request
-from entrypoint.attend import Ended
-from entrypoint.cluster import ClusterSpec, Resolution, Task
+from entrypoint.checks.versions import image_version, tensorflow_version
+from entrypoint.cluster.cluster import ClusterSpec, Resolution, Task
 from entrypoint.errors import (
     EXIT_CONFIGURATION,
     EXIT_PEER_LOST,
     ConfigurationError,
     render,
 )
-from entrypoint.failure import write_failure
 from entrypoint.log import Log
-from entrypoint.options import Options
 from entrypoint.packages.requirements import Requirements
-from entrypoint.process import block_signals, unblock_signals
-from entrypoint.run import Peers, run
-from entrypoint.scout import Look, wait_for
-from entrypoint.supervisor import end
-from entrypoint.versions import image_version, tensorflow_version
+from entrypoint.settings.options import Options
+from entrypoint.supervision.attend import Ended
+from entrypoint.supervision.failure import write_failure
+from entrypoint.supervision.process import block_signals, unblock_signals
+from entrypoint.supervision.run import Peers, run
+from entrypoint.supervision.scout import Look, wait_for
+from entrypoint.supervision.supervisor import end
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _ask_trainer(start: Start, log: Log) -> tuple[int | None, Mapping[str, str]]
     if not start.request.is_trainer:
         return None, {}
     # Slow to import; and a worker that is alone leaves the checking to the trainer itself.
-    from entrypoint.trainer_check import check_trainer  # noqa: PLC0415
+    from entrypoint.checks.trainer_check import check_trainer  # noqa: PLC0415
 
     checked = check_trainer(start.request.command, start.environment)
     if checked.problems:

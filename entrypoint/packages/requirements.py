@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from entrypoint.environ import Environ
 from entrypoint.errors import ConfigurationError, Problem
-from entrypoint.files import UnreadableFileError, read_text
-from entrypoint.variables import REQUIREMENTS_FILE
+from entrypoint.settings.environ import Environ
+from entrypoint.settings.files import UnreadableFileError, read_text
+from entrypoint.settings.variables import REQUIREMENTS_FILE
 
 DEFAULT_NAME = "requirements.txt"
 NONE = "none"

@@ -9,18 +9,18 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from entrypoint.cluster import CHIEF, ClusterSpec, Member, Task
+from entrypoint.cluster.cluster import CHIEF, ClusterSpec, Member, Task
 from entrypoint.errors import Problem, escaped
-from entrypoint.rendezvous.connection import Connection
 from entrypoint.rendezvous.contradictions import Contradictions
 from entrypoint.rendezvous.facts import Card, Facts
-from entrypoint.rendezvous.messages import (
+from entrypoint.rendezvous.transport.connection import Connection
+from entrypoint.rendezvous.transport.messages import (
     CARD,
     Message,
     contradiction,
 )
-from entrypoint.rendezvous.reasons import PeerError
-from entrypoint.rendezvous.timing import Timing
+from entrypoint.rendezvous.transport.reasons import PeerError
+from entrypoint.rendezvous.transport.timing import Timing
 
 Say = Callable[[str, str], None]
 

@@ -8,10 +8,10 @@ from collections.abc import Coroutine
 
 from entrypoint.rendezvous.attempt import Attempt
 from entrypoint.rendezvous.errors import ContradictionError, PeersMissingError
-from entrypoint.rendezvous.messages import GO, PING, READY, RELEASE, STATUS, Message
-from entrypoint.rendezvous.reception import Reception
 from entrypoint.rendezvous.roll import Roll
 from entrypoint.rendezvous.status import waiting_line
+from entrypoint.rendezvous.transport.messages import GO, PING, READY, RELEASE, STATUS, Message
+from entrypoint.rendezvous.transport.reception import Reception
 
 
 class ChiefRole:

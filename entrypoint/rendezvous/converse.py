@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 
 from entrypoint.rendezvous.attempt import Attempt
-from entrypoint.rendezvous.connection import Connection
 from entrypoint.rendezvous.facts import Card
-from entrypoint.rendezvous.messages import (
+from entrypoint.rendezvous.transport.connection import Connection
+from entrypoint.rendezvous.transport.messages import (
     CARD,
     CONTRADICTION,
     HOSTS,
     Message,
     read_contradiction,
 )
-from entrypoint.rendezvous.reasons import ClosedError, PeerError
+from entrypoint.rendezvous.transport.reasons import ClosedError, PeerError
 
 PAGE = 100
 """Entries of the host list in one message: at most 100 times 280 bytes."""

@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from entrypoint.cluster import ClusterSpec, Task
+from entrypoint.cluster.cluster import ClusterSpec, Task
 from entrypoint.errors import shortened
-from entrypoint.rendezvous.messages import Message
-from entrypoint.variables import HIDDEN, is_secret
+from entrypoint.rendezvous.transport.messages import Message
+from entrypoint.settings.variables import HIDDEN, is_secret
 
 LONGEST_VALUE = 200
 """Characters of one value on a card."""

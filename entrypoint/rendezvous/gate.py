@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 
-from entrypoint.cluster import ClusterSpec, Task
+from entrypoint.cluster.cluster import ClusterSpec, Task
 from entrypoint.errors import escaped
 from entrypoint.rendezvous.attempt import Attempt, Given, Say
 from entrypoint.rendezvous.chief import ChiefRole
@@ -13,7 +13,7 @@ from entrypoint.rendezvous.facts import Facts
 from entrypoint.rendezvous.member import MemberRole
 from entrypoint.rendezvous.port import address_warning, open_port
 from entrypoint.rendezvous.status import released_line
-from entrypoint.rendezvous.timing import Timing
+from entrypoint.rendezvous.transport.timing import Timing
 
 SPARE_FILES = 1024
 """Descriptors beside the sessions: strangers, dials, and whatever was open before."""

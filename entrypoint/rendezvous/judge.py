@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from entrypoint.cluster import Member
+from entrypoint.cluster.cluster import Member
 from entrypoint.rendezvous.attempt import Attempt
-from entrypoint.rendezvous.connection import Connection
 from entrypoint.rendezvous.contradictions import Difference
 from entrypoint.rendezvous.converse import expect
 from entrypoint.rendezvous.facts import Card
-from entrypoint.rendezvous.messages import HOSTS, Message
+from entrypoint.rendezvous.transport.connection import Connection
+from entrypoint.rendezvous.transport.messages import HOSTS, Message
 
 NOT_SET = "not set"
 

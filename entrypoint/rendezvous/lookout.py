@@ -14,14 +14,14 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from entrypoint.cluster import ClusterSpec, Member, Task
+from entrypoint.cluster.cluster import ClusterSpec, Member, Task
 from entrypoint.errors import listed
-from entrypoint.rendezvous import reasons, seal
-from entrypoint.rendezvous.dialer import connect
-from entrypoint.rendezvous.names import Names
-from entrypoint.rendezvous.reasons import PeerError, words
 from entrypoint.rendezvous.status import with_reasons
-from entrypoint.rendezvous.timing import Timing
+from entrypoint.rendezvous.transport import reasons, seal
+from entrypoint.rendezvous.transport.dialer import connect
+from entrypoint.rendezvous.transport.names import Names
+from entrypoint.rendezvous.transport.reasons import PeerError, words
+from entrypoint.rendezvous.transport.timing import Timing
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 LISTENING = "0A"

@@ -10,13 +10,14 @@ from collections.abc import Coroutine
 
 from entrypoint.errors import Problem
 from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
-from entrypoint.rendezvous.connection import Connection
 from entrypoint.rendezvous.converse import answer, follow, hello
-from entrypoint.rendezvous.dialer import Dialer
 from entrypoint.rendezvous.errors import ContradictionError, PeersMissingError
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.judge import judge
-from entrypoint.rendezvous.messages import (
+from entrypoint.rendezvous.status import chief_line
+from entrypoint.rendezvous.transport.connection import Connection
+from entrypoint.rendezvous.transport.dialer import Dialer
+from entrypoint.rendezvous.transport.messages import (
     CHECK_IN,
     CONTRADICTION,
     GO,
@@ -28,10 +29,9 @@ from entrypoint.rendezvous.messages import (
     contradiction,
     read_contradiction,
 )
-from entrypoint.rendezvous.names import Names
-from entrypoint.rendezvous.reasons import PeerError
-from entrypoint.rendezvous.reception import Reception, Settle
-from entrypoint.rendezvous.status import chief_line
+from entrypoint.rendezvous.transport.names import Names
+from entrypoint.rendezvous.transport.reasons import PeerError
+from entrypoint.rendezvous.transport.reception import Reception, Settle
 
 FIRST_REDIALS = 8
 """The first attempts follow each other faster: all start together, and the chief may be last."""

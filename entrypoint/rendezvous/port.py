@@ -6,9 +6,9 @@ import asyncio
 import errno
 import socket
 
-from entrypoint.cluster import Member
+from entrypoint.cluster.cluster import Member
+from entrypoint.cluster.machine import has_address, resolve
 from entrypoint.errors import Problem
-from entrypoint.machine import has_address, resolve
 from entrypoint.rendezvous.attempt import Say
 from entrypoint.rendezvous.errors import PortTakenError
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-from entrypoint.cluster import Member, Task
+from entrypoint.cluster.cluster import Member, Task
 from entrypoint.rendezvous.attempt import Attempt
-from entrypoint.rendezvous.connection import Connection
 from entrypoint.rendezvous.converse import follow, hello
-from entrypoint.rendezvous.dialer import Dialer
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.judge import judge, same_index
-from entrypoint.rendezvous.messages import CHECK_IN, PING, PROBE, Message
-from entrypoint.rendezvous.names import Names
-from entrypoint.rendezvous.reasons import NO_MESSAGE, PeerError
-from entrypoint.rendezvous.reception import Settle
 from entrypoint.rendezvous.session import Session
 from entrypoint.rendezvous.status import NOT_HEARD_OF
+from entrypoint.rendezvous.transport.connection import Connection
+from entrypoint.rendezvous.transport.dialer import Dialer
+from entrypoint.rendezvous.transport.messages import CHECK_IN, PING, PROBE, Message
+from entrypoint.rendezvous.transport.names import Names
+from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError
+from entrypoint.rendezvous.transport.reception import Settle
 
 DIALLED_BACK_AT_ONCE = 64
 PROBED_AT_ONCE = 32

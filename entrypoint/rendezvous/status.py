@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from entrypoint.cluster import Member
+from entrypoint.cluster.cluster import Member
 
 MOST_NAMED = 10
 """Missing workers that a line names."""

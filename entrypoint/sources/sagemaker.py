@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 
-from entrypoint.cluster import WORKER, Resolution, Task
-from entrypoint.environ import Environ
+from entrypoint.cluster.cluster import WORKER, Resolution, Task
 from entrypoint.errors import ConfigurationError, Problem, all_of
-from entrypoint.files import READABLE_FILE, UnreadableFileError, read_text
-from entrypoint.sources.host_list import read_workers
+from entrypoint.settings.environ import Environ
+from entrypoint.settings.files import READABLE_FILE, UnreadableFileError, read_text
+from entrypoint.sources.formats.host_list import read_workers
 from entrypoint.strict_json import StrictJSONError, parse, parse_object
 
 NEEDS = ("SM_HOSTS", "SM_CURRENT_HOST")

@@ -11,11 +11,11 @@ import os
 import re
 from collections.abc import Mapping
 
-from entrypoint.environ import Environ, Value
 from entrypoint.errors import ConfigurationError, Problem, all_of
+from entrypoint.settings.environ import Environ, Value
+from entrypoint.settings.variables import TRAINER_PREFIX
 from entrypoint.sources.sagemaker import is_here, path_of, read_object
 from entrypoint.strict_json import StrictJSONError, parse_object
-from entrypoint.variables import TRAINER_PREFIX
 
 MODEL = "opt/ml/model"
 OUTPUT = "opt/ml/output/data"

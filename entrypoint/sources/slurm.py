@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from entrypoint.addresses import Address
-from entrypoint.cluster import WORKER, ClusterSpec, Resolution, Task, spec_problems
-from entrypoint.environ import Environ, parse_whole_number, whole_number
+from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.cluster import WORKER, ClusterSpec, Resolution, Task, spec_problems
 from entrypoint.errors import ConfigurationError, Problem, all_of
-from entrypoint.sources.host_list import read_addresses
-from entrypoint.sources.slurm_lists import MOST, SlurmListError, expand_nodes, expand_tasks
+from entrypoint.settings.environ import Environ, parse_whole_number, whole_number
+from entrypoint.sources.formats.host_list import read_addresses
+from entrypoint.sources.formats.slurm_lists import MOST, SlurmListError, expand_nodes, expand_tasks
 
 TYPE_CHECKING = False  # as typing's, which is slow to import
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from entrypoint.cluster import Resolution
-from entrypoint.environ import Environ, Value
+from entrypoint.cluster.cluster import Resolution
 from entrypoint.errors import ConfigurationError, Problem, render
+from entrypoint.settings.environ import Environ, Value
 from entrypoint.sources import tf_config
 
 Find = Callable[[Environ, int], Resolution | None]

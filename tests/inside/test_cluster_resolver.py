@@ -8,8 +8,8 @@ import json
 import pytest
 import tensorflow as tf
 
-from entrypoint.environ import read_environ
-from entrypoint.resolve import resolve
+from entrypoint.settings.environ import read_environ
+from entrypoint.sources.resolve import resolve
 
 TF_CONFIG = {
     "cluster": {"worker": ["localhost:12345", "localhost:23456"]},

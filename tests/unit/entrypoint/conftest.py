@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from entrypoint.environ import read_environ
+from entrypoint.cluster.machine import Machine
 from entrypoint.errors import ConfigurationError, Problem
-from entrypoint.machine import Machine
-from entrypoint.place import find_place
-from entrypoint.resolve import Answer, resolve
+from entrypoint.settings.environ import read_environ
+from entrypoint.sources.place import find_place
+from entrypoint.sources.resolve import Answer, resolve
 
 # Time limits of single examples fail on a machine that others use too.
 settings.register_profile("no-deadline", deadline=None)

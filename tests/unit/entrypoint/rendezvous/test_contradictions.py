@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from entrypoint.cluster import ClusterSpec
+from entrypoint.cluster.cluster import ClusterSpec
 from entrypoint.errors import Problem
 from entrypoint.rendezvous.errors import ContradictionError
 from entrypoint.rendezvous.facts import host_list
 from entrypoint.rendezvous.gate import meet
-from entrypoint.rendezvous.timing import Timing
+from entrypoint.rendezvous.transport.timing import Timing
 
 SAME_LIST = "All workers need the same list in the same order."
 IMAGE = "Use the same image everywhere."

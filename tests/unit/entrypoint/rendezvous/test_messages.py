@@ -8,13 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoint.cluster import Task
+from entrypoint.cluster.cluster import Task
 from entrypoint.errors import Problem
-from entrypoint.rendezvous import messages
 from entrypoint.rendezvous.facts import Card, Facts
-from entrypoint.rendezvous.messages import LONGEST_LINE, Message, MessageError, decode, encode
-from entrypoint.rendezvous.reasons import PeerError
-from entrypoint.rendezvous.seal import Seal, greeting, new_nonce, read_greeting
+from entrypoint.rendezvous.transport import messages
+from entrypoint.rendezvous.transport.messages import (
+    LONGEST_LINE,
+    Message,
+    MessageError,
+    decode,
+    encode,
+)
+from entrypoint.rendezvous.transport.reasons import PeerError
+from entrypoint.rendezvous.transport.seal import Seal, greeting, new_nonce, read_greeting
 
 TEXT = st.text(st.characters(), max_size=50)
 JSON = st.recursive(

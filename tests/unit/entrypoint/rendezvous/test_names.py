@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.addresses import Address
-from entrypoint.rendezvous import names
-from entrypoint.rendezvous.names import Names
-from entrypoint.rendezvous.reasons import NO_NAME, NO_NAME_SERVER, PeerError
+from entrypoint.cluster.addresses import Address
+from entrypoint.rendezvous.transport import names
+from entrypoint.rendezvous.transport.names import Names
+from entrypoint.rendezvous.transport.reasons import NO_NAME, NO_NAME_SERVER, PeerError
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -98,10 +98,10 @@ def test_a_look_up_that_hangs_does_not_hold_the_end_of_the_process():
 import sys, socket, time
 sys.path.insert(0, {str(ROOT)!r})
 socket.getaddrinfo = lambda *_, **__: time.sleep(20)
-from entrypoint.addresses import Address
-from entrypoint.cluster import ClusterSpec
+from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.cluster import ClusterSpec
 from entrypoint.rendezvous import Facts, PeersMissingError, pass_gate
-from entrypoint.rendezvous.timing import Timing
+from entrypoint.rendezvous.transport.timing import Timing
 spec = ClusterSpec.of_workers([Address("127.0.0.1", 0), Address("hangs", 2222)])
 facts = Facts(hosts=(), image="", tensorflow="", gpus_per_worker="", settings={{}})
 try:

@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from entrypoint.addresses import Address
-from entrypoint.cluster import Member, Task
+from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.cluster import Member, Task
 from entrypoint.rendezvous.errors import PortTakenError
 from entrypoint.rendezvous.port import address_warning
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from entrypoint.rendezvous import reasons
+from entrypoint.rendezvous.transport import reasons
 
 # What TensorFlow 2.21's server sends to one who connects and says nothing.
 GRPC = bytes.fromhex("000018040000000000000400400000000500400000000600004000fe0300000001")

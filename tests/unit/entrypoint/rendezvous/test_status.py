@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from entrypoint.addresses import Address
-from entrypoint.cluster import Member, Task
+from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.cluster import Member, Task
 from entrypoint.rendezvous.status import waiting_line
 
 

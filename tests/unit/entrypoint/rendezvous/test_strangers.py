@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from entrypoint.rendezvous.reception import MOST_STRANGERS
-from entrypoint.rendezvous.timing import Timing
+from entrypoint.rendezvous.transport.reception import MOST_STRANGERS
+from entrypoint.rendezvous.transport.timing import Timing
 
 PATIENT = Timing(
     first_line_seconds=0.1,
