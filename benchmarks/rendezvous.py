@@ -17,7 +17,7 @@ from multiprocessing.synchronize import Barrier
 
 from benchmarks.start_up import median
 from entrypoint.cluster.addresses import Address
-from entrypoint.cluster.cluster import ClusterSpec
+from entrypoint.cluster.spec import ClusterSpec
 from entrypoint.rendezvous.attempt import Given
 from entrypoint.rendezvous.facts import Facts, host_list
 from entrypoint.rendezvous.gate import meet

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from entrypoint.arguments import parse_arguments
 from entrypoint.checks.gpus import check_gpus
-from entrypoint.cluster.cluster import ALONE
+from entrypoint.cluster.spec import ALONE
 from entrypoint.errors import ConfigurationError, all_of
 from entrypoint.log import Log
 from entrypoint.packages.requirements import find_requirements
@@ -22,7 +22,7 @@ from entrypoint.settings.options import JSON, read_options
 from entrypoint.sources import with_contract_settings
 from entrypoint.sources.resolve import find_on_this_machine, resolve
 from entrypoint.start import Start, start
-from entrypoint.supervision.child import child_environment, trainer_settings
+from entrypoint.supervision.command import child_environment, trainer_settings
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str], directory: str) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from entrypoint.arguments import Request
 from entrypoint.checks.versions import image_version, tensorflow_version
-from entrypoint.cluster.cluster import ClusterSpec, Resolution, Task
+from entrypoint.cluster.spec import ClusterSpec, Resolution, Task
 from entrypoint.errors import (
     EXIT_CONFIGURATION,
     EXIT_PEER_LOST,
@@ -17,12 +17,12 @@ from entrypoint.errors import (
 from entrypoint.log import Log
 from entrypoint.packages.requirements import Requirements
 from entrypoint.settings.options import Options
-from entrypoint.supervision.attend import Ended
-from entrypoint.supervision.failure import write_failure
-from entrypoint.supervision.process import block_signals, unblock_signals
+from entrypoint.supervision.child_process import block_signals, unblock_signals
+from entrypoint.supervision.failure_file import write_failure
+from entrypoint.supervision.helper_process import Look, wait_for
 from entrypoint.supervision.run import Peers, run
-from entrypoint.supervision.scout import Look, wait_for
 from entrypoint.supervision.supervisor import end
+from entrypoint.supervision.waiting import Ended
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def start(start: Start, log: Log) -> int:
         if code is not None:
             return code
         meet = gate(spec, task, start, settings, log)
-    look = look_out(spec, task, options.startup_timeout_seconds)
-    peers = Peers(number=len(spec.members) - 1, meet=meet, look_out=look)
+    look = watch_peers(spec, task, options.startup_timeout_seconds)
+    peers = Peers(number=len(spec.members) - 1, meet=meet, watch_peers=look)
     return run(request, environment, options, log, peers)
 
 
@@ -91,7 +91,7 @@ def _ask_trainer(start: Start, log: Log) -> tuple[int | None, Mapping[str, str]]
     if not start.request.is_trainer:
         return None, {}
     # Slow to import; and a worker that is alone leaves the checking to the trainer itself.
-    from entrypoint.checks.trainer_check import check_trainer  # noqa: PLC0415
+    from entrypoint.checks.trainer_settings import check_trainer  # noqa: PLC0415
 
     checked = check_trainer(start.request.command, start.environment)
     if checked.problems:
@@ -104,13 +104,13 @@ def _ask_trainer(start: Start, log: Log) -> tuple[int | None, Mapping[str, str]]
     return None, checked.settings
 
 
-def look_out(spec: ClusterSpec, task: Task, limit_seconds: float) -> Look:
+def watch_peers(spec: ClusterSpec, task: Task, limit_seconds: float) -> Look:
     """Return what watches the peers while TensorFlow waits for them."""
 
     def look() -> tuple[int, str]:
-        from entrypoint.rendezvous import lookout  # noqa: PLC0415 -- in a child, as below
+        from entrypoint.rendezvous import peer_watch  # noqa: PLC0415 -- in a child, as below
 
-        reason = lookout.look_out(spec, task, limit_seconds)
+        reason = peer_watch.watch_peers(spec, task, limit_seconds)
         return (EXIT_PEER_LOST, reason) if reason else (0, "")
 
     return look
@@ -124,9 +124,9 @@ def gate(
 
     def meet() -> tuple[int, str]:
         # In a child: nothing else needs what this imports.
-        from entrypoint.rendezvous.errors import PeersMissingError  # noqa: PLC0415
         from entrypoint.rendezvous.facts import Facts, host_list  # noqa: PLC0415
         from entrypoint.rendezvous.gate import pass_gate  # noqa: PLC0415
+        from entrypoint.rendezvous.outcome import PeersMissingError  # noqa: PLC0415
 
         facts = Facts(
             hosts=host_list(spec),

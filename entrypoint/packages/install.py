@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from entrypoint.errors import EXIT_CONFIGURATION, Problem, listed, render
 from entrypoint.log import Log
-from entrypoint.packages.installer import REPORT, TEMPORARY, run_pip
+from entrypoint.packages.pip_failure import verdict_on
 from entrypoint.packages.requirements import Requirements
-from entrypoint.packages.verdict import verdict_on
+from entrypoint.packages.run_pip import REPORT, TEMPORARY, run_pip
 
 LOCK = ".lock"
 UNFINISHED = ".unfinished-"

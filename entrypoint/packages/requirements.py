@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from entrypoint.errors import ConfigurationError, Problem
 from entrypoint.settings.environ import Environ
-from entrypoint.settings.files import UnreadableFileError, read_text
+from entrypoint.settings.text_files import UnreadableFileError, read_text
 from entrypoint.settings.variables import REQUIREMENTS_FILE
 
 DEFAULT_NAME = "requirements.txt"

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from entrypoint.cluster.cluster import ClusterSpec, Task
+from entrypoint.cluster.spec import ClusterSpec, Task
 from entrypoint.errors import shortened
 from entrypoint.rendezvous.transport.messages import Message
 from entrypoint.settings.variables import HIDDEN, is_secret

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import resource
 
-from entrypoint.cluster.cluster import ClusterSpec, Task
+from entrypoint.cluster.spec import ClusterSpec, Task
 from entrypoint.errors import escaped
 from entrypoint.rendezvous.attempt import Attempt, Given, Say
 from entrypoint.rendezvous.chief import ChiefRole
 from entrypoint.rendezvous.facts import Facts
 from entrypoint.rendezvous.member import MemberRole
+from entrypoint.rendezvous.outcome import released_line
 from entrypoint.rendezvous.port import address_warning, open_port
-from entrypoint.rendezvous.status import released_line
 from entrypoint.rendezvous.transport.timing import Timing
 
 SPARE_FILES = 1024
@@ -62,7 +62,7 @@ async def meet(given: Given) -> Exception | None:
             error = await role.decide()
             for loop in loops:
                 loop.cancel()
-        await role.reception.close_all()
+        await role.listener.close_all()
     if error is None:
         given.say("INFO", released_line(len(given.spec.members), attempt.seconds))
     return error

@@ -10,13 +10,12 @@ from collections.abc import Coroutine
 
 from entrypoint.errors import Problem
 from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
-from entrypoint.rendezvous.converse import answer, follow, hello
-from entrypoint.rendezvous.errors import ContradictionError, PeersMissingError
+from entrypoint.rendezvous.conversation import answer, compare, follow, hello
 from entrypoint.rendezvous.facts import Card
-from entrypoint.rendezvous.judge import judge
-from entrypoint.rendezvous.status import chief_line
+from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, chief_line
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.dialer import Dialer
+from entrypoint.rendezvous.transport.listener import Listener, Settle
 from entrypoint.rendezvous.transport.messages import (
     CHECK_IN,
     CONTRADICTION,
@@ -31,7 +30,6 @@ from entrypoint.rendezvous.transport.messages import (
 )
 from entrypoint.rendezvous.transport.names import Names
 from entrypoint.rendezvous.transport.reasons import PeerError
-from entrypoint.rendezvous.transport.reception import Reception, Settle
 
 FIRST_REDIALS = 8
 """The first attempts follow each other faster: all start together, and the chief may be last."""
@@ -44,7 +42,7 @@ class MemberRole:
         self._attempt, self._timing, given = attempt, attempt.timing, attempt.given
         self._chief = attempt.spec.chief
         self._dialer = Dialer(Names(given.timing.look_up_seconds), given.token, given.timing, 1)
-        self.reception = Reception(listener, given.token, given.timing, self._receive)
+        self.listener = Listener(listener, given.token, given.timing, self._receive)
         self._session: Connection | None = None
         self._line = ""
         self._final: tuple[Problem, ...] = ()
@@ -54,7 +52,7 @@ class MemberRole:
 
     def loops(self) -> list[Coroutine[None, None, None]]:
         """Return what runs until the decision."""
-        return [self.reception.run(), self._keep_dialling(), self._report()]
+        return [self.listener.run(), self._keep_dialling(), self._report()]
 
     async def decide(self) -> Exception | None:
         """Return the error with which the gate ends, None after the release of all."""
@@ -109,7 +107,7 @@ class MemberRole:
         card = await hello(attempt, connection, CHECK_IN)
         with attempt.knows(connection, card):
             if not card.is_chief:
-                await judge(attempt, connection, card, self._chief)
+                await compare(attempt, connection, card, self._chief)
                 await follow(attempt, connection)
                 return
             self._session = connection
@@ -146,7 +144,7 @@ class MemberRole:
     async def _release(self, connection: Connection, message: Message) -> None:
         """Close the own port, say so, and wait for the others' ports to be closed, too."""
         self._promise()
-        await self.reception.close()
+        await self.listener.close()
         with contextlib.suppress(PeerError):  # what cannot be said any more is not waited for
             await connection.send(message)
             while (await connection.receive(self._timing.release_seconds)).kind != GO:

@@ -6,11 +6,11 @@ import asyncio
 import errno
 import socket
 
-from entrypoint.cluster.cluster import Member
 from entrypoint.cluster.machine import has_address, resolve
+from entrypoint.cluster.spec import Member
 from entrypoint.errors import Problem
 from entrypoint.rendezvous.attempt import Say
-from entrypoint.rendezvous.errors import PortTakenError
+from entrypoint.rendezvous.outcome import PortTakenError
 
 BACKLOG = 4096
 """Workers that may connect at the same moment; Linux cuts it down to net.core.somaxconn."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from entrypoint.cluster.cluster import Member
+from entrypoint.cluster.spec import Member
 from entrypoint.rendezvous.attempt import Attempt
-from entrypoint.rendezvous.converse import answer
+from entrypoint.rendezvous.conversation import answer
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.messages import PING, READY, RELEASE, Message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from entrypoint.cluster.cluster import Resolution
+from entrypoint.cluster.spec import Resolution
 
 
 def banner(resolution: Resolution | None, version: str | None) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from entrypoint.arguments import Request
-from entrypoint.checks.trainer_check import Checked, check_trainer
+from entrypoint.checks.trainer_settings import Checked, check_trainer
 from entrypoint.errors import EXIT_CONFIGURATION, escaped, render, say
 from entrypoint.packages.requirements import Requirements, notes_on
 from entrypoint.report.explanation import as_json, as_text

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from entrypoint.cluster.cluster import ALONE, Resolution, Task
+from entrypoint.cluster.spec import ALONE, Resolution, Task
 from entrypoint.errors import escaped, shortened
 from entrypoint.packages.requirements import PACKAGES_DIR, Requirements
 from entrypoint.settings.environ import DEFAULT, Environ
@@ -37,9 +37,9 @@ def explained_values(
     trainer = sorted(name for name in environ.values if name.startswith(TRAINER_PREFIX))
     others = [name for name in scheduler if name in environ.values] + trainer
     values = {name: _given(environ, name) for name in (*VARIABLES, *others)}
-    if answer.place:
-        index = str(answer.place.task.index)
-        values["WORKER_INDEX"] = Explained(index, f"derived: {answer.place.reason}")
+    if answer.own_task:
+        index = str(answer.own_task.task.index)
+        values["WORKER_INDEX"] = Explained(index, f"derived: {answer.own_task.reason}")
     if requirements:
         values |= _packages(environ, requirements)
     resolution = answer.resolution

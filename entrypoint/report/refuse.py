@@ -6,14 +6,14 @@ from contextlib import suppress
 from dataclasses import replace
 
 from entrypoint.arguments import Request
-from entrypoint.checks.trainer_check import Checked, check_trainer
-from entrypoint.cluster.cluster import ALONE
+from entrypoint.checks.trainer_settings import Checked, check_trainer
+from entrypoint.cluster.spec import ALONE
 from entrypoint.errors import ConfigurationError, render
 from entrypoint.log import Log
 from entrypoint.packages.requirements import find_requirements, notes_on
 from entrypoint.settings.environ import Environ
 from entrypoint.settings.options import JSON, read_log_format
-from entrypoint.supervision.failure import write_failure
+from entrypoint.supervision.failure_file import write_failure
 
 
 def refuse(error: ConfigurationError, request: Request, variables: Environ, directory: str) -> int:

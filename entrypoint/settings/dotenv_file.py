@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from entrypoint.errors import Problem
-from entrypoint.settings.files import READABLE_FILE, UnreadableFileError, read_text
+from entrypoint.settings.text_files import READABLE_FILE, UnreadableFileError, read_text
 
 TYPE_CHECKING = False  # as typing's, which is slow to import
 if TYPE_CHECKING:

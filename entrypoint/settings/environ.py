@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from entrypoint.errors import ConfigurationError, Problem
 from entrypoint.settings.dotenv_file import read_dotenv
-from entrypoint.settings.files import READABLE_FILE, UnreadableFileError, read_text
+from entrypoint.settings.text_files import READABLE_FILE, UnreadableFileError, read_text
 from entrypoint.settings.variables import FILE_SUFFIX, VARIABLES, has_file_form, may_be_empty
 
 ENVIRONMENT = "environment"

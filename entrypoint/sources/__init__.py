@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from entrypoint.cluster.cluster import Resolution
+from entrypoint.cluster.spec import Resolution
 from entrypoint.errors import ConfigurationError, Problem
 from entrypoint.settings.environ import Environ, Value
 from entrypoint.sources import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from entrypoint.cluster.cluster import WORKER, Resolution, Task
+from entrypoint.cluster.spec import WORKER, Resolution, Task
 from entrypoint.errors import ConfigurationError, Problem, all_of
 from entrypoint.settings.environ import Environ, whole_number
 from entrypoint.sources.formats.host_list import read_workers

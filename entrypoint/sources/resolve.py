@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from entrypoint.cluster.cluster import Resolution
+from entrypoint.cluster.spec import Resolution
 from entrypoint.errors import ConfigurationError, Problem, shortened
 from entrypoint.settings.environ import Environ, parse_whole_number, whole_number
 from entrypoint.settings.variables import CLUSTER_SOURCE, WORKER_HOSTS, WORKER_PORT
 from entrypoint.sources import AUTO, NONE, SOURCES
-from entrypoint.sources.place import Place, find_place
+from entrypoint.sources.own_task import OwnTask, find_own_task
 
 LAST_PORT = 65535
 
@@ -24,7 +24,7 @@ class Answer:
 
     resolution: Resolution | None = None
     """The cluster with the task known; None for one worker without TF_CONFIG."""
-    place: Place | None = None
+    own_task: OwnTask | None = None
     """How the task was found, where that was by this machine's own name or address."""
 
     @property
@@ -33,7 +33,7 @@ class Answer:
         return self.resolution.tf_config_text() if self.resolution else None
 
 
-def resolve(environ: Environ, find: Callable[[Resolution], Place]) -> Answer:
+def resolve(environ: Environ, find: Callable[[Resolution], OwnTask]) -> Answer:
     """Return the cluster that the environment describes; `find` is asked for a missing index.
 
     Raises ConfigurationError with every problem, those of reading the environment among them.
@@ -137,7 +137,7 @@ def _pick(names: Iterable[str]) -> str:
     return f"{' or '.join(choices)} takes only that one."
 
 
-def _placed(resolutions: list[Resolution], find: Callable[[Resolution], Place]) -> Answer:
+def _placed(resolutions: list[Resolution], find: Callable[[Resolution], OwnTask]) -> Answer:
     """Return the first resolution, its task taken from another or found by `find`."""
     if not resolutions:
         return Answer()
@@ -151,9 +151,9 @@ def _placed(resolutions: list[Resolution], find: Callable[[Resolution], Place]) 
     return Answer(replace(first, task=place.task), place)
 
 
-def find_on_this_machine(resolution: Resolution) -> Place:
+def find_on_this_machine(resolution: Resolution) -> OwnTask:
     """Return this machine's place in the cluster; raise ConfigurationError."""
     # Here, because sockets and threads take time to import and most workers name their index.
     from entrypoint.cluster.machine import this_machine  # noqa: PLC0415
 
-    return find_place(resolution, this_machine())
+    return find_own_task(resolution, this_machine())

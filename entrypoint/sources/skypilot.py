@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from entrypoint.cluster.cluster import WORKER, ClusterSpec, Resolution, Task
+from entrypoint.cluster.spec import WORKER, ClusterSpec, Resolution, Task
 from entrypoint.errors import ConfigurationError, Problem, all_of
 from entrypoint.settings.environ import Environ, Value, parse_whole_number, whole_number
 from entrypoint.sources.formats.host_list import read_workers

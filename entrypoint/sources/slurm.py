@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from entrypoint.cluster.addresses import Address
-from entrypoint.cluster.cluster import WORKER, ClusterSpec, Resolution, Task, spec_problems
+from entrypoint.cluster.spec import WORKER, ClusterSpec, Resolution, Task, spec_problems
 from entrypoint.errors import ConfigurationError, Problem, all_of
 from entrypoint.settings.environ import Environ, parse_whole_number, whole_number
 from entrypoint.sources.formats.host_list import read_addresses

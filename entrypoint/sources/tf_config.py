@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from entrypoint.cluster.cluster import CHIEF, EVALUATOR, WORKER, Resolution
+from entrypoint.cluster.spec import CHIEF, EVALUATOR, WORKER, Resolution
 from entrypoint.settings.environ import Environ
 from entrypoint.settings.variables import TF_CONFIG
 from entrypoint.sources.formats.cluster_document import NO_PARAMETER_SERVERS, Form, read_document

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from entrypoint.cluster.cluster import CHIEF, EVALUATOR, WORKER, Resolution
+from entrypoint.cluster.spec import CHIEF, EVALUATOR, WORKER, Resolution
 from entrypoint.settings.environ import Environ, Value
 from entrypoint.sources.formats.cluster_document import NO_PARAMETER_SERVERS, Form, read_document
 

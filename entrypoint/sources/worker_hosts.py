@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from entrypoint.cluster.cluster import WORKER, ClusterSpec, Resolution, Task
+from entrypoint.cluster.spec import WORKER, ClusterSpec, Resolution, Task
 from entrypoint.errors import ConfigurationError, Problem, all_of
 from entrypoint.settings.environ import Environ
 from entrypoint.settings.variables import HOST_LIST

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from entrypoint.arguments import Request
 from entrypoint.log import Log
 from entrypoint.settings.options import Options
-from entrypoint.supervision.attend import Attendant, Ended
-from entrypoint.supervision.child import become
-from entrypoint.supervision.process import Child
+from entrypoint.supervision.child_process import ChildProcess
+from entrypoint.supervision.command import become
+from entrypoint.supervision.helper_process import HelperProcess, Look, wait_for
 from entrypoint.supervision.restarts import Progress, Restarts
-from entrypoint.supervision.scout import Look, Scout, wait_for
 from entrypoint.supervision.supervisor import Job, supervise
+from entrypoint.supervision.waiting import Ended, Waiter
 
 STDIN = 0
 """The file descriptor."""
@@ -28,7 +28,7 @@ class Peers:
     """How many there are beside this worker."""
     meet: Look | None
     """The gate: waits for them, before the command starts."""
-    look_out: Look
+    watch_peers: Look
     """Looks whether they come as far as the command, while that waits for them."""
 
 
@@ -48,7 +48,7 @@ def run(
         log=log,
         grace_seconds=options.stop_grace_seconds,
         terminal=terminal,
-        look_out=peers.look_out if peers else None,
+        watch_peers=peers.watch_peers if peers else None,
     )
     # An interactive shell ends with the code of the last thing that was typed into it.
     limit = 0 if terminal and not request.is_trainer else options.max_restarts
@@ -78,16 +78,16 @@ class CommandRunner:
     log: Log
     grace_seconds: float
     terminal: bool
-    look_out: Look | None
+    watch_peers: Look | None
 
     def run(self, restart_count: int) -> tuple[Ended, Sequence[str]]:
         """Run the command to its end; return it with the last lines that it printed."""
         environment = {**self.environment, "RESTART_COUNT": str(restart_count)}
         # Before there are threads: what is forked beside them may find a lock taken for ever.
-        scout = Scout(self.look_out) if self.look_out else None
+        helper = HelperProcess(self.watch_peers) if self.watch_peers else None
         if self.terminal:
-            child = Child(lambda: become(self.command, environment), terminal=True)
-            return self._attend(child, scout), ()
+            child = ChildProcess(lambda: become(self.command, environment), terminal=True)
+            return self._attend(child, helper), ()
         # Here, because threads take time to import, and `explain` needs none.
         from entrypoint.supervision.output import Output  # noqa: PLC0415
 
@@ -97,16 +97,16 @@ class CommandRunner:
             output.attach()
             return become(self.command, environment)
 
-        child = Child(start)
+        child = ChildProcess(start)
         output.start()
-        ended = self._attend(child, scout)
+        ended = self._attend(child, helper)
         return ended, output.finish()
 
-    def _attend(self, child: Child, scout: Scout | None) -> Ended:
-        """Wait for the command's end, while the scout looks out for its peers."""
-        attendant = Attendant(child, "the command", self.grace_seconds)
-        if scout is None:
-            return attendant.wait()
-        ended = attendant.wait(scout.warning)
-        scout.dismiss()
+    def _attend(self, child: ChildProcess, helper: HelperProcess | None) -> Ended:
+        """Wait for the command's end, while the helper looks out for its peers."""
+        waiter = Waiter(child, "the command", self.grace_seconds)
+        if helper is None:
+            return waiter.wait()
+        ended = waiter.wait(helper.warning)
+        helper.dismiss()
         return ended

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from entrypoint.errors import EXIT_PEER_LOST
 from entrypoint.log import Log
 from entrypoint.settings.options import Options
-from entrypoint.supervision.attend import FINAL_CODES, SIGNAL_CODES, Ended
-from entrypoint.supervision.failure import write_failure
-from entrypoint.supervision.process import STOPS, block_signals, next_signal
+from entrypoint.supervision.child_process import STOPS, block_signals, next_signal
+from entrypoint.supervision.failure_file import write_failure
 from entrypoint.supervision.restarts import Count, Restarts
+from entrypoint.supervision.waiting import FINAL_CODES, SIGNAL_CODES, Ended
 
 
 @dataclass(frozen=True, kw_only=True)

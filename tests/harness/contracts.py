@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from entrypoint.cluster.cluster import Resolution
+from entrypoint.cluster.spec import Resolution
 from entrypoint.errors import ConfigurationError, Problem, render
 from entrypoint.settings.environ import Environ, Value
 from entrypoint.sources import tf_config

@@ -9,7 +9,7 @@ import struct
 from types import TracebackType
 from typing import Self
 
-from entrypoint.rendezvous.transport import reasons, seal
+from entrypoint.rendezvous.transport import reasons, signing
 from entrypoint.rendezvous.transport.messages import (
     LONGEST_LINE,
     Message,
@@ -38,7 +38,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
         self._sending = asyncio.Lock()
-        self._seal: seal.Seal | None = None
+        self._signer: signing.Signer | None = None
         self.ip = _ip(connected)
 
     async def __aenter__(self) -> Self:
@@ -56,27 +56,29 @@ class Connection:
 
     async def greet(self, *, is_dialer: bool) -> None:
         """Exchange greetings. The listener's is first: a dialer says nothing to a stranger."""
-        own = seal.new_nonce()
+        own = signing.new_nonce()
         if not is_dialer:
-            await self._write(seal.greeting(own))
-        other = seal.read_greeting(await self._greeting())
+            await self._write(signing.greeting(own))
+        other = signing.read_greeting(await self._greeting())
         if is_dialer:
-            await self._write(seal.greeting(own))
+            await self._write(signing.greeting(own))
         dialer, listener = (own, other) if is_dialer else (other, own)
-        self._seal = seal.Seal(self._token, dialer=dialer, listener=listener, is_dialer=is_dialer)
+        self._signer = signing.Signer(
+            self._token, dialer=dialer, listener=listener, is_dialer=is_dialer
+        )
 
     async def send(self, message: Message) -> None:
         """Send a message."""
-        if self._seal is None:
+        if self._signer is None:
             raise ClosedError(reasons.CLOSED)
         async with self._sending:
-            await self._write(self._seal.seal(encode(message)))
+            await self._write(self._signer.sign(encode(message)))
 
     async def receive(self, seconds: float | None) -> Message:
         """Return the next message, for which to wait so long at most (None: without end)."""
-        if self._seal is None:
+        if self._signer is None:
             raise ClosedError(reasons.CLOSED)
-        return decode(self._seal.unseal(await self._line(seconds)))
+        return decode(self._signer.verify(await self._line(seconds)))
 
     def hang_up(self, *, at_once: bool = True) -> None:
         """End the connection; with `at_once=False` the other side may finish what it says."""
@@ -149,8 +151,8 @@ class Connection:
 
 def _may_be_greeting(received: bytes | bytearray) -> bool:
     """Whether a greeting can begin like this, and has not gone on for too long."""
-    begins = received.startswith(seal.GREETING) or seal.GREETING.startswith(received)
-    return begins and (len(received) < seal.LONGEST_GREETING or b"\n" in received)
+    begins = received.startswith(signing.GREETING) or signing.GREETING.startswith(received)
+    return begins and (len(received) < signing.LONGEST_GREETING or b"\n" in received)
 
 
 def _ip(connected: socket.socket) -> str:

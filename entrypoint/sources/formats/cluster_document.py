@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from entrypoint.cluster.addresses import Address
-from entrypoint.cluster.cluster import (
+from entrypoint.cluster.spec import (
     CHIEF,
     EVALUATOR,
     ClusterSpec,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from entrypoint.cluster.addresses import ACCEPTED, Address, AddressError, parse_address
-from entrypoint.cluster.cluster import ClusterSpec, spec_problems
+from entrypoint.cluster.spec import ClusterSpec, spec_problems
 from entrypoint.errors import ConfigurationError, Problem
 
 

@@ -16,7 +16,7 @@ from hypothesis import settings
 from entrypoint.cluster.machine import Machine
 from entrypoint.errors import ConfigurationError, Problem
 from entrypoint.settings.environ import read_environ
-from entrypoint.sources.place import find_place
+from entrypoint.sources.own_task import find_own_task
 from entrypoint.sources.resolve import Answer, resolve
 
 # Time limits of single examples fail on a machine that others use too.
@@ -49,7 +49,7 @@ def answer(tmp_path: Path) -> Resolve:
 
     def ask(environ: Mapping[str, str], machine: Machine | None = None) -> Answer:
         variables = read_environ(environ, str(tmp_path))
-        return resolve(variables, lambda found: find_place(found, machine or nobody()))
+        return resolve(variables, lambda found: find_own_task(found, machine or nobody()))
 
     return ask
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from entrypoint.errors import ConfigurationError, Problem
+from entrypoint.packages.pip_failure import verdict_on
 from entrypoint.packages.requirements import Requirements, find_requirements
-from entrypoint.packages.verdict import verdict_on
 from entrypoint.settings.environ import read_environ
 
 NO_MATCH = (

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from entrypoint.cluster.addresses import Address, parse_address
-from entrypoint.cluster.cluster import CHIEF, WORKER, ClusterSpec, Member, Task
+from entrypoint.cluster.spec import CHIEF, WORKER, ClusterSpec, Member, Task
 from entrypoint.rendezvous.attempt import Given
 from entrypoint.rendezvous.facts import Facts, host_list
 from entrypoint.rendezvous.gate import pass_gate
@@ -50,7 +50,7 @@ PROGRAM = """
 import json, sys
 sys.path.insert(0, {root!r})
 from entrypoint.cluster.addresses import Address
-from entrypoint.cluster.cluster import ClusterSpec, Task
+from entrypoint.cluster.spec import ClusterSpec, Task
 from entrypoint.rendezvous.attempt import Given
 from entrypoint.rendezvous.facts import Facts
 from entrypoint.rendezvous.gate import pass_gate

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoint.cluster.cluster import Task
+from entrypoint.cluster.spec import Task
 from entrypoint.errors import Problem
 from entrypoint.rendezvous.facts import Card, Facts
 from entrypoint.rendezvous.transport import messages
@@ -20,7 +20,7 @@ from entrypoint.rendezvous.transport.messages import (
     encode,
 )
 from entrypoint.rendezvous.transport.reasons import PeerError
-from entrypoint.rendezvous.transport.seal import Seal, greeting, new_nonce, read_greeting
+from entrypoint.rendezvous.transport.signing import Signer, greeting, new_nonce, read_greeting
 
 TEXT = st.text(st.characters(), max_size=50)
 JSON = st.recursive(
@@ -41,10 +41,10 @@ FACTS = st.builds(
 )
 
 
-def pair(token: str | None, other: str | None) -> tuple[Seal, Seal]:
+def pair(token: str | None, other: str | None) -> tuple[Signer, Signer]:
     """Return the seals of a dialer and a listener."""
     nonces = {"dialer": "d", "listener": "l"}
-    return Seal(token, **nonces, is_dialer=True), Seal(other, **nonces, is_dialer=False)
+    return Signer(token, **nonces, is_dialer=True), Signer(other, **nonces, is_dialer=False)
 
 
 @given(TEXT, FIELDS)
@@ -153,29 +153,29 @@ def test_a_greeting_is_read_or_refused(line):
 @pytest.mark.parametrize("token", [None, "secret"])
 def test_sealed_lines_are_unsealed_in_order(token, payloads):
     dialer, listener = pair(token, token)
-    lines = [dialer.seal(payload) for payload in payloads]
-    assert [listener.unseal(line.removesuffix(b"\n")) for line in lines] == payloads
+    lines = [dialer.sign(payload) for payload in payloads]
+    assert [listener.verify(line.removesuffix(b"\n")) for line in lines] == payloads
 
 
 @given(st.binary())
 @pytest.mark.parametrize("token", [None, "secret"])
 def test_anything_else_is_not_unsealed(token, line):
     with contextlib.suppress(PeerError):
-        pair(token, token)[1].unseal(line)
+        pair(token, token)[1].verify(line)
 
 
 @pytest.mark.parametrize(("token", "other"), [("a", "b"), ("a", None), (None, "b")])
 def test_another_token_is_noticed(token, other):
     dialer, listener = pair(token, other)
     with pytest.raises(PeerError, match="another CLUSTER_TOKEN, or none"):
-        listener.unseal(dialer.seal(b"{}").rstrip())
+        listener.verify(dialer.sign(b"{}").rstrip())
 
 
 def test_a_line_counts_once_in_one_direction_and_on_one_connection():
     dialer, listener = pair("a", "a")
-    line = dialer.seal(b"{}").rstrip()
-    listener.unseal(line)
-    again = Seal("a", dialer="d", listener="other", is_dialer=False)
+    line = dialer.sign(b"{}").rstrip()
+    listener.verify(line)
+    again = Signer("a", dialer="d", listener="other", is_dialer=False)
     for receiver in (listener, dialer, again):
         with pytest.raises(PeerError):
-            receiver.unseal(line)
+            receiver.verify(line)

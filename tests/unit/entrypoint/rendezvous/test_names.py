@@ -99,7 +99,7 @@ import sys, socket, time
 sys.path.insert(0, {str(ROOT)!r})
 socket.getaddrinfo = lambda *_, **__: time.sleep(20)
 from entrypoint.cluster.addresses import Address
-from entrypoint.cluster.cluster import ClusterSpec
+from entrypoint.cluster.spec import ClusterSpec
 from entrypoint.rendezvous import Facts, PeersMissingError, pass_gate
 from entrypoint.rendezvous.transport.timing import Timing
 spec = ClusterSpec.of_workers([Address("127.0.0.1", 0), Address("hangs", 2222)])

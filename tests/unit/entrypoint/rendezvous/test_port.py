@@ -8,8 +8,8 @@ import socket
 import pytest
 
 from entrypoint.cluster.addresses import Address
-from entrypoint.cluster.cluster import Member, Task
-from entrypoint.rendezvous.errors import PortTakenError
+from entrypoint.cluster.spec import Member, Task
+from entrypoint.rendezvous.outcome import PortTakenError
 from entrypoint.rendezvous.port import address_warning
 
 

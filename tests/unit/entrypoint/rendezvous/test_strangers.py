@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from entrypoint.rendezvous.transport.reception import MOST_STRANGERS
+from entrypoint.rendezvous.transport.listener import MOST_STRANGERS
 from entrypoint.rendezvous.transport.timing import Timing
 
 PATIENT = Timing(

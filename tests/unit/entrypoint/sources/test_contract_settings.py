@@ -20,7 +20,7 @@ from entrypoint.report.explanation import explained_values
 from entrypoint.settings.environ import Environ, read_environ
 from entrypoint.sources import with_contract_settings
 from entrypoint.sources.resolve import Answer
-from entrypoint.supervision.child import child_environment
+from entrypoint.supervision.command import child_environment
 
 HOSTS = {"SM_HOSTS": '["algo-1","algo-2"]', "SM_CURRENT_HOST": "algo-1"}
 RESOURCES = {"current_host": "algo-1", "hosts": ["algo-1", "algo-2", "algo-3"]}

@@ -17,9 +17,9 @@ from entrypoint.report.explanation import as_json, as_text
 from entrypoint.settings.environ import read_environ
 from entrypoint.settings.variables import VARIABLES
 from entrypoint.sources import SOURCES, tf_config, variables_of, with_contract_settings
-from entrypoint.sources.place import find_place
+from entrypoint.sources.own_task import find_own_task
 from entrypoint.sources.resolve import resolve
-from entrypoint.supervision.child import child_environment
+from entrypoint.supervision.command import child_environment
 
 BYTES = st.binary(max_size=30).map(lambda data: os.fsdecode(data.replace(b"\0", b"")))
 LIKELY = st.sampled_from(
@@ -92,7 +92,7 @@ def test_any_environment_is_resolved_or_refused(
     (tmp_path / ".env").write_bytes(dotenv or b"")
     variables = with_contract_settings(read_environ(environ, str(tmp_path), root=str(tmp_path)))
     try:
-        answer = resolve(variables, lambda found: find_place(found, MACHINE))
+        answer = resolve(variables, lambda found: find_own_task(found, MACHINE))
         environment = child_environment(variables, answer.tf_config_text)
     except ConfigurationError as error:
         assert error.problems  # noqa: PT017 -- either end is right

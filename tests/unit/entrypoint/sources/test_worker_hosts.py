@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoint.cluster.cluster import ClusterSpec
+from entrypoint.cluster.spec import ClusterSpec
 from entrypoint.errors import ConfigurationError
 from entrypoint.settings.environ import Environ, Value
 from entrypoint.sources import tf_config, worker_hosts

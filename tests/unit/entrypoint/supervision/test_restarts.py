@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.supervision.failure import LONGEST_CHARACTERS, failure_text
+from entrypoint.supervision.failure_file import LONGEST_CHARACTERS, failure_text
 from entrypoint.supervision.restarts import (
     LONGEST_DELAY_SECONDS,
     LONGEST_MEETING_DELAY_SECONDS,

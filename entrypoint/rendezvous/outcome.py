@@ -1,10 +1,11 @@
-"""The lines that say who is missing and why."""
+"""How the gate waits and ends, in words: the lines that say who is missing, and the errors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from entrypoint.cluster.cluster import Member
+from entrypoint.cluster.spec import Member
+from entrypoint.errors import EXIT_PEER_LOST, ConfigurationError
 
 MOST_NAMED = 10
 """Missing workers that a line names."""
@@ -37,3 +38,17 @@ def chief_line(chief: Member, reason: str, seconds: float) -> str:
 def released_line(count: int, seconds: float) -> str:
     """Return what every worker says at the end."""
     return f"{count} workers are here and agree ({seconds:.1f} s)"
+
+
+class PeersMissingError(Exception):
+    """Not all workers came in time; the message says who is missing and why."""
+
+    exit_code = EXIT_PEER_LOST
+
+
+class ContradictionError(ConfigurationError):
+    """The workers do not agree; every worker that is connected raises the same problems."""
+
+
+class PortTakenError(ConfigurationError):
+    """This worker's port cannot be opened."""

@@ -1,4 +1,4 @@
-"""What the lookout sees at the peers' ports, with real sockets on this machine's loopback."""
+"""What the peer watch sees at the peers' ports, with real sockets on this machine's loopback."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from entrypoint.cluster.addresses import Address
-from entrypoint.cluster.cluster import Member, Task
-from entrypoint.rendezvous import lookout
-from entrypoint.rendezvous.transport import seal
+from entrypoint.cluster.spec import Member, Task
+from entrypoint.rendezvous import peer_watch
+from entrypoint.rendezvous.transport import signing
 
 TENSORFLOW = bytes.fromhex("000012040000000000")
 """A gRPC server speaks first: the head of its SETTINGS frame."""
@@ -46,14 +46,14 @@ def listen() -> Iterator[Callable[..., Member]]:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookout, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(lookout, "SETTLED_SECONDS", 0.2)
-    monkeypatch.setattr(lookout, "FIRST_BYTES_SECONDS", 0.2)
+    monkeypatch.setattr(peer_watch, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(peer_watch, "SETTLED_SECONDS", 0.2)
+    monkeypatch.setattr(peer_watch, "FIRST_BYTES_SECONDS", 0.2)
 
 
 def seen(listen: Callable[..., Member], says: bytes | None, limit_seconds: float = 0.5) -> str:
     async def look() -> str:
-        return await lookout.Lookout([listen(says)]).watch(limit_seconds)
+        return await peer_watch.PeerWatch([listen(says)]).watch(limit_seconds)
 
     return asyncio.run(look())
 
@@ -75,13 +75,13 @@ def test_all_addresses_of_a_name_are_tried(
     async def look() -> str:
         peer = listen(TENSORFLOW, "a-name")
         monkeypatch.setattr(socket, "getaddrinfo", both)
-        return await lookout.Lookout([peer]).watch(0.5)
+        return await peer_watch.PeerWatch([peer]).watch(0.5)
 
     assert asyncio.run(look()) == ""
 
 
 def test_a_peer_at_the_gate_has_fallen_back(listen: Callable) -> None:
-    says = seal.greeting("0" * 32)
+    says = signing.greeting("0" * 32)
     assert seen(listen, says) == "worker-1 is at the gate again: its command has ended"
 
 
@@ -95,7 +95,7 @@ def test_a_peer_that_never_opens_its_port_is_named_at_the_limit() -> None:
     peer = Member(Task("worker", 2), Address("127.0.0.1", free))
 
     async def look() -> str:
-        return await lookout.Lookout([peer]).watch(0.3)
+        return await peer_watch.PeerWatch([peer]).watch(0.3)
 
     said = asyncio.run(look())
     assert said.startswith("TensorFlow waited 0 s (STARTUP_TIMEOUT) for its peers: worker-2 at")
@@ -105,5 +105,5 @@ def test_a_peer_that_never_opens_its_port_is_named_at_the_limit() -> None:
 def test_knows_whether_a_port_is_listened_on() -> None:
     with socket.create_server(("127.0.0.1", 0)) as port:
         number = port.getsockname()[1]
-        assert lookout.is_listening(number)
-    assert not lookout.is_listening(number)
+        assert peer_watch.is_listening(number)
+    assert not peer_watch.is_listening(number)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from entrypoint.supervision.attend import Attendant, Ended
-from entrypoint.supervision.process import Child
+from entrypoint.supervision.child_process import ChildProcess
+from entrypoint.supervision.waiting import Ended, Waiter
 
 Look = Callable[[], tuple[int, str]]
 """Returns an exit code, and the reason where it is not 0."""
@@ -14,7 +14,7 @@ GRACE_SECONDS = 1.0
 """Nothing is lost when a look, the gate or an installation is stopped."""
 
 
-class Scout:
+class HelperProcess:
     """A process that looks, and ends with what it has found."""
 
     def __init__(self, look: Look) -> None:
@@ -26,7 +26,7 @@ class Scout:
             os.write(writing, reason.encode(errors="backslashreplace"))
             return code
 
-        self.child = Child(run)
+        self.child = ChildProcess(run)
         os.close(writing)
         self._reading = reading
         self._has_ended = False
@@ -58,8 +58,8 @@ class Scout:
 
 def wait_for(look: Look, name: str) -> Ended:
     """Look in a process of its own, and wait until it has ended; `name` begins the reason."""
-    scout = Scout(look)
-    ended = Attendant(scout.child, name, GRACE_SECONDS).wait()
-    reason = scout.read_reason()
-    scout.close()
+    helper = HelperProcess(look)
+    ended = Waiter(helper.child, name, GRACE_SECONDS).wait()
+    reason = helper.read_reason()
+    helper.close()
     return Ended(ended.code, reason, ended.stopped) if reason else ended

@@ -14,10 +14,10 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from entrypoint.cluster.cluster import ClusterSpec, Member, Task
+from entrypoint.cluster.spec import ClusterSpec, Member, Task
 from entrypoint.errors import listed
-from entrypoint.rendezvous.status import with_reasons
-from entrypoint.rendezvous.transport import reasons, seal
+from entrypoint.rendezvous.outcome import with_reasons
+from entrypoint.rendezvous.transport import reasons, signing
 from entrypoint.rendezvous.transport.dialer import connect
 from entrypoint.rendezvous.transport.names import Names
 from entrypoint.rendezvous.transport.reasons import PeerError, words
@@ -36,7 +36,7 @@ SETTLED_SECONDS = 60.0
 AT_THE_GATE = "is at the gate again: its command has ended"
 
 
-def look_out(spec: ClusterSpec, task: Task, limit_seconds: float) -> str:
+def watch_peers(spec: ClusterSpec, task: Task, limit_seconds: float) -> str:
     """Watch the peers; return why the command waits in vain, an empty text if it does not.
 
     `limit_seconds` is how long a peer may take to open its port, 0 for no limit.
@@ -51,7 +51,7 @@ def look_out(spec: ClusterSpec, task: Task, limit_seconds: float) -> str:
 
 async def _watch(peers: Sequence[Member], limit_seconds: float) -> str:
     """Watch them; a loop runs now, which looking up names needs."""
-    return await Lookout(peers).watch(limit_seconds)
+    return await PeerWatch(peers).watch(limit_seconds)
 
 
 def is_listening(port: int) -> bool:
@@ -69,7 +69,7 @@ def _lines(table: str) -> Sequence[str]:
         return ()
 
 
-class Lookout:
+class PeerWatch:
     """Looks at some peers again and again."""
 
     def __init__(self, peers: Sequence[Member]) -> None:
@@ -111,7 +111,7 @@ class Lookout:
                     self._missing[member] = reason
                 return None
         self._missing.pop(member, None)
-        return member if first.startswith(seal.GREETING) else None
+        return member if first.startswith(signing.GREETING) else None
 
     async def _first_bytes(self, member: Member) -> bytes:
         """Return what the peer's port says by itself, if anything; raise PeerError, OSError."""

@@ -14,20 +14,20 @@ PROGRAM = """
 import os, signal, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from entrypoint.supervision import process
-from entrypoint.supervision.attend import Attendant
-from entrypoint.supervision.oom import OomKills
+from entrypoint.supervision import child_process
+from entrypoint.supervision.waiting import Waiter
+from entrypoint.supervision.out_of_memory import OomKills
 
 cgroup = Path({cgroup!r})
-process.OomKills = lambda: OomKills(str(cgroup))
+child_process.OomKills = lambda: OomKills(str(cgroup))
 
 def run():
     for name, text in {after!r}.items():
         (cgroup / name).write_text(text)
     {end}
 
-process.block_signals()
-print(Attendant(process.Child(run), "the command", 0.0).wait().reason)
+child_process.block_signals()
+print(Waiter(child_process.ChildProcess(run), "the command", 0.0).wait().reason)
 """
 KILLED = "os.kill(os.getpid(), signal.SIGKILL)"
 BEFORE = {"memory.events": "oom 0\noom_kill 4\n", "memory.max": "104857600\n"}

@@ -19,12 +19,12 @@ PAUSE_SECONDS = 0.1
 """After accepting failed, which it does while the process has no free file descriptor."""
 
 Settle = Callable[[], None]
-"""Tells the reception that a stranger has become a peer that stays."""
+"""Tells the listener that a stranger has become a peer that stays."""
 
 Handle = Callable[[Connection, Message, Settle], Awaitable[None]]
 
 
-class Reception:
+class Listener:
     """Accepts connections, exchanges greetings, and hands over those that introduce themselves.
 
     Nobody can hold others out: a stranger has seconds to become a worker, there are places for a

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from entrypoint.errors import EXIT_CONFIGURATION, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
-from entrypoint.supervision.process import FORWARDED, STOPS, Child, next_signal
+from entrypoint.supervision.child_process import FORWARDED, STOPS, ChildProcess, next_signal
 
 SIGNAL_CODES = 128
 """A process that a signal ended has this plus the signal's number as its code."""
@@ -33,10 +33,10 @@ class Ended:
         return not self.stopped and self.code not in (0, *FINAL_CODES)
 
 
-class Attendant:
+class Waiter:
     """Attends one child until it has ended."""
 
-    def __init__(self, child: Child, name: str, grace_seconds: float) -> None:
+    def __init__(self, child: ChildProcess, name: str, grace_seconds: float) -> None:
         """Keep what is needed; `name` begins the reason: "the command"."""
         self._child, self._name, self._grace = child, name, grace_seconds
         self._asked = 0

@@ -46,7 +46,7 @@ def read_greeting(line: bytes) -> str:
     return nonce
 
 
-class Seal:
+class Signer:
     """Both directions of one connection: `<signature> <number> <payload>`, ended by a newline.
 
     The signature is an HMAC-SHA256 (RFC 2104) over both nonces, the direction, the number and the
@@ -62,13 +62,13 @@ class Seal:
         self._out, self._in = (context + name for name in names)
         self._sent = self._received = 0
 
-    def seal(self, payload: bytes) -> bytes:
+    def sign(self, payload: bytes) -> bytes:
         """Return the next line to send."""
         numbered = b"%d %s" % (self._sent, payload)
         self._sent += 1
         return b"%s %s\n" % (self._sign(self._out, numbered), numbered)
 
-    def unseal(self, line: bytes) -> bytes:
+    def verify(self, line: bytes) -> bytes:
         """Return what is in the next line received; raise WrongTokenError, MessageError."""
         signature, _, numbered = line.partition(b" ")
         if not hmac.compare_digest(signature, self._sign(self._in, numbered)):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from entrypoint.cluster.addresses import Address
-from entrypoint.cluster.cluster import Member, Task
-from entrypoint.rendezvous.status import waiting_line
+from entrypoint.cluster.spec import Member, Task
+from entrypoint.rendezvous.outcome import waiting_line
 
 
 def members(count):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from entrypoint.cluster.cluster import Member, Resolution, Task
+from entrypoint.cluster.spec import Member, Resolution, Task
 from entrypoint.errors import ConfigurationError, Problem, listed
 
 TYPE_CHECKING = False  # as typing's, which is slow to import; so are machine's sockets
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class OwnTask:
     """The task that was found, and by what."""
 
     task: Task
     reason: str
 
 
-def find_place(resolution: Resolution, machine: Machine) -> Place:
+def find_own_task(resolution: Resolution, machine: Machine) -> OwnTask:
     """Return the one task whose host is this machine's name or address.
 
     Raises ConfigurationError, which says what was compared, if none or several are.
@@ -29,7 +29,7 @@ def find_place(resolution: Resolution, machine: Machine) -> Place:
     members = resolution.spec.members
     answers = machine.resolve(member.address.host for member in members)
     reasons = {member.task: _reason(member, machine, answers) for member in members}
-    places = [Place(task, reason) for task, reason in reasons.items() if reason]
+    places = [OwnTask(task, reason) for task, reason in reasons.items() if reason]
     if len(places) == 1:
         return places[0]
     raise ConfigurationError([_problem(places, resolution, machine, answers)])
@@ -47,7 +47,7 @@ def _reason(member: Member, machine: Machine, answers: Mapping[str, tuple[str, .
 
 
 def _problem(
-    places: list[Place],
+    places: list[OwnTask],
     resolution: Resolution,
     machine: Machine,
     answers: Mapping[str, tuple[str, ...]],

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-from entrypoint.cluster.cluster import Member, Task
+from entrypoint.cluster.spec import Member, Task
 from entrypoint.rendezvous.attempt import Attempt
-from entrypoint.rendezvous.converse import follow, hello
+from entrypoint.rendezvous.comparison import same_index
+from entrypoint.rendezvous.conversation import compare, follow, hello
 from entrypoint.rendezvous.facts import Card
-from entrypoint.rendezvous.judge import judge, same_index
+from entrypoint.rendezvous.outcome import NOT_HEARD_OF
 from entrypoint.rendezvous.session import Session
-from entrypoint.rendezvous.status import NOT_HEARD_OF
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.dialer import Dialer
+from entrypoint.rendezvous.transport.listener import Settle
 from entrypoint.rendezvous.transport.messages import CHECK_IN, PING, PROBE, Message
 from entrypoint.rendezvous.transport.names import Names
 from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError
-from entrypoint.rendezvous.transport.reception import Settle
 
 DIALLED_BACK_AT_ONCE = 64
 PROBED_AT_ONCE = 32
@@ -24,7 +24,7 @@ PROBES_A_SECOND = 50
 """So that a thousand workers that are missing for long don't cost the network anything."""
 
 
-class Roll:
+class CheckIns:
     """A member is missing until it has a session, and counts when that session is verified."""
 
     def __init__(self, attempt: Attempt) -> None:
@@ -67,7 +67,7 @@ class Roll:
             if hello.kind != CHECK_IN:  # another who believes to be the chief, or the chief itself
                 await follow(attempt, connection)
                 return
-            agrees = await judge(attempt, connection, card)
+            agrees = await compare(attempt, connection, card)
             if agrees and await self._is_free(card, connection.ip):
                 await self._admit(connection, card, settle)
             else:
@@ -79,7 +79,7 @@ class Roll:
         while session := self.sessions.get(card.task):
             alive = self._timing.alive_seconds
             if session.card.boot != card.boot and await session.ask(PING, alive):
-                difference = same_index(self._attempt, card, session.connection.ip)
+                difference = same_index(self._attempt.spec, card.task, session.connection.ip)
                 self._attempt.contradictions.add(card, where, difference)
                 self._attempt.changed()
                 return False
@@ -132,7 +132,7 @@ class Roll:
         async with dialer.dial(member.address) as connection:
             card = await hello(attempt, connection, PROBE)
             with attempt.knows(connection, card):
-                if await judge(attempt, connection, card, member):
+                if await compare(attempt, connection, card, member):
                     session = self.sessions.get(member.task)
                     if session is None or session.card.boot == card.boot:
                         return card

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from entrypoint.cluster.cluster import ClusterSpec
+from entrypoint.cluster.spec import ClusterSpec
 from entrypoint.errors import Problem
-from entrypoint.rendezvous.errors import ContradictionError
 from entrypoint.rendezvous.facts import host_list
 from entrypoint.rendezvous.gate import meet
+from entrypoint.rendezvous.outcome import ContradictionError
 from entrypoint.rendezvous.transport.timing import Timing
 
 SAME_LIST = "All workers need the same list in the same order."

@@ -37,13 +37,13 @@ def machine(name: str, *addresses: str, **names: str) -> Machine:
 )
 def test_finds_itself_by_name_or_address(answer: Callable, here: Machine, reason: str) -> None:
     found = answer({"WORKER_HOSTS": "worker-0,worker-1"}, here)
-    assert found.place.reason == reason
+    assert found.own_task.reason == reason
     assert json.loads(found.tf_config_text)["task"] == {"type": "worker", "index": 1}
 
 
 def test_finds_itself_by_a_literal_address(answer: Callable) -> None:
     found = answer({"WORKER_HOSTS": "10.0.0.1,10.0.0.2"}, machine("x", "10.0.0.2"))
-    assert found.place.reason == "10.0.0.2 is this machine's address"
+    assert found.own_task.reason == "10.0.0.2 is this machine's address"
 
 
 def test_refuses_when_no_entry_is_this_machine(refused: Callable) -> None:

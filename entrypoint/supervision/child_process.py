@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from entrypoint.supervision.oom import OomKills
+from entrypoint.supervision.out_of_memory import OomKills
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 """What asks a command to end, within its grace."""
@@ -44,7 +44,7 @@ def next_signal(seconds: float | None) -> int | None:
     return received.si_signo if received else None
 
 
-class Child:
+class ChildProcess:
     """A process that was forked from this one, and whatever it starts."""
 
     def __init__(self, run: Callable[[], int], *, terminal: bool = False) -> None:
