@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from entrypoint.errors import ConfigurationError, Problem
 
@@ -65,7 +65,7 @@ def _count_listed(text: str) -> int:
 
 def _device_files() -> int:
     """Count the GPUs' device files."""
-    return sum(1 for name in os.listdir("/dev") if DEVICE.fullmatch(name))  # noqa: PTH208
+    return sum(1 for device in Path("/dev").iterdir() if DEVICE.fullmatch(device.name))
 
 
 def _count_visible(text: str) -> int:

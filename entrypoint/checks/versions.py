@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 TENSORFLOW = re.compile(r"tensorflow(?:_cpu)?-([^-]+)\.dist-info")
 """The folder that names an installed version; looked for, since importing TensorFlow takes
@@ -23,7 +23,7 @@ def tensorflow_version(path: Iterable[str] | None = None) -> str:
     """Return the version that is installed on the path (sys.path), an empty text if none is."""
     for folder in sys.path if path is None else path:
         try:
-            names = os.listdir(folder or ".")  # noqa: PTH208 -- pathlib is slow to import
+            names = [entry.name for entry in Path(folder or ".").iterdir()]
         except OSError:
             continue
         for name in names:

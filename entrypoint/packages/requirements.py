@@ -10,11 +10,12 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from entrypoint.errors import ConfigurationError, Problem
 from entrypoint.settings.environ import Environ
+from entrypoint.settings.options import VARIABLES
 from entrypoint.settings.text_files import UnreadableFileError, read_text
-from entrypoint.settings.variables import REQUIREMENTS_FILE
 
 DEFAULT_NAME = "requirements.txt"
 NONE = "none"
@@ -55,7 +56,7 @@ class Requirements:
         return {**environment, PACKAGES_DIR: self.site_packages, "PATH": path}
 
 
-def find_requirements(environ: Environ, directory: str) -> Requirements | None:
+def find_requirements(environ: Environ, directory: Path) -> Requirements | None:
     """Return REQUIREMENTS_FILE, else the directory's requirements.txt if there is one.
 
     None where there is none, or nothing in it. Raises ConfigurationError.
@@ -68,11 +69,11 @@ def find_requirements(environ: Environ, directory: str) -> Requirements | None:
         texts = _read(path, {})
         if not any(REQUIREMENT.search(text) for text in texts):
             return None
-        image = read_text(os.path.join(environ.root, IMAGE_PACKAGES))
+        image = read_text(environ.root / IMAGE_PACKAGES)
     except UnreadableFileError as error:
         name = environ.label("REQUIREMENTS_FILE")
         raise ConfigurationError(
-            [Problem(name, path, REQUIREMENTS_FILE.accepted, str(error))]
+            [Problem(name, path, VARIABLES["REQUIREMENTS_FILE"].accepted, str(error))]
         ) from None
     digest = _digest((*texts, image, PYTHON, os.uname().machine))
     return Requirements(path, os.path.join(FOLDER, digest))
@@ -90,7 +91,7 @@ def _read(path: str, texts: dict[str, str]) -> Iterable[str]:
 
     Included ones that cannot be read, or are no files, are left to pip.
     """
-    texts[path] = read_text(path)
+    texts[path] = read_text(Path(path))
     for name in INCLUDED.findall(texts[path]):
         included = os.path.join(os.path.dirname(path), name)
         if included not in texts:

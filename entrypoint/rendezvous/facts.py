@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from entrypoint.cluster.spec import ClusterSpec, Task
-from entrypoint.errors import shortened
+from entrypoint.errors import HIDDEN, is_secret, shortened
 from entrypoint.rendezvous.transport.messages import Message
-from entrypoint.settings.variables import HIDDEN, is_secret
 
 LONGEST_VALUE = 200
 """Characters of one value on a card."""

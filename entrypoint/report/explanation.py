@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from entrypoint.cluster.spec import ALONE, Resolution, Task
-from entrypoint.errors import escaped, shortened
+from entrypoint.errors import HIDDEN, escaped, is_secret, shortened
 from entrypoint.packages.requirements import PACKAGES_DIR, Requirements
 from entrypoint.settings.environ import DEFAULT, Environ
-from entrypoint.settings.variables import HIDDEN, TRAINER_PREFIX, VARIABLES, is_secret
+from entrypoint.settings.options import VARIABLES
+from entrypoint.settings.variables import TRAINER_PREFIX
 from entrypoint.sources import SOURCES, variables_of
 from entrypoint.sources.resolve import Answer
 

@@ -1,18 +1,16 @@
-# ruff: noqa: PTH113, PTH118
-# pathlib is slow to import (it brings urllib), and this runs at every start.
 """The `.env` file: NAME=value lines, read with python-dotenv."""
 
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from entrypoint.errors import Problem
 from entrypoint.settings.text_files import READABLE_FILE, UnreadableFileError, read_text
 
-TYPE_CHECKING = False  # as typing's, which is slow to import
 if TYPE_CHECKING:
     from dotenv.parser import Original
 
@@ -28,22 +26,30 @@ class DotenvFile:
     problems: tuple[Problem, ...] = ()
 
 
-def read_dotenv(named: str | None, directory: str) -> DotenvFile:
+def read_dotenv(named: str | None, directory: Path) -> DotenvFile:
     """Read the file that ENV_FILE names, else `.env` in the directory if that is a file.
 
     A directory called `.env` is somebody's virtual environment, and no problem.
     """
-    path = os.path.join(directory, named or DEFAULT_NAME)
-    if not named and not os.path.isfile(path):
+    path = directory / (named or DEFAULT_NAME)
+    if not named and not _is_file(path):
         return DotenvFile()
     source = f"file {named}" if named else DEFAULT_NAME
     try:
         text = read_text(path)
     except UnreadableFileError as error:
         name = "ENV_FILE" if named else DEFAULT_NAME
-        problem = Problem(name, named or path, READABLE_FILE, str(error))
+        problem = Problem(name, named or str(path), READABLE_FILE, str(error))
         return DotenvFile(source, problems=(problem,))
     return _parse(text, source)
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is such a file, as far as this user may know."""
+    try:
+        return path.is_file()
+    except PermissionError:
+        return False
 
 
 def _parse(text: str, source: str) -> DotenvFile:

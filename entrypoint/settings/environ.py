@@ -1,18 +1,17 @@
-# ruff: noqa: PTH118
-# pathlib is slow to import (it brings urllib), and this runs at every start.
 """Typed reading of the environment: variables, `VAR_FILE` forms and `.env`, with every problem."""
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from entrypoint.errors import ConfigurationError, Problem
 from entrypoint.settings.dotenv_file import read_dotenv
+from entrypoint.settings.forms import parse_whole_number
+from entrypoint.settings.options import VARIABLES, has_file_form, may_be_empty
 from entrypoint.settings.text_files import READABLE_FILE, UnreadableFileError, read_text
-from entrypoint.settings.variables import FILE_SUFFIX, VARIABLES, has_file_form, may_be_empty
+from entrypoint.settings.variables import FILE_SUFFIX
 
 ENVIRONMENT = "environment"
 DEFAULT = "default"
@@ -34,7 +33,7 @@ class Environ:
     broken: frozenset[str] = frozenset()
     """Names that were given in a form that could not be read, and so have no value."""
     problems: tuple[Problem, ...] = ()
-    root: str = "/"
+    root: Path = Path("/")
     """Where the file system begins, for the files whose paths a scheduler fixes."""
 
     def get(self, name: str) -> str | None:
@@ -47,6 +46,11 @@ class Environ:
         """Whether somebody set it, readably or not."""
         return name in self.values or name in self.broken
 
+    def texts(self) -> dict[str, str]:
+        """Return all that the command may see, but for TF_CONFIG, which is written for it."""
+        hidden = ("TF_CONFIG", "CLUSTER_TOKEN")  # the token is the gate's alone
+        return {name: value.text for name, value in self.values.items() if name not in hidden}
+
     def label(self, name: str) -> str:
         """Return the name as a message shows it, with the file where it came from one."""
         value = self.values.get(name)
@@ -55,7 +59,7 @@ class Environ:
         return f"{name} ({value.source})"
 
 
-def read_environ(environ: Mapping[str, str], directory: str, *, root: str = "/") -> Environ:
+def read_environ(environ: Mapping[str, str], directory: Path, *, root: Path = Path("/")) -> Environ:
     """Read all variables; `.env` and relative paths are looked for in the directory.
 
     Never raises: what cannot be read is among the problems of the result.
@@ -71,7 +75,7 @@ def read_environ(environ: Mapping[str, str], directory: str, *, root: str = "/")
     )
 
 
-def _read_layer(texts: Mapping[str, str], source: str, directory: str) -> Environ:
+def _read_layer(texts: Mapping[str, str], source: str, directory: Path) -> Environ:
     """Return one layer's variables; each X_FILE has become the X that is in the file."""
     given = {name: text for name, text in texts.items() if text or not _empty_is_unset(name)}
     values, broken, problems = {}, set(), []
@@ -84,7 +88,7 @@ def _read_layer(texts: Mapping[str, str], source: str, directory: str) -> Enviro
             problems.append(_both(target, given[target], text))
         else:
             try:
-                values[target] = Value(read_text(os.path.join(directory, text)), f"file {text}")
+                values[target] = Value(read_text(directory / text), f"file {text}")
             except UnreadableFileError as error:
                 broken.add(target)
                 problems.append(Problem(name, text, READABLE_FILE, str(error)))
@@ -119,9 +123,3 @@ def whole_number(environ: Environ, name: str, low: int, high: int | None, why: s
         problem = Problem(environ.label(name), environ.get(name), f"{bounds}{why}")
         raise ConfigurationError([problem])
     return number
-
-
-def parse_whole_number(text: str) -> int | None:
-    """Return the number that up to 9 plain digits write, else None (int() takes far more)."""
-    match = re.fullmatch(r"\s*(-?[0-9]{1,9})\s*", text)
-    return int(match[1]) if match else None

@@ -1,97 +1,183 @@
-"""The entrypoint's own options: how long to wait, how often to try again, how to log."""
+"""The entrypoint's own options: how long to wait, how often to try again, how to log.
+
+Each is declared once, as a field of `Options`: its variable, what it accepts, its default and what
+it does. The table of all variables is made from there.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
-from entrypoint.errors import ConfigurationError, Problem, all_of
-from entrypoint.settings.environ import Environ, whole_number
-from entrypoint.settings.variables import CLUSTER_TOKEN, LOG_FORMAT, STOP_GRACE_SECONDS
+from entrypoint.errors import Problem
+from entrypoint.settings import forms
+from entrypoint.settings.forms import Form
+from entrypoint.settings.variables import (
+    CLUSTER_VARIABLES,
+    ENV_FILE,
+    TRAINER_PREFIX,
+    Variable,
+    by_name,
+)
 
 TEXT, JSON = "text", "json"
 LONGEST_SECONDS = 10_000_000
 LARGEST_EXIT_CODE = 255
 FEWEST_TOKEN_CHARACTERS = 8
 
+T = TypeVar("T")
+
+
+def option(
+    name: str, form: Form[T], *, purpose: str, example: str, default: str | None = None
+) -> Any:  # noqa: ANN401 -- the field has the type that stands beside it
+    """Declare an option; without a default it is None where it is not given."""
+    variable = Variable(
+        name=name,
+        purpose=purpose,
+        accepted=form.accepted,
+        example=example,
+        default=default,
+        # A file that names a file would be one too many.
+        file_form=not name.endswith("_FILE"),
+    )
+    return dataclasses.field(metadata={"variable": variable, "parse": form.parse})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a person may choose; the names are those of `variables.py`."""
+    """What a person may choose."""
 
-    rendezvous_timeout_seconds: int
-    """0: the gate is skipped."""
-    startup_timeout_seconds: int
-    """0: no limit."""
-    stop_grace_seconds: float
-    max_restarts: int
-    peer_lost_exit_code: int
-    gpus_per_worker: int | None
-    cluster_token: str | None
-    progress_file: str | None
-    failure_file: str | None
-    log_format: str
-
-
-def read_options(environ: Environ) -> Options:
-    """Return the options; raise ConfigurationError with everything that is wrong with them."""
-    rendezvous, startup, restarts, code, gpus, grace, token, log_format = all_of(
-        _number(environ, "RENDEZVOUS_TIMEOUT", 0, LONGEST_SECONDS),
-        _number(environ, "STARTUP_TIMEOUT", 0, LONGEST_SECONDS),
-        _number(environ, "MAX_RESTARTS", 0, None),
-        _number(environ, "PEER_LOST_EXIT_CODE", 1, LARGEST_EXIT_CODE),
-        lambda: _gpus(environ),
-        lambda: _seconds(environ, "STOP_GRACE_SECONDS"),
-        lambda: _token(environ),
-        lambda: read_log_format(environ),
+    rendezvous_timeout_seconds: int = option(
+        "RENDEZVOUS_TIMEOUT",
+        forms.whole_number(0, LONGEST_SECONDS),
+        default="300",
+        purpose="How many seconds the workers of a cluster may take to find each other before the "
+        "command starts; 0 starts it without looking.",
+        example="900",
     )
-    return Options(
-        rendezvous_timeout_seconds=rendezvous,
-        startup_timeout_seconds=startup,
-        max_restarts=restarts,
-        peer_lost_exit_code=code,
-        gpus_per_worker=gpus,
-        stop_grace_seconds=grace,
-        cluster_token=token,
-        log_format=log_format,
-        progress_file=environ.get("PROGRESS_FILE"),
-        failure_file=environ.get("FAILURE_FILE"),
+    cluster_token: str | None = option(
+        "CLUSTER_TOKEN",
+        forms.secret(FEWEST_TOKEN_CHARACTERS),
+        purpose="A secret that all workers share: messages between their entrypoints are then "
+        "signed with it, and nobody else can take part or disturb.",
+        example="$(openssl rand -hex 16)",
+    )
+    gpus_per_worker: int | None = option(
+        "GPUS_PER_WORKER",
+        forms.whole_number(0),
+        purpose="How many GPUs every worker must have; one with another number refuses to start "
+        "instead of training on the CPU.",
+        example="1",
+    )
+    startup_timeout_seconds: int = option(
+        "STARTUP_TIMEOUT",
+        forms.whole_number(0, LONGEST_SECONDS),
+        default="300",
+        purpose="How many seconds TensorFlow may wait for its peers, once the command has opened "
+        "this worker's port; 0 is no limit.",
+        example="600",
+    )
+    stop_grace_seconds: float = option(
+        "STOP_GRACE_SECONDS",
+        forms.seconds(),
+        default="8",
+        purpose="How long the command may take to end after SIGTERM before it is killed; less than "
+        "docker stop's own 10 s.",
+        example="55",
+    )
+    max_restarts: int = option(
+        "MAX_RESTARTS",
+        forms.whole_number(0),
+        default="3",
+        purpose="How often the command is restarted after a crash, and for each peer after its "
+        "loss (75); the count begins again at each progress (PROGRESS_FILE).",
+        example="0",
+    )
+    progress_file: str | None = option(
+        "PROGRESS_FILE",
+        forms.path("the path of a file that may be created"),
+        purpose="A file that the command touches to say that it got further. If it is not given, "
+        "the command gets the path of a new one under this name.",
+        example="/runs/progress",
+    )
+    failure_file: str | None = option(
+        "FAILURE_FILE",
+        forms.path("the path of a file that may be created"),
+        purpose="Where the reason of a failure is written, in a few lines.",
+        example="/runs/failure",
+    )
+    peer_lost_exit_code: int = option(
+        "PEER_LOST_EXIT_CODE",
+        forms.whole_number(1, LARGEST_EXIT_CODE),
+        default="75",
+        purpose="The exit code of a worker whose peer was lost or never came, for schedulers that "
+        "retry only some: Kubeflow's ExitCode policy wants 128 or more.",
+        example="203",
+    )
+    log_format: str = option(
+        "LOG_FORMAT",
+        forms.choice(TEXT, JSON),
+        default=TEXT,
+        purpose="text is for people; json makes every line, the command's too, an object with "
+        "time, level, worker and message.",
+        example="json",
+    )
+    requirements_file: str | None = option(
+        "REQUIREMENTS_FILE",
+        forms.path("the path of a readable requirements file, or none"),
+        purpose="The packages that your code needs besides the image's: installed once, into "
+        "/data/.packages, before the first start. If it is not given: requirements.txt in the "
+        "working directory, if there is one.",
+        example="/workspace/requirements-train.txt",
     )
 
 
-def _number(environ: Environ, name: str, low: int, high: int | None) -> Callable[[], int]:
-    """Return the reading of a whole number, not yet done."""
-    return lambda: whole_number(environ, name, low, high)
+OPTIONS = {field.name: field.metadata for field in dataclasses.fields(Options)}
+
+VARIABLES: Mapping[str, Variable] = {
+    **CLUSTER_VARIABLES,
+    **by_name(*(declared["variable"] for declared in OPTIONS.values())),
+    **by_name(ENV_FILE),
+}
+"""All variables of the entrypoint, by their names."""
 
 
-def _gpus(environ: Environ) -> int | None:
-    """Return GPUS_PER_WORKER, None if it is not given."""
-    if "GPUS_PER_WORKER" not in environ.values:
-        return None
-    return whole_number(environ, "GPUS_PER_WORKER", 0, None)
+class Texts(Protocol):
+    """Where the texts of variables are found; `Environ` is one."""
+
+    def get(self, name: str) -> str | None:
+        """Return the text that was given, else the default, else None."""
+
+    def label(self, name: str) -> str:
+        """Return the name as a message shows it."""
 
 
-def _seconds(environ: Environ, name: str) -> float:
-    """Return a number of seconds, with or without a fraction."""
-    text = (environ.get(name) or "").strip()
-    if not re.fullmatch(r"[0-9]{1,7}(\.[0-9]{1,6})?", text):
-        raise ConfigurationError([Problem(environ.label(name), text, STOP_GRACE_SECONDS.accepted)])
-    return float(text)
+def read_options(texts: Texts) -> tuple[Options, tuple[Problem, ...]]:
+    """Return the options and what is wrong with them; a wrong one has its default."""
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for field, declared in OPTIONS.items():
+        variable, parse = declared["variable"], declared["parse"]
+        text = texts.get(variable.name)
+        values[field] = None if text is None else parse(text)
+        if text is not None and values[field] is None:
+            problems.append(Problem(texts.label(variable.name), text, variable.accepted))
+            values[field] = None if variable.default is None else parse(variable.default)
+    return Options(**values), tuple(problems)
 
 
-def _token(environ: Environ) -> str | None:
-    """Return CLUSTER_TOKEN without the newline that a file ends with."""
-    token = (environ.get("CLUSTER_TOKEN") or "").strip()
-    if token and len(token) < FEWEST_TOKEN_CHARACTERS:
-        name = environ.label("CLUSTER_TOKEN")
-        raise ConfigurationError([Problem(name, token, CLUSTER_TOKEN.accepted)])
-    return token or None
+def has_file_form(name: str) -> bool:
+    """Whether NAME_FILE is read for this name: ours, and any variable of the trainer's."""
+    if name in VARIABLES:
+        return VARIABLES[name].file_form
+    return name.startswith(TRAINER_PREFIX) and name != TRAINER_PREFIX
 
 
-def read_log_format(environ: Environ) -> str:
-    """Return LOG_FORMAT; raise ConfigurationError."""
-    text = (environ.get("LOG_FORMAT") or TEXT).strip().lower()
-    if text not in (TEXT, JSON):
-        raise ConfigurationError([Problem(environ.label("LOG_FORMAT"), text, LOG_FORMAT.accepted)])
-    return text
+def may_be_empty(name: str) -> bool:
+    """Whether this is an option of ours or the trainer's, which counts as unset when empty."""
+    if name in VARIABLES:
+        return VARIABLES[name].may_be_empty
+    return name.startswith(TRAINER_PREFIX)

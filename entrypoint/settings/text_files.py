@@ -1,11 +1,10 @@
-# ruff: noqa: PTH116, PTH123
-# pathlib is slow to import (it brings urllib), and this runs at every start.
 """Reading small text files that a user named, without ever waiting for one."""
 
 from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 
 MAX_FILE_BYTES = 1 << 20
 
@@ -16,7 +15,7 @@ class UnreadableFileError(Exception):
     """A file cannot be used; the message is a sentence that says why."""
 
 
-def read_text(path: str) -> str:
+def read_text(path: Path) -> str:
     """Return the file's text, without a byte order mark and the newlines at its end.
 
     Raises UnreadableFileError.
@@ -35,15 +34,15 @@ def read_text(path: str) -> str:
     return text.rstrip("\r\n")
 
 
-def _read_bytes(path: str) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     """Return the content of a regular file; anything else could make a reader wait forever."""
-    if stat.S_ISDIR(mode := os.stat(path).st_mode):
+    if stat.S_ISDIR(mode := path.stat().st_mode):
         reason = "It is a directory."
         raise UnreadableFileError(reason)
     if not stat.S_ISREG(mode):
         reason = "It is not a regular file."
         raise UnreadableFileError(reason)
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         reason = "It is larger than 1 MiB."

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from entrypoint.cluster.spec import Member, Resolution, Task
 from entrypoint.errors import ConfigurationError, Problem, listed
 
-TYPE_CHECKING = False  # as typing's, which is slow to import; so are machine's sockets
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # its sockets are slow to import
     from entrypoint.cluster.machine import Machine
 
 

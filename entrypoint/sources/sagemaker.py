@@ -9,6 +9,7 @@ https://github.com/aws/sagemaker-training-toolkit/blob/master/ENVIRONMENT_VARIAB
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from entrypoint.cluster.spec import WORKER, Resolution, Task
 from entrypoint.errors import ConfigurationError, Problem, all_of
@@ -42,7 +43,7 @@ def read_object(path: str) -> dict[str, object]:
     """Return the JSON object in one of those files; raise ConfigurationError."""
     text: str | None = None
     try:
-        text = read_text(path)
+        text = read_text(Path(path))
         return parse_object(text)
     except UnreadableFileError as error:
         problem = Problem(path, text, READABLE_FILE, str(error))

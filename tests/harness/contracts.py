@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ Find = Callable[[Environ, int], Resolution | None]
 def view(root: object = "/", **texts: str) -> Environ:
     """Return an environment without any file."""
     values = {name: Value(text, "environment") for name, text in texts.items()}
-    return Environ(values, root=str(root))
+    return Environ(values, root=Path(str(root)))
 
 
 def refusal(find: Find, environ: Environ) -> list[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -162,6 +163,4 @@ def _indices(word: str, addresses: Mapping[int, Address]) -> str:
 
 def _shown(value: object) -> str:
     """Return a JSON value as text."""
-    import json  # noqa: PLC0415 -- only for a message
-
     return json.dumps(value)

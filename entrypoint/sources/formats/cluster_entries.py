@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from entrypoint.cluster.addresses import ACCEPTED, Address, AddressError, parse_address
-from entrypoint.settings.environ import parse_whole_number
+from entrypoint.settings.forms import parse_whole_number
 
 Complain = Callable[..., None]
 """Takes place, received, accepted and advice."""

@@ -48,7 +48,7 @@ def answer(tmp_path: Path) -> Resolve:
     """Return a function from an environment to what was resolved."""
 
     def ask(environ: Mapping[str, str], machine: Machine | None = None) -> Answer:
-        variables = read_environ(environ, str(tmp_path))
+        variables = read_environ(environ, tmp_path)
         return resolve(variables, lambda found: find_own_task(found, machine or nobody()))
 
     return ask

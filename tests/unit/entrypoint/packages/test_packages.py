@@ -37,7 +37,7 @@ def find(tmp_path: Path) -> Callable[..., Requirements | None]:
     def ask(text: str | None = None, **environ: str) -> Requirements | None:
         if text is not None:
             (tmp_path / "requirements.txt").write_text(text)
-        variables = read_environ(environ, str(tmp_path), root=str(tmp_path))
+        variables = read_environ(environ, tmp_path, root=tmp_path)
         return find_requirements(variables, str(tmp_path))
 
     return ask

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.settings.variables import VARIABLES
+from entrypoint.settings.options import VARIABLES
 
 DEFAULTS = {
     variable.name: {"value": variable.default, "source": "default"}

@@ -11,11 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from entrypoint.settings.dotenv_file import read_dotenv
-from entrypoint.settings.environ import Environ, Value, parse_whole_number, read_environ
+from entrypoint.settings.environ import Environ, Value, read_environ
+from entrypoint.settings.forms import parse_whole_number
 
 
 def read(directory: Path, **environ: str) -> Environ:
-    return read_environ(environ, str(directory))
+    return read_environ(environ, directory)
 
 
 def names(environ: Environ) -> list[str]:
@@ -209,7 +210,7 @@ ONE_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture
 @given(st.binary() | st.text("AB='\"\\\n# $x{}é\0", max_size=80).map(str.encode))
 def test_any_dotenv_is_read_or_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / ".env").write_bytes(content)
-    found = read_dotenv(None, str(tmp_path))
+    found = read_dotenv(None, tmp_path)
     assert all("=" not in name and "\0" not in name + text for name, text in found.values.items())
 
 
@@ -222,6 +223,6 @@ TEXTS = st.text(st.characters(exclude_characters="\0'\\\r", exclude_categories=[
 def test_quoted_values_survive_a_dotenv(tmp_path: Path, values: dict[str, str]) -> None:
     lines = [f"{name}='{text}'\n" for name, text in values.items()]
     (tmp_path / ".env").write_text("".join(lines), newline="")
-    found = read_dotenv(None, str(tmp_path))
+    found = read_dotenv(None, tmp_path)
     assert not found.problems
     assert found.values == values

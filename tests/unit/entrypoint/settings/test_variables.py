@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.settings.variables import VARIABLES, is_secret
+from entrypoint.errors import is_secret
+from entrypoint.settings.environ import read_environ
+from entrypoint.settings.options import OPTIONS, VARIABLES, read_options
 from entrypoint.sources import SOURCES, variables_of
 
 NOT_OURS = {
@@ -22,8 +24,9 @@ PACKAGE = Path(__file__).resolve().parents[4] / "entrypoint"
 
 def test_every_variable_that_the_code_reads_is_in_the_table() -> None:
     text = "".join(path.read_text() for path in PACKAGE.rglob("*.py"))
-    reader = r"(?:\.get|\.given|whole_number|_number|_seconds)"
+    reader = r"(?:\.get|\.given|whole_number)"
     read = set(re.findall(rf'{reader}\((?:environ, )?"([A-Z_]+)"', text))
+    read |= {declared["variable"].name for declared in OPTIONS.values()}
     schedulers = {name for source in SOURCES.values() for name in variables_of(source)}
     assert read - NOT_OURS - (schedulers - set(VARIABLES)) == set(VARIABLES)
 
@@ -50,3 +53,21 @@ def test_examples_are_accepted(answer: Callable, tmp_path: Path, name: str) -> N
 @pytest.mark.parametrize("name", ["CLUSTER_TOKEN", "TRAINER_SECRET_X", "my_password", "API_KEY"])
 def test_secrets_are_known_by_their_names(name: str) -> None:
     assert is_secret(name)
+
+
+def test_every_default_is_accepted(tmp_path: Path) -> None:
+    options, problems = read_options(read_environ({}, tmp_path))
+    assert not problems
+    for field, declared in OPTIONS.items():
+        assert (getattr(options, field) is None) == (declared["variable"].default is None)
+
+
+def test_all_wrong_options_are_named_and_have_their_defaults(tmp_path: Path) -> None:
+    wrong = {"RENDEZVOUS_TIMEOUT": "-1", "STOP_GRACE_SECONDS": "soon", "LOG_FORMAT": "xml"}
+    options, problems = read_options(read_environ({**wrong, "MAX_RESTARTS": "7"}, tmp_path))
+    assert {problem.name: problem.received for problem in problems} == wrong
+    assert [problem.accepted for problem in problems] == [
+        VARIABLES[problem.name].accepted for problem in problems
+    ]
+    assert (options.rendezvous_timeout_seconds, options.stop_grace_seconds) == (300, 8.0)
+    assert (options.log_format, options.max_restarts) == ("text", 7)

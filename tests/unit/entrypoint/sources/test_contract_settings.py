@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from entrypoint.report.explanation import explained_values
+from entrypoint.settings.command_environment import command_environment
 from entrypoint.settings.environ import Environ, read_environ
 from entrypoint.sources import with_contract_settings
 from entrypoint.sources.resolve import Answer
-from entrypoint.supervision.command import child_environment
 
 HOSTS = {"SM_HOSTS": '["algo-1","algo-2"]', "SM_CURRENT_HOST": "algo-1"}
 RESOURCES = {"current_host": "algo-1", "hosts": ["algo-1", "algo-2", "algo-3"]}
@@ -46,12 +46,12 @@ SAGEMAKERS_OWN = {
 
 def read(root: Path, **texts: str) -> Environ:
     """Return the environment as a start has it."""
-    return with_contract_settings(read_environ(texts, str(root), root=str(root)))
+    return with_contract_settings(read_environ(texts, root, root=root))
 
 
 def shown(environ: Environ, prefix: str = "TRAINER_") -> dict[str, tuple[str, str]]:
     """Return value and source of the trainer's variables, temporary paths as real ones."""
-    root = environ.root
+    root = str(environ.root)
     return {
         name: (value.text.replace(root, ""), value.source.replace(root, ""))
         for name, value in environ.values.items()
@@ -197,7 +197,7 @@ def test_the_first_system_in_the_order_of_belief_wins(tmp_path: Path) -> None:
 
 
 def test_without_a_scheduler_nothing_changes(tmp_path: Path) -> None:
-    plain = read_environ({"TRAINER_EPOCHS": "1"}, str(tmp_path), root=str(tmp_path))
+    plain = read_environ({"TRAINER_EPOCHS": "1"}, tmp_path, root=tmp_path)
     assert with_contract_settings(plain) == plain
     assert shown(read(tmp_path, SM_HPS='{"epochs":1}', SM_MODEL_DIR="/m")) == {}
 
@@ -275,7 +275,7 @@ def test_any_document_becomes_variables_or_a_problem(
     found = read(tmp_path)
     if found.problems:
         return
-    for name, text in child_environment(found, None).items():
+    for name, text in command_environment(found, None).items():
         assert name.isascii()
         assert "=" not in name
         assert "\0" not in name + text

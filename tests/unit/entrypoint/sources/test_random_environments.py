@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from entrypoint.cluster.machine import Machine
 from entrypoint.errors import ConfigurationError, render
 from entrypoint.report.explanation import as_json, as_text
+from entrypoint.settings.command_environment import command_environment
 from entrypoint.settings.environ import read_environ
-from entrypoint.settings.variables import VARIABLES
+from entrypoint.settings.options import VARIABLES
 from entrypoint.sources import SOURCES, tf_config, variables_of, with_contract_settings
 from entrypoint.sources.own_task import find_own_task
 from entrypoint.sources.resolve import resolve
-from entrypoint.supervision.command import child_environment
 
 BYTES = st.binary(max_size=30).map(lambda data: os.fsdecode(data.replace(b"\0", b"")))
 LIKELY = st.sampled_from(
@@ -90,10 +90,10 @@ def test_any_environment_is_resolved_or_refused(
 ) -> None:
     (tmp_path / "hosts").write_text("a:1,b:1\n")
     (tmp_path / ".env").write_bytes(dotenv or b"")
-    variables = with_contract_settings(read_environ(environ, str(tmp_path), root=str(tmp_path)))
+    variables = with_contract_settings(read_environ(environ, tmp_path, root=tmp_path))
     try:
         answer = resolve(variables, lambda found: find_own_task(found, MACHINE))
-        environment = child_environment(variables, answer.tf_config_text)
+        environment = command_environment(variables, answer.tf_config_text)
     except ConfigurationError as error:
         assert error.problems  # noqa: PT017 -- either end is right
         render(error.problems).encode()
@@ -104,7 +104,7 @@ def test_any_environment_is_resolved_or_refused(
     )
     assert as_text(variables, answer, ["true"]).encode()
     if answer.resolution:
-        again = tf_config.find(read_environ(environment, "/nowhere"), 1)
+        again = tf_config.find(read_environ(environment, Path("/nowhere")), 1)
         assert (again.spec, again.task) == (answer.resolution.spec, answer.resolution.task)
 
 
