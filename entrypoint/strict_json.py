@@ -54,7 +54,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _constant(text: str) -> object:
     """Refuse NaN, Infinity and -Infinity."""
-    reason = f"{text} is no JSON number."
+    reason = f"{text} is not a JSON number."
     raise StrictJSONError(reason)
 
 

@@ -17,7 +17,7 @@ _LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-l
 
 
 class AddressError(ValueError):
-    """A text is no address; the message is a sentence that says why."""
+    """A text is not an address; the message is a sentence that says why."""
 
 
 @dataclass(frozen=True, order=True)
@@ -53,7 +53,7 @@ def _split(text: str) -> tuple[str, str | None]:
     """Return host and port, None where the text has no port."""
     if match := _BRACKETED.fullmatch(text):
         if not isinstance(_ip(match[1]), ipaddress.IPv6Address):
-            reason = "What is in brackets is no IPv6 address."
+            reason = "The text in brackets is not an IPv6 address."
             raise AddressError(reason)
         return match[1], match[2]
     if "://" in text:
@@ -75,7 +75,7 @@ def _host(host: str) -> str:
             raise AddressError(reason)
         return str(address)
     if not host:
-        reason = "It has no host."
+        reason = "The host is missing."
         raise AddressError(reason)
     if not _NAME.fullmatch(host) or host.rstrip(".").rpartition(".")[2].isdigit():
         reason = "The host is neither a name (ASCII letters, digits, - _ .) nor an IP address."

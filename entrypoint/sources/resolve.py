@@ -90,7 +90,7 @@ def _not_set(environ: Environ, choice: str) -> Problem:
     """Return the problem of a source that is chosen and has nothing to read."""
     missing = [name for name in SOURCES[choice].needs if not environ.given(name)]
     advice = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set."
-    return Problem(environ.label("CLUSTER_SOURCE"), choice, "what is set", advice)
+    return Problem(environ.label("CLUSTER_SOURCE"), choice, "a source whose variables are set", advice)
 
 
 def _index_problems(environ: Environ, answers: Answers) -> Iterable[Problem]:
@@ -135,7 +135,7 @@ def _summary(resolution: Resolution) -> str:
 def _pick(names: Iterable[str]) -> str:
     """Return the sentence that says how to choose."""
     choices = [f"CLUSTER_SOURCE={name}" for name in names]
-    return f"{' or '.join(choices)} takes only that one."
+    return f"{' or '.join(choices)} picks one."
 
 
 def _placed(resolutions: list[Resolution], find: Callable[[Resolution], OwnTask]) -> Answer:

@@ -19,7 +19,7 @@ _REPEATED = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?")
 
 
 class SlurmListError(ValueError):
-    """A text is no such list; the message is a sentence that says why."""
+    """A text is not such a list; the message is a sentence that says why."""
 
 
 Numbers = tuple[int, range]
@@ -80,5 +80,5 @@ def expand_tasks(text: str) -> list[int]:
 def _check_size(count: int) -> None:
     """Refuse what would take very long to write down."""
     if count > MOST:
-        reason = f"It means {count} of them; at most {MOST} are accepted."
+        reason = f"It stands for {count} entries; at most {MOST} are accepted."
         raise SlurmListError(reason)

@@ -30,8 +30,8 @@ def test_accepts_address(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "no host"),
-        (":2222", "no host"),
+        ("", "host is missing"),
+        (":2222", "host is missing"),
         ("h:", "port"),
         ("h:0", "port"),
         ("h:70000", "port"),
@@ -41,8 +41,8 @@ def test_accepts_address(text: str, expected: str) -> None:
         ("h:99999999999999999999", "port"),
         ("fd00::1", "brackets"),
         ("[fd00::1]x", "brackets"),
-        ("[10.0.0.1]:1", "no IPv6"),
-        ("[fe80::1%eth0]:1", "no IPv6"),
+        ("[10.0.0.1]:1", "not an IPv6"),
+        ("[fe80::1%eth0]:1", "not an IPv6"),
         ("grpc://h:1", "before the host name"),
         ("10.1.10.999:1", "neither a name"),
         ("10.1.10:1", "neither a name"),

@@ -212,7 +212,7 @@ def test_any_two_that_disagree_are_refused_and_shown(
     environ = OTHERS[first] | ALIKE[second]
     (problem,) = refused(environ)
     one, other = sorted([first, second], key=list(SOURCES).index)
-    assert problem.advice == f"CLUSTER_SOURCE={one} or CLUSTER_SOURCE={other} takes only that one."
+    assert f"CLUSTER_SOURCE={one} or CLUSTER_SOURCE={other}" in problem.advice
     both = {name: answer(environ | {"CLUSTER_SOURCE": name}).resolution for name in (one, other)}
     assert problem.name == " and ".join(found.source for found in both.values())
     for found in both.values():
@@ -240,7 +240,7 @@ def test_a_scheduler_that_is_not_picked_cannot_fail_the_start(
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_refusal_says_what_could_be_picked_instead(refused: Callable, broken: str) -> None:
     problems = refused(TWO | BROKEN[broken])
-    assert problems[-1].advice.endswith("CLUSTER_SOURCE=worker_hosts takes only that one.")
+    assert "CLUSTER_SOURCE=worker_hosts" in problems[-1].advice
 
 
 @pytest.mark.parametrize("name", ["WORKER_HOSTS_FILE", "TF_CONFIG_FILE"])
