@@ -65,7 +65,8 @@ def secret(fewest_characters: int) -> Form[str]:
     def parse(text: str) -> str | None:
         return text.strip() if len(text.strip()) >= fewest_characters else None
 
-    return Form(f"at least {fewest_characters} characters, the same on every worker", parse)
+    random = f"at least {fewest_characters} random characters (openssl rand -hex 16 makes some)"
+    return Form(f"{random}, the same on every worker", parse)
 
 
 def path(accepted: str) -> Form[str]:

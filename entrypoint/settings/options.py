@@ -25,7 +25,7 @@ from entrypoint.settings.variables import (
 TEXT, JSON = "text", "json"
 LONGEST_SECONDS = 10_000_000
 LARGEST_EXIT_CODE = 255
-FEWEST_TOKEN_CHARACTERS = 8
+FEWEST_TOKEN_CHARACTERS = 16
 
 T = TypeVar("T")
 

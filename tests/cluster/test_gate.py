@@ -171,19 +171,19 @@ def test_another_setting_of_the_trainer_is_named_with_both_values(peers):
 def test_another_token_lets_nobody_in_and_is_named(peers):
     cluster = peers(2)
     started = [
-        cluster.start(0, *COMMAND, **BOUND, CLUSTER_TOKEN="one-long-secret"),
-        cluster.start(1, *COMMAND, **BOUND, CLUSTER_TOKEN="another-long-secret"),
+        cluster.start(0, *COMMAND, **BOUND, CLUSTER_TOKEN="one-longer-secret"),
+        cluster.start(1, *COMMAND, **BOUND, CLUSTER_TOKEN="another-longer-secret"),
     ]
     ended = end_of(started)
     assert [one.code for one in ended] == [75, 75], ended
-    assert_told(ended, "answered with another CLUSTER_TOKEN, or none")
+    assert_told(ended, "another CLUSTER_TOKEN, or none")
     assert not [one for one in ended if "secret" in one.err + one.out]
 
 
 def test_the_same_token_lets_all_in(peers):
     cluster = peers(2)
     ended = end_of(
-        [cluster.start(index, *COMMAND, CLUSTER_TOKEN="one-long-secret") for index in range(2)]
+        [cluster.start(index, *COMMAND, CLUSTER_TOKEN="one-longer-secret") for index in range(2)]
     )
     assert [one.code for one in ended] == [0, 0], ended
 

@@ -1,4 +1,4 @@
-"""One connection between two workers: greetings, then sealed messages, each bounded."""
+"""One connection between two workers: greetings, then signed messages, each bounded."""
 
 from __future__ import annotations
 
@@ -79,6 +79,10 @@ class Connection:
         if self._signer is None:
             raise ClosedError(reasons.CLOSED)
         return decode(self._signer.verify(await self._line(seconds)))
+
+    async def refuse(self) -> None:
+        """Say that the other side's token is another; nothing that the own token went into."""
+        await self._write(signing.REFUSAL)
 
     def hang_up(self, *, at_once: bool = True) -> None:
         """End the connection; with `at_once=False` the other side may finish what it says."""

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from entrypoint.rendezvous.transport.connection import Connection
-from entrypoint.rendezvous.transport.messages import CHECK_IN, PROBE, TOKEN, Message
+from entrypoint.rendezvous.transport.messages import CHECK_IN, PROBE, Message
 from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError, WrongTokenError
 from entrypoint.rendezvous.transport.timing import Timing
 
@@ -127,7 +127,7 @@ class Listener:
         try:
             hello = await connection.receive(self._timing.message_seconds)
         except WrongTokenError:
-            await connection.send(Message(TOKEN))
+            await connection.refuse()
             raise
         if hello.kind not in (CHECK_IN, PROBE):
             raise PeerError(NO_MESSAGE)

@@ -28,8 +28,8 @@ HOSTS = "hosts"
 PING, READY, RELEASE, GO = "ping", "ready", "release", "go"
 """Alive? Alive and nothing against it? Close your port! All ports are closed. A member answers each
 of the first three with the same kind and number."""
-STATUS, CONTRADICTION, TOKEN = "status", "contradiction", "token"
-"""Who is missing; how the gate ends; the answer to a message with a wrong signature."""
+STATUS, CONTRADICTION = "status", "contradiction"
+"""Who is missing; how the gate ends."""
 
 
 class MessageError(PeerError):

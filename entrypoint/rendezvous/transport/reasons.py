@@ -21,7 +21,7 @@ class WrongTokenError(PeerError):
 
     def __init__(self) -> None:
         """Say the one reason."""
-        super().__init__("answered with another CLUSTER_TOKEN, or none")
+        super().__init__("uses another CLUSTER_TOKEN, or none")
 
 
 REFUSED = (

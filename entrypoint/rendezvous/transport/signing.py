@@ -20,6 +20,9 @@ VERSION = 1
 GREETING = b"cluster-trainer-gate "
 LONGEST_GREETING = 100
 UNSIGNED = b"-"
+REFUSAL = b"refused\n"
+"""What a listener says to a wrong signature: always the same and unsigned, so that no token can be
+guessed from it. A dialer reads it as another wrong signature."""
 _NONCE = re.compile("[0-9a-f]{32}")
 
 
