@@ -11,6 +11,7 @@ from entrypoint.rendezvous.check_ins import CheckIns
 from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, waiting_line
 from entrypoint.rendezvous.transport.listener import Listener
 from entrypoint.rendezvous.transport.messages import GO, PING, READY, RELEASE, STATUS, Message
+from entrypoint.rendezvous.transport.strangers import Strangers
 
 
 class ChiefRole:
@@ -20,8 +21,9 @@ class ChiefRole:
         self._attempt, self._timing, self._say = attempt, attempt.timing, attempt.given.say
         self._check_ins = CheckIns(attempt)
         self._is_decided = False
+        strangers = Strangers(len(attempt.spec.members))
         self.listener = Listener(
-            listener, attempt.given.token, attempt.timing, self._check_ins.receive
+            listener, strangers, attempt.given.token, attempt.timing, self._check_ins.receive
         )
 
     def loops(self) -> list[Coroutine[None, None, None]]:

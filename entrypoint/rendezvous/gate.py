@@ -16,7 +16,7 @@ from entrypoint.rendezvous.port import address_warning, open_port
 from entrypoint.rendezvous.transport.timing import Timing
 
 SPARE_FILES = 1024
-"""Descriptors beside the sessions: strangers, dials, and whatever was open before."""
+"""Descriptors beside two for each worker, its session and one that has just come."""
 
 
 def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where to say so
@@ -45,7 +45,7 @@ def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where t
     )
     if warning := address_warning(given.me):
         given.say("WARNING", warning)
-    _allow_files(len(spec.members) + SPARE_FILES)
+    _allow_files(2 * len(spec.members) + SPARE_FILES)
     if error := asyncio.run(meet(given)):
         raise error
 

@@ -30,6 +30,7 @@ from entrypoint.rendezvous.transport.messages import (
 )
 from entrypoint.rendezvous.transport.names import Names
 from entrypoint.rendezvous.transport.reasons import PeerError
+from entrypoint.rendezvous.transport.strangers import Strangers
 
 FIRST_REDIALS = 8
 """The first attempts follow each other faster: all start together, and the chief may be last."""
@@ -42,7 +43,8 @@ class MemberRole:
         self._attempt, self._timing, given = attempt, attempt.timing, attempt.given
         self._chief = attempt.spec.chief
         self._dialer = Dialer(Names(given.timing.look_up_seconds), given.token, given.timing, 1)
-        self.listener = Listener(listener, given.token, given.timing, self._receive)
+        strangers = Strangers(len(attempt.spec.members))
+        self.listener = Listener(listener, strangers, given.token, given.timing, self._receive)
         self._session: Connection | None = None
         self._line = ""
         self._final: tuple[Problem, ...] = ()

@@ -23,8 +23,6 @@ class Timing:
     """Until a listener has said that it is a worker."""
     message_seconds: float = 5.0
     """For one message to come or to go, and for a stranger to become a worker."""
-    stranger_seconds: float = 0.5
-    """What a stranger has for sure where all places are taken; then the oldest has to go."""
     redial_seconds: float = 0.75
     """Between a member's attempts to reach the chief, give or take a third."""
     probe_seconds: float = 2.0

@@ -34,7 +34,6 @@ QUICK = Timing(
     connect_seconds=0.5,
     greeting_seconds=0.5,
     message_seconds=1.5,
-    stranger_seconds=0.2,
     redial_seconds=0.05,
     probe_seconds=0.1,
     ping_seconds=0.2,
