@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from entrypoint.cluster.spec import ClusterSpec, Member, Task
-from entrypoint.errors import Problem, escaped
+from entrypoint.errors import Problem
 from entrypoint.rendezvous.comparison import Contradictions
 from entrypoint.rendezvous.facts import Card, Facts
 from entrypoint.rendezvous.transport.connection import Connection
@@ -113,7 +113,7 @@ class Attempt:
 
     def gave_up(self, line: str) -> str:
         """Return the end of a wait for which the bound was too short."""
-        return escaped(f"gave up after {self.given.timeout_seconds:g} s: {line}")
+        return f"gave up after {self.given.timeout_seconds:g} s: {line}"
 
     async def tell(self, problems: Iterable[Problem]) -> None:
         """Send everyone how the gate ends, and wait a moment for them to have read it."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from entrypoint.cluster.spec import CHIEF, ClusterSpec, Member, Task
 from entrypoint.errors import Problem, listed
 from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.transport.messages import fitting
 
 NOT_SET = "not set"
 
@@ -42,7 +43,7 @@ class Contradictions:
         self._told |= dict.fromkeys(problems)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Return all problems, each once."""
+        """Return all problems, each once, as every worker will be told them."""
         found = [
             Problem(
                 f"{difference.what} of {listed(list(workers.values()))}",
@@ -52,7 +53,7 @@ class Contradictions:
             )
             for difference, workers in self._found.items()
         ]
-        return tuple(dict.fromkeys([*found, *self._told]))
+        return fitting(dict.fromkeys([*found, *self._told]))
 
 
 def other_hosts(theirs: str, own: str, me: Member) -> Difference:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from entrypoint.cluster.spec import Member
-from entrypoint.errors import EXIT_PEER_LOST, ConfigurationError
+from entrypoint.errors import EXIT_PEER_LOST, ConfigurationError, escaped, shortened
 
 MOST_NAMED = 10
 """Missing workers that a line names."""
+
+LONGEST_REASON = 3500
+"""Characters that say who is missing and why. A message's text (4096) holds the whole line."""
 
 NOT_HEARD_OF = "not heard of yet"
 
@@ -26,13 +29,18 @@ def with_reasons(missing: Sequence[tuple[Member, str]]) -> str:
         reasons.setdefault(reason, []).append(f"{member.task} at {member.address}")
     named = "; ".join(f"{', '.join(members)}: {reason}" for reason, members in reasons.items())
     more = len(missing) - MOST_NAMED
-    return named + (f"; and {more} more" if more > 0 else "")
+    return _bounded(named) + (f"; and {more} more" if more > 0 else "")
 
 
 def chief_line(chief: Member, reason: str, seconds: float) -> str:
     """Return what a member says that has not reached the chief."""
-    shown = reason or NOT_HEARD_OF
+    shown = _bounded(reason or NOT_HEARD_OF)
     return f"waiting for {chief.task} at {chief.address} (the chief) since {seconds:.0f} s: {shown}"
+
+
+def _bounded(text: str) -> str:
+    """Return a text that is safe in a line, and not too long for it."""
+    return shortened(escaped(text), LONGEST_REASON)
 
 
 def released_line(count: int, seconds: float) -> str:

@@ -80,4 +80,4 @@ def not_a_worker(first: bytes) -> str:
 
 def other_version(theirs: str, own: int) -> str:
     """Return what another version of the greeting means."""
-    return f"speaks version {theirs} of the gate, not {own}: its image has another version"
+    return f"speaks version {escaped(theirs)} of the gate, not {own}: its image has another version"

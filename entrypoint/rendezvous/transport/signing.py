@@ -42,8 +42,7 @@ def read_greeting(line: bytes) -> str:
         raise PeerError(not_a_worker(line))
     version, _, nonce = line.removeprefix(GREETING).decode("ascii", "replace").partition(" ")
     if version != str(VERSION):
-        # Whoever sends it has no right yet to control characters on somebody's terminal.
-        raise PeerError(other_version(ascii(version[:10])[1:-1], VERSION))
+        raise PeerError(other_version(version[:10], VERSION))
     if not _NONCE.fullmatch(nonce):
         raise PeerError(not_a_worker(line))
     return nonce
