@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from entrypoint.arguments import Request
 from entrypoint.checks.versions import image_version, tensorflow_version
+from entrypoint.cluster.exposure import public_warning
 from entrypoint.cluster.spec import ClusterSpec, Resolution, Task
 from entrypoint.errors import (
     EXIT_CONFIGURATION,
@@ -49,6 +50,8 @@ class Start:
 def start(start: Start, log: Log) -> int:
     """Install packages, meet the peers, run the command, and return the exit code."""
     request, environment, options = start.request, start.environment, start.options
+    if start.resolution and (warning := public_warning(start.resolution.spec)):
+        log.warning(warning)
     installed = _install(start, log)
     if installed.code:
         return end(installed, (), options, log)

@@ -14,6 +14,7 @@ _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 
 _BRACKETED = re.compile(r"\[([^\[\]]*)\](?::(.*))?", re.DOTALL)
 _LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+_IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class AddressError(ValueError):
@@ -39,8 +40,13 @@ class Address:
         if address is None:
             name = self.host.rstrip(".")
             return name in _LOOPBACK_NAMES or name.endswith(".localhost")
-        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-        return (mapped or address).is_loopback
+        return _unmapped(address).is_loopback
+
+    @property
+    def is_public(self) -> bool:
+        """Whether it is an IP address that the internet routes; a name may lead to either kind."""
+        address = _ip(self.host)
+        return address is not None and _unmapped(address).is_global
 
 
 def parse_address(text: str, default_port: int) -> Address:
@@ -91,9 +97,15 @@ def _port(port: str) -> int:
     return int(port)
 
 
-def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _ip(host: str) -> _IP | None:
     """Return the IP address that a host is, None for a name or for one with a zone (`%eth0`)."""
     try:
         return None if "%" in host else ipaddress.ip_address(host)
     except ValueError:
         return None
+
+
+def _unmapped(address: _IP) -> _IP:
+    """Return the IPv4 address that an IPv6 one only wraps (`::ffff:10.0.0.1`), else the same."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address

@@ -61,8 +61,9 @@ class Options:
     cluster_token: str | None = option(
         "CLUSTER_TOKEN",
         forms.secret(FEWEST_TOKEN_CHARACTERS),
-        purpose="A secret that all workers share: messages between their entrypoints are then "
-        "signed with it, and nobody else can take part or disturb.",
+        purpose="A secret that all workers share: the messages by which they meet before the "
+        "command starts are signed with it, and nobody else can take part in that meeting or "
+        "disturb it. It does not protect TensorFlow's own ports afterwards (docs/operations.md).",
         example="$(openssl rand -hex 16)",
     )
     gpus_per_worker: int | None = option(

@@ -80,6 +80,27 @@ def test_knows_loopback_addresses(host: str, expected: bool) -> None:  # noqa: F
     assert parse_address(host, 1).is_loopback is expected
 
 
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("8.8.8.8", True),
+        ("[2606:4700::1111]", True),
+        ("[::ffff:8.8.8.8]", True),
+        ("10.1.10.58", False),
+        ("172.17.0.2", False),
+        ("100.64.0.1", False),
+        ("169.254.1.1", False),
+        ("127.0.0.1", False),
+        ("[fd00::1]", False),
+        ("[::ffff:10.0.0.1]", False),
+        ("[fe80::1]", False),
+        ("a-name.example.com", False),
+    ],
+)
+def test_knows_addresses_that_the_internet_reaches(host: str, expected: bool) -> None:  # noqa: FBT001
+    assert parse_address(host, 1).is_public is expected
+
+
 @given(st.text())
 def test_any_text_is_an_address_or_refused_and_an_address_survives(text: str) -> None:
     try:
