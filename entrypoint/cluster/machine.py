@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import queue
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from entrypoint.cluster.look_ups import Found, LookUps
+
 RESOLVE_SECONDS = 0.5
 """For all names together, so that a wrong configuration is refused within a second."""
-
-RESOLVERS = 32
-"""Names that are asked for at the same time."""
 
 
 @dataclass(frozen=True)
@@ -44,53 +44,21 @@ def has_address(address: str) -> bool:
 
 
 def resolve(hosts: Iterable[str], seconds: float = RESOLVE_SECONDS) -> dict[str, tuple[str, ...]]:
-    """Return the hosts' IP addresses that are known within the time.
-
-    The threads are daemons that nobody joins: a name server that does not answer holds a lookup
-    for many seconds, and must not hold the start.
-    """
-    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-    answers: queue.SimpleQueue[tuple[str, tuple[str, ...]]] = queue.SimpleQueue()
-    names = set(hosts)
+    """Return the hosts' IP addresses that are known within the time."""
+    answers: queue.SimpleQueue[tuple[str, Found]] = queue.SimpleQueue()
+    names, look_ups = set(hosts), LookUps()
     for name in names:
-        waiting.put(name)
-    for _ in range(min(RESOLVERS, len(names))):
-        threading.Thread(target=_answer, args=(waiting, answers), daemon=True).start()
-    return dict(_until(answers, len(names), time.monotonic() + seconds))
+        look_ups.ask(name, 0, functools.partial(_put, answers, name))
+    deadline = time.monotonic() + seconds
+    known: dict[str, tuple[str, ...]] = {}
+    with contextlib.suppress(queue.Empty):  # the time is over
+        for _ in names:
+            name, found = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            if not isinstance(found, Exception):
+                known[name] = tuple(dict.fromkeys(str(address[0]) for _, address in found))
+    return known
 
 
-def _answer(
-    waiting: queue.SimpleQueue[str],
-    answers: queue.SimpleQueue[tuple[str, tuple[str, ...]]],
-) -> None:
-    """Look up names until none is left."""
-    while True:
-        try:
-            name = waiting.get_nowait()
-        except queue.Empty:
-            return
-        answers.put((name, _look_up(name)))
-
-
-def _look_up(name: str) -> tuple[str, ...]:
-    """Return a name's IP addresses, none if it does not resolve."""
-    try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)
-    except (OSError, UnicodeError):  # UnicodeError: a name that IDNA cannot encode
-        return ()
-    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-def _until(
-    answers: queue.SimpleQueue[tuple[str, tuple[str, ...]]],
-    count: int,
-    deadline: float,
-) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Yield so many answers, fewer if the deadline comes first; no answer is left out."""
-    for _ in range(count):
-        try:
-            name, addresses = answers.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queue.Empty:
-            return
-        if addresses:
-            yield name, addresses
+def _put(answers: queue.SimpleQueue[tuple[str, Found]], name: str, found: Found) -> None:
+    """Note what was found of a name."""
+    answers.put((name, found))

@@ -10,8 +10,9 @@ import socket
 from collections.abc import AsyncIterator
 
 from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.look_ups import Endpoint
 from entrypoint.rendezvous.transport.connection import Connection
-from entrypoint.rendezvous.transport.names import Endpoint, Names
+from entrypoint.rendezvous.transport.names import Names
 from entrypoint.rendezvous.transport.reasons import PeerError, words
 from entrypoint.rendezvous.transport.timing import Timing
 
@@ -55,11 +56,12 @@ async def connect(names: Names, address: Address, timing: Timing) -> socket.sock
 
 async def _connect_to(endpoint: Endpoint, seconds: float) -> socket.socket:
     """Return a connected socket; raise OSError."""
-    connecting = socket.socket(endpoint.family, socket.SOCK_STREAM)
+    family, address = endpoint
+    connecting = socket.socket(family, socket.SOCK_STREAM)
     try:
         connecting.settimeout(0)
         async with asyncio.timeout(seconds):
-            await asyncio.get_running_loop().sock_connect(connecting, endpoint.address)
+            await asyncio.get_running_loop().sock_connect(connecting, address)
         refuse_itself(connecting)
     except BaseException:
         connecting.close()

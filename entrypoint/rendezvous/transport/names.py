@@ -1,101 +1,66 @@
-"""Looking up host names without ever waiting for a name server longer than a bound."""
+"""Looking up workers' names without ever waiting for a name server longer than a bound."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ipaddress
-import queue
 import socket
-import threading
-from dataclasses import dataclass
 
 from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.look_ups import Endpoint, Found, LookUps
 from entrypoint.rendezvous.transport.reasons import NO_NAME, NO_NAME_SERVER, PeerError
-
-AT_ONCE = 32
-"""Names that are asked for at the same time."""
 
 MOST_ENDPOINTS = 4
 """Addresses of one name that are dialled in turn."""
 
 
-@dataclass(frozen=True)
-class Endpoint:
-    """What a socket connects to."""
-
-    family: socket.AddressFamily
-    address: tuple[str, int] | tuple[str, int, int, int]
-
-
-Answer = asyncio.Future[list[Endpoint] | str]
-"""Where to connect to, or the reason why that is not known."""
-
-
 class Names:
-    """The names of one attempt.
-
-    The threads are daemons that nobody joins (asyncio's own would be joined): getaddrinfo cannot be
-    cancelled, and a name server that does not answer holds it for many seconds.
-    """
+    """The names of one attempt."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
-        self._waiting: queue.SimpleQueue[tuple[Address, Answer]] = queue.SimpleQueue()
-        self._answers: dict[Address, Answer] = {}
-        self._threads = 0
+        self._look_ups = LookUps()
+        self._answers: dict[Address, asyncio.Future[Found]] = {}
 
     async def look_up(self, address: Address) -> list[Endpoint]:
         """Return where to connect to; raise PeerError."""
         if literal := _literal(address):
             return [literal]
         if address not in self._answers:
-            self._answers[address] = self._loop.create_future()
-            self._waiting.put((address, self._answers[address]))
-            self._start()
+            self._ask(address)
         try:
             async with asyncio.timeout(self._seconds):
-                answer = await asyncio.shield(self._answers[address])
+                found = await asyncio.shield(self._answers[address])
         except TimeoutError:
             raise PeerError(NO_NAME_SERVER) from None
-        if isinstance(answer, str):
-            raise PeerError(answer)
-        return answer
+        if isinstance(found, Exception):
+            raise PeerError(_reason(found))
+        return found[:MOST_ENDPOINTS]
 
     def forget(self, address: Address) -> None:
         """Ask anew next time: what is being looked up may be from before the name was there."""
         self._answers.pop(address, None)
 
-    def _start(self) -> None:
-        """Start a thread if there is work for one more."""
-        if self._threads < AT_ONCE and not self._waiting.empty():
-            self._threads += 1
-            threading.Thread(target=self._work, daemon=True).start()
+    def _ask(self, address: Address) -> None:
+        """Begin to look up a name."""
+        answer: asyncio.Future[Found] = self._loop.create_future()
+        self._answers[address] = answer
+        hand_over = functools.partial(self._hand_over, address, answer)
+        self._look_ups.ask(address.host, address.port, hand_over)
 
-    def _work(self) -> None:
-        """Look up names until none is left."""
-        # RuntimeError: the attempt has ended meanwhile, and its loop is closed.
-        with contextlib.suppress(RuntimeError):
-            while True:
-                try:
-                    address, future = self._waiting.get_nowait()
-                except queue.Empty:
-                    break
-                answer = _ask(address)
-                self._loop.call_soon_threadsafe(self._answered, address, future, answer)
-            self._loop.call_soon_threadsafe(self._ended)
+    def _hand_over(self, address: Address, answer: asyncio.Future[Found], found: Found) -> None:
+        """Bring what was found from its thread to the loop."""
+        with contextlib.suppress(RuntimeError):  # the attempt has ended, and its loop is closed
+            self._loop.call_soon_threadsafe(self._answered, address, answer, found)
 
-    def _answered(self, address: Address, future: Answer, answer: list[Endpoint] | str) -> None:
+    def _answered(self, address: Address, answer: asyncio.Future[Found], found: Found) -> None:
         """Hand an answer to those who wait for it; the next who asks gets a new one."""
-        future.set_result(answer)
-        if self._answers.get(address) is future:
+        answer.set_result(found)
+        if self._answers.get(address) is answer:
             del self._answers[address]
-
-    def _ended(self) -> None:
-        """Note that a thread has ended; a name that came just then gets another."""
-        self._threads -= 1
-        self._start()
 
 
 def _literal(address: Address) -> Endpoint | None:
@@ -105,16 +70,10 @@ def _literal(address: Address) -> Endpoint | None:
     except ValueError:
         return None
     family = socket.AF_INET if version == 4 else socket.AF_INET6  # noqa: PLR2004
-    return Endpoint(family, (address.host, address.port))
+    return family, (address.host, address.port)
 
 
-def _ask(address: Address) -> list[Endpoint] | str:
-    """Return a name's endpoints, or why there are none."""
-    try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    except socket.gaierror as error:
-        return NO_NAME_SERVER if error.errno == socket.EAI_AGAIN else NO_NAME
-    except (OSError, UnicodeError):  # UnicodeError: a name that IDNA cannot encode
-        return NO_NAME
-    endpoints = [Endpoint(entry[0], entry[4]) for entry in found]  # type: ignore[arg-type]
-    return list(dict.fromkeys(endpoints))[:MOST_ENDPOINTS]
+def _reason(error: Exception) -> str:
+    """Return why a name has no endpoints."""
+    is_silent = isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
+    return NO_NAME_SERVER if is_silent else NO_NAME

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from entrypoint.cluster import look_ups
 from entrypoint.cluster.addresses import Address
-from entrypoint.rendezvous.transport import names
 from entrypoint.rendezvous.transport.names import Names
 from entrypoint.rendezvous.transport.reasons import NO_NAME, NO_NAME_SERVER, PeerError
 
@@ -39,7 +39,7 @@ def look_up(*hosts: str, seconds: float = 0.3) -> list[object]:
         answers = await asyncio.gather(
             *(asked.look_up(Address(host, 2222)) for host in hosts), return_exceptions=True
         )
-        return [str(a) if isinstance(a, PeerError) else a[0].address[:2] for a in answers]
+        return [str(a) if isinstance(a, PeerError) else a[0][1][:2] for a in answers]
 
     return asyncio.run(ask())
 
@@ -79,7 +79,7 @@ def test_a_silent_name_server_holds_nobody(name_server):
 
 
 def test_a_thousand_names_are_asked_for_32_at_a_time(name_server):
-    running, most = threading.Semaphore(names.AT_ONCE), []
+    running, most = threading.Semaphore(look_ups.AT_ONCE), []
 
     def answer(_: str, port: int, **__: object) -> list[object]:
         most.append(running.acquire(blocking=False))
