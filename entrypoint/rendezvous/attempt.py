@@ -112,7 +112,7 @@ class Attempt:
         return self.card.message(CARD, self.trouble)
 
     def gave_up(self, line: str) -> str:
-        """Return the end of a wait for which the bound was too short."""
+        """Return what is said at the end of a wait in vain."""
         return f"gave up after {self.given.timeout_seconds:g} s: {line}"
 
     async def tell(self, problems: Iterable[Problem]) -> None:

@@ -9,7 +9,7 @@ from entrypoint.rendezvous.attempt import Attempt
 from entrypoint.rendezvous.comparison import same_index
 from entrypoint.rendezvous.conversation import compare, follow, hello
 from entrypoint.rendezvous.facts import Card
-from entrypoint.rendezvous.outcome import NOT_HEARD_OF
+from entrypoint.rendezvous.outcome import NOT_HEARD_FROM
 from entrypoint.rendezvous.session import Session
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.dialer import Dialer
@@ -54,7 +54,7 @@ class CheckIns:
         for member in self.others:
             session = self.sessions.get(member.task)
             if session is None:
-                reasons[member] = self._reasons.get(member.task, NOT_HEARD_OF)
+                reasons[member] = self._reasons.get(member.task, NOT_HEARD_FROM)
             elif not session.is_here:
                 reasons[member] = session.reason
         return list(reasons.items())
@@ -83,7 +83,7 @@ class CheckIns:
                 self._attempt.contradictions.add(card, where, difference)
                 self._attempt.changed()
                 return False
-            self._drop(session, NOT_HEARD_OF)
+            self._drop(session, NOT_HEARD_FROM)
         return True
 
     async def _admit(self, connection: Connection, card: Card, settle: Settle) -> None:
@@ -100,7 +100,7 @@ class CheckIns:
         finally:
             verifying.cancel()
             before = "checked in" if session.is_verified else session.trouble
-            self._drop(session, f"{before}, but its connection has ended: stopped or lost")
+            self._drop(session, f"{before}, but its connection has ended: it was stopped or lost")
 
     def _drop(self, session: Session, reason: str) -> None:
         """Forget a session, if it is still the member's."""
@@ -164,5 +164,5 @@ class CheckIns:
 
 def _not_checked_in(trouble: str) -> str:
     """Return what is to be said of a member that answers, but does not come."""
-    because = f"; from there, the chief's address: {trouble}" if trouble else ""
-    return f"it runs and answers, but its checking in was not heard{because}"
+    because = f"; it says of the chief's address: {trouble}" if trouble else ""
+    return f"it is running and answers, but has not checked in{because}"

@@ -56,7 +56,7 @@ async def answer(attempt: Attempt, connection: Connection, message: Message) -> 
         attempt.contradictions.take(read_contradiction(message))
         attempt.changed()
     else:
-        reason = f'sent "{message.kind}" when it should not'
+        reason = f'sent "{message.kind}" when it should not have'
         raise PeerError(reason)
 
 
@@ -107,4 +107,4 @@ async def _compare_hosts(attempt: Attempt, connection: Connection) -> Difference
                 return comparison.other_hosts(entry, own, attempt.me)
         start += len(page)
         if not page:
-            return comparison.other_hosts("another list", "one list", attempt.me)
+            return comparison.other_hosts("a list that differs", "the same list", attempt.me)

@@ -164,8 +164,8 @@ class MemberRole:
         """Return who is missing, as far as this member knows."""
         if self._session and self._line:
             return self._line
-        trouble = "checked in there, and it has not said yet who is missing"
-        reason = trouble if self._session else self._attempt.trouble
+        silent = "checked in, but the chief has not yet said who is missing"
+        reason = silent if self._session else self._attempt.trouble
         return chief_line(self._chief, reason, self._attempt.seconds)
 
     async def _report(self) -> None:

@@ -13,13 +13,13 @@ MOST_NAMED = 10
 LONGEST_REASON = 3500
 """Characters that say who is missing and why. A message's text (4096) holds the whole line."""
 
-NOT_HEARD_OF = "not heard of yet"
+NOT_HEARD_FROM = "not heard from yet"
 
 
 def waiting_line(missing: Sequence[tuple[Member, str]], count: int, seconds: float) -> str:
-    """Return for example "waiting for 1 of 4 workers since 12 s: worker-2 at c:2222: refused …"."""
+    """Return for example "waiting for 1 of 4 workers for 12 s: worker-2 at c:2222: refused …"."""
     named = with_reasons(missing)
-    return f"waiting for {len(missing)} of {count} workers since {seconds:.0f} s: {named}"
+    return f"waiting for {len(missing)} of {count} workers for {seconds:.0f} s: {named}"
 
 
 def with_reasons(missing: Sequence[tuple[Member, str]]) -> str:
@@ -34,8 +34,8 @@ def with_reasons(missing: Sequence[tuple[Member, str]]) -> str:
 
 def chief_line(chief: Member, reason: str, seconds: float) -> str:
     """Return what a member says that has not reached the chief."""
-    shown = _bounded(reason or NOT_HEARD_OF)
-    return f"waiting for {chief.task} at {chief.address} (the chief) since {seconds:.0f} s: {shown}"
+    shown = _bounded(reason or NOT_HEARD_FROM)
+    return f"waiting for {chief.task} at {chief.address} (the chief) for {seconds:.0f} s: {shown}"
 
 
 def _bounded(text: str) -> str:

@@ -33,7 +33,6 @@ FIRST_BYTES_SECONDS = 1.0
 AT_ONCE = 64
 SETTLED_SECONDS = 60.0
 """For so long after all peers were there one may still fall back: TensorFlow connects them now."""
-AT_THE_GATE = "is at the gate again: its command has ended"
 
 
 def watch_peers(spec: ClusterSpec, task: Task, limit_seconds: float) -> str:
@@ -86,7 +85,7 @@ class PeerWatch:
         while settled < SETTLED_SECONDS:
             fallen = [member for member in await self._look() if member]
             if fallen:
-                return f"{listed([str(member.task) for member in fallen])} {AT_THE_GATE}"
+                return _at_the_gate(fallen)
             waited = time.monotonic() - began
             if not self._missing:
                 settled += LOOK_SECONDS
@@ -126,3 +125,11 @@ class PeerWatch:
         if not first:
             raise PeerError(reasons.CLOSED_AT_ONCE)
         return first
+
+
+def _at_the_gate(fallen: Sequence[Member]) -> str:
+    """Return what is wrong where peers have fallen back."""
+    names = listed([str(member.task) for member in fallen])
+    if len(fallen) == 1:
+        return f"{names} is at the gate again: its command has ended"
+    return f"{names} are at the gate again: their commands have ended"

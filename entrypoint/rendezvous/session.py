@@ -30,7 +30,7 @@ class Session:
         """Whether it did not answer when it should have."""
         self.is_verified = False
         """Whether it answers at its advertised address, too."""
-        self.trouble = "checked in, and is being dialled back"
+        self.trouble = "checked in, and is now being dialled back"
         """Why it is not verified."""
 
     @property

@@ -45,7 +45,7 @@ NO_GREETING = (
     "accepted the connection, but says nothing: not a worker, or a worker that is paused or frozen"
 )
 SILENT = "stopped answering"
-NO_MESSAGE = "sent something that is no message of this gate"
+NO_MESSAGE = "sent something that is not a message of this gate"
 
 _WORDS = {
     errno.ECONNREFUSED: REFUSED,
@@ -80,4 +80,4 @@ def not_a_worker(first: bytes) -> str:
 
 def other_version(theirs: str, own: int) -> str:
     """Return what another version of the greeting means."""
-    return f"speaks version {escaped(theirs)} of the gate, not {own}: its image has another version"
+    return f"speaks version {escaped(theirs)} of the gate, not {own}: its image is another version"

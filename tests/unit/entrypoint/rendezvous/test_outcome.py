@@ -13,10 +13,10 @@ def members(count):
 
 def test_members_with_the_same_reason_share_it():
     one, two, three = members(3)
-    assert waiting_line([(one, "refused"), (two, "silent"), (three, "refused")], 4, 12.3) == (
-        "waiting for 3 of 4 workers since 12 s: "
-        "worker-0 at h:1, worker-2 at h:3: refused; worker-1 at h:2: silent"
-    )
+    line = waiting_line([(one, "refused"), (two, "silent"), (three, "refused")], 4, 12.3)
+    for fact in ("3 of 4 workers", "12 s"):
+        assert fact in line
+    assert line.endswith("worker-0 at h:1, worker-2 at h:3: refused; worker-1 at h:2: silent")
 
 
 def test_ten_are_named_and_the_others_are_counted():
