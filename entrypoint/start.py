@@ -50,11 +50,11 @@ class Start:
 def start(start: Start, log: Log) -> int:
     """Install packages, meet the peers, run the command, and return the exit code."""
     request, environment, options = start.request, start.environment, start.options
-    if start.resolution and (warning := public_warning(start.resolution.spec)):
-        log.warning(warning)
     installed = _install(start, log)
     if installed.code:
         return end(installed, (), options, log)
+    if start.resolution and (warning := public_warning(start.resolution.spec)):
+        log.warning(warning)
     if start.cluster is None:
         return run(request, environment, options, log, None)
     spec, task = start.cluster

@@ -27,7 +27,7 @@ GREETING = b"cluster-trainer-gate 1 " + b"a" * 32 + b"\n"
 HTTP = b"GET / HTTP/1.1\r\nHost: worker-0\r\n\r\n"
 BYTES = random.Random(1).randbytes
 
-Connect = Callable[[int], socket.socket]
+Connect = Callable[[Address], socket.socket]
 FLOOD = """
 import resource, socket, sys, time
 source, host, port, count, a_second = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
@@ -75,11 +75,11 @@ def flood() -> Iterator[Callable[[str, Address], None]]:
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
-    """Return a function that connects to a port, and keeps the connection until the test ends."""
+    """Return a function that connects to a worker, and stays connected until the test ends."""
     opened: list[socket.socket] = []
 
-    def to(port: int) -> socket.socket:
-        opened.append(socket.create_connection(("127.0.0.1", port), 5))
+    def to(address: Address) -> socket.socket:
+        opened.append(socket.create_connection((address.host, address.port), 5))
         return opened[-1]
 
     yield to
@@ -139,7 +139,7 @@ def test_a_stranger_changes_nothing(cluster, connect, words):
     early = three.start_all(0, 1)
     early[1].wait_for("waiting for 1 of 3")
     for rank in (0, 1):
-        speak(connect(three.member(rank).address.port), words)
+        speak(connect(three.member(rank).address), words)
     last = three.start(2)
     assert [worker.end() for worker in (*early, last)] == [None] * 3
     assert last.seconds < 2
@@ -149,7 +149,7 @@ def test_a_slow_stranger_is_not_waited_for(cluster, connect):
     two = cluster(2)
     chief = two.start(0)
     chief.wait_for("waiting for 1 of 2")
-    slow = connect(two.member(0).address.port)
+    slow = connect(two.member(0).address)
     threading.Thread(target=slowly, args=(slow,), daemon=True).start()
     member = two.start(1)
     assert [chief.end(), member.end()] == [None, None]
@@ -160,7 +160,7 @@ def test_a_stranger_is_dropped_and_gets_a_greeting_at_most(cluster, connect):
     two = cluster(2)
     chief = two.start(0)
     chief.wait_for("waiting for 1 of 2")
-    stranger = connect(two.member(0).address.port)
+    stranger = connect(two.member(0).address)
     speak(stranger, HTTP)
     said = b"".join(iter(lambda: stranger.recv(4096), b""))
     assert said.startswith(b"cluster-trainer-gate 1 ")
@@ -173,7 +173,7 @@ def test_a_crowd_that_says_nothing_cannot_hold_the_workers_out(cluster, connect)
     two = cluster(2)
     chief = two.start(0, timing=PATIENT)
     chief.wait_for("waiting for 1 of 2")
-    crowd = [connect(two.member(0).address.port) for _ in range(600)]
+    crowd = [connect(two.member(0).address) for _ in range(600)]
     begin = time.monotonic()
     while sum(not is_dropped(one) for one in crowd) > MOST_STRANGERS + 2:
         assert time.monotonic() - begin < 5
@@ -186,7 +186,7 @@ def test_a_line_without_end_is_cut(cluster, connect):
     two = cluster(2)
     chief = two.start(0, timing=PATIENT)
     chief.wait_for("waiting for 1 of 2")
-    endless = connect(two.member(0).address.port)
+    endless = connect(two.member(0).address)
     begin = time.monotonic()
     with pytest.raises(ConnectionError):
         endless.sendall(GREETING + b"x" * 100_000_000)

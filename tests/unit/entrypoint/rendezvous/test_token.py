@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from entrypoint.cluster.addresses import Address
 from entrypoint.rendezvous.transport.reasons import WrongTokenError
 from entrypoint.rendezvous.transport.signing import (
     GREETING,
@@ -21,9 +22,9 @@ OTHER = "another CLUSTER_TOKEN, or none"
 NONCE = "0" * 32
 
 
-def ask(port: int, line: bytes) -> tuple[bytes, bytes]:
+def ask(address: Address, line: bytes) -> tuple[bytes, bytes]:
     """Greet a listener and send it a line; return its greeting, and what else it has said."""
-    with socket.create_connection(("127.0.0.1", port), 5) as stranger:
+    with socket.create_connection((address.host, address.port), 5) as stranger:
         stranger.sendall(greeting(NONCE) + line)
         said = b"".join(iter(lambda: stranger.recv(4096), b""))
     first, newline, rest = said.partition(b"\n")
@@ -84,7 +85,7 @@ def test_a_stranger_hears_nothing_that_a_guessed_token_could_be_tried_on(cluster
     two = cluster(2)
     chief = two.start(0, token="right", timeout_seconds=1.0)
     chief.wait_for("waiting for 1 of 2")
-    first, answer = ask(two.member(0).address.port, line)
+    first, answer = ask(two.member(0).address, line)
     nonces = {"dialer": NONCE, "listener": read_greeting(first.rstrip())}
     with pytest.raises(WrongTokenError):
         Signer("right", **nonces, is_dialer=True).verify(answer.rstrip(b"\n"))
