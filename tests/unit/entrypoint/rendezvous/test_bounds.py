@@ -99,7 +99,7 @@ def test_what_a_peer_sends_is_bounded_after_escaping(cluster, impostor, payload,
     card = Card.of(two.facts, two.member(rank).task, "boot", is_chief=rank == 0)
     line = card.message(CARD)
     impostor(two.member(rank).address, encode(line), payload)
-    worker = two.start(1 - rank, timeout_seconds=1.0)
+    worker = two.start(1 - rank, timeout_seconds=0.5)
     said = str(worker.end())
     assert len(said.encode()) < PIPE // 2
     assert max(len(line) for line in [*worker.lines, said]) < PIPE // 2

@@ -80,16 +80,16 @@ def test_a_session_that_was_recorded_is_worth_nothing(cluster, forward):
     assert not any("checked in" in line for line in chief.lines)
 
 
-@pytest.mark.parametrize("line", [b'f00 0 {"kind":"check-in"}\n', b"- 0 {}\n", b"please\n"])
-def test_a_stranger_hears_nothing_that_a_guessed_token_could_be_tried_on(cluster, line):
+def test_a_stranger_hears_nothing_that_a_guessed_token_could_be_tried_on(cluster):
     two = cluster(2)
     chief = two.start(0, token="right", timeout_seconds=1.0)
     chief.wait_for("waiting for 1 of 2")
-    first, answer = ask(two.member(0).address, line)
-    nonces = {"dialer": NONCE, "listener": read_greeting(first.rstrip())}
-    with pytest.raises(WrongTokenError):
-        Signer("right", **nonces, is_dialer=True).verify(answer.rstrip(b"\n"))
-    assert answer == REFUSAL
+    for line in (b'f00 0 {"kind":"check-in"}\n', b"- 0 {}\n", b"please\n"):
+        first, answer = ask(two.member(0).address, line)
+        nonces = {"dialer": NONCE, "listener": read_greeting(first.rstrip())}
+        with pytest.raises(WrongTokenError):
+            Signer("right", **nonces, is_dialer=True).verify(answer.rstrip(b"\n"))
+        assert answer == REFUSAL
 
 
 def test_whoever_refuses_in_a_workers_place_causes_a_hint_and_no_end(cluster):
