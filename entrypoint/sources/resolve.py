@@ -90,7 +90,9 @@ def _not_set(environ: Environ, choice: str) -> Problem:
     """Return the problem of a source that is chosen and has nothing to read."""
     missing = [name for name in SOURCES[choice].needs if not environ.given(name)]
     advice = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set."
-    return Problem(environ.label("CLUSTER_SOURCE"), choice, "a source whose variables are set", advice)
+    return Problem(
+        environ.label("CLUSTER_SOURCE"), choice, "a source whose variables are set", advice
+    )
 
 
 def _index_problems(environ: Environ, answers: Answers) -> Iterable[Problem]:
