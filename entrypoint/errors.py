@@ -24,7 +24,7 @@ MOST_SHOWN = 50
 HIDDEN = "***"
 """What is shown of a secret."""
 
-SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "KEY")
+SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "KEY")
 """A variable whose name has one of them holds a secret."""
 
 

@@ -424,7 +424,8 @@ class TrainerConfig(BaseSettings):
             problems += _unknown_flags(given.pop("unknown_arguments", []))
             config = cls(**(given | _known(settings or {})))
         except SettingsError as error:
-            problems.append(Problem("the flags", " ".join(arguments), HELP_LISTS, f"{error}."))
+            flags = " ".join(_without_values(arguments))
+            problems.append(Problem("the flags", flags, HELP_LISTS, f"{error}."))
         except ValidationError as error:
             by_setting = {details["loc"][0]: _problem_of(details) for details in error.errors()}
             problems += by_setting.values()
@@ -525,12 +526,25 @@ def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown_flags(arguments: Sequence[str]) -> list[Problem]:
+    known = _flags()
     return [
-        Problem("unknown flag", argument, HELP_LISTS, _did_you_mean(argument, _flags()))
-        for argument in arguments
+        Problem("unknown flag", flag, HELP_LISTS, _did_you_mean(flag, known))
+        for flag in _without_values(arguments)
     ]
 
 
+def _without_values(arguments: Sequence[str]) -> list[str]:
+    """Return the flags without their values, which may be secrets, and words that are no value."""
+    flags: list[str] = []
+    before = ""
+    for argument in arguments:
+        may_be_value = before.startswith("-") and "=" not in before
+        if argument.startswith("-") or not may_be_value:
+            flags.append(argument.partition("=")[0])
+        before = argument
+    return flags
+
+
 def _did_you_mean(received: str, known: Sequence[str]) -> str:
-    close = get_close_matches(received.partition("=")[0], known, n=1)
+    close = get_close_matches(received, known, n=1)
     return f"Did you mean {close[0]}?" if close else ""

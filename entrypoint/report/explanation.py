@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from entrypoint.cluster.spec import ALONE, Resolution, Task
-from entrypoint.errors import HIDDEN, escaped, is_secret, shortened
+from entrypoint.errors import escaped, shortened
 from entrypoint.packages.requirements import PACKAGES_DIR, Requirements
+from entrypoint.report.hiding import shown_command, shown_value
 from entrypoint.settings.environ import DEFAULT, Environ
 from entrypoint.settings.options import VARIABLES
 from entrypoint.settings.variables import TRAINER_PREFIX
@@ -63,7 +64,7 @@ def _given(environ: Environ, name: str) -> Explained:
     """Return the value that was given, or the default."""
     given = environ.values.get(name)
     text = environ.get(name)
-    shown = HIDDEN if text and is_secret(name) else text
+    shown = None if text is None else shown_value(name, text)
     return Explained(shown, given.source if given else DEFAULT)
 
 
@@ -80,7 +81,7 @@ def as_json(
         "tf_config": resolution.tf_config() if resolution else None,
         "task": {"type": task.type, "index": task.index},
         "cluster": resolution.spec.to_json() if resolution else {},
-        "command": list(command),
+        "command": shown_command(command),
         "values": {
             name: {"value": explained.value, "source": explained.source}
             for name, explained in explained_values(environ, answer, requirements).items()
@@ -107,7 +108,7 @@ def as_text(
     return "\n\n".join(
         [
             _section("Cluster", _cluster_rows(resolution)),
-            _section("Command", [[shlex.join(command)]]),
+            _section("Command", [[shlex.join(shown_command(command))]]),
             _section("TF_CONFIG of the command", [[tf_config]]),
             _section("Values", _value_rows(values)),
         ],

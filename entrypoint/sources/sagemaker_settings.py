@@ -11,11 +11,10 @@ import os
 import re
 from collections.abc import Mapping
 
-from entrypoint.errors import ConfigurationError, Problem, all_of
+from entrypoint.errors import ConfigurationError, Problem
 from entrypoint.settings.environ import Environ, Value
 from entrypoint.settings.variables import TRAINER_PREFIX
-from entrypoint.sources.sagemaker import is_here, path_of, read_object
-from entrypoint.strict_json import StrictJSONError, parse_object
+from entrypoint.sources.sagemaker import is_here, parse_value, path_of, read_object
 
 MODEL = "opt/ml/model"
 OUTPUT = "opt/ml/output/data"
@@ -34,31 +33,30 @@ _PLATFORM = "SageMaker"
 _CHANNEL = re.compile("[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
-def settings(environ: Environ) -> Mapping[str, Value]:
-    """Return what the job says about the trainer; hyper-parameter x is TRAINER_X.
-
-    Raises ConfigurationError.
-    """
+def folders(environ: Environ) -> Mapping[str, Value]:
+    """Return where the job wants results, the model and the reason of a failure."""
     if not is_here(environ):
         return {}
-    data, hyperparameters = all_of(lambda: _data(environ), lambda: _hyperparameters(environ))
     return {
         "TRAINER_MODEL_DIR": _folder(environ, "SM_MODEL_DIR", MODEL),
         "TRAINER_RUN_DIR": _folder(environ, "SM_OUTPUT_DATA_DIR", OUTPUT),
-        "FAILURE_FILE": Value(path_of(environ, FAILURE), _PLATFORM),
-        **data,
-        **hyperparameters,
+        "FAILURE_FILE": Value(str(path_of(environ, FAILURE)), _PLATFORM),
     }
 
 
 def _folder(environ: Environ, name: str, default: str) -> Value:
     """Return a folder that the variable names, else the one that is documented."""
     text = environ.get(name)
-    return Value(text, name) if text else Value(path_of(environ, default), _PLATFORM)
+    return Value(text, name) if text else Value(str(path_of(environ, default)), _PLATFORM)
 
 
-def _data(environ: Environ) -> dict[str, Value]:
-    """Return where the training data are, nothing if that is not clear."""
+def data(environ: Environ) -> Mapping[str, Value]:
+    """Return where the training data are, nothing if that is not clear.
+
+    Raises ConfigurationError.
+    """
+    if not is_here(environ):
+        return {}
     channels = _with_prefix(environ, CHANNEL_PREFIX) or _configured_channels(environ)
     candidates = channels if len(channels) == 1 else TRAINING_CHANNELS
     name = next((name for name in candidates if name in channels), None)
@@ -77,10 +75,10 @@ def _with_prefix(environ: Environ, prefix: str) -> dict[str, Value]:
 def _configured_channels(environ: Environ) -> dict[str, Value]:
     """Return the channels' folders that inputdataconfig.json speaks of."""
     path = path_of(environ, CHANNEL_CONFIG)
-    if not os.path.exists(path):  # noqa: PTH110 -- pathlib is slow to import
+    if not path.exists():
         return {}
     return {
-        channel: Value(path_of(environ, f"{CHANNELS}/{channel}"), path)
+        channel: Value(str(path_of(environ, f"{CHANNELS}/{channel}")), str(path))
         for channel, details in read_object(path).items()
         if _CHANNEL.fullmatch(channel)
         and isinstance(details, dict)
@@ -88,28 +86,25 @@ def _configured_channels(environ: Environ) -> dict[str, Value]:
     }
 
 
-def _hyperparameters(environ: Environ) -> dict[str, Value]:
-    """Return the hyper-parameters as the trainer's variables; raise ConfigurationError."""
+def hyperparameters(environ: Environ) -> Mapping[str, Value]:
+    """Return the hyper-parameters as the trainer's variables: x is TRAINER_X.
+
+    Raises ConfigurationError.
+    """
+    if not is_here(environ):
+        return {}
     single = _with_prefix(environ, HYPERPARAMETER_PREFIX)
     text = environ.get("SM_HPS")
     path = path_of(environ, HYPERPARAMETERS)
     if text is not None:
-        found = {**_texts("SM_HPS", _parse(environ.label("SM_HPS"), text)), **single}
-    elif single or not os.path.exists(path):  # noqa: PTH110 -- pathlib is slow to import
+        found = {**_texts("SM_HPS", parse_value(environ.label("SM_HPS"), text)), **single}
+    elif single or not path.exists():
         found = single
     else:
-        found = _texts(path, read_object(path))
+        found = _texts(str(path), read_object(path))
     return {
         variable_of(name): value for name, value in found.items() if _is_a_setting(name, value.text)
     }
-
-
-def _parse(name: str, text: str) -> dict[str, object]:
-    """Return the JSON object in a variable; raise ConfigurationError."""
-    try:
-        return parse_object(text)
-    except StrictJSONError as error:
-        raise ConfigurationError([Problem(name, text, "a JSON object", str(error))]) from None
 
 
 def _texts(source: str, values: Mapping[str, object]) -> dict[str, Value]:
@@ -160,3 +155,8 @@ def _is_a_setting(name: str, text: str) -> bool:
 def variable_of(hyperparameter: str) -> str:
     """Return the trainer's variable: learning-rate and learning_rate are TRAINER_LEARNING_RATE."""
     return TRAINER_PREFIX + re.sub("[^A-Z0-9]", "_", hyperparameter.upper())
+
+
+SETTINGS = (hyperparameters, data, folders)
+"""A wrong hyper-parameter must not hide the file that is to say so; a right one, `model_dir` for
+example, wins."""

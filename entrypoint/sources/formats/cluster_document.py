@@ -17,7 +17,7 @@ from entrypoint.cluster.spec import (
 )
 from entrypoint.errors import ConfigurationError, Problem
 from entrypoint.sources.formats.cluster_entries import read_entries, read_index
-from entrypoint.strict_json import StrictJSONError, parse_object
+from entrypoint.strict_json import StrictJSONError, not_shown, parse_object
 
 NO_PARAMETER_SERVERS = (
     "Parameter servers ({}) are another way of training: here all workers train in step and hold "
@@ -72,7 +72,8 @@ class _Reader:
         try:
             document = parse_object(text)
         except StrictJSONError as error:
-            self.problems.append(Problem(self.name, text, self.form.accepted, str(error)))
+            shown = not_shown(text)
+            self.problems.append(Problem(self.name, shown, self.form.accepted, str(error)))
             return None
         jobs = self._jobs(document.get("cluster"))
         task_object = document.get("task")
