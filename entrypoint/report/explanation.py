@@ -53,11 +53,12 @@ def explained_values(
 
 def _packages(environ: Environ, requirements: Requirements) -> dict[str, Explained]:
     """Return which file was found, if it was not given, and where its packages are."""
-    state = "installed" if requirements.is_installed() else "not installed yet, a start does it"
-    folder = {PACKAGES_DIR: Explained(requirements.site_packages, f"derived: {state}")}
+    state = "installed" if requirements.is_installed() else "not installed yet; a start does it"
+    folder = {PACKAGES_DIR: Explained(str(requirements.site_packages), f"derived: {state}")}
     if environ.given("REQUIREMENTS_FILE"):
         return folder
-    return {"REQUIREMENTS_FILE": Explained(requirements.file, "in the working directory"), **folder}
+    file = Explained(str(requirements.file), "in the working directory")
+    return {"REQUIREMENTS_FILE": file, **folder}
 
 
 def _given(environ: Environ, name: str) -> Explained:
