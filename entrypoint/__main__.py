@@ -35,7 +35,12 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
         answer, _, requirements = all_of(
             lambda: resolve(variables, find_on_this_machine),
             lambda: raise_any(wrong),
-            lambda: find_requirements(variables, directory),
+            lambda: find_requirements(
+                options.requirements_file,
+                directory,
+                root=variables.root,
+                label=variables.label("REQUIREMENTS_FILE"),
+            ),
         )
         environment = command_environment(variables, answer.tf_config_text)
         if requirements:
@@ -47,7 +52,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
         # What is imported below runs another process, and a good start of one worker needs none.
         from entrypoint.report.refuse import refuse  # noqa: PLC0415
 
-        return refuse(error, request, options, variables, directory)
+        return refuse(error, request, options, variables.texts(), directory)
     if request.explain:
         from entrypoint.report.explain import explain  # noqa: PLC0415
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from entrypoint.errors import ConfigurationError, Problem
-from entrypoint.settings.environ import Environ
 from entrypoint.settings.options import VARIABLES
 from entrypoint.settings.text_files import UnreadableFileError, read_text
 
@@ -54,12 +53,15 @@ class Requirements:
         return {**environment, PACKAGES_DIR: str(self.site_packages), "PATH": path}
 
 
-def find_requirements(environ: Environ, directory: Path) -> Requirements | None:
-    """Return REQUIREMENTS_FILE, else the directory's requirements.txt if there is one.
+def find_requirements(
+    named: str | None, directory: Path, *, root: Path = Path("/"), label: str = "REQUIREMENTS_FILE"
+) -> Requirements | None:
+    """Return the named file, else the directory's requirements.txt if there is one.
 
-    None where there is none, or nothing in it. Raises ConfigurationError.
+    None where there is none, or nothing in it. `root` is where the file system begins; `label` is
+    how a message calls the variable. Raises ConfigurationError.
     """
-    given = (environ.get("REQUIREMENTS_FILE") or "").strip()
+    given = (named or "").strip()
     path = directory / (given or DEFAULT_NAME)
     if given == NONE or not (given or path.is_file()):
         return None
@@ -67,12 +69,10 @@ def find_requirements(environ: Environ, directory: Path) -> Requirements | None:
         texts = _read(path, {})
         if not any(REQUIREMENT.search(text) for text in texts):
             return None
-        image = read_text(environ.root / IMAGE_PACKAGES)
+        image = read_text(root / IMAGE_PACKAGES)
     except UnreadableFileError as error:
-        name = environ.label("REQUIREMENTS_FILE")
-        raise ConfigurationError(
-            [Problem(name, str(path), VARIABLES["REQUIREMENTS_FILE"].accepted, str(error))]
-        ) from None
+        accepted = VARIABLES["REQUIREMENTS_FILE"].accepted
+        raise ConfigurationError([Problem(label, str(path), accepted, str(error))]) from None
     digest = _digest((*texts, image, PYTHON, os.uname().machine))
     return Requirements(path, FOLDER / digest)
 

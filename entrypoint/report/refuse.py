@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,6 @@ from entrypoint.cluster.spec import ALONE
 from entrypoint.errors import ConfigurationError, render
 from entrypoint.log import Log
 from entrypoint.packages.requirements import find_requirements, notes_on
-from entrypoint.settings.environ import Environ
 from entrypoint.settings.options import JSON, Options
 from entrypoint.supervision.failure_file import write_failure
 
@@ -21,11 +21,14 @@ def refuse(
     error: ConfigurationError,
     request: Request,
     options: Options,
-    variables: Environ,
+    environment: Mapping[str, str],
     directory: Path,
 ) -> int:
-    """Print our problems, and the trainer's if it was to run, in one message."""
-    checked = _check(request, variables, directory) if request.is_trainer else Checked()
+    """Print our problems, and the trainer's if it was to run, in one message.
+
+    The trainer is asked without a TF_CONFIG, as there is none that could be trusted.
+    """
+    checked = _check(request, options, environment, directory) if request.is_trainer else Checked()
     message = render((*error.problems, *checked.problems), checked.notes)
     log = Log(str(ALONE), as_json=options.log_format == JSON)
     log.message(message)
@@ -33,12 +36,13 @@ def refuse(
     return error.exit_code
 
 
-def _check(request: Request, variables: Environ, directory: Path) -> Checked:
-    """Ask the trainer, without a TF_CONFIG: there is none that could be trusted."""
-    environment = variables.texts()
+def _check(
+    request: Request, options: Options, environment: Mapping[str, str], directory: Path
+) -> Checked:
+    """Ask the trainer for its problems."""
     requirements = None
     with suppress(ConfigurationError):  # it is among the problems already
-        requirements = find_requirements(variables, directory)
+        requirements = find_requirements(options.requirements_file, directory)
     if requirements:
         environment = requirements.added_to(environment)
     checked = check_trainer(request.command, environment)

@@ -22,7 +22,7 @@ def find(tmp_path: Path) -> Callable[..., Requirements | None]:
         if text is not None:
             (tmp_path / "requirements.txt").write_text(text)
         variables = read_environ(environ, tmp_path, root=tmp_path)
-        return find_requirements(variables, tmp_path)
+        return find_requirements(variables.get("REQUIREMENTS_FILE"), tmp_path, root=tmp_path)
 
     return ask
 
