@@ -71,15 +71,21 @@ def _decided(name: str) -> str:
     return f"{name}: a local cluster decides it; {DECIDED[name]} can be given."
 
 
-def names_of_goal(goal: str) -> frozenset[str]:
-    """Return what one of make's targets for local clusters takes on make's command line."""
+def names_of_goal(goal: str, *, one_worker: bool = False) -> frozenset[str]:
+    """Return what one of make's targets for local clusters takes on make's command line.
+
+    Args:
+        goal: the target.
+        one_worker: WORKER is given: `resume` then starts that one as it was.
+    """
     short = {name[len(PREFIX) :] for name in passed_on() if name.startswith(PREFIX)}
     run = frozenset({*OWN, *PLACE, *SHORT, *short, *passed_on()})
+    worker = frozenset({"WORKER"})
     place = frozenset({"IMAGE", "DATA_DIR", "RUN_UID", "RUN_GID", "DATASET"})
     return {
         "up-local": run,
-        "resume": run | {"WORKER"},
-        "stop": frozenset({"WORKER"}),
+        "resume": worker if one_worker else run | worker,
+        "stop": worker,
         "data": place,
         "data-sample": place | {"SAMPLE_PICTURES"},
     }.get(goal, frozenset())
@@ -87,10 +93,11 @@ def names_of_goal(goal: str) -> frozenset[str]:
 
 def unknown_names(goals: Iterable[str], given: Iterable[str]) -> list[str]:
     """Return a sentence for each name on make's command line that none of its targets takes."""
-    goals = [*goals]
-    taken = frozenset[str]().union(*map(names_of_goal, goals))
+    goals, given = [*goals], [*given]
+    one = "WORKER" in given
+    taken = frozenset[str]().union(*(names_of_goal(goal, one_worker=one) for goal in goals))
     unknown = (name for name in given if name not in taken and not OF_TOOLS.fullmatch(name))
-    targets = "`make " + " ".join(goals) + "`"
+    targets = "`make " + " ".join(goals) + (" WORKER=`" if one and "WORKER" in taken else "`")
     accepted = "accepted: the names of docs/environment.md" if taken else "accepted: none"
     return [
         _decided(name) or f"{name}: {targets} takes no such name; {accepted}.{_meant(name, taken)}"
