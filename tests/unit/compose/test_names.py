@@ -2,7 +2,7 @@
 
 import pytest
 
-from entrypoint.variables import VARIABLES
+from entrypoint.settings.options import VARIABLES
 from local_cluster.settings import names
 from trainer.config import setting_names, variable_of
 
