@@ -93,7 +93,7 @@ def test_gpu_overlay_gives_each_worker_a_gpu_and_memory_for_nccl(workers, files)
 
 
 def test_gpu_overlay_builds_and_runs_the_gpu_image(services):
-    found = services([CLUSTER, GPU])
+    found = services([CLUSTER, GPU], IMAGE="")
     assert found["run-folder"]["build"]["args"]["ACCELERATOR"] == "gpu"
     assert {service["image"] for service in found.values()} == {"cluster-trainer:gpu"}
 
