@@ -1,7 +1,7 @@
 # `make` alone says what there is.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps data data-sample test chaos soak lint bench tutorial-table tensorboard lock clean
+.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps data data-sample test unit inside chaos soak lint bench tutorial-table tensorboard lock clean
 
 export IMAGE ?= $(or $(shell sed -n "s/^IMAGE=[\"']*\([^\"' ]*\).*/\1/p" .env 2>/dev/null),cluster-trainer:cpu)
 CLUSTER := $(or $(PYTHON),python3) compose/cluster.py
@@ -73,11 +73,17 @@ data-sample: known image ## Make small samples of cats_vs_dogs and tf_flowers, w
 	@scripts/build.sh pictures
 	@$(CLUSTER) data sample $(or $(DATASET),cats_vs_dogs tf_flowers)
 
-test: image .venv/stamp ## Run the tests. TESTS=tests/unit PYTEST_ARGS='-k name'
+test: image .venv/stamp ## Run all tests but the long ones. TESTS=tests/unit PYTEST_ARGS='-k name'
 	@TESTS='$(TESTS)' scripts/test.sh $(PYTEST_ARGS)
 
-chaos: image .venv/stamp ## Kill workers in every way and write the table of docs/operations.md
-	@.venv/bin/python -m pytest tests/cluster/test_chaos.py --chaos-table docs/operations.md $(PYTEST_ARGS)
+unit: .venv/stamp ## Run the tests that need no Docker, in less than a minute
+	@scripts/unit.sh $(PYTEST_ARGS)
+
+inside: image .venv/stamp ## Run the tests inside the image. TESTS=tests/inside/test_loop.py PYTEST_ARGS='-k name'
+	@scripts/inside.sh $(or $(TESTS),tests/inside) $(PYTEST_ARGS)
+
+chaos: image .venv/stamp ## Run the long tests: kill workers in every way, write the table of docs/operations.md
+	@.venv/bin/python -m pytest -m 'long or chaos' --chaos-table docs/operations.md $(PYTEST_ARGS)
 
 soak: image .venv/stamp ## Kill a random worker every 30 to 60 s. MINUTES=20
 	@.venv/bin/python -m pytest tests/cluster/soak.py --soak-minutes $(or $(MINUTES),20) --chaos-table docs/operations.md $(PYTEST_ARGS)

@@ -1,36 +1,88 @@
 #!/usr/bin/env bash
-# Prints the name of the base image to build on: BASE_IMAGE where it is here or can be pulled; else an equal
-# base that debootstrap makes once from the machine's own Debian mirror (as root).
+# Prints the name of the base image to build on. BASE_IMAGE, or else the one that the Dockerfile pins (a digest may
+# be part of the name: debian:…-slim@sha256:…), where it is here or can be pulled. Where the pinned one cannot, a
+# stand-in: an equal base that debootstrap makes from the machine's own Debian mirror (as root).
+# A stand-in gives way to the pinned image as soon as that can be pulled, which is tried once a day, and is made anew
+# when it is 30 days old, for Debian's security updates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly RELEASE=bookworm
 readonly STAND_IN=cluster-trainer-base:$RELEASE
-readonly PULL_SECONDS=${BASE_PULL_SECONDS:-120}
+readonly MAX_DAYS=30
+readonly NOT_PULLED=.build/base-not-pulled # holds the name of the image that could not be; its age says when
+pull=                                      # the process that pulls
+work=                                      # a folder for debootstrap
 
 say() { echo "base: $*" >&2; }
 die() { say "$*"; exit 1; }
 
+clean_up() {
+    [ -z "$pull" ] || kill "$pull" 2>/dev/null || true
+    [ -z "$work" ] || rm -rf --one-file-system "$work"
+}
+trap clean_up EXIT
+
 is_here() { docker image inspect "$1" >/dev/null 2>&1; }
 
-need_debootstrap() { # IMAGE
+# Tells whether it was pulled within so many seconds; macOS has no `timeout`.
+can_pull() { # IMAGE SECONDS
+    local end=$((SECONDS + $2)) code=0
+    docker pull --quiet "$1" >/dev/null 2>&1 &
+    pull=$!
+    while kill -0 "$pull" 2>/dev/null && [ "$SECONDS" -lt "$end" ]; do sleep 0.1; done
+    kill "$pull" 2>/dev/null || true
+    wait "$pull" || code=$?
+    pull=
+    [ "$code" = 0 ] || return 1
+    say "pulled $1, which is $(docker image inspect --format '{{index .RepoDigests 0}}' "$1")"
+}
+
+tried_today() { # IMAGE
+    [ "$(cat $NOT_PULLED 2>/dev/null)" = "$1" ] && [ -n "$(find $NOT_PULLED -mtime -1)" ]
+}
+
+# A first pull may take its time. Who has a stand-in builds on without.
+can_pull_pinned() { # IMAGE
+    local seconds=120
+    ! tried_today "$1" || return 1
+    ! is_here "$STAND_IN" || seconds=30
+    can_pull "$1" "${BASE_PULL_SECONDS:-$seconds}" && return
+    mkdir -p .build
+    echo "$1" >$NOT_PULLED
+    return 1
+}
+
+days_ago() { # DAYS, as a date; GNU's date, or that of macOS
+    local then=$(($(date +%s) - $1 * 86400))
+    date -u -d "@$then" +%F 2>/dev/null || date -u -r "$then" +%F
+}
+
+is_young() { # IMAGE
+    [[ $(docker image inspect --format '{{.Created}}' "$1") > $(days_ago $MAX_DAYS) ]]
+}
+
+has_debootstrap() {
     command -v debootstrap >/dev/null && [ "$(id -u)" = 0 ] && return
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-        die "$1 is not here and cannot be pulled; debootstrap would make an equal base, as root on Debian or Ubuntu."
+        say "debootstrap, which would make an equal base, needs root on Debian or Ubuntu."
+        return 1
     fi
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get install -y -qq --no-install-recommends debootstrap debian-archive-keyring >/dev/null
 }
 
-build_stand_in() { # IMAGE
-    need_debootstrap "$1"
-    say "$1 is not here and cannot be pulled: making an equal base, $STAND_IN, with debootstrap (about 40 s)"
-    work=$(mktemp -d)
-    trap 'rm -rf --one-file-system "$work"' EXIT
+run_debootstrap() {
     local mirror
     mirror=$(scripts/debian-mirror.sh) # none: debootstrap's own default
     debootstrap --variant=minbase --include=ca-certificates,python3,tini "$RELEASE" "$work/root" ${mirror:+"$mirror"} \
-        >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; die "debootstrap failed"; }
+        >"$work/log" 2>&1 && return
+    tail -n 20 "$work/log" >&2
+    say "debootstrap failed"
+    return 1
+}
+
+import_stand_in() {
     # As in Debian's slim images: no manuals and no translations (the licences stay), no caches.
     find "$work/root/usr/share/doc" -type f ! -name copyright -delete
     find "$work/root/usr/share/doc" -type d -empty -delete
@@ -42,16 +94,31 @@ build_stand_in() { # IMAGE
         docker import --change 'CMD ["bash"]' --message "debootstrap minbase $RELEASE" - "$STAND_IN" >/dev/null
 }
 
+make_stand_in() {
+    local previous
+    say "making an equal base, $STAND_IN, with debootstrap (about 40 s)"
+    previous=$(docker image inspect --format '{{.Id}}' "$STAND_IN" 2>/dev/null || true)
+    work=$(mktemp -d)
+    has_debootstrap && run_debootstrap && import_stand_in || return
+    # Where images are built on it, it stays without a name for as long as they do.
+    [ -z "$previous" ] || docker image rm "$previous" >/dev/null 2>&1 || true
+}
+
 image=${BASE_IMAGE:-$(sed -n 's/^ARG BASE_IMAGE=//p' Dockerfile)}
 if is_here "$image"; then
     echo "$image"
-elif [ -z "${BASE_IMAGE:-}" ] && is_here "$STAND_IN"; then
-    echo "$STAND_IN"
-elif timeout "$PULL_SECONDS" docker pull --quiet "$image" >/dev/null 2>&1; then
-    echo "$image"
 elif [ -n "${BASE_IMAGE:-}" ]; then
-    die "BASE_IMAGE=$image is not on this machine and cannot be pulled."
+    can_pull "$image" "${BASE_PULL_SECONDS:-120}" || die "BASE_IMAGE=$image is not on this machine and cannot be pulled."
+    echo "$image"
+elif can_pull_pinned "$image"; then
+    echo "$image"
 else
-    build_stand_in "$image"
+    if ! is_here "$STAND_IN"; then
+        say "$image is not here and cannot be pulled"
+        make_stand_in || die "there is no base to build on: 'docker load' $image, or name another with BASE_IMAGE=."
+    elif ! is_young "$STAND_IN"; then
+        say "$STAND_IN is more than $MAX_DAYS days old"
+        make_stand_in || say "building on it as it is, without Debian's latest security updates."
+    fi
     echo "$STAND_IN"
 fi

@@ -1,35 +1,44 @@
 #!/usr/bin/env bash
-# Runs the tests, in two parts; or those that TESTS names, one after the other. Arguments are pytest's.
+# Runs the tests, but for the long ones (pyproject.toml); or those that TESTS names. Arguments are pytest's.
+# The parts, one after the other: what needs no Docker; what runs inside the image; what asks nothing of time, several
+# at once, since each leaves a processor idle for much of its time; and what asks how fast a cluster ends or comes back.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Alone, these leave a processor idle for much of their time, and none asks how fast a cluster ends or comes back.
-# The longest first; flowers, which need most, beside the gate, which mostly waits.
-readonly SIDE_BY_SIDE=(
-    tests/cluster/test_{flowers,gate}.py
-    tests/image/test_inside.py
-    tests/cluster/test_{r,same_weights,evaluation,preparing,mnist,own_model,own_code,sagemaker}.py
-    tests/unit
-    tests/image
-)
-readonly INTERRUPTED=2 NONE_SELECTED=5 # pytest's exit codes
+readonly AT_ONCE=3
+readonly ALONE=(tests/cluster/test_{stopping,docker_stop,lost_worker,chaos}.py)
+# A file is one process's, and the first are dealt out in this order: what needs most, beside what mostly waits.
+readonly LONGEST_FIRST=(tests/cluster/test_{tutorials,gate,flowers,same_weights,restart_policies,stop_and_resume}.py)
+readonly PYTEST=(.venv/bin/python -m pytest)
+readonly INTERRUPTED=2 INTERRUPTED_INSIDE=130 NONE_SELECTED=5 # exit codes; all but the second are pytest's
 status=$NONE_SELECTED
 
-part() { # PYTEST_ARGUMENTS...
+part() { # COMMAND...
     local code=0
-    .venv/bin/python -m pytest "$@" || code=$?
+    "$@" || code=$?
     case $code in
         0) [ "$status" != "$NONE_SELECTED" ] || status=0 ;;
-        "$NONE_SELECTED") ;; # all that `-k` names is in the other part
-        "$INTERRUPTED") exit "$code" ;;
+        "$NONE_SELECTED") ;; # all that `-k` names is in other parts
+        "$INTERRUPTED" | "$INTERRUPTED_INSIDE") exit "$code" ;;
         *) status=$code ;;
     esac
 }
 
 if [ -n "${TESTS-}" ]; then
-    # shellcheck disable=SC2086  # several, one word each
-    exec .venv/bin/python -m pytest $TESTS "$@"
+    inside=() others=()
+    for path in $TESTS; do
+        case $path in
+            tests/inside*) inside+=("$path") ;;
+            *) others+=("$path") ;;
+        esac
+    done
+    [ "${#inside[@]}" = 0 ] || part scripts/inside.sh "${inside[@]}" "$@"
+    [ "${#others[@]}" = 0 ] || part "${PYTEST[@]}" "${others[@]}" "$@"
+    exit "$status"
 fi
-part --numprocesses 2 --dist loadfile --no-loadscope-reorder "${SIDE_BY_SIDE[@]}" "$@"
-part tests/cluster "${SIDE_BY_SIDE[@]/#/--ignore=}" "$@"
+part scripts/unit.sh "$@"
+part scripts/inside.sh tests/inside "$@"
+part "${PYTEST[@]}" --numprocesses $AT_ONCE --dist loadfile --no-loadscope-reorder "${ALONE[@]/#/--ignore=}" \
+    "${LONGEST_FIRST[@]}" tests/cluster tests/image "$@"
+part "${PYTEST[@]}" "${ALONE[@]}" "$@"
 exit "$status"

@@ -118,7 +118,8 @@ def _known_model(name: str) -> str:
 def _writable_directory(path: Path) -> Path:
     """Refuse a directory that this user could not make or write; nothing is made here."""
     place = path
-    while not place.exists() and place != place.parent:
+    # Path.exists() raises where a folder on the way may not be entered.
+    while not os.path.exists(place) and place != place.parent:  # noqa: PTH110
         place = place.parent
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         what = "cannot be written" if place.is_dir() else "is not a directory"

@@ -9,6 +9,7 @@ https://github.com/aws/sagemaker-training-toolkit/blob/master/ENVIRONMENT_VARIAB
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from entrypoint.cluster.spec import WORKER, Resolution, Task
@@ -25,6 +26,10 @@ PORT = 8890
 
 RESOURCES = "opt/ml/input/config/resourceconfig.json"
 HOSTS = 'a JSON list of host names, such as ["algo-1","algo-2"]'
+AS_ROOT = (
+    "On SageMaker everything below /opt/ml belongs to root: train with an image that adds USER root"
+    " to this one (docs/schedulers.md)."
+)
 
 
 def path_of(environ: Environ, path: str) -> Path:
@@ -36,7 +41,18 @@ def is_here(environ: Environ) -> bool:
     """Whether this container is a training job of SageMaker's."""
     if any(environ.given(name) for name in NEEDS):
         return True
-    return path_of(environ, RESOURCES).exists()
+    return may_exist(path_of(environ, RESOURCES))
+
+
+def may_exist(path: Path) -> bool:
+    """Whether something has that path, or this user may not even look, which is no "no"."""
+    try:
+        path.stat()
+    except PermissionError:
+        return True
+    except (OSError, ValueError):  # ValueError: a path with a NUL byte
+        return False
+    return True
 
 
 def read_object(path: Path) -> dict[str, object]:
@@ -44,7 +60,8 @@ def read_object(path: Path) -> dict[str, object]:
     try:
         text = read_text(path)
     except UnreadableFileError as error:
-        problem = Problem(str(path), None, READABLE_FILE, str(error))
+        advice = str(error) if os.access(path, os.R_OK) else f"{error} {AS_ROOT}"
+        problem = Problem(str(path), None, READABLE_FILE, advice)
         raise ConfigurationError([problem]) from None
     return parse_value(str(path), text)
 

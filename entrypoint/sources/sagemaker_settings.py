@@ -10,11 +10,19 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
-from entrypoint.errors import ConfigurationError, Problem
+from entrypoint.errors import ConfigurationError, Problem, all_of
 from entrypoint.settings.environ import Environ, Value
 from entrypoint.settings.variables import TRAINER_PREFIX
-from entrypoint.sources.sagemaker import is_here, parse_value, path_of, read_object
+from entrypoint.sources.sagemaker import (
+    AS_ROOT,
+    is_here,
+    may_exist,
+    parse_value,
+    path_of,
+    read_object,
+)
 
 MODEL = "opt/ml/model"
 OUTPUT = "opt/ml/output/data"
@@ -34,20 +42,35 @@ _CHANNEL = re.compile("[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 def folders(environ: Environ) -> Mapping[str, Value]:
-    """Return where the job wants results, the model and the reason of a failure."""
+    """Return where the job wants the model and the results; raise ConfigurationError."""
     if not is_here(environ):
         return {}
-    return {
-        "TRAINER_MODEL_DIR": _folder(environ, "SM_MODEL_DIR", MODEL),
-        "TRAINER_RUN_DIR": _folder(environ, "SM_OUTPUT_DATA_DIR", OUTPUT),
-        "FAILURE_FILE": Value(str(path_of(environ, FAILURE)), _PLATFORM),
-    }
+    model, output = all_of(
+        lambda: _folder(environ, "TRAINER_MODEL_DIR", "SM_MODEL_DIR", MODEL),
+        lambda: _folder(environ, "TRAINER_RUN_DIR", "SM_OUTPUT_DATA_DIR", OUTPUT),
+    )
+    return {"TRAINER_MODEL_DIR": model, "TRAINER_RUN_DIR": output}
 
 
-def _folder(environ: Environ, name: str, default: str) -> Value:
-    """Return a folder that the variable names, else the one that is documented."""
-    text = environ.get(name)
-    return Value(text, name) if text else Value(str(path_of(environ, default)), _PLATFORM)
+def failure_file(environ: Environ) -> Mapping[str, Value]:
+    """Return where the job wants the reason of a failure."""
+    if not is_here(environ):
+        return {}
+    return {"FAILURE_FILE": Value(str(path_of(environ, FAILURE)), _PLATFORM)}
+
+
+def _folder(environ: Environ, ours: str, theirs: str, default: str) -> Value:
+    """Return the folder that SageMaker's variable names, else the one that is documented.
+
+    Raises ConfigurationError if nothing can be written there, unless our variable names another.
+    """
+    text = environ.get(theirs)
+    folder = Value(text, theirs) if text else Value(str(path_of(environ, default)), _PLATFORM)
+    writable = os.access(folder.text, os.W_OK | os.X_OK)
+    if environ.given(ours) or writable or not may_exist(Path(folder.text)):
+        return folder
+    accepted = f"a folder that user id {os.geteuid()} can write"
+    raise ConfigurationError([Problem(f"{ours} ({folder.source})", folder.text, accepted, AS_ROOT)])
 
 
 def data(environ: Environ) -> Mapping[str, Value]:
@@ -75,7 +98,7 @@ def _with_prefix(environ: Environ, prefix: str) -> dict[str, Value]:
 def _configured_channels(environ: Environ) -> dict[str, Value]:
     """Return the channels' folders that inputdataconfig.json speaks of."""
     path = path_of(environ, CHANNEL_CONFIG)
-    if not path.exists():
+    if not may_exist(path):
         return {}
     return {
         channel: Value(str(path_of(environ, f"{CHANNELS}/{channel}")), str(path))
@@ -98,7 +121,7 @@ def hyperparameters(environ: Environ) -> Mapping[str, Value]:
     path = path_of(environ, HYPERPARAMETERS)
     if text is not None:
         found = {**_texts("SM_HPS", parse_value(environ.label("SM_HPS"), text)), **single}
-    elif single or not path.exists():
+    elif single or not may_exist(path):
         found = single
     else:
         found = _texts(str(path), read_object(path))

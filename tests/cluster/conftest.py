@@ -11,7 +11,7 @@ from harness.compose import Compose
 from harness.peers import Peers, make_peers
 from harness.workbench import Workbench
 
-MAX_SECONDS = 180
+MAX_SECONDS = 300
 
 
 @pytest.fixture(scope="session")

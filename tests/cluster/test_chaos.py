@@ -2,6 +2,8 @@
 
 Three workers train a model that records every batch. `ends_as_undisturbed` compares all of it with
 an undisturbed run: the weights bit for bit, each worker's batches, the steps that were done again.
+`make test` runs one scenario of each kind: a kill, a wiped disk, a pause, a stop, a damaged
+checkpoint. The others are `long`.
 """
 
 import random
@@ -18,6 +20,8 @@ from harness.chaos.small_disk import small_disk
 from harness.waiting import wait_until
 
 pytest_plugins = ["harness.chaos.fixtures"]
+pytestmark = pytest.mark.chaos
+long = pytest.mark.long
 
 SETTINGS = Settings(epochs=2, steps_per_epoch=120, checkpoint_steps=25)
 INTERVAL = SETTINGS.checkpoint_steps
@@ -36,8 +40,11 @@ def run(begin_run):
 
 @pytest.mark.parametrize(
     ("whom", "victims"),
-    [("a worker", [WORKER]), ("the chief", [CHIEF]), ("two workers at once", [WORKER, OTHER])],
-    ids=["a-worker", "the-chief", "two-at-once"],
+    [
+        pytest.param("a worker", [WORKER], id="a-worker"),
+        pytest.param("the chief", [CHIEF], id="the-chief", marks=long),
+        pytest.param("two workers at once", [WORKER, OTHER], id="two-at-once", marks=long),
+    ],
 )
 def test_sigkill(run, ends_as_undisturbed, whom, victims):
     run.wait_for_step(A_STEP)
@@ -49,8 +56,11 @@ def test_sigkill(run, ends_as_undisturbed, whom, victims):
 
 @pytest.mark.parametrize(
     ("whom", "victims"),
-    [("a worker", [WORKER]), ("the chief", [CHIEF]), ("all but one worker", [CHIEF, WORKER])],
-    ids=["a-worker", "the-chief", "all-but-one"],
+    [
+        pytest.param("a worker", [WORKER], id="a-worker", marks=long),
+        pytest.param("the chief", [CHIEF], id="the-chief"),
+        pytest.param("all but one worker", [CHIEF, WORKER], id="all-but-one", marks=long),
+    ],
 )
 def test_sigkill_and_the_disk_is_lost(run, ends_as_undisturbed, whom, victims):
     run.wait_for_step(A_STEP)
@@ -60,6 +70,7 @@ def test_sigkill_and_the_disk_is_lost(run, ends_as_undisturbed, whom, victims):
     ends_as_undisturbed(run, f"SIGKILL of {whom}, disk wiped", INTERVAL)
 
 
+@long
 def test_sigkill_while_it_starts(run, ends_as_undisturbed):
     run.wait_for_line(WORKER, AGREED)
     run.kill(WORKER)
@@ -70,6 +81,7 @@ def test_sigkill_while_it_starts(run, ends_as_undisturbed):
     )
 
 
+@long
 @pytest.mark.parametrize(
     ("what", "victim"),
     [("checkpoint", WORKER), ("evaluation", OTHER), ("export", CHIEF)],
@@ -99,11 +111,13 @@ ABSENCES = {
 
 
 @pytest.fixture(scope="module")
-def back_again(workbench, tmp_path_factory):
-    """A run for each absence, which are over; side by side, since most of it is waiting."""
+def back_again(workbench, tmp_path_factory, request):
+    """A run for each absence that is asked for; side by side, since most of it is waiting."""
+    tests = [item for item in request.session.items if "back_again" in item.fixturenames]
+    absences = {name: ABSENCES[name] for name in (test.callspec.params["name"] for test in tests)}
     runs = {}
     with ExitStack() as stack:
-        for name, absence in ABSENCES.items():
+        for name, absence in absences.items():
             folder = tmp_path_factory.mktemp(name)
             run = stack.enter_context(assembled(workbench, folder, SETTINGS))
             run.boot(STEP_SECONDS)
@@ -118,7 +132,7 @@ def back_again(workbench, tmp_path_factory):
         yield runs
 
 
-@pytest.mark.parametrize("name", ABSENCES)
+@pytest.mark.parametrize("name", ["docker-pause", pytest.param("network-disconnect", marks=long)])
 def test_a_worker_is_away(back_again, ends_as_undisturbed, name):
     scenario = f"{ABSENCES[name].scenario} for {AWAY_SECONDS} s"
     ends_as_undisturbed(back_again[name], scenario, INTERVAL)
@@ -126,8 +140,10 @@ def test_a_worker_is_away(back_again, ends_as_undisturbed, name):
 
 @pytest.mark.parametrize(
     ("whom", "told"),
-    [("a worker", [WORKER]), ("all workers", [CHIEF, WORKER, OTHER])],
-    ids=["one", "all"],
+    [
+        pytest.param("a worker", [WORKER], id="one"),
+        pytest.param("all workers", [CHIEF, WORKER, OTHER], id="all", marks=long),
+    ],
 )
 def test_sigterm(run, ends_as_undisturbed, whom, told):
     run.wait_for_step(A_STEP)
@@ -153,8 +169,11 @@ def make_empty(file):
 
 @pytest.mark.parametrize(
     ("damaged", "damage"),
-    [("truncated", cut_off_the_end), ("with flipped bits", flip_bits), ("empty", make_empty)],
-    ids=["truncated", "flipped-bits", "empty"],
+    [
+        pytest.param("truncated", cut_off_the_end, id="truncated", marks=long),
+        pytest.param("with flipped bits", flip_bits, id="flipped-bits"),
+        pytest.param("empty", make_empty, id="empty", marks=long),
+    ],
 )
 def test_the_newest_checkpoint_is_damaged(run, ends_as_undisturbed, damaged, damage):
     run.wait_for_step(A_STEP)
@@ -177,6 +196,7 @@ def disk(workbench, tmp_path):
         yield disk
 
 
+@long
 def test_the_disk_is_full_while_saving(disk, begin_run, ends_as_undisturbed):
     run = begin_run(SETTINGS, STEP_SECONDS, volumes={OTHER: disk.volume})
     # Where three lie on a disk the oldest makes place for the next, and nothing fails.
@@ -191,6 +211,7 @@ def test_the_disk_is_full_while_saving(disk, begin_run, ends_as_undisturbed):
     ends_as_undisturbed(run, "a worker's disk full for a while", 0)
 
 
+@long
 def test_the_memory_limit_is_hit(begin_run, ends_as_undisturbed):
     limit = {"mem_limit": "1g", "memswap_limit": "1g"}
     run = begin_run(SETTINGS, STEP_SECONDS, options={WORKER: limit})
@@ -206,6 +227,7 @@ def test_the_memory_limit_is_hit(begin_run, ends_as_undisturbed):
 SEED = 5
 
 
+@long
 def test_five_random_kills(run, ends_as_undisturbed):
     chance = random.Random(SEED)
     for begin in (10, 50, 90, 130, 170):

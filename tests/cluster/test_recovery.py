@@ -6,6 +6,9 @@ import pytest
 
 from harness.waiting import logs_of, wait_for_text, wait_until
 
+# test_restart_policies.py kills commands, too, and looks at what comes out in the end.
+pytestmark = pytest.mark.long
+
 LONG = {"TRAINER_EPOCHS": "1000", "TRAINER_THREADS": "1"}
 # The trainer is two processes; the one that trains has no other way to be told apart.
 KILL_TRAINING = """

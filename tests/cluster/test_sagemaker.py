@@ -1,10 +1,11 @@
 """Two hosts as SageMaker starts them: `docker run IMAGE train`, and all the rest in /opt/ml."""
 
 import json
+import re
 
 import pytest
 
-from harness.ended import wait_for_end
+from harness.ended import run_and_remove, wait_for_end
 
 HYPERPARAMETERS = {"epochs": "1", "steps-per-epoch": '"5"', "sagemaker_program": '"train.py"'}
 LIMIT_SECONDS = 120
@@ -71,3 +72,83 @@ def test_sagemaker_is_not_shown_a_secret(start_host):
     assert (ended.code, "hunter2" in ended.err + failure) == (78, False)
     assert "hyperparameters.json" in failure
     assert "line 1, column 37" in failure
+
+
+# What SageMaker mounts is root's, and the image's user is not.
+MAKE_JOB = """
+import json, os, sys
+from pathlib import Path
+root, mode = Path("/opt/ml"), int(sys.argv[1], 8)
+for name in ("input/config", "model", "output/data"):
+    (root / name).mkdir(parents=True)
+documents = {"resourceconfig": sys.argv[2], "hyperparameters": sys.argv[3]}
+for name, text in documents.items():
+    (root / f"input/config/{name}.json").write_text(text)
+root.chmod(mode)
+"""
+ALONE = {"current_host": "algo-1", "hosts": ["algo-1"]}
+IMAGES_OWN_USER = ""
+ROOT = "0:0"
+
+
+@pytest.fixture
+def make_job(workbench):
+    """Make a volume for /opt/ml in which all is root's; return its name."""
+    volumes = []
+
+    def make(mode="755"):
+        volumes.append(workbench.client.volumes.create(workbench.new_name("job")))
+        name = volumes[-1].name
+        texts = [json.dumps(ALONE), json.dumps(HYPERPARAMETERS)]
+        arguments = ("python", "-c", MAKE_JOB, mode, *texts)
+        made = run_and_remove(
+            workbench, *arguments, entrypoint="", user=ROOT, volumes=[f"{name}:/opt/ml"]
+        )
+        assert made.code == 0, made.err
+        return name
+
+    yield make
+    for volume in volumes:
+        volume.remove()
+
+
+@pytest.fixture
+def image_of_root(workbench, tmp_path):
+    """The image that docs/schedulers.md tells to make."""
+    (tmp_path / "Dockerfile").write_text(f"FROM {workbench.image}\nUSER root\n")
+    tag = f"{workbench.new_name('image')}:root"
+    image, _ = workbench.client.images.build(path=str(tmp_path), tag=tag, rm=True, forcerm=True)
+    yield tag
+    workbench.client.images.remove(image.id, force=True)
+
+
+def test_an_image_with_user_root_trains_in_folders_of_root(workbench, make_job, image_of_root):
+    volumes = [f"{make_job()}:/opt/ml"]
+    job = {"image": image_of_root, "user": IMAGES_OWN_USER, "volumes": volumes}
+    trained = run_and_remove(workbench, "train", timeout_seconds=LIMIT_SECONDS, **job)
+    assert trained.code == 0, trained.err
+    listed = run_and_remove(
+        workbench, "find", "/opt/ml/model", entrypoint="", user=ROOT, volumes=volumes
+    )
+    assert "/opt/ml/model/model.keras\n" in listed.out
+
+
+@pytest.mark.parametrize("command", [["train"], ["echo", "trains"]], ids=["trainer", "own-command"])
+def test_folders_of_root_are_refused_with_what_to_do(workbench, make_job, command):
+    volumes = [f"{make_job()}:/opt/ml"]
+    ended = run_and_remove(workbench, *command, user=IMAGES_OWN_USER, volumes=volumes)
+    assert (ended.code, ended.out) == (78, ""), ended
+    for variable, folder in {"MODEL_DIR": "model", "RUN_DIR": "output/data"}.items():
+        (line,) = re.findall(rf"^ +TRAINER_{variable}\b.*", ended.err, re.MULTILINE)
+        for part in (f'"/opt/ml/{folder}"', "1000", "USER root"):
+            assert part in line
+    assert "Traceback" not in ended.err
+
+
+def test_a_job_whose_files_may_not_be_read_does_not_train_alone(workbench, make_job):
+    volumes = [f"{make_job(mode='700')}:/opt/ml"]
+    ended = run_and_remove(workbench, "train", user=IMAGES_OWN_USER, volumes=volumes)
+    assert (ended.code, ended.out) == (78, ""), ended
+    for part in ("/opt/ml/input/config/resourceconfig.json", "User id 1000", "USER root"):
+        assert part in ended.err
+    assert "Traceback" not in ended.err

@@ -1,7 +1,8 @@
-"""The same training on devices and workers of every kind: 100 steps over the same global batches.
+"""The same training and evaluation on devices and workers of every kind.
 
-Each case is (workers, CPU devices of each); 0 devices is the CPU as it is, without a strategy for
-one worker.
+100 steps over the same global batches end with the same weights, and what a run says of its test
+set is what plain Keras says of the model that it leaves. Each case is (workers, CPU devices of
+each); 0 devices is the CPU as it is, without a strategy for one worker.
 """
 
 import json
@@ -9,90 +10,121 @@ import json
 import pytest
 
 from harness.ended import run_and_remove
+from harness.loopback import Case, run_cases
 
-GLOBAL_BATCH = 128
 ONE_DEVICE = (1, 0)
-SEVERAL_WORKERS = [(2, 0), (4, 0)]
+# This one is a cluster of containers; the others are processes in one.
+IN_CONTAINERS = (2, 0)
+SEVERAL_WORKERS = [IN_CONTAINERS, (3, 0), (4, 0)]
 MIRRORED = [(1, 1), (1, 2), (1, 4)]
 BOTH = [(2, 2)]
 ALL = [ONE_DEVICE, *SEVERAL_WORKERS, *MIRRORED, *BOTH]
+# Goes into equal shares for all cases; the last batch of the test set does not.
+GLOBAL_BATCH = 132
+DIGITS_TEST_EXAMPLES = 360
 COMPARE = """
 import json, sys
-import keras, numpy as np
-first, *others = [keras.models.load_model(path).get_weights() for path in sys.argv[1:]]
-flat = lambda weights: np.concatenate([array.ravel() for array in weights]).astype(np.float64)
-distance = lambda other: np.linalg.norm(flat(other) - flat(first)) / np.linalg.norm(flat(first))
-print(json.dumps([distance(other) for other in others]))
+import keras, numpy as np, tensorflow_datasets as tfds
+
+builder = tfds.builder_from_directory("/opt/cluster-trainer/data/digits/1.0.0")
+(test,) = tfds.as_numpy([builder.as_dataset(split="test", batch_size=-1)])
+models = [keras.models.load_model(path) for path in sys.argv[1:]]
+flat = [np.concatenate([a.ravel() for a in m.get_weights()]).astype(np.float64) for m in models]
+loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+def describe(model, weights):
+    logits = model.predict(test["image"] / np.float32(255), batch_size=360, verbose=0)
+    return {
+        "distance": np.linalg.norm(weights - flat[0]) / np.linalg.norm(flat[0]),
+        "correct": int(np.sum(np.argmax(logits, axis=1) == test["label"])),
+        "loss": float(loss_of(test["label"], logits)),
+    }
+
+print(json.dumps([describe(*pair) for pair in zip(models, flat)]))
 """
 
 
-@pytest.fixture(scope="module")
-def hundred_steps(run):
-    def of(workers, devices):
-        on_devices = {"TRAINER_LOGICAL_CPUS": devices} if devices else {}
-        if devices and workers == 1:
-            on_devices["TRAINER_STRATEGY"] = "mirrored"
-        ended = run(
-            **on_devices,
-            WORKERS=workers,
-            TRAINER_PER_REPLICA_BATCH_SIZE=GLOBAL_BATCH // workers // (devices or 1),
-            TRAINER_STEPS_PER_EPOCH=100,
-            TRAINER_EPOCHS=1,
-            TRAINER_SEED=7,
-            # Rounding differs with the number of workers, and now and then it tips a max-pooling
-            # or a ReLU over: one jump in proportion to the learning rate. The tutorials' small
-            # steps keep rounding small, and a wrong mean or order is still 100 times the limit.
-            TRAINER_OPTIMIZER="sgd",
-            TRAINER_LEARNING_RATE=0.01,
-        )
-        return ended.raise_unless_done()
+def settings_of(workers, devices):
+    on_devices = {"TRAINER_LOGICAL_CPUS": f"{devices}"} if devices else {}
+    if devices and workers == 1:
+        on_devices["TRAINER_STRATEGY"] = "mirrored"
+    return {
+        "TRAINER_GLOBAL_BATCH_SIZE": f"{GLOBAL_BATCH}",
+        "TRAINER_STEPS_PER_EPOCH": "100",
+        "TRAINER_EPOCHS": "1",
+        "TRAINER_SEED": "7",
+        # Rounding differs with the number of workers, and now and then it tips a max-pooling
+        # or a ReLU over: one jump in proportion to the learning rate. The tutorials' small
+        # steps keep rounding small, and a wrong mean or order is still 100 times the limit.
+        "TRAINER_OPTIMIZER": "sgd",
+        "TRAINER_LEARNING_RATE": "0.01",
+    } | on_devices
 
-    return of
+
+@pytest.fixture(scope="module")
+def runs(run, workbench, tmp_path_factory):
+    """Every case's run, by the case."""
+    here = [case for case in ALL if case != IN_CONTAINERS]
+    cases = [Case(str(case), case[0], settings_of(*case)) for case in here]
+    ended = run_cases(workbench, tmp_path_factory.mktemp("cases"), cases)
+    found = {case: ended[str(case)] for case in here}
+    found[IN_CONTAINERS] = run(WORKERS=IN_CONTAINERS[0], **settings_of(*IN_CONTAINERS))
+    return {case: one.raise_unless_done() for case, one in found.items()}
+
+
+@pytest.fixture(scope="module")
+def models(runs, workbench):
+    """What plain Keras says of each case's model; the distances are to the first one's weights."""
+    volumes = [f"{runs[case].folder}:/of/{place}:ro" for place, case in enumerate(ALL)]
+    paths = [f"/of/{place}/worker-0/model.keras" for place in range(len(ALL))]
+    ended = run_and_remove(workbench, "python", "-c", COMPARE, *paths, volumes=volumes)
+    assert ended.code == 0, ended.err
+    return dict(zip(ALL, json.loads(ended.out.splitlines()[-1]), strict=True))
 
 
 @pytest.mark.parametrize("case", ALL, ids=str)
-def test_every_worker_says_that_it_is_done(hundred_steps, case):
+def test_every_worker_says_that_it_is_done(runs, case):
     workers = case[0]
-    results = hundred_steps(*case).results()
+    results = runs[case].results()
     assert [result["status"] for result in results] == ["done"] * workers
     assert [result["task"]["index"] for result in results] == list(range(workers))
     assert {result["steps"] for result in results} == {100}
 
 
 @pytest.mark.parametrize("case", MIRRORED + BOTH, ids=str)
-def test_every_device_holds_a_replica(hundred_steps, case):
+def test_every_device_holds_a_replica(runs, case):
     workers, devices = case
     strategy = "mirrored" if workers == 1 else "multiworker"
     named = ",".join(f"CPU:{number}" for number in range(devices))
     said = f"up: strategy {strategy} on {named}, replicas in sync {workers * devices},"
-    assert hundred_steps(*case).output.count(said) == workers
+    assert runs[case].output.count(said) == workers
 
 
 @pytest.mark.parametrize("case", ALL, ids=str)
-def test_all_workers_end_with_identical_weights(hundred_steps, case):
-    digests = {result["weights_sha256"] for result in hundred_steps(*case).results()}
+def test_all_workers_end_with_identical_weights(runs, case):
+    digests = {result["weights_sha256"] for result in runs[case].results()}
     assert len(digests) == 1
     assert len(digests.pop()) == 64
 
 
 @pytest.mark.parametrize("case", ALL, ids=str)
-def test_only_the_chief_writes_the_model(hundred_steps, case):
-    chief, *others = hundred_steps(*case).workers
+def test_only_the_chief_writes_the_model(runs, case):
+    chief, *others = runs[case].workers
     assert (chief / "model.keras").is_file()
     assert (chief / "saved_model/saved_model.pb").is_file()
     assert not [other for other in others if list(other.glob("*model*"))]
 
 
-def test_weights_do_not_depend_on_devices_or_workers(hundred_steps, workbench):
-    folders = [hundred_steps(*case).folder for case in ALL]
-    volumes = [f"{folder}:/of/{place}:ro" for place, folder in enumerate(folders)]
-    models = [f"/of/{place}/worker-0/model.keras" for place in range(len(ALL))]
-    ended = run_and_remove(workbench, "python", "-c", COMPARE, *models, volumes=volumes)
-    assert ended.code == 0, ended.err
-    distances = dict(zip(ALL[1:], json.loads(ended.out.splitlines()[-1]), strict=True))
+def test_weights_do_not_depend_on_devices_or_workers(models):
+    distances = {case: model["distance"] for case, model in models.items()}
     assert {case: distance for case, distance in distances.items() if distance >= 1e-4} == {}
 
 
-@pytest.mark.parametrize("case", MIRRORED + BOTH, ids=str)
-def test_every_test_example_counts_once(hundred_steps, case):
-    assert hundred_steps(*case).metrics()[-1]["test_examples"] == 360
+@pytest.mark.parametrize("case", ALL, ids=str)
+def test_every_test_example_counts_once(runs, models, case):
+    found = runs[case].metrics()[-1]
+    assert found["test_examples"] == DIGITS_TEST_EXAMPLES
+    correct = found["test_accuracy"] * found["test_examples"]
+    assert correct == pytest.approx(models[case]["correct"], abs=1e-3)
+    assert correct > DIGITS_TEST_EXAMPLES / 5
+    assert found["test_loss"] == pytest.approx(models[case]["loss"], rel=1e-5)

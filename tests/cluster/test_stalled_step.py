@@ -59,7 +59,13 @@ def workers(peers, tmp_path):
     return started
 
 
-@pytest.mark.parametrize("stuck", [0, 1], ids=["the-chief", "a-worker"])
+@pytest.mark.parametrize(
+    "stuck",
+    [
+        pytest.param(0, id="the-chief"),
+        pytest.param(1, id="a-worker", marks=pytest.mark.long),
+    ],
+)
 def test_all_start_again_from_the_last_checkpoint(workers, stuck):
     workers[stuck].exec_run(["touch", "/runs/hang"])
     wait_for_text(workers[stuck], "it hangs")

@@ -102,6 +102,11 @@ BAD = {
     ),
     "epochs-not-a-number": ({"TRAINER_EPOCHS": "many"}, "TRAINER_EPOCHS", ['received "many"']),
     "run-dir-not-writable": ({"TRAINER_RUN_DIR": "/usr/runs"}, "TRAINER_RUN_DIR", ["/usr/runs"]),
+    "run-dir-out-of-sight": (
+        {"TRAINER_RUN_DIR": "/root/all/runs"},
+        "TRAINER_RUN_DIR",
+        ["/root/all/runs", "1000"],
+    ),
     "misspelt-variable": ({"TRAINER_EPOCH": "3"}, "TRAINER_EPOCH", ["TRAINER_EPOCHS"]),
 }
 

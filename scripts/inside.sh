@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Runs tests of tests/inside in a container of IMAGE, where TensorFlow is: inside.sh PATHS... [pytest's options].
+# Of the repository there are these tests and pytest, installed in .build; the trainer and all else are the image's.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly IMAGE=${IMAGE:-cluster-trainer:cpu}
+readonly LOCK=requirements/inside.txt TOOLS=.build/inside-tools
+# One process keeps one processor busy, and nothing in there depends on time.
+readonly OPTIONS=(-ra --strict-markers --durations 10 --durations-min 1 --timeout 600 -p no:cacheprovider
+    --numprocesses auto --maxprocesses 4 --dist worksteal)
+
+if ! cmp -s $TOOLS/lock.txt $LOCK; then
+    rm -rf $TOOLS
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+        --target $TOOLS --requirement $LOCK
+    cp $LOCK $TOOLS/lock.txt
+fi
+
+terminal=()
+[ ! -t 1 ] || terminal=(--tty)
+
+# MAX_RESTARTS: failed once is failed.
+exec docker run --rm ${terminal[@]+"${terminal[@]}"} --network none --user "$(id -u):$(id -g)" \
+    --tmpfs /tmp:mode=1777,exec --workdir /project \
+    --volume "$PWD/tests/inside:/project/tests/inside:ro" --volume "$PWD/$TOOLS:/opt/inside-tools:ro" \
+    --env PYTHONPATH=/opt/inside-tools --env MAX_RESTARTS=0 \
+    "$IMAGE" python -m pytest --rootdir /project "${OPTIONS[@]}" "$@"
