@@ -180,6 +180,6 @@ def variable_of(hyperparameter: str) -> str:
     return TRAINER_PREFIX + re.sub("[^A-Z0-9]", "_", hyperparameter.upper())
 
 
-SETTINGS = (hyperparameters, data, folders)
+SETTINGS = (hyperparameters, data, folders, failure_file)
 """A wrong hyper-parameter must not hide the file that is to say so; a right one, `model_dir` for
 example, wins."""
