@@ -8,6 +8,18 @@ Imports asyncio, so import it only where it is needed.
 
 from entrypoint.rendezvous.facts import Facts
 from entrypoint.rendezvous.gate import pass_gate
-from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, PortTakenError
+from entrypoint.rendezvous.outcome import (
+    ContradictionError,
+    PeersMissingError,
+    PortClosedError,
+    PortTakenError,
+)
 
-__all__ = ["ContradictionError", "Facts", "PeersMissingError", "PortTakenError", "pass_gate"]
+__all__ = [
+    "ContradictionError",
+    "Facts",
+    "PeersMissingError",
+    "PortClosedError",
+    "PortTakenError",
+    "pass_gate",
+]

@@ -12,7 +12,7 @@ from entrypoint.rendezvous.chief import ChiefRole
 from entrypoint.rendezvous.facts import Facts
 from entrypoint.rendezvous.member import MemberRole
 from entrypoint.rendezvous.outcome import released_line
-from entrypoint.rendezvous.port import address_warning, open_port
+from entrypoint.rendezvous.port import address_warning, listening_host, open_port
 from entrypoint.rendezvous.transport.timing import Timing
 
 SPARE_FILES = 1024
@@ -32,7 +32,8 @@ def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where t
     """Return when all workers were released together; the own port is free again then.
 
     `say` takes "INFO" or "WARNING" and a line. Raises PeersMissingError at the end of the bound,
-    ContradictionError at once, PortTakenError. Leaves nothing behind when it is killed.
+    ContradictionError at once, PortTakenError, PortClosedError. Leaves nothing behind when it is
+    killed.
     """
     given = Given(
         spec=spec,
@@ -51,8 +52,10 @@ def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where t
 
 
 async def meet(given: Given) -> Exception | None:
-    """Pass the gate, or return why not; raise PortTakenError."""
-    with await open_port(given.me, given.timing.port_seconds, given.say) as listener:
+    """Pass the gate, or return why not; raise what `open_port` raises."""
+    host = listening_host(given.spec, given.me)
+    seconds = min(given.timing.port_seconds, given.timeout_seconds)
+    with await open_port(host, given.me, seconds, given.say) as listener:
         if len(given.spec.members) == 1:
             return None
         attempt = Attempt(given)

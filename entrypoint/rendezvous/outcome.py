@@ -58,5 +58,11 @@ class ContradictionError(ConfigurationError):
     """The workers do not agree; every worker that is connected raises the same problems."""
 
 
-class PortTakenError(ConfigurationError):
-    """This worker's port cannot be opened."""
+class PortTakenError(Exception):
+    """Something else still listens on this worker's port; trying again later may help."""
+
+    exit_code = EXIT_PEER_LOST
+
+
+class PortClosedError(ConfigurationError):
+    """This worker's port may not be opened."""

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 from entrypoint.supervision.out_of_memory import OomKills
 
@@ -20,7 +21,7 @@ the background would be stopped by it."""
 KILLED_SECONDS = 5.0
 """How long a killed process may take to be gone: the kernel has its memory to give back first."""
 POLL_SECONDS = 0.01
-PROC = "/proc"
+PROC = Path("/proc")
 STATE_FIELD = 0
 SESSION_FIELD = 3
 """Of /proc/PID/stat, counted from the state, which follows the name (proc(5))."""
@@ -44,6 +45,12 @@ def next_signal(seconds: float | None) -> int | None:
     return received.si_signo if received else None
 
 
+def take_stop() -> int | None:
+    """Return the stop that waits to be taken, None if nobody has asked for one."""
+    received = signal.sigtimedwait(STOPS, 0)
+    return received.si_signo if received else None
+
+
 class ChildProcess:
     """A process that was forked from this one, and whatever it starts."""
 
@@ -59,18 +66,27 @@ class ChildProcess:
         if self.pid == 0:
             os._exit(_run(run, terminal=terminal))
 
-    def tell(self, number: int) -> None:
-        """Send a signal to the child and the processes of its group."""
-        with suppress(ProcessLookupError):
+    def tell(self, number: int) -> bool:
+        """Send a signal to the child and its group; return False if we may not.
+
+        That is so where the child has become another user, and we are not root.
+        """
+        try:
             try:
                 os.killpg(self.pid, number)
             except ProcessLookupError:  # it has not come as far as to lead a group
                 os.kill(self.pid, number)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        return True
 
-    def kill(self) -> None:
-        """End the child and all of its session, at once."""
-        self.tell(signal.SIGKILL)
+    def kill(self) -> bool:
+        """End the child and all of its session, at once; return False if we may not."""
+        is_told = self.tell(signal.SIGKILL)
         self.kill_rest()
+        return is_told
 
     def kill_rest(self) -> None:
         """End what is left of the child's group and session, and wait until it is gone.
@@ -80,14 +96,18 @@ class ChildProcess:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         deadline = time.monotonic() + KILLED_SECONDS
-        while not self._terminal and time.monotonic() < deadline:
-            left = [pid for pid in session_members(self.pid) if pid != self.pid]
-            if not left:
-                return
-            for pid in left:
+        while not self._terminal and self._kill_session() and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+
+    def _kill_session(self) -> bool:
+        """Kill what is in the child's session; return whether there was something to kill."""
+        killed = False
+        for pid in session_members(self.pid):
+            if pid != self.pid:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
-            time.sleep(POLL_SECONDS)
+                    killed = True
+        return killed
 
     def poll(self) -> int | None:
         """Return the exit code if it has ended, minus the signal if one killed it; else None."""
@@ -117,17 +137,16 @@ def _run(run: Callable[[], int], *, terminal: bool) -> int:
 
 def session_members(session: int) -> Iterator[int]:
     """Yield the living processes of a session, whatever their groups and parents are."""
-    for name in os.listdir(PROC):  # noqa: PTH208 -- pathlib is slow to import
-        if name.isdigit() and _session(name) == session:
-            yield int(name)
+    for process in PROC.iterdir():
+        if process.name.isdigit() and _session(process) == session:
+            yield int(process.name)
 
 
-def _session(pid: str) -> int | None:
+def _session(process: Path) -> int | None:
     """Return a process's session, None if it has ended."""
     try:
-        with open(f"{PROC}/{pid}/stat", "rb") as file:  # noqa: PTH123
-            # The name, in parentheses, may hold anything.
-            fields = file.read().rpartition(b")")[2].split()
+        # The name, in parentheses, may hold anything.
+        fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
     return None if fields[STATE_FIELD] == b"Z" else int(fields[SESSION_FIELD])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from entrypoint.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, say
 
@@ -28,7 +29,7 @@ def become(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def _not_found(name: str) -> int:
     """Say what is missing: the command, or the interpreter that its first line names."""
-    if "/" in name and os.path.exists(name):  # noqa: PTH110 -- pathlib is slow to import
+    if "/" in name and Path(name).exists():
         say(f"cluster-trainer: cannot run {name}: the interpreter of its first line is missing.")
     else:
         say(f"cluster-trainer: {name}: no such command.")

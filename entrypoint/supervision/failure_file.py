@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from entrypoint.log import Log
 
@@ -14,11 +15,32 @@ def write_failure(path: str | None, log: Log, reason: str, last_lines: Sequence[
     """Write the reason, then as many of the command's last lines as fit; never raises."""
     if path is None:
         return
+    text = failure_text(f"{log.worker}: {reason}", last_lines)
     try:
-        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:  # noqa: PTH123
-            file.write(failure_text(f"{log.worker}: {reason}", last_lines))
+        Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         log.warning(f"FAILURE_FILE {path} cannot be written: {error.strerror}")
+
+
+def remove_failure(path: str | None, log: Log) -> None:
+    """Remove what an earlier failure has left; never raises."""
+    if path is None:
+        return
+    file = Path(path)
+    try:
+        # A link is not ours: it may be /dev/stdout, and lead to a log.
+        if file.is_file() and file.stat().st_size and not file.is_symlink():
+            _remove(file)
+    except OSError as error:
+        log.warning(f"FAILURE_FILE {path} cannot be removed: {error.strerror}")
+
+
+def _remove(file: Path) -> None:
+    """Remove a file; empty one that is a mount, as Kubernetes' /dev/termination-log."""
+    try:
+        file.unlink()
+    except OSError:
+        file.write_bytes(b"")
 
 
 def failure_text(reason: str, last_lines: Sequence[str]) -> str:

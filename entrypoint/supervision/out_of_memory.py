@@ -7,8 +7,9 @@ The kernel counts it in the container's cgroup. The trainer has a twin of this f
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
-CGROUP = "/sys/fs/cgroup"
+CGROUP = Path("/sys/fs/cgroup")
 FILES = (
     ("memory.events", "memory.max"),
     ("memory/memory.oom_control", "memory/memory.limit_in_bytes"),
@@ -24,7 +25,7 @@ MIB = 2**20
 class OomKills:
     """The processes that the kernel has killed for want of memory since this object was made."""
 
-    def __init__(self, cgroup: str = CGROUP) -> None:
+    def __init__(self, cgroup: Path = CGROUP) -> None:
         """Remember how many there were before."""
         self._cgroup = cgroup
         self._before = _count(cgroup)
@@ -44,25 +45,19 @@ def _what_ran_out(limit: int | None) -> str:
     return f"out of memory, this container's limit is {limit / MIB:.0f} MiB (docker run --memory)"
 
 
-def _count(cgroup: str) -> int | None:
+def _count(cgroup: Path) -> int | None:
     """Return the kernel's counter, None where there is none that can be read."""
     for counters, _ in FILES:
         with suppress(OSError, ValueError, KeyError):
-            lines = _read(f"{cgroup}/{counters}").splitlines()
+            lines = (cgroup / counters).read_text().splitlines()
             return int(dict(line.split() for line in lines)[COUNTER])
     return None
 
 
-def _limit_bytes(cgroup: str) -> int | None:
+def _limit_bytes(cgroup: Path) -> int | None:
     """Return the container's limit, None if it has none (v2 says "max")."""
     for _, limit in FILES:
         with suppress(OSError, ValueError):
-            number = int(_read(f"{cgroup}/{limit}"))
+            number = int((cgroup / limit).read_text())
             return number if number < NO_LIMIT_BYTES else None
     return None
-
-
-def _read(path: str) -> str:
-    """Return a file's text."""
-    with open(path, encoding="ascii") as file:  # noqa: PTH123 -- pathlib is slow to import
-        return file.read()

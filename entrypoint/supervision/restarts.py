@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import random
+from pathlib import Path
 
 FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 60.0
@@ -15,7 +16,7 @@ class Progress:
 
     def __init__(self, path: str) -> None:
         """Remember how the file is now."""
-        self.path = path
+        self._path = Path(path)
         self._seen = self._stamp()
 
     def has_moved(self) -> bool:
@@ -26,7 +27,7 @@ class Progress:
     def _stamp(self) -> tuple[int, int] | None:
         """Return what touching or writing changes."""
         try:
-            stat = os.stat(self.path)  # noqa: PTH116 -- pathlib is slow to import
+            stat = self._path.stat()
         except OSError:
             return None
         return stat.st_mtime_ns, stat.st_size
@@ -52,8 +53,6 @@ class Count:
         By chance, so that many workers don't come back at the same moment (exponential backoff
         with jitter).
         """
-        import random  # noqa: PLC0415 -- slow to import, and a good run needs none
-
         delay = min(FIRST_DELAY_SECONDS * 2.0 ** (self.number - 1), self._longest)
         return delay * (0.5 + 0.5 * random.random())  # noqa: S311 -- no secret
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from entrypoint.arguments import Request
+from entrypoint.errors import EXIT_PEER_LOST
 from entrypoint.log import Log
 from entrypoint.settings.options import Options
 from entrypoint.supervision.child_process import ChildProcess
 from entrypoint.supervision.command import become
-from entrypoint.supervision.helper_process import HelperProcess, Look, wait_for
+from entrypoint.supervision.helper_process import HelperProcess, Work, run_helper
 from entrypoint.supervision.restarts import Progress, Restarts
 from entrypoint.supervision.supervisor import Job, supervise
 from entrypoint.supervision.waiting import Ended, Waiter
@@ -26,10 +28,11 @@ class Peers:
 
     number: int
     """How many there are beside this worker."""
-    meet: Look | None
-    """The gate: waits for them, before the command starts."""
-    watch_peers: Look
-    """Looks whether they come as far as the command, while that waits for them."""
+    meet: Callable[[int], tuple[int, str]] | None
+    """The gate: waits for them before the command starts, after so many restarts."""
+    watch: Work
+    """Watches whether they come as far as the command does, while that waits for them. Its 75, with
+    a reason, ends the command."""
 
 
 def run(
@@ -48,25 +51,32 @@ def run(
         log=log,
         grace_seconds=options.stop_grace_seconds,
         terminal=terminal,
-        watch_peers=peers.watch_peers if peers else None,
+        watch=peers.watch if peers else None,
     )
     # An interactive shell ends with the code of the last thing that was typed into it.
     limit = 0 if terminal and not request.is_trainer else options.max_restarts
-    meet, others = (peers.meet, peers.number) if peers else (None, 0)
     job = Job(
-        pass_gate=lambda: wait_for(meet, "the gate") if meet else Ended(0, ""),
+        pass_gate=lambda count: _pass_gate(peers, count, log),
         run_command=command.run,
-        restarts=Restarts(limit, others, Progress(path)),
+        restarts=Restarts(limit, peers.number if peers else 0, Progress(path)),
         peer_lost_exit_code=options.peer_lost_exit_code,
         failure_file=options.failure_file,
     )
     return supervise(job, log)
 
 
+def _pass_gate(peers: Peers | None, restart_count: int, log: Log) -> Ended:
+    """Meet the peers, if there are any and they are to be met."""
+    meet = peers.meet if peers else None
+    if meet is None:
+        return Ended(0, "")
+    return run_helper(lambda: meet(restart_count), "the gate", log)
+
+
 def _new_progress_file(environment: Mapping[str, str]) -> str:
     """Return a path that no other command has; whoever makes progress makes the file."""
     name = f"cluster-trainer-{os.getpid()}-{os.urandom(4).hex()}.progress"
-    return os.path.join(environment.get("TMPDIR") or "/tmp", name)  # noqa: PTH118, S108
+    return str(Path(environment.get("TMPDIR") or "/tmp", name))  # noqa: S108 -- the usual default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,16 +88,16 @@ class CommandRunner:
     log: Log
     grace_seconds: float
     terminal: bool
-    watch_peers: Look | None
+    watch: Work | None
 
     def run(self, restart_count: int) -> tuple[Ended, Sequence[str]]:
         """Run the command to its end; return it with the last lines that it printed."""
         environment = {**self.environment, "RESTART_COUNT": str(restart_count)}
         # Before there are threads: what is forked beside them may find a lock taken for ever.
-        helper = HelperProcess(self.watch_peers) if self.watch_peers else None
+        watcher = self._start_watcher()
         if self.terminal:
             child = ChildProcess(lambda: become(self.command, environment), terminal=True)
-            return self._attend(child, helper), ()
+            return self._wait_for(child, watcher), ()
         # Here, because threads take time to import, and `explain` needs none.
         from entrypoint.supervision.output import Output  # noqa: PLC0415
 
@@ -99,14 +109,32 @@ class CommandRunner:
 
         child = ChildProcess(start)
         output.start()
-        ended = self._attend(child, helper)
+        ended = self._wait_for(child, watcher)
         return ended, output.finish()
 
-    def _attend(self, child: ChildProcess, helper: HelperProcess | None) -> Ended:
-        """Wait for the command's end, while the helper looks out for its peers."""
-        waiter = Waiter(child, "the command", self.grace_seconds)
-        if helper is None:
+    def _start_watcher(self) -> HelperProcess | None:
+        """Start watching the peers, if there are any; the command does not depend on it."""
+        try:
+            return HelperProcess(self.watch) if self.watch else None
+        except OSError as error:
+            self.log.warning(f"the peers cannot be watched: {error.strerror}")
+            return None
+
+    def _wait_for(self, child: ChildProcess, watcher: HelperProcess | None) -> Ended:
+        """Wait for the command's end, while the peers are watched."""
+        waiter = Waiter(child, "the command", self.grace_seconds, self.log)
+        if watcher is None:
             return waiter.wait()
-        ended = waiter.wait(helper.warning)
-        helper.dismiss()
+        ended = waiter.wait(lambda: self._verdict(watcher))
+        watcher.end()
         return ended
+
+    def _verdict(self, watcher: HelperProcess) -> Ended | None:
+        """Return why the command waits in vain; None while it does not, as far as is known."""
+        news = watcher.news()
+        if news is None or news.code == 0:
+            return None
+        if news.code == EXIT_PEER_LOST:
+            return news
+        self.log.warning(f"the peers are not watched any more: {news.reason}")
+        return None

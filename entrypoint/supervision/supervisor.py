@@ -8,7 +8,6 @@ in a process that never imports it.
 from __future__ import annotations
 
 import re
-import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,18 +15,18 @@ from dataclasses import dataclass
 from entrypoint.errors import EXIT_PEER_LOST
 from entrypoint.log import Log
 from entrypoint.settings.options import Options
-from entrypoint.supervision.child_process import STOPS, block_signals, next_signal
-from entrypoint.supervision.failure_file import write_failure
+from entrypoint.supervision.child_process import STOPS, next_signal
+from entrypoint.supervision.failure_file import remove_failure, write_failure
 from entrypoint.supervision.restarts import Count, Restarts
-from entrypoint.supervision.waiting import FINAL_CODES, SIGNAL_CODES, Ended
+from entrypoint.supervision.waiting import FINAL_CODES, Ended, stopped_by
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """What is run, and by which rules."""
 
-    pass_gate: Callable[[], Ended]
-    """Waits for the peers; code 0 lets the command start."""
+    pass_gate: Callable[[int], Ended]
+    """Waits for the peers, after so many restarts; code 0 lets the command start."""
     run_command: Callable[[int], tuple[Ended, Sequence[str]]]
     """Runs it to its end, after so many restarts; the last lines that it printed come with it."""
     restarts: Restarts
@@ -37,11 +36,10 @@ class Job:
 
 
 def supervise(job: Job, log: Log) -> int:
-    """Run the job to its end and return the exit code."""
-    block_signals()
+    """Run the job to its end and return the exit code; signals have to be blocked."""
     restart_count = 0
     while True:
-        gate = job.pass_gate()
+        gate = job.pass_gate(restart_count)
         if gate.code:
             return end(gate, (), job, log)
         ended, last_lines = job.run_command(restart_count)
@@ -58,11 +56,16 @@ def supervise(job: Job, log: Log) -> int:
 
 
 def end(ended: Ended, last_lines: Sequence[str], rules: Job | Options, log: Log) -> int:
-    """Say how it ended, where that is not with 0, and leave the reason of a failure behind."""
+    """Say how it ended, where that is not with 0, and leave the reason of a failure behind.
+
+    Behind a success nothing is left: the command, too, may have written the file before a restart.
+    """
     code = rules.peer_lost_exit_code if ended.code == EXIT_PEER_LOST else ended.code
     if ended.stopped:
         log.info(ended.reason)
-    elif code:
+    elif code == 0:
+        remove_failure(rules.failure_file, log)
+    else:
         write_failure(rules.failure_file, log, ended.reason, last_lines)
         if code not in FINAL_CODES:  # there a message has said it already
             log.error(_with_code(ended.reason, code))
@@ -94,6 +97,5 @@ def _pause(ended: Ended, restarts: Count, log: Log, *, peer_lost: bool) -> Ended
     while (left := deadline - time.monotonic()) > 0:
         number = next_signal(left)
         if number in STOPS:
-            name = signal.Signals(number).name
-            return Ended(SIGNAL_CODES + number, f"stopped by {name} before a restart", stopped=True)
+            return stopped_by(number, "before a restart")
     return None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from entrypoint.errors import EXIT_CONFIGURATION, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
+from entrypoint.log import Log
 from entrypoint.supervision.child_process import FORWARDED, STOPS, ChildProcess, next_signal
 
 SIGNAL_CODES = 128
@@ -26,6 +27,8 @@ class Ended:
     reason: str
     stopped: bool = False
     """Whether somebody asked for it."""
+    found: str = ""
+    """What a helper process found out, where it ended with 0."""
 
     @property
     def may_be_retried(self) -> bool:
@@ -33,15 +36,26 @@ class Ended:
         return not self.stopped and self.code not in (0, *FINAL_CODES)
 
 
-class Waiter:
-    """Attends one child until it has ended."""
+def stopped_by(number: int, how: str) -> Ended:
+    """Return the end of whatever a signal has stopped; `how` says in brackets how it went."""
+    reason = f"stopped by {signal.Signals(number).name} ({how})"
+    return Ended(SIGNAL_CODES + number, reason, stopped=True)
 
-    def __init__(self, child: ChildProcess, name: str, grace_seconds: float) -> None:
+
+class Waiter:
+    """Waits for one child until it has ended.
+
+    Attributes:
+        stop: the signal that asked it to end; 0 as long as none has.
+    """
+
+    def __init__(self, child: ChildProcess, name: str, grace_seconds: float, log: Log) -> None:
         """Keep what is needed; `name` begins the reason: "the command"."""
-        self._child, self._name, self._grace = child, name, grace_seconds
-        self._asked = 0
+        self.stop = 0
+        self._child, self._name, self._grace, self._log = child, name, grace_seconds, log
         self._deadline: float | None = None
         self._killed_for: Ended | None = None
+        self._is_refused = False
 
     def wait(self, on_child_signal: Callable[[], Ended | None] = lambda: None) -> Ended:
         """Wait until the child has ended, and nothing is left of what it started.
@@ -59,8 +73,9 @@ class Waiter:
             elif number in FORWARDED:
                 self._pass_on(number)
             elif number is None:
-                self._child.kill()
                 self._deadline = None
+                if not self._child.kill():
+                    return stopped_by(self.stop, "what runs as another user was left behind")
 
     def _seconds_left(self) -> float | None:
         """Return the time until the child is killed."""
@@ -68,31 +83,38 @@ class Waiter:
 
     def _pass_on(self, number: int) -> None:
         """Hand a signal to the child; one that asks it to stop begins its grace."""
-        self._child.tell(number)
-        if number in STOPS and not self._asked:
-            self._asked = number
+        if not self._child.tell(number):
+            self._say_refused(number)
+        if number in STOPS and not self.stop:
+            self.stop = number
             self._deadline = time.monotonic() + self._grace
 
     def _end_for(self, ended: Ended | None) -> None:
         """End the child for a reason of our own, unless it is asked to stop already."""
-        if ended and not self._asked:
+        if ended and not self.stop:
             self._killed_for = ended
-            self._child.kill()
+            if not self._child.kill():
+                self._say_refused(signal.SIGKILL)
+
+    def _say_refused(self, number: int) -> None:
+        """Say once that the child runs as a user whose processes this one may not signal."""
+        if not self._is_refused:
+            self._is_refused = True
+            name = signal.Signals(number).name
+            self._log.warning(f"{self._name} runs as another user: it cannot be sent {name}")
 
     def _ended(self, status: int) -> Ended:
         """Turn the child's end into ours."""
-        if self._asked and status != 0:
-            name = signal.Signals(self._asked).name
-            how = _how(status)
-            return Ended(SIGNAL_CODES + self._asked, f"stopped by {name} ({how})", stopped=True)
-        if self._killed_for:
+        if status != 0 and self.stop:
+            return stopped_by(self.stop, how_it_ended(status))
+        if status != 0 and self._killed_for:
             return self._killed_for
         code = status if status >= 0 else SIGNAL_CODES - status
-        reason = f"{self._name} {_how(status)}{_why(status, self._child.oom_kills.cause())}"
+        reason = f"{self._name} {how_it_ended(status)}{_why(status, self._child.oom_kills.cause())}"
         return Ended(code, reason, stopped=code in STOP_CODES)
 
 
-def _how(status: int) -> str:
+def how_it_ended(status: int) -> str:
     """Return how a process ended, in words."""
     if status >= 0:
         return f"ended with exit code {status}"

@@ -242,8 +242,8 @@ def test_a_port_that_is_taken_is_said_before_waiting(peers):
     )
     cluster.started.append(second)
     ended = wait_for_end(second)
-    assert ended.code == 78, ended
-    assert 'port of worker-0: received "2222"; accepted: a port that is free' in ended.err
+    assert ended.code == 75, ended
+    assert "port 2222 of worker-0 is taken" in ended.err.splitlines()[-1]
     assert "waiting" not in ended.err
 
 

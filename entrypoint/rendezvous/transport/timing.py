@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+PORT_SECONDS_AFTER_A_RESTART = 30.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
     """Seconds; tests shorten them."""
 
     port_seconds: float = 2.0
-    """How long a port may stay taken: a killed predecessor lets go of it within that."""
+    """How long a port may stay taken."""
     first_line_seconds: float = 2.0
     """Until the first line that says who is missing."""
     line_seconds: float = 5.0
@@ -37,3 +39,12 @@ class Timing:
     """Between the first contradiction and the end, so that all are told, and to everyone."""
     release_seconds: float = 2.0
     """For the release to be acknowledged; after it nobody waits any longer."""
+
+    @classmethod
+    def after_restarts(cls, count: int) -> Timing:
+        """Return the timing of a gate after so many restarts of the command.
+
+        A killed command may hold the port for long after the first: until the kernel has taken its
+        GPUs or its files on a network from it.
+        """
+        return cls(port_seconds=PORT_SECONDS_AFTER_A_RESTART) if count else cls()

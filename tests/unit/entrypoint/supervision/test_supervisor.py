@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from entrypoint.log import Log
+from entrypoint.supervision.failure_file import remove_failure
+
 PYTHON = (sys.executable, "-c")
 READY = "print('ready', flush=True)"
 DEAF = f"import signal, time; signal.signal(15, signal.SIG_IGN); {READY}; time.sleep(300)"
@@ -151,8 +154,24 @@ def test_a_stop_between_two_runs_is_heard_at_once(begin: Callable, tmp_path: Pat
     started.process.terminate()
     code, _, err = started.end()
     assert (code, time.monotonic() - before < 2) == (143, True)
-    assert "stopped by SIGTERM before a restart" in err
+    assert "stopped by SIGTERM (before a restart)" in err
     assert (tmp_path / "runs").read_text().count("run") == 4
+
+
+def test_a_stop_is_heard_while_the_trainer_is_asked_for_its_settings(
+    begin: Callable, fake_python: Callable, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "asked")
+    # Deaf, too: what the check starts must not outlive it.
+    fake_python("trap '' TERM; echo $$ > asked; sleep 300; echo trains")
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    started = begin(PATH=path, **TWO_WORKERS)
+    checking = int((tmp_path / "asked").read_text())
+    started.process.terminate()
+    code, out, err = started.end()
+    assert (code, out) == (143, "")
+    assert "stopped by SIGTERM" in err
+    assert not alive(checking)
 
 
 @pytest.mark.parametrize(
@@ -290,6 +309,33 @@ def test_a_failure_file_that_cannot_be_written_is_said(begin: Callable) -> None:
     ).end()
     assert code == 7
     assert "WARNING worker-0 FAILURE_FILE /no/such/folder/f cannot be written" in err
+
+
+def test_a_failure_that_is_over_leaves_no_file(begin: Callable, tmp_path: Path) -> None:
+    failure = tmp_path / "failure"
+    failure.write_text("worker-0: of an earlier start\n")
+    script = COUNTED.format(cases="1) ls failure; echo of the script > failure; exit 1;;")
+    code, out, err = begin("sh", "-c", script, FAILURE_FILE=str(failure)).end()
+    assert (code, out) == (0, "")
+    assert not failure.exists()
+    assert "FAILURE_FILE" not in err
+
+
+def test_a_failure_file_that_is_a_mount_is_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "termination-log"
+    file.write_text("worker-0: of an earlier start\n")
+    monkeypatch.setattr(Path, "unlink", lambda _: (_ for _ in ()).throw(OSError(16, "busy")))
+    remove_failure(str(file), Log("worker-0"))
+    assert file.read_text() == ""
+
+
+def test_a_log_that_the_failure_file_leads_to_stays(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("lines\n")
+    (tmp_path / "failure").symlink_to(tmp_path / "log")
+    remove_failure(str(tmp_path / "failure"), Log("worker-0"))
+    assert (tmp_path / "failure").read_text() == "lines\n"
 
 
 def test_the_token_is_not_handed_to_the_command(begin: Callable) -> None:

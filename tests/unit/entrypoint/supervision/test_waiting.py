@@ -14,12 +14,13 @@ PROGRAM = """
 import os, signal, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
+from entrypoint.log import Log
 from entrypoint.supervision import child_process
 from entrypoint.supervision.waiting import Waiter
 from entrypoint.supervision.out_of_memory import OomKills
 
 cgroup = Path({cgroup!r})
-child_process.OomKills = lambda: OomKills(str(cgroup))
+child_process.OomKills = lambda: OomKills(cgroup)
 
 def run():
     for name, text in {after!r}.items():
@@ -27,7 +28,7 @@ def run():
     {end}
 
 child_process.block_signals()
-print(Waiter(child_process.ChildProcess(run), "the command", 0.0).wait().reason)
+print(Waiter(child_process.ChildProcess(run), "the command", 0.0, Log("worker-0")).wait().reason)
 """
 KILLED = "os.kill(os.getpid(), signal.SIGKILL)"
 BEFORE = {"memory.events": "oom 0\noom_kill 4\n", "memory.max": "104857600\n"}
