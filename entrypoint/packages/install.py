@@ -30,7 +30,7 @@ BY_ANOTHER = "another worker has installed them"
 def install(
     requirements: Requirements, environment: Mapping[str, str], log: Log
 ) -> tuple[int, str]:
-    """Install the packages, unless another worker does so first; return a `Look`'s code and reason.
+    """Install the packages, unless another worker does so first; return a `Work`'s code and reason.
 
     To be run in a child process: a signal ends it, and pip with it, whatever they are at.
     """
