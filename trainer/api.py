@@ -28,7 +28,8 @@ from trainer.data import registry
 from trainer.data.examples import DataSet
 from trainer.job import Job, read_job
 from trainer.lifecycle import context_of, end, judge, open_reporter, status_of, tell
-from trainer.loop import Loop, Loss, example_losses
+from trainer.loop import Loop
+from trainer.losses import read_loss, takes_logits
 from trainer.problems import ConfigurationError, ExitCode, Problem
 from trainer.report import EpochMetrics, Reporter, start_log
 from trainer.run import Completed, Run
@@ -70,7 +71,7 @@ def fit(
     dataset: str | tuple[Any, Any],
     *,
     optimizer: keras.optimizers.Optimizer | None = None,
-    loss: Loss = example_losses,
+    loss: Any = None,
     **settings: object,
 ) -> list[EpochMetrics]:
     """Train a classifier under the strategy that it was built in, whatever strategy that is.
@@ -86,14 +87,15 @@ def fit(
 
     Args:
         model: built within `strategy.scope()`, with outputs [n, classes]: logits, unless `loss`
-            wants something else. Need not be compiled; what it was compiled with is not used.
+            wants probabilities. Need not be compiled; what it was compiled with is not used.
         dataset: a name as TRAINER_DATASET takes it, or (train, test), each (inputs [n, …],
             labels [n], whole numbers from 0) as arrays or an unbatched tf.data.Dataset of such
             pairs. The same on all workers: each takes its own slice of every batch.
         optimizer: made within the same scope; not given: as the settings say. In float16 one of
             your own is a keras.optimizers.LossScaleOptimizer.
-        loss: (labels int64 [n], outputs float32 [n, classes]) -> float32 [n], one loss an example;
-            not given: the cross-entropy of logits.
+        loss: as `compile` takes it, for labels int64 [n] and outputs float32 [n, classes]: a name,
+            an object of keras.losses, or a function that returns one loss for each example, [n].
+            Not given: the cross-entropy of logits.
         settings: any of docs/environment.md, without TRAINER_ and in small letters: `epochs=5`,
             `global_batch_size=128`, `run_dir="/runs/first"`.
 
@@ -169,7 +171,7 @@ def _make_run(
     model: keras.Model,
     data: DataSet,
     optimizer: keras.optimizers.Optimizer | None,
-    loss: Loss,
+    loss: Any,
 ) -> Run:
     """Put the script's parts and the settings together.
 
@@ -178,14 +180,15 @@ def _make_run(
     """
     config = job.config
     strategy = _strategy_of(model, job)
-    check_model("model", model.name, model, data)
+    losses = read_loss(loss, data.num_classes)
+    check_model("model", model.name, model, data, to_logits=takes_logits(loss))
     if config.sync_batch_norm:
         synchronise_batch_norm(model.name, model)
     plan = make_plan(config, data, strategy.num_replicas_in_sync)
     with strategy.scope():
         if optimizer is None:
             optimizer = build_optimizer(config, plan.steps, plan.cut.global_batch_size)
-        loop = Loop(strategy, model, optimizer, loss)
+        loop = Loop(strategy, model, optimizer, losses)
     return Run(job, plan, data, loop)
 
 

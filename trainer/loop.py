@@ -5,7 +5,6 @@ steps inside one call of TensorFlow, gradients summed over all replicas by the o
 added up on each replica and reduced only when somebody reads them.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +12,9 @@ import keras
 import tensorflow as tf
 
 from trainer import loss_scale
+from trainer.losses import Loss, cross_entropy
 
 Batch = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
-# (labels int64 [n], logits float32 [n, classes]) -> float32 [n], one loss an example
-Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 @dataclass(frozen=True)
@@ -44,11 +42,6 @@ class Totals:
         return self.correct / max(1, self.examples)
 
 
-def example_losses(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Return the cross-entropy of each example, float32 [n], from logits [n, classes]."""
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-
-
 class Loop:
     """A model, its optimizer and the steps that were compiled for them.
 
@@ -60,7 +53,7 @@ class Loop:
         strategy: tf.distribute.Strategy,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
-        loss: Loss = example_losses,
+        loss: Loss = cross_entropy,
     ) -> None:
         self.strategy, self.model, self.optimizer = strategy, model, optimizer
         self._loss = loss
