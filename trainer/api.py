@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import keras
 import tensorflow as tf
 
-from trainer import export, train
+from trainer import export, gradients, train
 from trainer.build import build_optimizer, check_model, set_precision, synchronise_batch_norm
 from trainer.config import TrainerConfig
 from trainer.data import registry
@@ -224,6 +224,7 @@ def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
         if job.task.is_chief:
             _save(run.loop.model, completed, job.config.model_dir or reporter.folder)
         pace.meet()
+    gradients.give_summing_back(run.loop.optimizer)
     # A worker whose script ends is, to the others, one that died; they may still be at work.
     atexit.register(pace.leave)
     return completed

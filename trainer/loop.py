@@ -1,8 +1,8 @@
 """The compiled training and evaluation steps, under any strategy.
 
 Keras 3's own `fit` does not work on several workers (keras issue 20585), so the loop is ours: many
-steps inside one call of TensorFlow, gradients summed over all replicas by the optimizer, metrics
-added up on each replica and reduced only when somebody reads them.
+steps inside one call of TensorFlow, gradients summed over all replicas, metrics added up on each
+replica and reduced only when somebody reads them.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer import loss_scale
+from trainer import gradients
 from trainer.losses import Loss, cross_entropy
 
 Batch = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
@@ -58,6 +58,7 @@ class Loop:
         self.strategy, self.model, self.optimizer = strategy, model, optimizer
         self._loss = loss
         optimizer.build(model.trainable_variables)
+        gradients.leave_summing_out(optimizer)
         # Each replica adds up its own [loss, correct, examples]; float64 counts exactly to 2**53.
         self._sums = tf.Variable(
             tf.zeros([3], tf.float64),
@@ -117,17 +118,16 @@ class Loop:
         with tf.GradientTape() as tape:
             logits = tf.cast(self.model(inputs, training=True), tf.float32)
             losses = self._loss(labels, logits)
-            # Every replica divides by the whole batch's examples, and the optimizer sums over
+            # Every replica divides by the whole batch's examples, and gradients are summed over
             # replicas: together the mean over the global batch, however it was cut.
             objective = tf.reduce_sum(losses * weights) / batch_examples
             if self.model.losses:
                 added = tf.add_n([tf.cast(one, tf.float32) for one in self.model.losses])
                 objective += added / self.strategy.num_replicas_in_sync
             scaled = self.optimizer.scale_loss(objective)  # float16's; else the same
-        gradients = tape.gradient(scaled, self.model.trainable_variables)
-        if loss_scale.needed_by(self.optimizer):
-            gradients = loss_scale.spread_overflow(gradients)
-        self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
+        variables = self.model.trainable_variables
+        sums = gradients.summed(tape.gradient(scaled, variables))
+        self.optimizer.apply_gradients(zip(sums, variables, strict=True))
         self._add(losses, labels, logits, weights)
 
     def _evaluation_step(self, batch: Batch) -> None:

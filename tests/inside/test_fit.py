@@ -6,6 +6,7 @@ import threading
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from test_loop import pictures, relative_difference
 
 from conftest import strategy_of
@@ -70,6 +71,19 @@ def test_an_optimizer_and_a_loss_of_ones_own_are_used(data, run_dir):
         np.testing.assert_array_equal(old, new)
     assert optimizer.iterations.numpy() == 14
     assert result(run_dir)["metrics"]["loss"] == 0.0
+
+
+def test_an_optimizer_of_ones_own_can_be_used_again(data):
+    strategy = strategy_of(2)
+    model = built(strategy)
+    with strategy.scope():
+        optimizer = keras.optimizers.SGD(0.5)
+    fit(model, data, optimizer=optimizer, **RUN)
+    before = model.get_weights()
+    weights = model.trainable_variables
+    strategy.run(lambda: optimizer.apply_gradients([(tf.ones(one.shape), one) for one in weights]))
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_allclose(new, old - 0.5 * 2, rtol=1e-5)
 
 
 def test_an_error_of_the_script_itself_is_raised(data, run_dir):
