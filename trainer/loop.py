@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer import gradients
+from trainer import gradients, random_layers
 from trainer.losses import Loss, cross_entropy
 
 Batch = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
@@ -59,6 +59,7 @@ class Loop:
         self._loss = loss
         optimizer.build(model.trainable_variables)
         gradients.leave_summing_out(optimizer)
+        random_layers.draw_apart()
         # Each replica adds up its own [loss, correct, examples]; float64 counts exactly to 2**53.
         self._sums = tf.Variable(
             tf.zeros([3], tf.float64),
