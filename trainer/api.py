@@ -30,6 +30,7 @@ from trainer.job import Job, read_job
 from trainer.lifecycle import context_of, end, judge, open_reporter, status_of, tell
 from trainer.loop import Loop
 from trainer.losses import read_loss, takes_logits
+from trainer.own_optimizer import read_optimizer
 from trainer.problems import ConfigurationError, ExitCode, Problem
 from trainer.report import EpochMetrics, Reporter, start_log
 from trainer.run import Completed, Run
@@ -70,7 +71,7 @@ def fit(
     model: keras.Model,
     dataset: str | tuple[Any, Any],
     *,
-    optimizer: keras.optimizers.Optimizer | None = None,
+    optimizer: keras.optimizers.Optimizer | str | None = None,
     loss: Any = None,
     **settings: object,
 ) -> list[EpochMetrics]:
@@ -91,8 +92,8 @@ def fit(
         dataset: a name as TRAINER_DATASET takes it, or (train, test), each (inputs [n, …],
             labels [n], whole numbers from 0) as arrays or an unbatched tf.data.Dataset of such
             pairs. The same on all workers: each takes its own slice of every batch.
-        optimizer: made within the same scope; not given: as the settings say. In float16 one of
-            your own is a keras.optimizers.LossScaleOptimizer.
+        optimizer: made within the same scope, or the name of one; not given: as the settings say.
+            With `use_ema` the model gets the averages at the end, as from Keras' fit.
         loss: as `compile` takes it, for labels int64 [n] and outputs float32 [n, classes]: a name,
             an object of keras.losses, or a function that returns one loss for each example, [n].
             Not given: the cross-entropy of logits.
@@ -170,7 +171,7 @@ def _make_run(
     job: Job,
     model: keras.Model,
     data: DataSet,
-    optimizer: keras.optimizers.Optimizer | None,
+    optimizer: keras.optimizers.Optimizer | str | None,
     loss: Any,
 ) -> Run:
     """Put the script's parts and the settings together.
@@ -188,6 +189,8 @@ def _make_run(
     with strategy.scope():
         if optimizer is None:
             optimizer = build_optimizer(config, plan.steps, plan.cut.global_batch_size)
+        else:
+            optimizer = read_optimizer(optimizer, strategy, model)
         loop = Loop(strategy, model, optimizer, losses)
     return Run(job, plan, data, loop)
 

@@ -5,6 +5,7 @@ steps inside one call of TensorFlow, gradients summed over all replicas, metrics
 replica and reduced only when somebody reads them.
 """
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ import tensorflow as tf
 from trainer import gradients, random_layers
 from trainer.losses import Loss, cross_entropy
 
+log = logging.getLogger("trainer")
 Batch = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
 
 
@@ -113,6 +115,13 @@ class Loop:
         different models.
         """
         self.strategy.run(self._average_statistics)
+
+    def finish(self) -> None:
+        """Give the weights their final values: their averages, if the optimizer keeps these."""
+        if any(one.use_ema for one in gradients.all_of(self.optimizer)):
+            log.info("the model gets the averages of its weights (use_ema)")
+        with self.strategy.scope():
+            self.optimizer.finalize_variable_values(self.model.trainable_variables)
 
     def _train_step(self, batch: Batch) -> None:
         inputs, labels, weights, batch_examples = batch
