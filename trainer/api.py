@@ -91,7 +91,9 @@ def fit(
             wants probabilities. Need not be compiled; what it was compiled with is not used.
         dataset: a name as TRAINER_DATASET takes it, or (train, test), each (inputs [n, …],
             labels [n], whole numbers from 0) as arrays or an unbatched tf.data.Dataset of such
-            pairs. The same on all workers: each takes its own slice of every batch.
+            pairs. The same on all workers: each takes its own slice of every batch. Inputs reach
+            the model as they are, numbers with a point as float32; only uint8 [n, height, width,
+            channels] are pictures, and become 0 to 1.
         optimizer: made within the same scope, or the name of one; not given: as the settings say.
             With `use_ema` the model gets the averages at the end, as from Keras' fit.
         loss: as `compile` takes it, for labels int64 [n] and outputs float32 [n, classes]: a name,
