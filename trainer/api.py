@@ -21,14 +21,16 @@ from typing import Any, NoReturn
 import keras
 import tensorflow as tf
 
-from trainer import export, train
+from trainer import export, gradients, train
 from trainer.build import build_optimizer, check_model, set_precision, synchronise_batch_norm
 from trainer.config import TrainerConfig
 from trainer.data import registry
 from trainer.data.examples import DataSet
 from trainer.job import Job, read_job
 from trainer.lifecycle import context_of, end, judge, open_reporter, status_of, tell
-from trainer.loop import Loop, Loss, example_losses
+from trainer.loop import Loop
+from trainer.losses import read_loss, takes_logits
+from trainer.own_optimizer import read_optimizer
 from trainer.problems import ConfigurationError, ExitCode, Problem
 from trainer.report import EpochMetrics, Reporter, start_log
 from trainer.run import Completed, Run
@@ -69,8 +71,8 @@ def fit(
     model: keras.Model,
     dataset: str | tuple[Any, Any],
     *,
-    optimizer: keras.optimizers.Optimizer | None = None,
-    loss: Loss = example_losses,
+    optimizer: keras.optimizers.Optimizer | str | None = None,
+    loss: Any = None,
     **settings: object,
 ) -> list[EpochMetrics]:
     """Train a classifier under the strategy that it was built in, whatever strategy that is.
@@ -86,14 +88,17 @@ def fit(
 
     Args:
         model: built within `strategy.scope()`, with outputs [n, classes]: logits, unless `loss`
-            wants something else. Need not be compiled; what it was compiled with is not used.
+            wants probabilities. Need not be compiled; what it was compiled with is not used.
         dataset: a name as TRAINER_DATASET takes it, or (train, test), each (inputs [n, …],
             labels [n], whole numbers from 0) as arrays or an unbatched tf.data.Dataset of such
-            pairs. The same on all workers: each takes its own slice of every batch.
-        optimizer: made within the same scope; not given: as the settings say. In float16 one of
-            your own is a keras.optimizers.LossScaleOptimizer.
-        loss: (labels int64 [n], outputs float32 [n, classes]) -> float32 [n], one loss an example;
-            not given: the cross-entropy of logits.
+            pairs. The same on all workers: each takes its own slice of every batch. Inputs reach
+            the model as they are, numbers with a point as float32; only uint8 [n, height, width,
+            channels] are pictures, and become 0 to 1.
+        optimizer: made within the same scope, or the name of one; not given: as the settings say.
+            With `use_ema` the model gets the averages at the end, as from Keras' fit.
+        loss: as `compile` takes it, for labels int64 [n] and outputs float32 [n, classes]: a name,
+            an object of keras.losses, or a function that returns one loss for each example, [n].
+            Not given: the cross-entropy of logits.
         settings: any of docs/environment.md, without TRAINER_ and in small letters: `epochs=5`,
             `global_batch_size=128`, `run_dir="/runs/first"`.
 
@@ -168,8 +173,8 @@ def _make_run(
     job: Job,
     model: keras.Model,
     data: DataSet,
-    optimizer: keras.optimizers.Optimizer | None,
-    loss: Loss,
+    optimizer: keras.optimizers.Optimizer | str | None,
+    loss: Any,
 ) -> Run:
     """Put the script's parts and the settings together.
 
@@ -178,14 +183,17 @@ def _make_run(
     """
     config = job.config
     strategy = _strategy_of(model, job)
-    check_model("model", model.name, model, data)
+    losses = read_loss(loss, data.num_classes)
+    check_model("model", model.name, model, data, to_logits=takes_logits(loss))
     if config.sync_batch_norm:
         synchronise_batch_norm(model.name, model)
     plan = make_plan(config, data, strategy.num_replicas_in_sync)
     with strategy.scope():
         if optimizer is None:
             optimizer = build_optimizer(config, plan.steps, plan.cut.global_batch_size)
-        loop = Loop(strategy, model, optimizer, loss)
+        else:
+            optimizer = read_optimizer(optimizer, strategy, model)
+        loop = Loop(strategy, model, optimizer, losses)
     return Run(job, plan, data, loop)
 
 
@@ -221,6 +229,7 @@ def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
         if job.task.is_chief:
             _save(run.loop.model, completed, job.config.model_dir or reporter.folder)
         pace.meet()
+    gradients.give_summing_back(run.loop.optimizer)
     # A worker whose script ends is, to the others, one that died; they may still be at work.
     atexit.register(pace.leave)
     return completed

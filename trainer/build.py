@@ -50,7 +50,9 @@ def _build_named(name: str, data: DataSet) -> keras.Model:
     return model
 
 
-def check_model(variable: str, name: str, model: Any, data: DataSet) -> None:
+def check_model(
+    variable: str, name: str, model: Any, data: DataSet, *, to_logits: bool | None = True
+) -> None:
     """Refuse what is no classifier of the data.
 
     Args:
@@ -58,18 +60,32 @@ def check_model(variable: str, name: str, model: Any, data: DataSet) -> None:
         name: its own name there.
         model: what has been built.
         data: what it is to learn.
+        to_logits: whether its loss takes logits; False: probabilities; None: it does not say.
 
     Raises:
-        ConfigurationError: it is not a model that returns one logit for each class.
+        ConfigurationError: it is not a model that returns for each class what its loss takes.
     """
-    accepted = f"a keras.Model that returns {data.num_classes} logits, without a softmax"
+    what = "probabilities" if to_logits is False else "logits, without a softmax"
+    accepted = f"a keras.Model that returns {data.num_classes} {what}"
     if not isinstance(model, keras.Model):
         raise _refused_model(variable, name, accepted, f"It returned {type(model).__name__}.")
     if tuple(model.output_shape) != (None, data.num_classes):
         raise _refused_model(variable, name, accepted, f"It returns {model.output_shape}.")
-    if getattr(model.layers[-1], "activation", None) is keras.activations.softmax:
+    activation = _last_activation(model)
+    if to_logits and activation is keras.activations.softmax:
         advice = "Its last layer ends in a softmax; leave it out."
         raise _refused_model(variable, name, accepted, advice)
+    if to_logits is False and activation is keras.activations.linear:
+        advice = "Its last layer returns logits: give a loss with from_logits=True, or none."
+        raise _refused_model(variable, name, accepted, advice)
+
+
+def _last_activation(model: keras.Model) -> Any:
+    """Return the activation function of the last layer, None where it has none."""
+    last = model.layers[-1]
+    if isinstance(last, keras.layers.Softmax):
+        return keras.activations.softmax
+    return getattr(last, "activation", None)
 
 
 def synchronise_batch_norm(name: str, model: keras.Model) -> None:

@@ -102,6 +102,7 @@ class Run:
         batches = make_batches(strategy, self._data, self.plan.cut, config, position.step)
         epochs = Epochs(self.plan, self.loop, pace, batches, reporter)
         self.train(epochs, position, reporter)
+        self.loop.finish()
         values = weights.values_of(self.loop.model)
         reporter.weights(weights.digest(values))
         return Completed(values, epochs.position.epochs, position.step)

@@ -1,5 +1,6 @@
 """From a data set's name to its examples: TensorFlow Datasets, or a user's own function."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from trainer.data.names import VARIABLE
 from trainer.data.pictures import Keeping
 from trainer.problems import ConfigurationError, Problem
 
+log = logging.getLogger("trainer")
 ACCEPTED = "a function () -> (train, test), each arrays (inputs, labels) or a tf.data.Dataset"
 
 
@@ -64,8 +66,10 @@ def from_parts(variable: str, name: str, load: Callable[[], Any]) -> DataSet:
     """
     try:
         train, test = (_examples(part) for part in load())
+        _refuse_differing(train, test)
     except (TypeError, ValueError) as error:
         raise ConfigurationError([Problem(variable, name, ACCEPTED, f"{error}.")]) from error
+    log.info("a model gets the inputs, %s, %s", train.described, train.reach_a_model)
     return DataSet(name, train, test, 1 + max(train.largest_label, test.largest_label))
 
 
@@ -75,3 +79,16 @@ def _examples(part: Any) -> Examples:
         return Examples(np.stack(inputs), np.asarray(labels))
     inputs, labels = part
     return Examples(np.asarray(inputs), np.asarray(labels))
+
+
+def _refuse_differing(train: Examples, test: Examples) -> None:
+    """Refuse two parts that would reach a model in different ways.
+
+    Raises:
+        ValueError: with the types and shapes of both.
+    """
+    floats = {part.inputs.dtype.kind for part in (train, test)} == {"f"}
+    same_type = floats or train.inputs.dtype == test.inputs.dtype
+    if not same_type or train.input_shape != test.input_shape:
+        message = f"the inputs to train on are {train.described}, those to test {test.described}"
+        raise ValueError(message)
