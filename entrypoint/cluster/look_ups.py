@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
 from collections import deque
@@ -16,6 +15,10 @@ Endpoint = tuple[socket.AddressFamily, tuple[str | int, ...]]
 
 Found = list[Endpoint] | Exception
 """The endpoints of a name, each once, or why it has none."""
+
+
+class NoThreadError(Exception):
+    """No thread can be had to look up a name: this says nothing about the name."""
 
 
 class LookUps:
@@ -32,16 +35,26 @@ class LookUps:
         self._lock = threading.Lock()
 
     def ask(self, host: str, port: int, hand_over: Callable[[Found], None]) -> None:
-        """Have a name looked up; a thread will call `hand_over` with what was found."""
+        """Have a name looked up; a thread will call `hand_over` with what was found.
+
+        Where no thread can be had at all, it is called at once, with a NoThreadError.
+        """
         with self._lock:
             self._waiting.append((host, port, hand_over))
-            if self._threads == AT_ONCE:
+            if self._threads < AT_ONCE:
+                self._start()
+            if self._threads:
                 return
-            # RuntimeError: no more threads may be had. One that runs takes the name, or the next
-            # that is asked for starts one; nobody waits for an answer without a bound.
-            with contextlib.suppress(RuntimeError):
-                threading.Thread(target=self._work, daemon=True).start()
-                self._threads += 1
+            self._waiting.pop()
+        hand_over(NoThreadError())
+
+    def _start(self) -> None:
+        """Start one more thread; without it those that run take the name."""
+        try:
+            threading.Thread(target=self._work, daemon=True).start()
+        except RuntimeError:  # a limit of processes
+            return
+        self._threads += 1
 
     def _work(self) -> None:
         """Look up names until none is left."""

@@ -20,7 +20,7 @@ from entrypoint.rendezvous.outcome import with_reasons
 from entrypoint.rendezvous.transport import reasons, signing
 from entrypoint.rendezvous.transport.dialer import connect
 from entrypoint.rendezvous.transport.names import Names
-from entrypoint.rendezvous.transport.reasons import PeerError, words
+from entrypoint.rendezvous.transport.reasons import BlindError, PeerError, words
 from entrypoint.rendezvous.transport.timing import Timing
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
@@ -104,6 +104,8 @@ class PeerWatch:
         async with self._places:
             try:
                 first = await self._first_bytes(member)
+            except BlindError:
+                raise  # a watch that cannot see must not come to a verdict
             except (PeerError, OSError) as error:
                 if member in self._missing:
                     reason = words(error) if isinstance(error, OSError) else str(error)

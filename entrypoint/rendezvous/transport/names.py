@@ -9,8 +9,14 @@ import ipaddress
 import socket
 
 from entrypoint.cluster.addresses import Address
-from entrypoint.cluster.look_ups import Endpoint, Found, LookUps
-from entrypoint.rendezvous.transport.reasons import NO_NAME, NO_NAME_SERVER, PeerError
+from entrypoint.cluster.look_ups import Endpoint, Found, LookUps, NoThreadError
+from entrypoint.rendezvous.transport.reasons import (
+    NO_NAME,
+    NO_NAME_SERVER,
+    NO_THREAD,
+    BlindError,
+    PeerError,
+)
 
 MOST_ENDPOINTS = 4
 """Addresses of one name that are dialled in turn."""
@@ -36,6 +42,8 @@ class Names:
                 found = await asyncio.shield(self._answers[address])
         except TimeoutError:
             raise PeerError(NO_NAME_SERVER) from None
+        if isinstance(found, NoThreadError):
+            raise BlindError(NO_THREAD)
         if isinstance(found, Exception):
             raise PeerError(_reason(found))
         return found[:MOST_ENDPOINTS]

@@ -16,6 +16,10 @@ class ClosedError(PeerError):
     """The other side ended the connection."""
 
 
+class BlindError(PeerError):
+    """It is for want of something here that nothing can be said about the other worker."""
+
+
 class WrongTokenError(PeerError):
     """A message was signed with another token, or not at all, or should not have been."""
 
@@ -35,6 +39,7 @@ NOT_ALLOWED = "not allowed: a firewall on the dialling machine forbids it"
 
 NO_NAME = "the name does not resolve: it is misspelt, or its container is not running"
 NO_NAME_SERVER = "the name does not resolve now: the name server gives no answer"
+NO_THREAD = "the name cannot be looked up: a limit of processes here allows no thread for it"
 
 CLOSED = "ended the connection"
 CLOSED_AT_ONCE = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import Member, Task
 from entrypoint.rendezvous import peer_watch
 from entrypoint.rendezvous.transport import signing
+from entrypoint.rendezvous.transport.reasons import BlindError
 
 TENSORFLOW = bytes.fromhex("000012040000000000")
 """A gRPC server speaks first: the head of its SETTINGS frame."""
@@ -110,6 +112,20 @@ def test_a_peer_that_never_opens_its_port_is_named_at_the_limit() -> None:
     said = asyncio.run(look())
     assert said.startswith("TensorFlow waited 0 s (STARTUP_TIMEOUT) for its peers: worker-2 at")
     assert "refused" in said
+
+
+def test_a_watch_that_gets_no_thread_comes_to_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_more(_: threading.Thread) -> None:
+        reason = "can't start new thread"  # as under docker run --pids-limit
+        raise RuntimeError(reason)
+
+    async def look() -> str:
+        peer = Member(Task("worker", 1), Address("a-name", 2222))
+        return await peer_watch.PeerWatch([peer]).watch(0.01)
+
+    monkeypatch.setattr(threading.Thread, "start", no_more)
+    with pytest.raises(BlindError, match="limit of processes"):
+        asyncio.run(look())
 
 
 def test_knows_whether_a_port_is_listened_on() -> None:
