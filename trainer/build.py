@@ -8,12 +8,23 @@ import keras
 from trainer import models, references
 from trainer.config import TrainerConfig, shown_name
 from trainer.data.examples import DataSet
+from trainer.losses import name_of
 from trainer.problems import ConfigurationError, Problem
 from trainer.rate import LearningRate, learning_rate_of
 
 MODEL_VARIABLE = shown_name("model")
 log = logging.getLogger("trainer")
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+TRAINING_METHODS = (
+    "train_step",
+    "test_step",
+    "compute_loss",
+    "compute_metrics",
+    "make_train_function",
+    "make_test_function",
+    "fit",
+    "evaluate",
+)
 PICTURE = 3  # the dimensions of one: height, width, channels
 
 
@@ -71,6 +82,7 @@ def check_model(
         raise _refused_model(variable, name, accepted, f"It returned {type(model).__name__}.")
     if tuple(model.output_shape) != (None, data.num_classes):
         raise _refused_model(variable, name, accepted, f"It returns {model.output_shape}.")
+    _refuse_own_training(variable, name, model)
     activation = _last_activation(model)
     if to_logits and activation is keras.activations.softmax:
         advice = "Its last layer ends in a softmax; leave it out."
@@ -78,6 +90,31 @@ def check_model(
     if to_logits is False and activation is keras.activations.linear:
         advice = "Its last layer returns logits: give a loss with from_logits=True, or none."
         raise _refused_model(variable, name, accepted, advice)
+
+
+def _refuse_own_training(variable: str, name: str, model: keras.Model) -> None:
+    """Refuse a model that brings a training of its own, which would never be called."""
+    kind = type(model)
+    for method in TRAINING_METHODS:
+        if getattr(kind, method) is not getattr(keras.Model, method) or method in vars(model):
+            accepted = f"a model without a {method} of its own"
+            advice = (
+                f"{kind.__name__} has a {method} of its own, which this loop would not call. A "
+                "script with a training loop of its own, under tf.distribute, runs in this image."
+            )
+            raise _refused_model(variable, name, accepted, advice)
+
+
+def warn_of_compiled(model: keras.Model) -> None:
+    """Say so if a model was compiled with what is not used here."""
+    if model.compiled:
+        log.warning(
+            "%s was compiled with the optimizer %s and the loss %s: neither is used here, nor its "
+            "metrics and weights",
+            model.name,
+            type(model.optimizer).__name__,
+            name_of(model.loss),
+        )
 
 
 def _last_activation(model: keras.Model) -> Any:

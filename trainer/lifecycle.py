@@ -163,7 +163,7 @@ def context_of(job: Job) -> dict[str, object]:
     return {
         "task": {"type": job.task.type, "index": job.task.index},
         "versions": versions(),
-        "settings": job.config.model_dump(mode="json"),
+        "settings": job.config.as_json(),
     }
 
 

@@ -70,6 +70,11 @@ class Loop:
             trainable=False,
         )
 
+    @property
+    def loss_name(self) -> str:
+        """The name of the loss."""
+        return self._loss.__name__
+
     @tf.function
     def train(self, batches: Any, steps: tf.Tensor) -> tf.Tensor:
         """Train `steps` (int32 []) steps on the next of `batches`, a distributed iterator.

@@ -29,7 +29,7 @@ def cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
 
 
 def read_loss(given: Any, num_classes: int) -> Loss:
-    """Return what a script gave as one loss an example.
+    """Return what a script gave as one loss an example, with its name.
 
     Args:
         given: whatever `compile` takes as a loss: a name, a loss object or class, a function.
@@ -53,6 +53,7 @@ def read_loss(given: Any, num_classes: int) -> Loss:
         return tf.reshape(tf.cast(loss(labels, outputs), tf.float32), tf.shape(labels))
 
     _try(given, loss, num_classes)
+    of_each.__name__ = name_of(given)
     return of_each
 
 
@@ -67,9 +68,7 @@ def takes_logits(given: Any) -> bool | None:
 
 
 def name_of(given: Any) -> str:
-    """Return a loss's name for people."""
-    if given is None:
-        return cross_entropy.__name__
+    """Return the name of what was given as a loss."""
     if isinstance(given, str):
         return given
     return str(getattr(given, "name", None) or getattr(given, "__name__", type(given).__name__))

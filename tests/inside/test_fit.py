@@ -13,7 +13,8 @@ from conftest import strategy_of
 from trainer import fit
 from trainer.weights import digest, values_of
 
-RUN = {"epochs": 2, "global_batch_size": 16, "learning_rate": 0.01}
+LENGTH = {"epochs": 2, "global_batch_size": 16}
+RUN = {**LENGTH, "learning_rate": 0.01}
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +68,7 @@ def test_an_optimizer_and_a_loss_of_ones_own_are_used(data, run_dir):
         optimizer = keras.optimizers.SGD(0.5)
     before = model.get_weights()
     # A loss that is 0 everywhere moves nothing.
-    fit(model, data, optimizer=optimizer, loss=lambda _, logits: 0.0 * logits[:, 0], **RUN)
+    fit(model, data, optimizer=optimizer, loss=lambda _, logits: 0.0 * logits[:, 0], **LENGTH)
     for old, new in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
     assert optimizer.iterations.numpy() == 14
@@ -79,7 +80,7 @@ def test_an_optimizer_of_ones_own_can_be_used_again(data):
     model = built(strategy)
     with strategy.scope():
         optimizer = keras.optimizers.SGD(0.5)
-    fit(model, data, optimizer=optimizer, **RUN)
+    fit(model, data, optimizer=optimizer, **LENGTH)
     before = model.get_weights()
     weights = model.trainable_variables
     strategy.run(lambda: optimizer.apply_gradients([(tf.ones(one.shape), one) for one in weights]))
@@ -146,7 +147,7 @@ def test_an_optimizers_options_do_what_they_do_in_keras_fit(run_dir, replicas, o
 )
 def test_an_optimizer_that_cannot_be_used_is_refused(data, capfd, make, said):
     with pytest.raises(SystemExit) as ended:
-        fit(built(strategy_of(2)), data, optimizer=make(), **RUN)
+        fit(built(strategy_of(2)), data, optimizer=make(), **LENGTH)
     assert ended.value.code == 78
     problem = capfd.readouterr().err
     assert said in problem

@@ -50,6 +50,7 @@ ILLEGAL_ADDRESS = "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was enco
 GPU_OUT_OF_MEMORY = (
     "Failed copying input tensor from CPU:0 to GPU:0: Dst tensor is not initialized."
 )
+OTHER_SUM = "Collective instance 104 expected data_type 1 but got type 1 and data_type 2"
 NCCL_LOCAL = "Collective ops is aborted by: NCCL: unhandled cuda error"
 
 PEER_IS_GONE = {
@@ -74,6 +75,7 @@ SOMETHING_BROKE_HERE = {
     "gpu": (errors.InternalError, ILLEGAL_ADDRESS),
     "gpu-out-of-memory": (errors.InternalError, GPU_OUT_OF_MEMORY),
     "gpu-in-a-sum": (errors.InternalError, NCCL_LOCAL),
+    "another-sum-than-here": (errors.InternalError, f"Collective ops is aborted by: {OTHER_SUM}"),
     "slow-disk": (errors.DeadlineExceededError, "Timed out while reading a file"),
 }
 

@@ -66,7 +66,8 @@ class Examples:
         """How the inputs reach a model, in words: `as they are`, for example."""
         if self.are_pictures:
             return "scaled from 0..255 to 0..1"
-        return "as they are" if self.inputs.dtype.kind in "iu" else "as float32"
+        stays = self.inputs.dtype.kind in "iu" or self.inputs.dtype == np.float32
+        return "as they are" if stays else "as float32"
 
     @property
     def described(self) -> str:

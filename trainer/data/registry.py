@@ -15,6 +15,7 @@ from trainer.data.pictures import Keeping
 from trainer.problems import ConfigurationError, Problem
 
 log = logging.getLogger("trainer")
+IMAGE_SIZE = "TRAINER_IMAGE_SIZE (--image-size)"
 ACCEPTED = "a function () -> (train, test), each arrays (inputs, labels) or a tf.data.Dataset"
 
 
@@ -41,11 +42,24 @@ def load(
         ConfigurationError: there is no such set, or it cannot be used for classification.
     """
     if references.is_reference(name):
+        refuse_image_size(image_size, name)
         return _from_function(name)
     # Slow to import, and a user's own data need none of it.
     from trainer.data import tfds_source  # noqa: PLC0415
 
     return tfds_source.load(name, image_size, Keeping(data_dir, cache, say))
+
+
+def refuse_image_size(image_size: int | None, name: str) -> None:
+    """Refuse to resize what a user's own code gives.
+
+    Raises:
+        ConfigurationError: a size is given.
+    """
+    if image_size is not None:
+        accepted = f"not given, since {name} is not a set of TensorFlow Datasets"
+        problem = Problem(IMAGE_SIZE, str(image_size), accepted, "Return pictures of that size.")
+        raise ConfigurationError([problem])
 
 
 def _from_function(reference: str) -> DataSet:
