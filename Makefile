@@ -1,36 +1,18 @@
 # `make` alone says what there is.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps data data-sample test unit inside chaos soak lint bench tutorial-table tensorboard lock clean
+.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps data data-sample test unit inside chaos soak lint bench tutorial-table tensorboard lock clean
 
-export IMAGE ?= cluster-trainer:cpu
-COMPOSE := docker compose --project-name cluster-trainer
+export IMAGE ?= $(or $(shell sed -n "s/^IMAGE=[\"']*\([^\"' ]*\).*/\1/p" .env 2>/dev/null),cluster-trainer:cpu)
+CLUSTER := $(or $(PYTHON),python3) compose/cluster.py
+COMPOSE := docker compose --profile '*'
 
-# What `make up-local` takes, as the variables behind it; only those that are given are exported.
-forward = $(if $($1),$(eval export $2 = $$($1)))
-$(call forward,DATASET,TRAINER_DATASET)
-$(call forward,MODEL,TRAINER_MODEL)
-$(call forward,EPOCHS,TRAINER_EPOCHS)
-$(call forward,STEPS_PER_EPOCH,TRAINER_STEPS_PER_EPOCH)
-$(call forward,BATCH,TRAINER_PER_REPLICA_BATCH_SIZE)
-$(call forward,GLOBAL_BATCH,TRAINER_GLOBAL_BATCH_SIZE)
-$(call forward,LEARNING_RATE,TRAINER_LEARNING_RATE)
-$(call forward,IMAGE_SIZE,TRAINER_IMAGE_SIZE)
-$(call forward,AUGMENT,TRAINER_AUGMENT)
-$(call forward,CACHE,TRAINER_CACHE)
-$(call forward,LEARNING_RATE_SCHEDULE,TRAINER_LEARNING_RATE_SCHEDULE)
-$(call forward,LR_SCALING,TRAINER_LR_SCALING)
-$(call forward,LR_SCALING_BASE,TRAINER_LR_SCALING_BASE)
-$(call forward,WARMUP_STEPS,TRAINER_WARMUP_STEPS)
-$(call forward,PRECISION,TRAINER_PRECISION)
-$(call forward,SYNC_BATCH_NORM,TRAINER_SYNC_BATCH_NORM)
-$(call forward,OPTIMIZER,TRAINER_OPTIMIZER)
-$(call forward,SEED,TRAINER_SEED)
-$(call forward,CHECKPOINT_STEPS,TRAINER_CHECKPOINT_STEPS)
-$(call forward,RESUME,TRAINER_RESUME)
-$(call forward,STRATEGY,TRAINER_STRATEGY)
-$(call forward,LOGICAL_CPUS,TRAINER_LOGICAL_CPUS)
-$(call forward,DEVICES,TRAINER_DEVICES)
+# EPOCHS= is TRAINER_EPOCHS, and so on for what compose/settings.env lists; only those that are given are exported.
+SETTINGS := $(shell sed -n 's/^TRAINER_//p' compose/settings.env)
+forward = $(if $($1),$(eval export TRAINER_$2 = $$($1)))
+$(foreach name,$(SETTINGS),$(call forward,$(name),$(name)))
+$(call forward,BATCH,PER_REPLICA_BATCH_SIZE)
+$(call forward,GLOBAL_BATCH,GLOBAL_BATCH_SIZE)
 ifeq ($(origin NAME),command line) # some shells have a NAME of their own
 export RUN_NAME = $(NAME)
 endif
@@ -38,7 +20,7 @@ endif
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-engine: ## Check for Docker, Compose v2 and buildx; install what is missing (Debian or Ubuntu, as root)
+engine: ## Check for Docker, Compose 2.24 and buildx; install what is missing (Debian or Ubuntu, as root)
 	@scripts/engine.sh
 
 build: engine ## Build the image for this machine: GPU where Docker has an NVIDIA runtime, else CPU
@@ -60,31 +42,36 @@ build-gpu-r: engine ## Build cluster-trainer:gpu-r
 image: engine
 	@case '$(IMAGE)' in cluster-trainer:[cg]pu|cluster-trainer:[cg]pu-r) scripts/build.sh '$(IMAGE:cluster-trainer:%=%)' ;; esac
 
-up-local: image ## Train on this machine. WORKERS=2 NAME= DATASET= MODEL= EPOCHS= BATCH= NETWORK=bridge|host IMAGE= …
-	@compose/up.sh
+# A name on make's command line that means nothing is refused before anything is built or stopped.
+given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),'$(name)'))
+known:
+	@$(CLUSTER) names $(MAKECMDGOALS) --given $(given)
 
-stop: ## Stop the local cluster at a checkpoint; WORKER=1: that worker alone, and the others wait for it
-	@compose/stop.sh $(WORKER)
+up-local: known image ## Train on this machine. WORKERS=2 NAME= DATASET= MODEL= EPOCHS= BATCH= NETWORK=bridge|host IMAGE= …
+	@$(CLUSTER) up
+
+stop: known ## Stop the local cluster at a checkpoint; WORKER=1: that worker alone, and the others wait for it
+	@$(CLUSTER) stop $(WORKER)
 
 # IMAGE's default here is not the run's own image.
-resume: engine ## Go on with the newest run as it was started, NAME= with another; WORKER=1: with that worker
-	@IMAGE='$(if $(filter file,$(origin IMAGE)),,$(IMAGE))' compose/resume.sh $(WORKER)
+resume: known engine ## Go on with the newest run as it was started, NAME= with another; WORKER=1: with that worker
+	@IMAGE='$(if $(filter file,$(origin IMAGE)),,$(IMAGE))' $(CLUSTER) resume $(WORKER)
 
-down: ## Stop and remove the local cluster
+down: known ## Stop and remove the local cluster
 	@$(COMPOSE) down --remove-orphans
 
-logs: ## Follow the local cluster's lines
+logs: known ## Follow the local cluster's lines
 	@$(COMPOSE) logs --follow
 
-ps: ## Show the local cluster's containers
+ps: known ## Show the local cluster's containers
 	@$(COMPOSE) ps --all
 
-data: image ## Prepare a data set for all runs here. DATASET=tf_flowers DATA_DIR=
-	@compose/data.sh prepare '$(DATASET)'
+data: known image ## Prepare a data set for all runs here. DATASET=tf_flowers DATA_DIR=
+	@$(CLUSTER) data prepare '$(DATASET)'
 
-data-sample: image ## Make small samples of cats_vs_dogs and tf_flowers, without a download. DATASET= SAMPLE_PICTURES=600
+data-sample: known image ## Make small samples of cats_vs_dogs and tf_flowers, without a download. DATASET= SAMPLE_PICTURES=600
 	@scripts/build.sh pictures
-	@compose/data.sh sample $(or $(DATASET),cats_vs_dogs tf_flowers)
+	@$(CLUSTER) data sample $(or $(DATASET),cats_vs_dogs tf_flowers)
 
 test: image .venv/stamp ## Run all tests but the long ones. TESTS=tests/unit PYTEST_ARGS='-k name'
 	@TESTS='$(TESTS)' scripts/test.sh $(PYTEST_ARGS)
@@ -105,8 +92,9 @@ lint: .venv/stamp ## Check style, types, the Dockerfile and the scripts
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy entrypoint trainer
+	.venv/bin/mypy --python-version 3.10 compose # the oldest that mypy knows; a test looks at 3.9
 	.venv/bin/hadolint Dockerfile
-	.venv/bin/shellcheck scripts/*.sh compose/*.sh .ci/run
+	.venv/bin/shellcheck scripts/*.sh .ci/run
 
 bench: image .venv/stamp ## Run the benchmarks
 	@.venv/bin/python -m benchmarks
@@ -115,8 +103,8 @@ tutorial-table: image build-cpu-r .venv/stamp ## Measure what the tutorials trai
 	@scripts/build.sh pictures
 	@.venv/bin/python -m benchmarks.tutorial_table
 
-tensorboard: image ## Show the runs on http://localhost:6006
-	@docker compose --file compose/tensorboard.yaml up
+tensorboard: ## Not there yet: the trainer writes no event files
+	@echo 'There is nothing to show: the trainer writes no event files yet. Its metrics are in runs/<name>/worker-<i>/metrics.jsonl.' >&2; exit 1
 
 lock: .venv/stamp ## Make the locks in requirements/ anew
 	@scripts/lock.sh

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
 
 from benchmarks.start_up import median
-from entrypoint.addresses import Address
-from entrypoint.cluster import ClusterSpec
+from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.spec import ClusterSpec
 from entrypoint.rendezvous.attempt import Given
-from entrypoint.rendezvous.connection import Connection
 from entrypoint.rendezvous.facts import Facts, host_list
 from entrypoint.rendezvous.gate import meet
-from entrypoint.rendezvous.timing import Timing
+from entrypoint.rendezvous.transport.connection import Connection
+from entrypoint.rendezvous.transport.timing import Timing
 
 PREDICTED = "1,000 workers in 4 s (goal: under 10 s), 13 messages and 4 KB a worker at any number"
 WORKERS = (10, 100, 1000)

@@ -15,13 +15,14 @@ import os
 import re
 import statistics
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-UP = ROOT / "compose/up.sh"
+CLUSTER = (sys.executable, str(ROOT / "compose/cluster.py"))
 PREDICTED = (
     "mobilenet_v2 on two workers at least 1.9 times one, on two CPU devices at least 1.7 times; "
     "mnist_cnn, whose steps take milliseconds, well below"
@@ -164,7 +165,7 @@ def make_samples(image: str, data: Path) -> None:
     for name in ("tf_flowers", "cats_vs_dogs"):
         if not (data / name).is_dir():
             place = os.environ | {"IMAGE": image, "DATA_DIR": str(data)}
-            subprocess.run([ROOT / "compose/data.sh", "sample", name], env=place, check=True)
+            subprocess.run([*CLUSTER, "data", "sample", name], env=place, check=True)
 
 
 def line(row: Row, one: Measured, several: Measured) -> str:
@@ -189,7 +190,7 @@ def line(row: Row, one: Measured, several: Measured) -> str:
 
 
 def measure(row: Row, layout: Layout, settings: dict[str, str], image: str, data: Path) -> Measured:
-    """Run it by up.sh to its end, and read what it says of its epochs."""
+    """Run it as a local cluster to its end, and read what it says of its epochs."""
     with tempfile.TemporaryDirectory() as folder:
         overlay = Path(folder) / "pinned.json"
         overlay.write_text(json.dumps(overlay_of(layout, row)))
@@ -208,7 +209,7 @@ def measure(row: Row, layout: Layout, settings: dict[str, str], image: str, data
         if layout.logical_cpus > 1:
             environ["TRAINER_LOGICAL_CPUS"] = str(layout.logical_cpus)
         ended = subprocess.run(
-            [str(UP)],
+            [*CLUSTER, "up"],
             cwd=ROOT,
             env=not_the_trainers(os.environ) | environ,
             capture_output=True,

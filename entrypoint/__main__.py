@@ -9,45 +9,52 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from entrypoint.arguments import parse_arguments
-from entrypoint.banner import banner
-from entrypoint.child import child_environment, trainer_settings
-from entrypoint.cluster import ALONE
-from entrypoint.environ import read_environ
-from entrypoint.errors import ConfigurationError, all_of
-from entrypoint.gpus import check_gpus
+from entrypoint.checks.gpus import check_gpus
+from entrypoint.cluster.spec import ALONE
+from entrypoint.errors import ConfigurationError, all_of, raise_any
 from entrypoint.log import Log
-from entrypoint.options import JSON, read_options
 from entrypoint.packages.requirements import find_requirements
-from entrypoint.resolve import find_on_this_machine, resolve
+from entrypoint.report.banner import banner
+from entrypoint.settings.command_environment import command_environment, trainer_settings
+from entrypoint.settings.environ import read_environ
+from entrypoint.settings.options import JSON, read_options
 from entrypoint.sources import with_contract_settings
+from entrypoint.sources.resolve import find_on_this_machine, resolve
 from entrypoint.start import Start, start
 
 
-def main(arguments: Sequence[str], environ: Mapping[str, str], directory: str) -> int:
+def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) -> int:
     """Do what the arguments ask for and return the exit code."""
     request = parse_arguments(arguments)
     variables = with_contract_settings(read_environ(environ, directory))
+    options, wrong = read_options(variables)
     try:
-        answer, options, requirements = all_of(
+        answer, _, requirements = all_of(
             lambda: resolve(variables, find_on_this_machine),
-            lambda: read_options(variables),
-            lambda: find_requirements(variables, directory),
+            lambda: raise_any(wrong),
+            lambda: find_requirements(
+                options.requirements_file,
+                directory,
+                root=variables.root,
+                label=variables.label("REQUIREMENTS_FILE"),
+            ),
         )
-        environment = child_environment(variables, answer.tf_config_text)
+        environment = command_environment(variables, answer.tf_config_text)
         if requirements:
             environment = requirements.added_to(environment)
         if request.is_trainer:
             environment = {**trainer_settings(variables, options), **environment}
         check_gpus(options.gpus_per_worker, environment)
     except ConfigurationError as error:
-        # The modules imported below take a while to import, and a good start needs none of them.
-        from entrypoint.refuse import refuse  # noqa: PLC0415
+        # What is imported below runs another process, and a good start of one worker needs none.
+        from entrypoint.report.refuse import refuse  # noqa: PLC0415
 
-        return refuse(error, request, variables, directory)
+        return refuse(error, request, options, variables.texts(), directory)
     if request.explain:
-        from entrypoint.explain import explain  # noqa: PLC0415
+        from entrypoint.report.explain import explain  # noqa: PLC0415
 
         return explain(request, variables, answer, environment, requirements)
     task = (answer.resolution.task if answer.resolution else None) or ALONE
@@ -64,4 +71,4 @@ def _die_of_interrupt() -> None:
 
 if __name__ == "__main__":
     _die_of_interrupt()
-    sys.exit(main(sys.argv[1:], os.environ, ""))
+    sys.exit(main(sys.argv[1:], os.environ, Path()))

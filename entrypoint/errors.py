@@ -5,12 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-
-from entrypoint.variables import HIDDEN, is_secret
-
-TYPE_CHECKING = False  # as typing's, which is slow to import
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 EXIT_PEER_LOST = 75  # EX_TEMPFAIL of sysexits.h: trying again may well help
 EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h: trying again changes nothing
@@ -25,6 +20,12 @@ MOST_LISTED = 5
 
 MOST_SHOWN = 50
 """Problems that a message shows: a wrong file read as a host list has thousands."""
+
+HIDDEN = "***"
+"""What is shown of a secret."""
+
+SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "KEY")
+"""A variable whose name has one of them holds a secret."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,12 @@ def all_of(*steps: Callable[[], Any]) -> tuple[Any, ...]:
     return tuple(results)
 
 
+def raise_any(problems: Iterable[Problem]) -> None:
+    """Raise ConfigurationError if there are problems."""
+    if found := tuple(problems):
+        raise ConfigurationError(found)
+
+
 def render(problems: Sequence[Problem], notes: Iterable[str] = ()) -> str:
     """Return the message: each problem on a line of its own, then sentences of no problem."""
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
@@ -89,6 +96,11 @@ def _line(problem: Problem) -> str:
     name = shortened(escaped(problem.name))
     line = f"{name}: received {value}; accepted: {escaped(problem.accepted)}."
     return f"{line} {escaped(problem.advice)}".rstrip()
+
+
+def is_secret(name: str) -> bool:
+    """Whether the name says that its value must not be shown."""
+    return any(word in name.upper() for word in SECRET_WORDS)
 
 
 def escaped(text: str) -> str:

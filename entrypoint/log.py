@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass
 
@@ -44,8 +45,6 @@ class Log:
 
 def json_line(level: str, worker: str, message: str) -> str:
     """Return a line for machines; time is UTC with milliseconds."""
-    import json  # noqa: PLC0415 -- slow to import, and most logs are text
-
     return json.dumps({"time": now(), "level": level, "worker": worker, "message": message})
 
 

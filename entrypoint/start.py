@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from entrypoint.arguments import Request
-from entrypoint.attend import Ended
-from entrypoint.cluster import ClusterSpec, Resolution, Task
+from entrypoint.checks.versions import image_version, tensorflow_version
+from entrypoint.cluster.exposure import public_warning
+from entrypoint.cluster.spec import ClusterSpec, Resolution, Task
 from entrypoint.errors import (
     EXIT_CONFIGURATION,
     EXIT_PEER_LOST,
     ConfigurationError,
     render,
 )
-from entrypoint.failure import write_failure
 from entrypoint.log import Log
-from entrypoint.options import Options
 from entrypoint.packages.requirements import Requirements
-from entrypoint.process import block_signals, unblock_signals
-from entrypoint.run import Peers, run
-from entrypoint.scout import Look, wait_for
-from entrypoint.supervisor import end
-from entrypoint.versions import image_version, tensorflow_version
+from entrypoint.settings.options import Options
+from entrypoint.supervision.child_process import block_signals
+from entrypoint.supervision.failure_file import remove_failure
+from entrypoint.supervision.helper_process import Work, retried, run_helper
+from entrypoint.supervision.run import Peers, run
+from entrypoint.supervision.supervisor import end
+from entrypoint.supervision.waiting import Ended
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,13 @@ class Start:
 def start(start: Start, log: Log) -> int:
     """Install packages, meet the peers, run the command, and return the exit code."""
     request, environment, options = start.request, start.environment, start.options
+    block_signals()  # from here on a stop waits to be taken, and none is lost between two steps
+    remove_failure(options.failure_file, log)
     installed = _install(start, log)
     if installed.code:
         return end(installed, (), options, log)
+    if start.resolution and (warning := public_warning(start.resolution.spec)):
+        log.warning(warning)
     if start.cluster is None:
         return run(request, environment, options, log, None)
     spec, task = start.cluster
@@ -61,8 +66,8 @@ def start(start: Start, log: Log) -> int:
         if code is not None:
             return code
         meet = gate(spec, task, start, settings, log)
-    look = look_out(spec, task, options.startup_timeout_seconds)
-    peers = Peers(number=len(spec.members) - 1, meet=meet, look_out=look)
+    watch = watch_peers(spec, task, options.startup_timeout_seconds, log)
+    peers = Peers(number=len(spec.members) - 1, meet=meet, watch=watch)
     return run(request, environment, options, log, peers)
 
 
@@ -72,15 +77,12 @@ def _install(start: Start, log: Log) -> Ended:
     if requirements is None or requirements.is_installed():
         return Ended(0, "")
 
-    def look() -> tuple[int, str]:
+    def work() -> tuple[int, str]:
         from entrypoint.packages.install import install  # noqa: PLC0415 -- in a child, as below
 
         return install(requirements, start.environment, log)
 
-    block_signals()
-    ended = wait_for(look, "the installation of packages")
-    unblock_signals()
-    return ended
+    return run_helper(work, "the installation of packages", log)
 
 
 def _ask_trainer(start: Start, log: Log) -> tuple[int | None, Mapping[str, str]]:
@@ -88,45 +90,54 @@ def _ask_trainer(start: Start, log: Log) -> tuple[int | None, Mapping[str, str]]
 
     The settings are those that all workers must share.
     """
-    if not start.request.is_trainer:
+    request, options = start.request, start.options
+    if not request.is_trainer:
         return None, {}
     # Slow to import; and a worker that is alone leaves the checking to the trainer itself.
-    from entrypoint.trainer_check import check_trainer  # noqa: PLC0415
+    from entrypoint.checks.trainer_settings import answer_of_trainer, read_answer  # noqa: PLC0415
 
-    checked = check_trainer(start.request.command, start.environment)
+    def work() -> tuple[int, str]:
+        seconds = options.rendezvous_timeout_seconds
+        return answer_of_trainer(request.command, start.environment, seconds, log.line)
+
+    ended = run_helper(work, "the check of the trainer's settings", log)
+    if ended.code:
+        return end(ended, (), options, log), {}
+    checked = read_answer(ended.found)
     if checked.problems:
-        log.message(render(checked.problems))
-        write_failure(start.options.failure_file, log, render(checked.problems))
-        return EXIT_CONFIGURATION, {}
+        message = render(checked.problems)
+        log.message(message)
+        return end(Ended(EXIT_CONFIGURATION, message), (), options, log), {}
     if checked.done:
         log.info(checked.done)
-        return 0, {}
+        return end(ended, (), options, log), {}
     return None, checked.settings
 
 
-def look_out(spec: ClusterSpec, task: Task, limit_seconds: float) -> Look:
+def watch_peers(spec: ClusterSpec, task: Task, limit_seconds: float, log: Log) -> Work:
     """Return what watches the peers while TensorFlow waits for them."""
 
-    def look() -> tuple[int, str]:
-        from entrypoint.rendezvous import lookout  # noqa: PLC0415 -- in a child, as below
+    def work() -> tuple[int, str]:
+        from entrypoint.rendezvous import peer_watch  # noqa: PLC0415 -- in a child, as below
 
-        reason = lookout.look_out(spec, task, limit_seconds)
+        reason = peer_watch.watch_peers(spec, task, limit_seconds)
         return (EXIT_PEER_LOST, reason) if reason else (0, "")
 
-    return look
+    return retried(work, "the watch over the peers", log)
 
 
 def gate(
     spec: ClusterSpec, task: Task, start: Start, settings: Mapping[str, str], log: Log
-) -> Look:
-    """Return what waits for the peers."""
+) -> Callable[[int], tuple[int, str]]:
+    """Return what waits for the peers, as a `Work` that is told how many restarts there were."""
     options = start.options
 
-    def meet() -> tuple[int, str]:
+    def meet(restart_count: int) -> tuple[int, str]:
         # In a child: nothing else needs what this imports.
-        from entrypoint.rendezvous.errors import PeersMissingError  # noqa: PLC0415
         from entrypoint.rendezvous.facts import Facts, host_list  # noqa: PLC0415
         from entrypoint.rendezvous.gate import pass_gate  # noqa: PLC0415
+        from entrypoint.rendezvous.outcome import PeersMissingError, PortTakenError  # noqa: PLC0415
+        from entrypoint.rendezvous.transport.timing import Timing  # noqa: PLC0415
 
         facts = Facts(
             hosts=host_list(spec),
@@ -143,8 +154,9 @@ def gate(
                 timeout_seconds=options.rendezvous_timeout_seconds,
                 token=options.cluster_token,
                 say=log.line,
+                timing=Timing.after_restarts(restart_count),
             )
-        except PeersMissingError as error:
+        except (PeersMissingError, PortTakenError) as error:
             return EXIT_PEER_LOST, str(error)
         except ConfigurationError as error:
             log.message(str(error))

@@ -8,9 +8,20 @@ import math
 DEEPEST = 32
 """Levels of nesting; a TF_CONFIG has four, and Python's own limit is a crash."""
 
+LONGEST_KEY = 80
+"""Characters of a key that a message shows."""
+
 
 class StrictJSONError(ValueError):
-    """A text is not the JSON that we accept; the message is a sentence that says why."""
+    """A text is not the JSON that we accept; the message is a sentence that says why.
+
+    It says where and what, and never quotes a value: a secret may be among them.
+    """
+
+
+def not_shown(text: str) -> str:
+    """Return what a message shows of a text that is not the JSON we accept: its length."""
+    return f"({len(text)} characters, not shown)" if text else text
 
 
 def parse_object(text: str) -> dict[str, object]:
@@ -33,7 +44,8 @@ def parse(text: str) -> object:
             parse_int=_int,
         )
     except json.JSONDecodeError as error:
-        reason = f"It is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+        what = error.msg.removesuffix(" at")  # "Unterminated string starting at"
+        reason = f"It is not JSON: {what} at line {error.lineno}, column {error.colno}."
         raise StrictJSONError(reason) from None
     except RecursionError:
         raise StrictJSONError(_too_deep()) from None
@@ -46,7 +58,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members: dict[str, object] = {}
     for name, value in pairs:
         if name in members:
-            reason = f'It has the key "{name}" twice.'
+            reason = f'It has the key "{name[:LONGEST_KEY]}" twice.'
             raise StrictJSONError(reason)
         members[name] = value
     return members
@@ -54,7 +66,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _constant(text: str) -> object:
     """Refuse NaN, Infinity and -Infinity."""
-    reason = f"{text} is no JSON number."
+    reason = f"{text} is not a JSON number."
     raise StrictJSONError(reason)
 
 

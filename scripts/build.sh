@@ -2,7 +2,7 @@
 # Builds the image: build.sh cpu|gpu|cpu-r|gpu-r, with R where it says so. Tags it cluster-trainer:cpu and
 # cluster-trainer:VERSION-cpu, or the like.
 # build.sh pictures brings the pictures of `make data-sample` to .build/pictures.
-# The host's certificate bundle and pip configuration go along as BuildKit secrets and leave no trace in the image.
+# It runs with macOS's bash 3.2 and tools, too. The host's certificate bundle and pip configuration go along as BuildKit secrets and leave no trace in the image.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,12 +24,10 @@ first_file() {
 
 # What the environment says of pip's indexes, as a configuration file.
 pip_settings() {
-    local name variable
-    for name in index-url extra-index-url trusted-host; do
-        variable=${name^^}
-        variable=PIP_${variable//-/_}
-        [ -z "${!variable:-}" ] || printf '[global]\n%s = %s\n' "$name" "${!variable}"
-    done | awk '!/^\[/ || !seen++'
+    [ -z "${PIP_INDEX_URL:-}${PIP_EXTRA_INDEX_URL:-}${PIP_TRUSTED_HOST:-}" ] || echo '[global]'
+    [ -z "${PIP_INDEX_URL:-}" ] || echo "index-url = $PIP_INDEX_URL"
+    [ -z "${PIP_EXTRA_INDEX_URL:-}" ] || echo "extra-index-url = $PIP_EXTRA_INDEX_URL"
+    [ -z "${PIP_TRUSTED_HOST:-}" ] || echo "trusted-host = $PIP_TRUSTED_HOST"
 }
 
 revision() {

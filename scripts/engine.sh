@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Docker Engine, Compose v2 and buildx.
+# Docker Engine, Compose 2.24 or later, and buildx. The check also runs with macOS's bash 3.2 and tools.
 #   engine.sh --check   says in one sentence what is missing and what to do; exit 1 if anything is
 #   engine.sh           installs and starts what is missing (Debian or Ubuntu, as root); touches nothing that is there
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly NEWER_RELEASE=trixie # Debian 12 has no Compose v2 and no buildx; those of 13 run on it (glibc 2.34 or later)
+readonly NEWER_RELEASE=trixie # Debian 12 has no such Compose and no buildx; those of 13 run on it (glibc 2.34 or later)
 readonly PLUGINS=/usr/local/lib/docker/cli-plugins
 readonly START_SECONDS=60
 readonly DOCKERD_LOG=/var/log/dockerd.log
@@ -13,9 +13,15 @@ readonly DOCKERD_LOG=/var/log/dockerd.log
 say() { echo "engine: $*" >&2; }
 die() { say "$*"; exit 1; }
 
+# macOS has no timeout: there the command takes as long as it takes.
+within() { # SECONDS COMMAND...
+    if command -v timeout >/dev/null; then timeout "$@"; else "${@:2}"; fi
+}
+
 has_client() { command -v docker >/dev/null; }
-has_daemon() { timeout 20 docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
-has_compose() { docker compose version --short 2>/dev/null | grep -Eq '^v?([2-9]|[1-9][0-9])\.'; }
+has_daemon() { within 20 docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
+# compose.yaml has an env_file that need not be there, which Compose knows since 2.24.
+has_compose() { docker compose version --short 2>/dev/null | grep -Eq '^v?(2\.(2[4-9]|[3-9][0-9]|[0-9]{3})|[3-9]|[1-9][0-9]+)\.'; }
 has_buildx() { docker buildx version >/dev/null 2>&1; }
 
 # A line for each thing that is missing.
@@ -24,7 +30,7 @@ missing() {
         echo "the docker command"
     else
         has_daemon || echo "a Docker daemon that answers"
-        has_compose || echo "Compose v2 (docker compose)"
+        has_compose || echo "Compose 2.24 or later (docker compose)"
         has_buildx || echo "buildx (docker buildx)"
     fi
 }
@@ -33,14 +39,14 @@ is_debian() { [ -r /etc/os-release ] && grep -Eq '^ID(_LIKE)?=.*(debian|ubuntu)'
 
 check() {
     local list
-    list=$(missing | paste -sd, | sed 's/,/, /g')
+    list=$(missing | paste -sd, - | sed 's/,/, /g')
     [ -z "$list" ] && return
     if has_client && ! has_daemon && docker version 2>&1 | grep -qi 'permission denied'; then
         die "You may not use the Docker daemon of this machine: add yourself to the group docker, log in again, and repeat."
     elif is_debian; then
         die "Missing on this machine: $list. 'sudo make engine' installs and starts what is missing."
     fi
-    die "Missing on this machine: $list. Install Docker Engine 20.10 or later with the Compose v2 and buildx plugins."
+    die "Missing on this machine: $list. Install Docker Desktop, or Docker Engine 20.10 or later with Compose 2.24 or later and buildx."
 }
 
 apt_install() {
@@ -48,8 +54,8 @@ apt_install() {
     DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get install -y -qq --no-remove --no-install-recommends "$@" >/dev/null
 }
 
-# Whether this release's packages have NAME, in version MAJOR or later.
-has_package() { # NAME MAJOR
+# Whether this release's packages have NAME, in this VERSION or later.
+has_package() { # NAME VERSION
     local candidate
     candidate=$(apt-cache policy "$1" | awk '/Candidate:/ {print $2}')
     [ -n "$candidate" ] && [ "$candidate" != "(none)" ] && dpkg --compare-versions "${candidate#*:}" ge "$2"
@@ -78,11 +84,11 @@ borrow_plugin() { # PLUGIN PACKAGE
     rm -r "$work"
 }
 
-install_plugin() { # PLUGIN MAJOR PACKAGE...
-    local plugin=$1 major=$2 package
+install_plugin() { # PLUGIN VERSION PACKAGE...
+    local plugin=$1 version=$2 package
     shift 2
     for package in "$@"; do
-        if has_package "$package" "$major"; then
+        if has_package "$package" "$version"; then
             apt_install "$package"
             return
         fi
@@ -115,11 +121,11 @@ wait_for_daemon() {
 }
 
 install_missing() {
-    say "missing on this machine: $(missing | paste -sd, | sed 's/,/, /g')"
+    say "missing on this machine: $(missing | paste -sd, - | sed 's/,/, /g')"
     apt-get update -qq
     has_client || install_docker
     has_daemon || start_daemon
-    has_compose || install_plugin docker-compose 2 docker-compose-plugin docker-compose-v2 docker-compose
+    has_compose || install_plugin docker-compose 2.24 docker-compose-plugin docker-compose-v2 docker-compose
     has_buildx || install_plugin docker-buildx 0 docker-buildx-plugin docker-buildx
     check
     say "ready: Docker $(docker version --format '{{.Server.Version}}'), Compose $(docker compose version --short), buildx $(docker buildx version | awk '{print $2}')"

@@ -8,7 +8,7 @@ lock() { # NAME OPTIONS...
     echo "requirements/$1.txt"
     # No header: it would name this machine's paths and indexes.
     ../.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-        --output-file "$1.txt" "${@:2}" "$1.in" "${options[@]}"
+        --output-file "$1.txt" "${@:2}" "$1.in" ${options[@]+"${options[@]}"} # bash 3.2 takes an empty array for an unset one
 }
 
 options=("$@")

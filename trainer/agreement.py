@@ -28,7 +28,8 @@ def facts_of(config: TrainerConfig, data: DataSet, settings: Mapping[str, str]) 
     """
     parts = {"training": data.train, "test": data.test}
     shapes = {
-        f"shape of the {name} inputs": str([*part.inputs.shape]) for name, part in parts.items()
+        f"type and shape of the {name} inputs": f"{len(part)} of {part.described}"
+        for name, part in parts.items()
     }
     labels = {f"SHA-256 of the {name} labels": _digest(part) for name, part in parts.items()}
     return {**config.shared_settings(), **settings, **shapes, **labels}

@@ -14,30 +14,37 @@ import atexit
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import keras
 import tensorflow as tf
 
-from trainer import export, train
-from trainer.build import build_optimizer, check_model, set_precision, synchronise_batch_norm
+from trainer import export, gradients, train
+from trainer.build import (
+    build_optimizer,
+    check_model,
+    set_precision,
+    synchronise_batch_norm,
+    warn_of_compiled,
+)
 from trainer.config import TrainerConfig
 from trainer.data import registry
 from trainer.data.examples import DataSet
-from trainer.job import Job, read_job
+from trainer.job import Job
 from trainer.lifecycle import context_of, end, judge, open_reporter, status_of, tell
-from trainer.loop import Loop, Loss, example_losses
+from trainer.loop import Loop
+from trainer.losses import read_loss, takes_logits
+from trainer.own_optimizer import read_optimizer
 from trainer.problems import ConfigurationError, ExitCode, Problem
 from trainer.report import EpochMetrics, Reporter, start_log
 from trainer.run import Completed, Run
+from trainer.script import read_fit, read_start, strategy_of, unused_variables
 from trainer.stall import Deadline
 from trainer.stop import StopRequest
 from trainer.train import load_data, make_pace, make_plan
 from trainer.watch import STALLED
 
-OWN_ARRAYS = "arrays of the script's own"
 log = logging.getLogger("trainer")
 # Folders that this process has trained into.
 _used: set[Path] = set()
@@ -51,13 +58,14 @@ def start_strategy(**settings: object) -> tf.distribute.Strategy:
     cluster it returns once all workers are there.
 
     Args:
-        settings: `strategy`, `threads` and others of docs/environment.md, without TRAINER_.
+        settings: `strategy`, `devices`, `logical_cpus`, `threads`, `gpus_per_worker` and
+            `precision` of docs/environment.md, without TRAINER_.
 
     Raises:
         SystemExit: with code 78, after a message, if a setting is not acceptable.
     """
     try:
-        job = read_job(os.environ, [], settings)
+        job = read_start(os.environ, settings)
         start_log(job.task.name)
         set_precision(job.config)
         return train.start_strategy(job.config, job.task)
@@ -69,8 +77,8 @@ def fit(
     model: keras.Model,
     dataset: str | tuple[Any, Any],
     *,
-    optimizer: keras.optimizers.Optimizer | None = None,
-    loss: Loss = example_losses,
+    optimizer: keras.optimizers.Optimizer | str | None = None,
+    loss: Any = None,
     **settings: object,
 ) -> list[EpochMetrics]:
     """Train a classifier under the strategy that it was built in, whatever strategy that is.
@@ -86,16 +94,20 @@ def fit(
 
     Args:
         model: built within `strategy.scope()`, with outputs [n, classes]: logits, unless `loss`
-            wants something else. Need not be compiled; what it was compiled with is not used.
+            wants probabilities. Need not be compiled; what it was compiled with is not used. One
+            with a `train_step` of its own, or the like, is refused.
         dataset: a name as TRAINER_DATASET takes it, or (train, test), each (inputs [n, …],
             labels [n], whole numbers from 0) as arrays or an unbatched tf.data.Dataset of such
-            pairs. The same on all workers: each takes its own slice of every batch.
-        optimizer: made within the same scope; not given: as the settings say. In float16 one of
-            your own is a keras.optimizers.LossScaleOptimizer.
-        loss: (labels int64 [n], outputs float32 [n, classes]) -> float32 [n], one loss an example;
-            not given: the cross-entropy of logits.
-        settings: any of docs/environment.md, without TRAINER_ and in small letters: `epochs=5`,
-            `global_batch_size=128`, `run_dir="/runs/first"`.
+            pairs. The same on all workers: each takes its own slice of every batch. Inputs reach
+            the model as they are, numbers with a point as float32; only uint8 [n, height, width,
+            channels] are pictures, and become 0 to 1.
+        optimizer: made within the same scope, or the name of one; not given: as the settings say.
+            With `use_ema` the model gets the averages at the end, as from Keras' fit.
+        loss: as `compile` takes it, for labels int64 [n] and outputs float32 [n, classes]: a name,
+            an object of keras.losses, or a function that returns one loss for each example, [n].
+            Not given: the cross-entropy of logits.
+        settings: those of docs/environment.md, without TRAINER_ and in small letters: `epochs=5`,
+            `global_batch_size=128`, `run_dir="/runs/first"`. What would do nothing here is refused.
 
     Returns:
         Each epoch's metrics, the same on all workers; those of earlier starts, too.
@@ -103,8 +115,11 @@ def fit(
     Raises:
         SystemExit: with code 78, after a message, if something does not fit.
     """
-    job = _read(model, dataset, settings)
+    job = _read(model, dataset, settings, has_optimizer=optimizer is not None)
     reporter = open_reporter(job)
+    unused = unused_variables(os.environ)
+    if optimizer is not None and unused:
+        log.warning("the script gives its own optimizer: %s not used", " and ".join(unused))
     reporter.start_heartbeat()
     try:
         data = _load(dataset, job.config, reporter)
@@ -118,20 +133,24 @@ def fit(
     return list(completed.epochs)
 
 
-def _read(model: keras.Model, dataset: str | tuple[Any, Any], settings: Mapping[str, Any]) -> Job:
+def _read(
+    model: keras.Model,
+    dataset: str | tuple[Any, Any],
+    settings: Mapping[str, Any],
+    *,
+    has_optimizer: bool,
+) -> Job:
     """Read the settings, and say in them what this run really trains.
 
     Raises:
         SystemExit: they are not acceptable.
     """
-    named = {"dataset": dataset} if isinstance(dataset, str) else {}
     try:
-        job = read_job(os.environ, [], {**settings, **named})
+        job = read_fit(os.environ, model, dataset, settings, has_optimizer=has_optimizer)
         _use(job)
     except ConfigurationError as error:
         _refuse(error)
-    own = {"model": model.name} | ({} if named else {"dataset": OWN_ARRAYS})
-    return replace(job, config=job.config.model_copy(update=own))
+    return job
 
 
 def _use(job: Job) -> None:
@@ -159,6 +178,7 @@ def _load(dataset: str | tuple[Any, Any], config: TrainerConfig, reporter: Repor
     """
     if isinstance(dataset, str):
         return load_data(config, reporter)
+    registry.refuse_image_size(config.image_size, config.dataset)
     data = registry.from_parts("dataset", config.dataset, lambda: dataset)
     reporter.dataset(data.name)
     return data
@@ -168,8 +188,8 @@ def _make_run(
     job: Job,
     model: keras.Model,
     data: DataSet,
-    optimizer: keras.optimizers.Optimizer | None,
-    loss: Loss,
+    optimizer: keras.optimizers.Optimizer | str | None,
+    loss: Any,
 ) -> Run:
     """Put the script's parts and the settings together.
 
@@ -177,38 +197,20 @@ def _make_run(
         ConfigurationError: they do not fit each other, or the cluster.
     """
     config = job.config
-    strategy = _strategy_of(model, job)
-    check_model("model", model.name, model, data)
+    strategy = strategy_of(model, job.task.num_workers)
+    losses = read_loss(loss, data.num_classes)
+    check_model("model", model.name, model, data, to_logits=takes_logits(loss))
+    warn_of_compiled(model)
     if config.sync_batch_norm:
         synchronise_batch_norm(model.name, model)
     plan = make_plan(config, data, strategy.num_replicas_in_sync)
     with strategy.scope():
         if optimizer is None:
-            optimizer = build_optimizer(config, plan.steps, plan.cut.global_batch_size)
-        loop = Loop(strategy, model, optimizer, loss)
-    return Run(job, plan, data, loop)
-
-
-def _strategy_of(model: keras.Model, job: Job) -> tf.distribute.Strategy:
-    """Return the strategy in whose scope the model was built.
-
-    Raises:
-        ConfigurationError: it has no variables yet, or would be trained by each worker alone.
-    """
-    if not model.weights:
-        raise _refused(model, "a model whose variables exist: begin it with keras.Input(shape)")
-    if tf.distribute.has_strategy():
-        raise _refused(model, "a call of fit after `with strategy.scope():`, not within it")
-    strategy = getattr(model.weights[0].value, "distribute_strategy", tf.distribute.get_strategy())
-    several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-    if job.task.num_workers > 1 and not several:
-        advice = f"The cluster has {job.task.num_workers} workers; each would train by itself."
-        raise _refused(model, "a model built in start_strategy().scope()", advice)
-    return strategy
-
-
-def _refused(model: keras.Model, accepted: str, advice: str = "") -> ConfigurationError:
-    return ConfigurationError([Problem("model", model.name, accepted, advice)])
+            used = build_optimizer(config, plan.steps, plan.cut.global_batch_size)
+        else:
+            used = read_optimizer(optimizer, strategy, model)
+        loop = Loop(strategy, model, used, losses)
+    return Run(job, plan, data, loop, own=("loss",) if optimizer is None else ("loss", "optimizer"))
 
 
 def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
@@ -221,6 +223,7 @@ def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
         if job.task.is_chief:
             _save(run.loop.model, completed, job.config.model_dir or reporter.folder)
         pace.meet()
+    gradients.give_summing_back(run.loop.optimizer)
     # A worker whose script ends is, to the others, one that died; they may still be at work.
     atexit.register(pace.leave)
     return completed

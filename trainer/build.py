@@ -8,12 +8,23 @@ import keras
 from trainer import models, references
 from trainer.config import TrainerConfig, shown_name
 from trainer.data.examples import DataSet
+from trainer.losses import name_of
 from trainer.problems import ConfigurationError, Problem
 from trainer.rate import LearningRate, learning_rate_of
 
 MODEL_VARIABLE = shown_name("model")
 log = logging.getLogger("trainer")
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+TRAINING_METHODS = (
+    "train_step",
+    "test_step",
+    "compute_loss",
+    "compute_metrics",
+    "make_train_function",
+    "make_test_function",
+    "fit",
+    "evaluate",
+)
 PICTURE = 3  # the dimensions of one: height, width, channels
 
 
@@ -50,7 +61,9 @@ def _build_named(name: str, data: DataSet) -> keras.Model:
     return model
 
 
-def check_model(variable: str, name: str, model: Any, data: DataSet) -> None:
+def check_model(
+    variable: str, name: str, model: Any, data: DataSet, *, to_logits: bool | None = True
+) -> None:
     """Refuse what is no classifier of the data.
 
     Args:
@@ -58,18 +71,58 @@ def check_model(variable: str, name: str, model: Any, data: DataSet) -> None:
         name: its own name there.
         model: what has been built.
         data: what it is to learn.
+        to_logits: whether its loss takes logits; False: probabilities; None: it does not say.
 
     Raises:
-        ConfigurationError: it is not a model that returns one logit for each class.
+        ConfigurationError: it is not a model that returns for each class what its loss takes.
     """
-    accepted = f"a keras.Model that returns {data.num_classes} logits, without a softmax"
+    what = "probabilities" if to_logits is False else "logits, without a softmax"
+    accepted = f"a keras.Model that returns {data.num_classes} {what}"
     if not isinstance(model, keras.Model):
         raise _refused_model(variable, name, accepted, f"It returned {type(model).__name__}.")
     if tuple(model.output_shape) != (None, data.num_classes):
         raise _refused_model(variable, name, accepted, f"It returns {model.output_shape}.")
-    if getattr(model.layers[-1], "activation", None) is keras.activations.softmax:
+    _refuse_own_training(variable, name, model)
+    activation = _last_activation(model)
+    if to_logits and activation is keras.activations.softmax:
         advice = "Its last layer ends in a softmax; leave it out."
         raise _refused_model(variable, name, accepted, advice)
+    if to_logits is False and activation is keras.activations.linear:
+        advice = "Its last layer returns logits: give a loss with from_logits=True, or none."
+        raise _refused_model(variable, name, accepted, advice)
+
+
+def _refuse_own_training(variable: str, name: str, model: keras.Model) -> None:
+    """Refuse a model that brings a training of its own, which would never be called."""
+    kind = type(model)
+    for method in TRAINING_METHODS:
+        if getattr(kind, method) is not getattr(keras.Model, method) or method in vars(model):
+            accepted = f"a model without a {method} of its own"
+            advice = (
+                f"{kind.__name__} has a {method} of its own, which this loop would not call. A "
+                "script with a training loop of its own, under tf.distribute, runs in this image."
+            )
+            raise _refused_model(variable, name, accepted, advice)
+
+
+def warn_of_compiled(model: keras.Model) -> None:
+    """Say so if a model was compiled with what is not used here."""
+    if model.compiled:
+        log.warning(
+            "%s was compiled with the optimizer %s and the loss %s: neither is used here, nor its "
+            "metrics and weights",
+            model.name,
+            type(model.optimizer).__name__,
+            name_of(model.loss),
+        )
+
+
+def _last_activation(model: keras.Model) -> Any:
+    """Return the activation function of the last layer, None where it has none."""
+    last = model.layers[-1]
+    if isinstance(last, keras.layers.Softmax):
+        return keras.activations.softmax
+    return getattr(last, "activation", None)
 
 
 def synchronise_batch_norm(name: str, model: keras.Model) -> None:

@@ -51,17 +51,20 @@ OWN_TO_EACH_WORKER = frozenset(
 
 # What decides the numbers of a run; the batch and the steps of an epoch, too, but their effective
 # values depend on the data and the replicas.
-OF_THE_RUN = (
-    "model",
-    "dataset",
-    "image_size",
-    "augment",
+OF_THE_OPTIMIZER = (
     "optimizer",
     "learning_rate",
     "learning_rate_schedule",
     "lr_scaling",
     "lr_scaling_base",
     "warmup_steps",
+)
+OF_THE_RUN = (
+    "model",
+    "dataset",
+    "image_size",
+    "augment",
+    *OF_THE_OPTIMIZER,
     "precision",
     "sync_batch_norm",
     "seed",
@@ -359,9 +362,13 @@ class TrainerConfig(BaseSettings):
             raise ConfigurationError([Problem(shown_name("global_batch_size"), received, accepted)])
         return self.global_batch_size // num_replicas
 
+    def as_json(self) -> dict[str, Any]:
+        """Return all settings; a script may have put words in the place of what it overrides."""
+        return self.model_dump(mode="json", warnings=False)
+
     def shared_settings(self) -> dict[str, str]:
         """Return what all workers of a cluster must have alike: variable -> value as text."""
-        values = self.model_dump(mode="json")
+        values = self.as_json()
         if self.global_batch_size is None:  # one worker may have written down the default
             values["per_replica_batch_size"] = self.batch_size_per_replica(1)
         # Each worker may use others, but as many: TensorFlow assumes that, and asks nobody.
@@ -377,7 +384,7 @@ class TrainerConfig(BaseSettings):
 
         A run may get more epochs, unless its learning rate depends on how many there are.
         """
-        values = self.model_dump(mode="json")
+        values = self.as_json()
         auto_warmup = self.lr_scaling != "none" and self.warmup_steps == "auto"
         needs_epochs = self.learning_rate_schedule == "cosine" or auto_warmup
         names = [*OF_THE_RUN, *(["epochs"] if needs_epochs else [])]
@@ -425,7 +432,8 @@ class TrainerConfig(BaseSettings):
             problems += _unknown_flags(given.pop("unknown_arguments", []))
             config = cls(**(given | _known(settings or {})))
         except SettingsError as error:
-            problems.append(Problem("the flags", " ".join(arguments), HELP_LISTS, f"{error}."))
+            flags = " ".join(_without_values(arguments))
+            problems.append(Problem("the flags", flags, HELP_LISTS, f"{error}."))
         except ValidationError as error:
             by_setting = {details["loc"][0]: _problem_of(details) for details in error.errors()}
             problems += by_setting.values()
@@ -526,12 +534,25 @@ def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown_flags(arguments: Sequence[str]) -> list[Problem]:
+    known = _flags()
     return [
-        Problem("unknown flag", argument, HELP_LISTS, _did_you_mean(argument, _flags()))
-        for argument in arguments
+        Problem("unknown flag", flag, HELP_LISTS, _did_you_mean(flag, known))
+        for flag in _without_values(arguments)
     ]
 
 
+def _without_values(arguments: Sequence[str]) -> list[str]:
+    """Return the flags without their values, which may be secrets, and words that are no value."""
+    flags: list[str] = []
+    before = ""
+    for argument in arguments:
+        may_be_value = before.startswith("-") and "=" not in before
+        if argument.startswith("-") or not may_be_value:
+            flags.append(argument.partition("=")[0])
+        before = argument
+    return flags
+
+
 def _did_you_mean(received: str, known: Sequence[str]) -> str:
-    close = get_close_matches(received.partition("=")[0], known, n=1)
+    close = get_close_matches(received, known, n=1)
     return f"Did you mean {close[0]}?" if close else ""

@@ -13,6 +13,7 @@ from typing import NoReturn
 from trainer.config import shown_name
 from trainer.imports import without_collection
 from trainer.job import Job
+from trainer.lost_peer import gist, tells_of_lost_peer
 from trainer.problems import (
     ConfigurationError,
     ExitCode,
@@ -29,16 +30,6 @@ from trainer.watch import AWAITED, Ended, Limits, Watch
 
 log = logging.getLogger("trainer")
 
-# How TensorFlow's collectives report that another worker is gone.
-PEER_ERRORS = (
-    "UnavailableError",
-    "AbortedError",
-    "CancelledError",
-    "DeadlineExceededError",
-    "InternalError",
-)
-# What TensorFlow puts above the line that says something.
-EMPTY_PHRASES = ("Graph execution error:", "", "Detected at node", "in user code:")
 PACKAGES = {
     "tensorflow": ("tensorflow", "tensorflow-cpu"),
     "keras": ("keras",),
@@ -130,11 +121,9 @@ def judge(error: Exception, num_workers: int) -> tuple[int, str]:
     if isinstance(error, TrainingDivergedError):
         # The same settings would lead there again.
         return ExitCode.BAD_CONFIGURATION, str(error)
-    lines = [line for line in str(error).strip().splitlines() if line not in EMPTY_PHRASES]
-    reason = f"{type(error).__name__}: {lines[0] if lines else ''}"
-    if num_workers > 1 and type(error).__name__ in PEER_ERRORS:
-        return ExitCode.PEER_LOST, f"a peer was lost ({reason})"
-    return ExitCode.CRASHED, reason
+    if num_workers > 1 and tells_of_lost_peer(error):
+        return ExitCode.PEER_LOST, f"a peer was lost ({gist(error)})"
+    return ExitCode.CRASHED, gist(error)
 
 
 def tell(error: Exception, num_workers: int) -> None:
@@ -174,7 +163,7 @@ def context_of(job: Job) -> dict[str, object]:
     return {
         "task": {"type": job.task.type, "index": job.task.index},
         "versions": versions(),
-        "settings": job.config.model_dump(mode="json"),
+        "settings": job.config.as_json(),
     }
 
 

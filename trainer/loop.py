@@ -1,22 +1,22 @@
 """The compiled training and evaluation steps, under any strategy.
 
 Keras 3's own `fit` does not work on several workers (keras issue 20585), so the loop is ours: many
-steps inside one call of TensorFlow, gradients summed over all replicas by the optimizer, metrics
-added up on each replica and reduced only when somebody reads them.
+steps inside one call of TensorFlow, gradients summed over all replicas, metrics added up on each
+replica and reduced only when somebody reads them.
 """
 
-from collections.abc import Callable
+import logging
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from trainer import loss_scale
+from trainer import gradients, random_layers
+from trainer.losses import Loss, cross_entropy
 
+log = logging.getLogger("trainer")
 Batch = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
-# (labels int64 [n], logits float32 [n, classes]) -> float32 [n], one loss an example
-Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,6 @@ class Totals:
         return self.correct / max(1, self.examples)
 
 
-def example_losses(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Return the cross-entropy of each example, float32 [n], from logits [n, classes]."""
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-
-
 class Loop:
     """A model, its optimizer and the steps that were compiled for them.
 
@@ -60,11 +55,13 @@ class Loop:
         strategy: tf.distribute.Strategy,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
-        loss: Loss = example_losses,
+        loss: Loss = cross_entropy,
     ) -> None:
         self.strategy, self.model, self.optimizer = strategy, model, optimizer
         self._loss = loss
         optimizer.build(model.trainable_variables)
+        gradients.leave_summing_out(optimizer)
+        random_layers.draw_apart()
         # Each replica adds up its own [loss, correct, examples]; float64 counts exactly to 2**53.
         self._sums = tf.Variable(
             tf.zeros([3], tf.float64),
@@ -72,6 +69,11 @@ class Loop:
             aggregation=tf.VariableAggregation.SUM,
             trainable=False,
         )
+
+    @property
+    def loss_name(self) -> str:
+        """The name of the loss."""
+        return self._loss.__name__
 
     @tf.function
     def train(self, batches: Any, steps: tf.Tensor) -> tf.Tensor:
@@ -119,22 +121,28 @@ class Loop:
         """
         self.strategy.run(self._average_statistics)
 
+    def finish(self) -> None:
+        """Give the weights their final values: their averages, if the optimizer keeps these."""
+        if any(one.use_ema for one in gradients.all_of(self.optimizer)):
+            log.info("the model gets the averages of its weights (use_ema)")
+        with self.strategy.scope():
+            self.optimizer.finalize_variable_values(self.model.trainable_variables)
+
     def _train_step(self, batch: Batch) -> None:
         inputs, labels, weights, batch_examples = batch
         with tf.GradientTape() as tape:
             logits = tf.cast(self.model(inputs, training=True), tf.float32)
             losses = self._loss(labels, logits)
-            # Every replica divides by the whole batch's examples, and the optimizer sums over
+            # Every replica divides by the whole batch's examples, and gradients are summed over
             # replicas: together the mean over the global batch, however it was cut.
             objective = tf.reduce_sum(losses * weights) / batch_examples
             if self.model.losses:
                 added = tf.add_n([tf.cast(one, tf.float32) for one in self.model.losses])
                 objective += added / self.strategy.num_replicas_in_sync
             scaled = self.optimizer.scale_loss(objective)  # float16's; else the same
-        gradients = tape.gradient(scaled, self.model.trainable_variables)
-        if loss_scale.needed_by(self.optimizer):
-            gradients = loss_scale.spread_overflow(gradients)
-        self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
+        variables = self.model.trainable_variables
+        sums = gradients.summed(tape.gradient(scaled, variables))
+        self.optimizer.apply_gradients(zip(sums, variables, strict=True))
         self._add(losses, labels, logits, weights)
 
     def _evaluation_step(self, batch: Batch) -> None:

@@ -1,10 +1,12 @@
 """How many steps run in one call of TensorFlow, and what all workers agree on in between.
 
 Many steps a call are fast; few keep a person informed and a stop prompt. Every worker must cut
-the run into the same calls, so the time that decides is the slowest worker's, told to all.
+the run into the same calls, so the time that decides is the slowest worker's, told to all; training
+and evaluation have each a length of their own.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal
@@ -46,7 +48,9 @@ class Pace:
         self._loop, self._stop, self._stall = loop, stop, stall
         stop.is_watched = True
         self._adapts = steps_per_call == "auto"
-        self._steps = 1 if steps_per_call == "auto" else steps_per_call
+        first = 1 if steps_per_call == "auto" else steps_per_call
+        # For training and evaluation apart: a step of the one may take far longer than the other's.
+        self._steps: dict[Callable[..., Any], int] = defaultdict(lambda: first)
         self._some_worker_stops = False
 
     def run(
@@ -69,15 +73,15 @@ class Pace:
         """
         done = 0
         while done < steps and not self._some_worker_stops:
-            count = min(self._steps, steps - done)
+            count = min(self._steps[function], steps - done)
             with self._stall.call(function):
                 started = time.monotonic()
                 function(batches, tf.constant(count)).numpy()
                 seconds = self._agree(time.monotonic() - started)
             done += count
             # A call cut short by the end of an epoch says nothing against a longer one.
-            if self._adapts and (count == self._steps or seconds > TARGET_SECONDS):
-                self._steps = next_steps(count, seconds)
+            if self._adapts and (count == self._steps[function] or seconds > TARGET_SECONDS):
+                self._steps[function] = next_steps(count, seconds)
             after_call(done)
 
     def raise_if_stopped(self) -> None:

@@ -12,6 +12,10 @@ from signal import Signals
 
 SHOWN_CHARACTERS = 200
 
+HIDDEN = "***"
+SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "KEY")
+"""What is called by one of these is hidden; the entrypoint has the same words."""
+
 
 class ExitCode(IntEnum):
     """How a run ended. 78 is never worth a retry, 75 is (names from BSD's sysexits.h)."""
@@ -32,7 +36,9 @@ class Problem:
     advice: str = ""
 
     def __str__(self) -> str:
-        sentence = f"{self.name}: received {shown(self.received)}; accepted: {self.accepted}."
+        is_secret = any(word in self.name.upper() for word in SECRET_WORDS)
+        received = shown(HIDDEN if is_secret else self.received)
+        sentence = f"{self.name}: received {received}; accepted: {self.accepted}."
         return f"{sentence} {self.advice}".rstrip()
 
 

@@ -73,6 +73,10 @@ class Reporter:
         self._metrics: list[EpochMetrics] = []
         self._result: dict[str, Any] = {
             "dataset": None,
+            "optimizer": None,
+            "loss": None,
+            "strategy": None,
+            "replicas": None,
             "resumed_from_step": None,
             "steps": 0,
             "epochs": 0,
@@ -144,6 +148,10 @@ class Reporter:
         """Note what is trained on: the name with the version, and whether it is a sample."""
         self._result["dataset"] = name
 
+    def used(self, what: Mapping[str, Any]) -> None:
+        """Note what is trained with: the optimizer, the loss, the strategy."""
+        self._result |= what
+
     def weights(self, digest: str) -> None:
         """Note the digest of the final weights."""
         self._result["weights_sha256"] = digest
@@ -158,7 +166,7 @@ class Reporter:
             return
         seconds = round(time.monotonic() - self._started, 3)
         result = {"status": status, "reason": reason, **self._result, "seconds": seconds, **context}
-        text = json.dumps(result, indent=2) + "\n"
+        text = json.dumps(result, indent=2, default=str) + "\n"
         write_whole(self.folder / RESULT_FILE, text.encode(), durable=False)
 
 

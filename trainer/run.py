@@ -1,11 +1,12 @@
 """A run and its checkpoints: from the newest of them to the end."""
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
-from trainer import done, weights
+from trainer import done, record, weights
 from trainer.agreement import facts_of, refuse_differing
 from trainer.batches import make_batches
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -51,12 +52,22 @@ class Completed:
 class Run:
     """A run's checkpoints: where it goes on from, and what it keeps of itself.
 
+    Args:
+        job: what this process was started to do.
+        plan: how the data are cut into steps and epochs.
+        data: what is trained on.
+        loop: the model, the optimizer and the compiled steps.
+        own: the parts of `record.of` that a script has given, for the workers to compare.
+
     Attributes:
         plan: how the data are cut into steps and epochs.
         loop: the model, the optimizer and the compiled steps.
     """
 
-    def __init__(self, job: Job, plan: Plan, data: DataSet, loop: Loop) -> None:
+    def __init__(
+        self, job: Job, plan: Plan, data: DataSet, loop: Loop, own: Collection[str] = ()
+    ) -> None:
+        self._own = own
         self.plan, self.loop = plan, loop
         self._job, self._data = job, data
         self._state = State(loop.model, loop.optimizer)
@@ -95,13 +106,18 @@ class Run:
         """Train from the newest checkpoint, or from the start, to the end."""
         config, strategy = self._job.config, self.loop.strategy
         exchange = Exchange(strategy, self._job.task.num_workers)
-        facts = facts_of(config, self._data, self._settings)
+        used = record.of(self.loop)
+        reporter.used(used)
+        log.info("optimizer %s, loss %s", used["optimizer"]["class_name"], used["loss"])
+        own = {f"the {name}": record.as_text(used[name]) for name in self._own}
+        facts = facts_of(config, self._data, self._settings | own)
         refuse_differing(exchange, self._job.task, facts)
         position = self.find_position(exchange)
         reporter.begin(position.step, position.epochs)
         batches = make_batches(strategy, self._data, self.plan.cut, config, position.step)
         epochs = Epochs(self.plan, self.loop, pace, batches, reporter)
         self.train(epochs, position, reporter)
+        self.loop.finish()
         values = weights.values_of(self.loop.model)
         reporter.weights(weights.digest(values))
         return Completed(values, epochs.position.epochs, position.step)

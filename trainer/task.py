@@ -61,8 +61,9 @@ def from_environment(environ: Mapping[str, str]) -> Task:
     try:
         return _from_tf_config(json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        received = f"({len(text)} characters, not shown)"  # a secret may be in it
         accepted = '{"cluster": {"worker": ["host:port", …]}, "task": {"type": …, "index": …}}'
-        raise ConfigurationError([Problem("TF_CONFIG", text, accepted)]) from error
+        raise ConfigurationError([Problem("TF_CONFIG", received, accepted)]) from error
 
 
 def _from_tf_config(document: dict[str, Any]) -> Task:

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer import done, export, strategy
-from trainer.build import build_model, build_optimizer
+from trainer.build import build_model, build_optimizer, warn_of_compiled
 from trainer.config import TrainerConfig, shown_name
 from trainer.data import order, registry
 from trainer.data.examples import DataSet
@@ -84,6 +84,7 @@ def build_run(job: Job, data: DataSet, distribution: tf.distribute.Strategy) -> 
     with distribution.scope():
         keras.utils.set_random_seed(job.config.seed)
         model = build_model(job.config, data)
+        warn_of_compiled(model)
         optimizer = build_optimizer(job.config, plan.steps, plan.cut.global_batch_size)
         loop = Loop(distribution, model, optimizer)
     return Run(job, plan, data, loop)

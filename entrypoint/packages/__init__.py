@@ -1,6 +1,6 @@
 """The packages that a user's own code needs beside the image's: a requirements.txt, installed once.
 
 `requirements.py` is all that a start without such a file pays for. `install.py` is the first start
-with one, `installer.py` runs pip, `verdict.py` says what its failure means. Why it is so:
-docs/decisions/0007-packages.md.
+with one: `run_pip.py` runs pip, `pip_failure.py` says what its failure means, `on_disk.py` makes
+the result outlast a power loss. Why it is so: docs/decisions/0007-packages.md.
 """

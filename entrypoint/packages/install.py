@@ -1,95 +1,123 @@
-# ruff: noqa: PTH103, PTH104, PTH118, PTH120, PTH123, PTH208
-# As everywhere in the entrypoint: os.path, not pathlib.
 """Installing the packages: one worker does, those that share its volume wait for it."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
 from entrypoint.errors import EXIT_CONFIGURATION, Problem, listed, render
 from entrypoint.log import Log
-from entrypoint.packages.installer import REPORT, TEMPORARY, run_pip
+from entrypoint.packages.on_disk import sync_file_system, sync_folder
+from entrypoint.packages.pip_failure import verdict_on
 from entrypoint.packages.requirements import Requirements
-from entrypoint.packages.verdict import verdict_on
+from entrypoint.packages.run_pip import REPORT, TEMPORARY, run_pip
 
 LOCK = ".lock"
 UNFINISHED = ".unfinished-"
+FULL = (errno.ENOSPC, errno.EDQUOT)
+FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+BY_ANOTHER = "another worker has installed them"
 
 
 def install(
     requirements: Requirements, environment: Mapping[str, str], log: Log
 ) -> tuple[int, str]:
-    """Install the packages, unless another worker does so first; return a `Look`'s code and reason.
+    """Install the packages, unless another worker does so first; return a `Work`'s code and reason.
 
     To be run in a child process: a signal ends it, and pip with it, whatever they are at.
     """
-    base = os.path.dirname(requirements.folder)
+    base = requirements.folder.parent
     try:
-        os.makedirs(base, exist_ok=True)
-        with open(os.path.join(base, LOCK), "w") as lock:
-            seconds = _take(lock, requirements, log)
+        base.mkdir(parents=True, exist_ok=True)
+        with (base / LOCK).open("w") as lock:
+            begin = time.monotonic()
+            is_alone = _lock(lock, requirements, log)
             if requirements.is_installed():
-                log.info(f"another worker has installed them (waited {seconds:.1f} s)")
+                log.info(f"{BY_ANOTHER} (waited {time.monotonic() - begin:.1f} s)")
                 return 0, ""
-            _remove_unfinished(base)
+            if is_alone:
+                _remove_unfinished(base)
             return _install(requirements, environment, log)
     except OSError as error:
-        return _refuse(_not_writable(base, error), log)
+        return _refuse(_unusable(base, error), log)
 
 
-def _take(lock: IO[str], requirements: Requirements, log: Log) -> float:
-    """Wait until no other worker installs anything there; return for how many seconds.
+def _lock(lock: IO[str], requirements: Requirements, log: Log) -> bool:
+    """Wait until no other worker installs anything there; return False if nothing can be locked.
 
-    The kernel releases the lock of a process that is gone.
+    The kernel releases the lock of a process that is gone. Some network file systems have none: two
+    workers may then do the same work, each in a folder of its own, and the first one's counts.
     """
-    begin = time.monotonic()
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        log.info(f"another worker installs the packages of {requirements.file}: waiting for it")
+        log.info(f"another worker is installing the packages of {requirements.file}: waiting")
         fcntl.flock(lock, fcntl.LOCK_EX)
-    return time.monotonic() - begin
+    except OSError as error:
+        log.warning(
+            f"the file system of {requirements.folder.parent} cannot lock files "
+            f"({error.strerror}): workers that share it may all install the same packages"
+        )
+        return False
+    return True
 
 
-def _remove_unfinished(base: str) -> None:
-    """Remove what killed installations have left; whoever has the lock is the only one at it."""
-    for name in os.listdir(base):
-        if name.startswith(UNFINISHED):
-            shutil.rmtree(os.path.join(base, name), ignore_errors=True)
+def _remove_unfinished(base: Path) -> None:
+    """Remove what killed installations have left; only the owner of the lock may do so."""
+    for unfinished in base.glob(f"{UNFINISHED}*"):
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _install(
     requirements: Requirements, environment: Mapping[str, str], log: Log
 ) -> tuple[int, str]:
     """Install into a folder that does not count, and give it its name when it is whole."""
-    unfinished = f"{os.path.dirname(requirements.folder)}/{UNFINISHED}{os.urandom(4).hex()}"
-    os.mkdir(unfinished)  # noqa: PTH102
+    unfinished = requirements.folder.with_name(f"{UNFINISHED}{os.urandom(4).hex()}")
+    unfinished.mkdir()
     log.info(f"installing the packages of {requirements.file} into {requirements.folder}")
     begin = time.monotonic()
-    said = run_pip(requirements.file, unfinished, environment, log)
-    if said is not None:
+    try:
+        failure = run_pip(requirements.file, unfinished, environment, log)
+        if failure is not None:
+            verdict = verdict_on(failure, requirements.file)
+            return _refuse(verdict, log) if isinstance(verdict, Problem) else verdict
+        shutil.rmtree(unfinished / TEMPORARY)
+        (unfinished / "lib").mkdir(exist_ok=True)
+        summary = _summary(unfinished / REPORT)
+        is_first = _publish(unfinished, requirements)
+    finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-        verdict = verdict_on(said, requirements.file)
-        return _refuse(verdict, log) if isinstance(verdict, Problem) else verdict
-    shutil.rmtree(os.path.join(unfinished, TEMPORARY))
-    os.makedirs(os.path.join(unfinished, "lib"), exist_ok=True)
-    summary = _summary(os.path.join(unfinished, REPORT))
-    os.rename(unfinished, requirements.folder)
-    log.info(f"{summary} ({time.monotonic() - begin:.1f} s)")
+    log.info(f"{summary if is_first else BY_ANOTHER} ({time.monotonic() - begin:.1f} s)")
     return 0, ""
 
 
-def _summary(report: str) -> str:
+def _publish(unfinished: Path, requirements: Requirements) -> bool:
+    """Give the folder its name; return False if another worker's has it already.
+
+    All that is in it has to be on the disk before: after a power loss the name says that it is.
+    """
+    sync_file_system(unfinished)
+    try:
+        unfinished.rename(requirements.folder)
+    except OSError:
+        if requirements.is_installed():
+            return False
+        raise
+    sync_folder(requirements.folder.parent)
+    return True
+
+
+def _summary(report: Path) -> str:
     """Return what was installed and where it came from, of pip's own report."""
-    with open(report, encoding="utf-8") as file:
-        items = json.load(file)["install"]
+    items = json.loads(report.read_text(encoding="utf-8"))["install"]
     if not items:
         return "nothing had to be installed: the image has these packages"
     names = [f"{item['metadata']['name']} {item['metadata']['version']}" for item in items]
@@ -99,15 +127,21 @@ def _summary(report: str) -> str:
 def _origins(items: Sequence[Mapping[str, Mapping[str, str]]]) -> list[str]:
     """Return the hosts and folders that packages came from, each once."""
     urls = [urlsplit(item["download_info"]["url"]) for item in items]
-    return sorted({url.hostname or os.path.dirname(url.path) for url in urls})
+    return sorted({url.hostname or str(Path(url.path).parent) for url in urls})
 
 
-def _not_writable(base: str, error: OSError) -> Problem:
+def _unusable(base: Path, error: OSError) -> Problem:
     """Return the problem of a volume in which nothing can be installed."""
+    if error.errno in FULL:
+        accepted = "a file system with room for the packages"
+    elif error.errno in FORBIDDEN:
+        accepted = f"a folder that user id {os.geteuid()} can write to"
+    else:
+        accepted = "a folder in which packages can be installed"
     return Problem(
-        base,
+        str(error.filename or base),
         error.strerror,
-        f"a folder that user id {os.geteuid()} can write to",
+        accepted,
         "The packages of REQUIREMENTS_FILE are kept there: mount a volume, or a folder of this "
         "user's, at /data. REQUIREMENTS_FILE=none starts without them.",
     )

@@ -1,5 +1,3 @@
-# ruff: noqa: PTH112, PTH113, PTH118, PTH120
-# pathlib is slow to import (it brings urllib), and this runs at every start.
 """Is there a requirements file, and where do its packages belong?"""
 
 from __future__ import annotations
@@ -10,17 +8,17 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
-from entrypoint.environ import Environ
 from entrypoint.errors import ConfigurationError, Problem
-from entrypoint.files import UnreadableFileError, read_text
-from entrypoint.variables import REQUIREMENTS_FILE
+from entrypoint.settings.options import VARIABLES
+from entrypoint.settings.text_files import UnreadableFileError, read_text
 
 DEFAULT_NAME = "requirements.txt"
 NONE = "none"
 PACKAGES_DIR = "PACKAGES_DIR"
 """Names the folder to the command; the image's Python puts it behind its own packages."""
-FOLDER = "/data/.packages"
+FOLDER = Path("/data/.packages")
 """In the volume of the data sets, and kept as long as they are. Not in TRAINER_DATA_DIR, which may
 be a scheduler's read-only input."""
 IMAGE_PACKAGES = "opt/pip/constraints.txt"
@@ -36,65 +34,68 @@ REQUIREMENT = re.compile(r"(?m)^\s*[^\s#]")
 class Requirements:
     """A requirements file that asks for something, and the folder that its packages have."""
 
-    file: str
-    folder: str
+    file: Path
+    folder: Path
     """Named after all that decides what is in it: the file, Python, what the image has."""
 
     @property
-    def site_packages(self) -> str:
+    def site_packages(self) -> Path:
         """Where the modules are."""
-        return os.path.join(self.folder, "lib", PYTHON, "site-packages")
+        return self.folder / "lib" / PYTHON / "site-packages"
 
     def is_installed(self) -> bool:
         """Whether the packages are there, all of them: the folder gets its name last."""
-        return os.path.isdir(self.folder)
+        return self.folder.is_dir()
 
     def added_to(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return a command's variables with which it finds the packages and their programs."""
         path = f"{environment.get('PATH', os.defpath)}:{self.folder}/bin"
-        return {**environment, PACKAGES_DIR: self.site_packages, "PATH": path}
+        return {**environment, PACKAGES_DIR: str(self.site_packages), "PATH": path}
 
 
-def find_requirements(environ: Environ, directory: str) -> Requirements | None:
-    """Return REQUIREMENTS_FILE, else the directory's requirements.txt if there is one.
+def find_requirements(
+    named: str | None, directory: Path, *, root: Path = Path("/"), label: str = "REQUIREMENTS_FILE"
+) -> Requirements | None:
+    """Return the named file, else the directory's requirements.txt if there is one.
 
-    None where there is none, or nothing in it. Raises ConfigurationError.
+    None where there is none, or nothing in it. `root` is where the file system begins; `label` is
+    how a message calls the variable. Raises ConfigurationError.
     """
-    given = (environ.get("REQUIREMENTS_FILE") or "").strip()
-    path = os.path.join(directory, given or DEFAULT_NAME)
-    if given == NONE or not (given or os.path.isfile(path)):
+    given = (named or "").strip()
+    path = directory / (given or DEFAULT_NAME)
+    if given == NONE or not (given or path.is_file()):
         return None
     try:
         texts = _read(path, {})
         if not any(REQUIREMENT.search(text) for text in texts):
             return None
-        image = read_text(os.path.join(environ.root, IMAGE_PACKAGES))
+        image = read_text(root / IMAGE_PACKAGES)
     except UnreadableFileError as error:
-        name = environ.label("REQUIREMENTS_FILE")
-        raise ConfigurationError(
-            [Problem(name, path, REQUIREMENTS_FILE.accepted, str(error))]
-        ) from None
+        accepted = VARIABLES["REQUIREMENTS_FILE"].accepted
+        raise ConfigurationError([Problem(label, str(path), accepted, str(error))]) from None
     digest = _digest((*texts, image, PYTHON, os.uname().machine))
-    return Requirements(path, os.path.join(FOLDER, digest))
+    return Requirements(path, FOLDER / digest)
 
 
 def notes_on(requirements: Requirements | None) -> tuple[str, ...]:
     """Return what a check of the trainer's settings has to be read with."""
     if requirements is None or requirements.is_installed():
         return ()
-    return (f"The packages of {requirements.file} are not installed yet; a start does it first.",)
+    return (
+        f"The packages of {requirements.file} are not installed yet; a start installs them first.",
+    )
 
 
-def _read(path: str, texts: dict[str, str]) -> Iterable[str]:
+def _read(path: Path, texts: dict[Path, str]) -> Iterable[str]:
     """Return the text of the file and of those that it includes; raise UnreadableFileError.
 
     Included ones that cannot be read, or are no files, are left to pip.
     """
-    texts[path] = read_text(path)
-    for name in INCLUDED.findall(texts[path]):
-        included = os.path.join(os.path.dirname(path), name)
-        if included not in texts:
-            with suppress(UnreadableFileError):
+    texts[path] = text = read_text(path)
+    for name in INCLUDED.findall(text):
+        with suppress(UnreadableFileError, RuntimeError):  # RuntimeError: a circle of links
+            included = (path.parent / name).resolve()
+            if included not in texts:
                 _read(included, texts)
     return texts.values()
 

@@ -1,12 +1,25 @@
 """The gate before TensorFlow: all workers are there, reachable at their addresses, and agree.
 
-Read `gate.py` first (`pass_gate`), then `chief.py` and `member.py` (the two roles), `roll.py` (the
-chief's list), `judge.py` (what contradicts what) and `connection.py` (how two workers talk). Why it
-is so: docs/decisions/0004-the-gate.md. Imports asyncio, so import it where it is needed only.
+Read `gate.py` first (`pass_gate`), then `chief.py` and `member.py` (the two roles), `check_ins.py`
+(the chief's list), `comparison.py` (what contradicts what) and `transport/` (how two workers talk);
+`peer_watch.py` looks at the peers after the gate. Why it is so: docs/decisions/0004-the-gate.md.
+Imports asyncio, so import it only where it is needed.
 """
 
-from entrypoint.rendezvous.errors import ContradictionError, PeersMissingError, PortTakenError
 from entrypoint.rendezvous.facts import Facts
 from entrypoint.rendezvous.gate import pass_gate
+from entrypoint.rendezvous.outcome import (
+    ContradictionError,
+    PeersMissingError,
+    PortClosedError,
+    PortTakenError,
+)
 
-__all__ = ["ContradictionError", "Facts", "PeersMissingError", "PortTakenError", "pass_gate"]
+__all__ = [
+    "ContradictionError",
+    "Facts",
+    "PeersMissingError",
+    "PortClosedError",
+    "PortTakenError",
+    "pass_gate",
+]

@@ -9,18 +9,18 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from entrypoint.cluster import CHIEF, ClusterSpec, Member, Task
-from entrypoint.errors import Problem, escaped
-from entrypoint.rendezvous.connection import Connection
-from entrypoint.rendezvous.contradictions import Contradictions
+from entrypoint.cluster.spec import ClusterSpec, Member, Task
+from entrypoint.errors import Problem
+from entrypoint.rendezvous.comparison import Contradictions
 from entrypoint.rendezvous.facts import Card, Facts
-from entrypoint.rendezvous.messages import (
+from entrypoint.rendezvous.transport.connection import Connection
+from entrypoint.rendezvous.transport.messages import (
     CARD,
     Message,
     contradiction,
 )
-from entrypoint.rendezvous.reasons import PeerError
-from entrypoint.rendezvous.timing import Timing
+from entrypoint.rendezvous.transport.reasons import PeerError
+from entrypoint.rendezvous.transport.timing import Timing
 
 Say = Callable[[str, str], None]
 
@@ -58,7 +58,7 @@ class Attempt:
         self.contradictions = Contradictions()
         self.trouble = ""
         """Why this worker has not checked in yet."""
-        self.judged: set[str] = set()
+        self.compared: set[str] = set()
         """The boots of the workers that were compared with this one."""
         self._known: dict[Connection, Card] = {}
         self._changed = asyncio.Event()
@@ -67,16 +67,6 @@ class Attempt:
     def seconds(self) -> float:
         """How long it has lasted."""
         return asyncio.get_running_loop().time() - self.began
-
-    @property
-    def index_name(self) -> str:
-        """What the user sets to say which worker a process is."""
-        own_type = any(member.task.type == CHIEF for member in self.spec.members)
-        return 'TF_CONFIG "task"' if own_type else "WORKER_INDEX"
-
-    def index(self, task: Task) -> str:
-        """Return a task as the user sets it."""
-        return str(task.index) if self.index_name == "WORKER_INDEX" else str(task)
 
     def member(self, task: Task) -> Member | None:
         """Return the task's place in the own list."""
@@ -113,8 +103,8 @@ class Attempt:
 
     @property
     def has_met_all(self) -> bool:
-        """Whether as many workers as the list has are connected, and were judged."""
-        met = {card.boot for card in self._known.values()} & self.judged
+        """Whether as many workers as the list has are connected, and were compared."""
+        met = {card.boot for card in self._known.values()} & self.compared
         return len(met - {self.card.boot}) >= len(self.spec.members) - 1
 
     def answer_card(self) -> Message:
@@ -122,8 +112,8 @@ class Attempt:
         return self.card.message(CARD, self.trouble)
 
     def gave_up(self, line: str) -> str:
-        """Return the end of a wait for which the bound was too short."""
-        return escaped(f"gave up after {self.given.timeout_seconds:g} s: {line}")
+        """Return what is said at the end of a wait in vain."""
+        return f"gave up after {self.given.timeout_seconds:g} s: {line}"
 
     async def tell(self, problems: Iterable[Problem]) -> None:
         """Send everyone how the gate ends, and wait a moment for them to have read it."""

@@ -7,11 +7,11 @@ import socket
 from collections.abc import Coroutine
 
 from entrypoint.rendezvous.attempt import Attempt
-from entrypoint.rendezvous.errors import ContradictionError, PeersMissingError
-from entrypoint.rendezvous.messages import GO, PING, READY, RELEASE, STATUS, Message
-from entrypoint.rendezvous.reception import Reception
-from entrypoint.rendezvous.roll import Roll
-from entrypoint.rendezvous.status import waiting_line
+from entrypoint.rendezvous.check_ins import CheckIns
+from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, waiting_line
+from entrypoint.rendezvous.transport.listener import Listener
+from entrypoint.rendezvous.transport.messages import GO, PING, READY, RELEASE, STATUS, Message
+from entrypoint.rendezvous.transport.strangers import Strangers
 
 
 class ChiefRole:
@@ -19,15 +19,16 @@ class ChiefRole:
 
     def __init__(self, attempt: Attempt, listener: socket.socket) -> None:
         self._attempt, self._timing, self._say = attempt, attempt.timing, attempt.given.say
-        self._roll = Roll(attempt)
+        self._check_ins = CheckIns(attempt)
         self._is_decided = False
-        self.reception = Reception(
-            listener, attempt.given.token, attempt.timing, self._roll.receive
+        strangers = Strangers(len(attempt.spec.members))
+        self.listener = Listener(
+            listener, strangers, attempt.given.token, attempt.timing, self._check_ins.receive
         )
 
     def loops(self) -> list[Coroutine[None, None, None]]:
         """Return what runs until the decision."""
-        return [self.reception.run(), self._roll.probe(), self._report(), self._ping()]
+        return [self.listener.run(), self._check_ins.probe(), self._report(), self._ping()]
 
     async def decide(self) -> Exception | None:
         """Return the error with which the gate ends, None after the release of all."""
@@ -35,7 +36,7 @@ class ChiefRole:
         while True:
             if attempt.contradictions:
                 return await self._contradict()
-            if self._roll.is_complete and await self._all_are_ready():
+            if self._check_ins.is_complete and await self._all_are_ready():
                 await self._release()
                 return None
             if not await attempt.news(attempt.given.timeout_seconds - attempt.seconds):
@@ -43,13 +44,13 @@ class ChiefRole:
 
     async def _all_are_ready(self) -> bool:
         """Ask all members whether they are alive and nothing is against it, and none other came."""
-        sessions = list(self._roll.sessions.values())
+        sessions = list(self._check_ins.sessions.values())
         ready = await asyncio.gather(
             *(session.ask(READY, self._timing.alive_seconds) for session in sessions),
         )
         for session, is_ready in zip(sessions, ready, strict=True):
             session.is_silent = session.is_silent or not is_ready
-        same = sessions == list(self._roll.sessions.values())
+        same = sessions == list(self._check_ins.sessions.values())
         return all(ready) and same and not self._attempt.contradictions
 
     async def _release(self) -> None:
@@ -59,12 +60,12 @@ class ChiefRole:
         the chief's port.
         """
         self._is_decided = True
-        await self.reception.close()
-        sessions, seconds = list(self._roll.sessions.values()), self._timing.release_seconds
+        await self.listener.close()
+        sessions, seconds = list(self._check_ins.sessions.values()), self._timing.release_seconds
         await asyncio.gather(*(session.ask(RELEASE, seconds) for session in sessions))
         await asyncio.gather(*(session.send(Message(GO)) for session in sessions))
         until = self._attempt.seconds + seconds
-        while self._roll.sessions and await self._attempt.news(until - self._attempt.seconds):
+        while self._check_ins.sessions and await self._attempt.news(until - self._attempt.seconds):
             pass
 
     async def _contradict(self) -> ContradictionError:
@@ -80,17 +81,17 @@ class ChiefRole:
     def _line(self) -> str:
         """Return the line that says who is missing."""
         count = len(self._attempt.spec.members)
-        return waiting_line(self._roll.missing(), count, self._attempt.seconds)
+        return waiting_line(self._check_ins.missing(), count, self._attempt.seconds)
 
     async def _report(self) -> None:
         """Say who is missing, here and to every member that has checked in."""
         await asyncio.sleep(self._timing.first_line_seconds)
         while not self._is_decided:
-            if not self._roll.is_complete:
+            if not self._check_ins.is_complete:
                 line = self._line()
                 self._say("INFO", line)
                 status = Message(STATUS, {"line": line})
-                sessions = list(self._roll.sessions.values())
+                sessions = list(self._check_ins.sessions.values())
                 await asyncio.gather(*(session.send(status) for session in sessions))
             await asyncio.sleep(self._timing.line_seconds)
 
@@ -100,7 +101,7 @@ class ChiefRole:
             await asyncio.sleep(self._timing.ping_seconds)
             quiet = [
                 session
-                for session in self._roll.sessions.values()
+                for session in self._check_ins.sessions.values()
                 if session.silence > self._timing.ping_seconds / 2
             ]
             for session in quiet:

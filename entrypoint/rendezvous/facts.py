@@ -7,10 +7,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from entrypoint.cluster import ClusterSpec, Task
-from entrypoint.errors import shortened
-from entrypoint.rendezvous.messages import Message
-from entrypoint.variables import HIDDEN, is_secret
+from entrypoint.cluster.spec import ClusterSpec, Task
+from entrypoint.errors import HIDDEN, escaped, is_secret, shortened
+from entrypoint.rendezvous.transport.messages import Message
 
 LONGEST_VALUE = 200
 """Characters of one value on a card."""
@@ -76,7 +75,7 @@ class Card:
     def message(self, kind: str, trouble: str = "") -> Message:
         """Return the message that brings the card."""
         fields = vars(self) | {"task": self.task.type, "index": self.task.index}
-        return Message(kind, fields | {"trouble": shortened(trouble)})
+        return Message(kind, fields | {"trouble": shortened(escaped(trouble))})
 
     @classmethod
     def read(cls, message: Message) -> Card:
@@ -84,7 +83,7 @@ class Card:
         return cls(
             task=Task(message.text("task", LONGEST_VALUE), message.number("index")),
             is_chief=message.flag("is_chief"),
-            settings=message.mapping("settings"),
+            settings=message.mapping("settings", LONGEST_VALUE),
             **{name: message.text(name, LONGEST_VALUE) for name in _TEXTS},
         )
 
@@ -94,9 +93,10 @@ _TEXTS = ("boot", "hosts", "image", "tensorflow", "gpus_per_worker", "settings_d
 
 def _short(value: str) -> str:
     """Return a value as it is shown; two that differ stay different."""
-    if len(value) <= LONGEST_VALUE:
-        return value
-    return f"{shortened(value, LONGEST_VALUE - 24)} (sha256 {_digest(value)[:12]})"
+    shown = escaped(value)
+    if len(shown) <= LONGEST_VALUE:
+        return shown
+    return f"{shortened(shown, LONGEST_VALUE - 24)} (sha256 {_digest(value)[:12]})"
 
 
 def _shown(settings: Mapping[str, str]) -> dict[str, str]:
@@ -104,7 +104,7 @@ def _shown(settings: Mapping[str, str]) -> dict[str, str]:
     shown: dict[str, str] = {}
     room = MOST_SETTINGS
     for name in sorted(settings):
-        entry = {shortened(name): HIDDEN if is_secret(name) else _short(settings[name])}
+        entry = {shortened(escaped(name)): HIDDEN if is_secret(name) else _short(settings[name])}
         room -= len(json.dumps(entry))
         if room < 0:
             break

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import resource
 
-from entrypoint.cluster import ClusterSpec, Task
+from entrypoint.cluster.spec import ClusterSpec, Task
 from entrypoint.errors import escaped
 from entrypoint.rendezvous.attempt import Attempt, Given, Say
 from entrypoint.rendezvous.chief import ChiefRole
 from entrypoint.rendezvous.facts import Facts
 from entrypoint.rendezvous.member import MemberRole
-from entrypoint.rendezvous.port import address_warning, open_port
-from entrypoint.rendezvous.status import released_line
-from entrypoint.rendezvous.timing import Timing
+from entrypoint.rendezvous.outcome import released_line
+from entrypoint.rendezvous.port import address_warning, listening_host, open_port
+from entrypoint.rendezvous.transport.timing import Timing
 
 SPARE_FILES = 1024
-"""Descriptors beside the sessions: strangers, dials, and whatever was open before."""
+"""Descriptors beside two for each worker, its session and one that has just come."""
 
 
 def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where to say so
@@ -32,7 +32,8 @@ def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where t
     """Return when all workers were released together; the own port is free again then.
 
     `say` takes "INFO" or "WARNING" and a line. Raises PeersMissingError at the end of the bound,
-    ContradictionError at once, PortTakenError. Leaves nothing behind when it is killed.
+    ContradictionError at once, PortTakenError, PortClosedError. Leaves nothing behind when it is
+    killed.
     """
     given = Given(
         spec=spec,
@@ -45,14 +46,16 @@ def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where t
     )
     if warning := address_warning(given.me):
         given.say("WARNING", warning)
-    _allow_files(len(spec.members) + SPARE_FILES)
+    _allow_files(2 * len(spec.members) + SPARE_FILES)
     if error := asyncio.run(meet(given)):
         raise error
 
 
 async def meet(given: Given) -> Exception | None:
-    """Pass the gate, or return why not; raise PortTakenError."""
-    with await open_port(given.me, given.timing.port_seconds, given.say) as listener:
+    """Pass the gate, or return why not; raise what `open_port` raises."""
+    host = listening_host(given.spec, given.me)
+    seconds = min(given.timing.port_seconds, given.timeout_seconds)
+    with await open_port(host, given.me, seconds, given.say) as listener:
         if len(given.spec.members) == 1:
             return None
         attempt = Attempt(given)
@@ -62,7 +65,7 @@ async def meet(given: Given) -> Exception | None:
             error = await role.decide()
             for loop in loops:
                 loop.cancel()
-        await role.reception.close_all()
+        await role.listener.close_all()
     if error is None:
         given.say("INFO", released_line(len(given.spec.members), attempt.seconds))
     return error

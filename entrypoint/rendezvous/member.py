@@ -10,13 +10,13 @@ from collections.abc import Coroutine
 
 from entrypoint.errors import Problem
 from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
-from entrypoint.rendezvous.connection import Connection
-from entrypoint.rendezvous.converse import answer, follow, hello
-from entrypoint.rendezvous.dialer import Dialer
-from entrypoint.rendezvous.errors import ContradictionError, PeersMissingError
+from entrypoint.rendezvous.conversation import answer, compare, follow, hello
 from entrypoint.rendezvous.facts import Card
-from entrypoint.rendezvous.judge import judge
-from entrypoint.rendezvous.messages import (
+from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, chief_line
+from entrypoint.rendezvous.transport.connection import Connection
+from entrypoint.rendezvous.transport.dialer import Dialer
+from entrypoint.rendezvous.transport.listener import Listener, Settle
+from entrypoint.rendezvous.transport.messages import (
     CHECK_IN,
     CONTRADICTION,
     GO,
@@ -28,10 +28,9 @@ from entrypoint.rendezvous.messages import (
     contradiction,
     read_contradiction,
 )
-from entrypoint.rendezvous.names import Names
-from entrypoint.rendezvous.reasons import PeerError
-from entrypoint.rendezvous.reception import Reception, Settle
-from entrypoint.rendezvous.status import chief_line
+from entrypoint.rendezvous.transport.names import Names
+from entrypoint.rendezvous.transport.reasons import PeerError
+from entrypoint.rendezvous.transport.strangers import Strangers
 
 FIRST_REDIALS = 8
 """The first attempts follow each other faster: all start together, and the chief may be last."""
@@ -44,7 +43,8 @@ class MemberRole:
         self._attempt, self._timing, given = attempt, attempt.timing, attempt.given
         self._chief = attempt.spec.chief
         self._dialer = Dialer(Names(given.timing.look_up_seconds), given.token, given.timing, 1)
-        self.reception = Reception(listener, given.token, given.timing, self._receive)
+        strangers = Strangers(len(attempt.spec.members))
+        self.listener = Listener(listener, strangers, given.token, given.timing, self._receive)
         self._session: Connection | None = None
         self._line = ""
         self._final: tuple[Problem, ...] = ()
@@ -54,7 +54,7 @@ class MemberRole:
 
     def loops(self) -> list[Coroutine[None, None, None]]:
         """Return what runs until the decision."""
-        return [self.reception.run(), self._keep_dialling(), self._report()]
+        return [self.listener.run(), self._keep_dialling(), self._report()]
 
     async def decide(self) -> Exception | None:
         """Return the error with which the gate ends, None after the release of all."""
@@ -109,7 +109,7 @@ class MemberRole:
         card = await hello(attempt, connection, CHECK_IN)
         with attempt.knows(connection, card):
             if not card.is_chief:
-                await judge(attempt, connection, card, self._chief)
+                await compare(attempt, connection, card, self._chief)
                 await follow(attempt, connection)
                 return
             self._session = connection
@@ -146,7 +146,7 @@ class MemberRole:
     async def _release(self, connection: Connection, message: Message) -> None:
         """Close the own port, say so, and wait for the others' ports to be closed, too."""
         self._promise()
-        await self.reception.close()
+        await self.listener.close()
         with contextlib.suppress(PeerError):  # what cannot be said any more is not waited for
             await connection.send(message)
             while (await connection.receive(self._timing.release_seconds)).kind != GO:
@@ -164,8 +164,8 @@ class MemberRole:
         """Return who is missing, as far as this member knows."""
         if self._session and self._line:
             return self._line
-        trouble = "checked in there, and it has not said yet who is missing"
-        reason = trouble if self._session else self._attempt.trouble
+        silent = "checked in, but the chief has not yet said who is missing"
+        reason = silent if self._session else self._attempt.trouble
         return chief_line(self._chief, reason, self._attempt.seconds)
 
     async def _report(self) -> None:

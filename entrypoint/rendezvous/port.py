@@ -6,16 +6,17 @@ import asyncio
 import errno
 import socket
 
-from entrypoint.cluster import Member
+from entrypoint.cluster.machine import has_address, resolve
+from entrypoint.cluster.spec import ClusterSpec, Member
 from entrypoint.errors import Problem
-from entrypoint.machine import has_address, resolve
 from entrypoint.rendezvous.attempt import Say
-from entrypoint.rendezvous.errors import PortTakenError
+from entrypoint.rendezvous.outcome import PortClosedError, PortTakenError
 
 BACKLOG = 4096
 """Workers that may connect at the same moment; Linux cuts it down to net.core.somaxconn."""
 
 RETRY_SECONDS = 0.1
+LOOPBACK = "127.0.0.1"
 
 
 def address_warning(me: Member) -> str | None:
@@ -31,50 +32,71 @@ def address_warning(me: Member) -> str | None:
     )
 
 
-async def open_port(me: Member, seconds: float, say: Say) -> socket.socket:
-    """Return a socket that listens on the own port, on all interfaces.
+async def open_port(host: str, me: Member, seconds: float, say: Say) -> socket.socket:
+    """Return a socket that listens on the own port of a host, "" for all interfaces.
 
-    A port that is taken is tried again for so many seconds. Raises PortTakenError.
+    A port that is taken is tried again for so many seconds. Raises PortTakenError, PortClosedError.
     """
     port, begin = me.address.port, asyncio.get_running_loop().time()
     said = False
     while True:
         try:
-            return _listen(port)
+            _bind_everywhere(port)
+            return _listen(host, port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                raise PortTakenError([_closed(me, error)]) from None
+                raise PortClosedError([_closed(me, error)]) from None
         if asyncio.get_running_loop().time() - begin >= seconds:
-            raise PortTakenError([_taken(me)])
+            raise PortTakenError(_taken(me))
         if not said:
             say("WARNING", f"port {port} is taken; trying again for {seconds:g} s")
             said = True
         await asyncio.sleep(RETRY_SECONDS)
 
 
-def _listen(port: int) -> socket.socket:
+def listening_host(spec: ClusterSpec, me: Member) -> str:
+    """Return the host to listen on: all interfaces, unless every worker is on this machine."""
+    if not all(address.is_loopback for address in spec.addresses):
+        return ""
+    host = me.address.host
+    found = resolve([host]).get(host, (LOOPBACK,))
+    return next((address for address in found if ":" not in address), found[0])
+
+
+def _bind_everywhere(port: int) -> None:
+    """Raise OSError if anything listens on the port at any of this machine's addresses.
+
+    TensorFlow's server will listen on all of them. This socket never listens to anybody.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("", port))
+
+
+def _listen(host: str, port: int) -> socket.socket:
     """Listen with SO_REUSEADDR (a closed port's remains don't count), never SO_REUSEPORT."""
     try:
-        dual = socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if dual else socket.AF_INET
+        dual = (not host or ":" in host) and socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if dual or ":" in host else socket.AF_INET
         listener = socket.create_server(
-            ("", port), family=family, backlog=BACKLOG, dualstack_ipv6=dual
+            (host, port), family=family, backlog=BACKLOG, dualstack_ipv6=dual
         )
     except OSError as error:
-        if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+        if host or error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
             raise
         listener = socket.create_server(("", port), backlog=BACKLOG)  # IPv6 is switched off
     listener.settimeout(0)
     return listener
 
 
-def _taken(me: Member) -> Problem:
-    """Return the problem of a port on which something else listens."""
-    advice = (
-        "Something else on this machine listens there: another worker with the same index, a run "
-        f"that has not ended, or another program (ss -ltnp 'sport = :{me.address.port}' names it)."
+def _taken(me: Member) -> str:
+    """Return what is to be said of a port on which something else listens."""
+    port = me.address.port
+    return (
+        f"port {port} of {me.task} is taken. Something else on this machine listens there: another "
+        "worker with the same index, a run that has not ended, or another program "
+        f"(ss -ltnp 'sport = :{port}' names it)"
     )
-    return Problem(f"port of {me.task}", str(me.address.port), "a port that is free", advice)
 
 
 def _closed(me: Member, error: OSError) -> Problem:

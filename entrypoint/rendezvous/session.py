@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from entrypoint.cluster import Member
+from entrypoint.cluster.spec import Member
 from entrypoint.rendezvous.attempt import Attempt
-from entrypoint.rendezvous.connection import Connection
-from entrypoint.rendezvous.converse import answer
+from entrypoint.rendezvous.conversation import answer
 from entrypoint.rendezvous.facts import Card
-from entrypoint.rendezvous.messages import PING, READY, RELEASE, Message
-from entrypoint.rendezvous.reasons import PeerError
+from entrypoint.rendezvous.transport.connection import Connection
+from entrypoint.rendezvous.transport.messages import PING, READY, RELEASE, Message
+from entrypoint.rendezvous.transport.reasons import PeerError
 
 
 class Session:
@@ -30,7 +30,7 @@ class Session:
         """Whether it did not answer when it should have."""
         self.is_verified = False
         """Whether it answers at its advertised address, too."""
-        self.trouble = "checked in, and is being dialled back"
+        self.trouble = "checked in, and is now being dialled back"
         """Why it is not verified."""
 
     @property

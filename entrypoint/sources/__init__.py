@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from entrypoint.cluster import Resolution
-from entrypoint.environ import Environ, Value
+from entrypoint.cluster.spec import Resolution
 from entrypoint.errors import ConfigurationError, Problem
+from entrypoint.settings.environ import Environ, Value
 from entrypoint.sources import (
     kubernetes,
     sagemaker,
@@ -28,9 +28,8 @@ from entrypoint.sources import (
 AUTO, NONE = "auto", "none"
 
 
-def no_settings(_: Environ) -> Mapping[str, Value]:
-    """Return nothing: most systems say only who the peers are."""
-    return {}
+Settings = Callable[[Environ], Mapping[str, Value]]
+"""Returns our names -> values, with the system's name as their source."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +42,17 @@ class Source:
     """The variables that have to be set."""
     also: tuple[str, ...] = ()
     """Other variables that it looks at to find the cluster."""
-    settings: Callable[[Environ], Mapping[str, Value]] = no_settings
-    """Our names -> values, with the system's name as their source."""
+    settings: tuple[Settings, ...] = ()
+    """What it says about our own variables, the first of a name wins; where one of these fails, the
+    others still hold."""
 
 
 SOURCES: Mapping[str, Source] = {
     "tf_config": Source(tf_config.find, tf_config.NEEDS),
     "worker_hosts": Source(worker_hosts.find, worker_hosts.NEEDS, worker_hosts.ALSO),
-    "sagemaker": Source(sagemaker.find, sagemaker.NEEDS, settings=sagemaker_settings.settings),
-    "vertex": Source(vertex.find, vertex.NEEDS, settings=vertex.settings),
-    "skypilot": Source(skypilot.find, skypilot.NEEDS, skypilot.ALSO, skypilot.settings),
+    "sagemaker": Source(sagemaker.find, sagemaker.NEEDS, settings=sagemaker_settings.SETTINGS),
+    "vertex": Source(vertex.find, vertex.NEEDS, settings=(vertex.settings,)),
+    "skypilot": Source(skypilot.find, skypilot.NEEDS, skypilot.ALSO, (skypilot.settings,)),
     "slurm": Source(slurm.find, slurm.NEEDS, slurm.ALSO),
     "kubernetes": Source(kubernetes.find, kubernetes.NEEDS),
 }
@@ -73,9 +73,10 @@ def with_contract_settings(environ: Environ) -> Environ:
     choice = (environ.get("CLUSTER_SOURCE") or AUTO).strip()
     values: dict[str, Value] = {}
     problems: list[Problem] = []
-    for name, source in SOURCES.items():
+    asked = [(name, settings) for name, source in SOURCES.items() for settings in source.settings]
+    for name, settings in asked:
         try:
-            values = {**source.settings(environ), **values}
+            values = {**settings(environ), **values}
         except ConfigurationError as error:
             if choice == name or choice not in (NONE, *SOURCES):
                 problems += error.problems

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 
-from entrypoint.cluster import WORKER, Resolution, Task
-from entrypoint.environ import Environ, whole_number
+from entrypoint.cluster.spec import WORKER, Resolution, Task
 from entrypoint.errors import ConfigurationError, Problem, all_of
-from entrypoint.sources.host_list import read_workers
-from entrypoint.sources.index import IndexVariable
+from entrypoint.settings.environ import Environ, whole_number
+from entrypoint.sources.formats.host_list import read_workers
+from entrypoint.sources.formats.index import IndexVariable
 
 COMPLETION_INDEX = IndexVariable("JOB_COMPLETION_INDEX", first=0)
 NEEDS = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR")

@@ -8,14 +8,16 @@ https://github.com/aws/sagemaker-training-toolkit/blob/master/ENVIRONMENT_VARIAB
 
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
 
-from entrypoint.cluster import WORKER, Resolution, Task
-from entrypoint.environ import Environ
+from entrypoint.cluster.spec import WORKER, Resolution, Task
 from entrypoint.errors import ConfigurationError, Problem, all_of
-from entrypoint.files import READABLE_FILE, UnreadableFileError, read_text
-from entrypoint.sources.host_list import read_workers
-from entrypoint.strict_json import StrictJSONError, parse, parse_object
+from entrypoint.settings.environ import Environ
+from entrypoint.settings.text_files import READABLE_FILE, UnreadableFileError, read_text
+from entrypoint.sources.formats.host_list import read_workers
+from entrypoint.strict_json import StrictJSONError, not_shown, parse, parse_object
 
 NEEDS = ("SM_HOSTS", "SM_CURRENT_HOST")
 
@@ -30,9 +32,9 @@ AS_ROOT = (
 )
 
 
-def path_of(environ: Environ, path: str) -> str:
+def path_of(environ: Environ, path: str) -> Path:
     """Return where one of the files is that SageMaker puts into a container."""
-    return os.path.join(environ.root, path)  # noqa: PTH118 -- pathlib is slow to import
+    return environ.root / path
 
 
 def is_here(environ: Environ) -> bool:
@@ -42,10 +44,10 @@ def is_here(environ: Environ) -> bool:
     return may_exist(path_of(environ, RESOURCES))
 
 
-def may_exist(path: str) -> bool:
+def may_exist(path: Path) -> bool:
     """Whether something has that path, or this user may not even look, which is no "no"."""
     try:
-        os.stat(path)  # noqa: PTH116 -- pathlib is slow to import
+        path.stat()
     except PermissionError:
         return True
     except (OSError, ValueError):  # ValueError: a path with a NUL byte
@@ -53,18 +55,24 @@ def may_exist(path: str) -> bool:
     return True
 
 
-def read_object(path: str) -> dict[str, object]:
+def read_object(path: Path) -> dict[str, object]:
     """Return the JSON object in one of those files; raise ConfigurationError."""
-    text: str | None = None
     try:
         text = read_text(path)
-        return parse_object(text)
     except UnreadableFileError as error:
         advice = str(error) if os.access(path, os.R_OK) else f"{error} {AS_ROOT}"
-        problem = Problem(path, text, READABLE_FILE, advice)
+        problem = Problem(str(path), None, READABLE_FILE, advice)
+        raise ConfigurationError([problem]) from None
+    return parse_value(str(path), text)
+
+
+def parse_value(name: str, text: str) -> dict[str, object]:
+    """Return the JSON object that a variable or a file holds; raise ConfigurationError."""
+    try:
+        return parse_object(text)
     except StrictJSONError as error:
-        problem = Problem(path, text, "a JSON object", str(error))
-    raise ConfigurationError([problem])
+        problem = Problem(name, not_shown(text), "a JSON object", str(error))
+        raise ConfigurationError([problem]) from None
 
 
 def find(environ: Environ, default_port: int) -> Resolution | None:
@@ -88,7 +96,9 @@ def _variables(environ: Environ) -> tuple[str, dict[str, object]]:
     try:
         hosts = None if text is None else parse(text)
     except StrictJSONError as error:
-        raise ConfigurationError([Problem(name, text, HOSTS, str(error))]) from None
+        raise ConfigurationError(
+            [Problem(name, not_shown(text or ""), HOSTS, str(error))]
+        ) from None
     current = environ.get("SM_CURRENT_HOST")
     return "SM_HOSTS", {name: hosts, environ.label("SM_CURRENT_HOST"): current}
 
@@ -97,16 +107,16 @@ def _file(environ: Environ) -> tuple[str, dict[str, object]]:
     """Return the same of resourceconfig.json."""
     path = path_of(environ, RESOURCES)
     document = read_object(path)
-    return path, {f"{path} {key}": document.get(key) for key in ("hosts", "current_host")}
+    return str(path), {f"{path} {key}": document.get(key) for key in ("hosts", "current_host")}
 
 
 def _hosts(name: str, value: object) -> list[str]:
     """Return the names of the hosts; raise ConfigurationError."""
     if isinstance(value, list) and value and all(isinstance(host, str) for host in value):
         return value
-    import json  # noqa: PLC0415 -- only for a message
-
     shown = None if value is None else json.dumps(value)
+    if shown and not isinstance(value, list):  # meant for something else, and perhaps a secret
+        shown = not_shown(shown)
     raise ConfigurationError([Problem(name, shown, HOSTS)])
 
 

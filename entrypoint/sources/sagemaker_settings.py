@@ -10,12 +10,19 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
-from entrypoint.environ import Environ, Value
 from entrypoint.errors import ConfigurationError, Problem, all_of
-from entrypoint.sources.sagemaker import AS_ROOT, is_here, may_exist, path_of, read_object
-from entrypoint.strict_json import StrictJSONError, parse_object
-from entrypoint.variables import TRAINER_PREFIX
+from entrypoint.settings.environ import Environ, Value
+from entrypoint.settings.variables import TRAINER_PREFIX
+from entrypoint.sources.sagemaker import (
+    AS_ROOT,
+    is_here,
+    may_exist,
+    parse_value,
+    path_of,
+    read_object,
+)
 
 MODEL = "opt/ml/model"
 OUTPUT = "opt/ml/output/data"
@@ -34,26 +41,22 @@ _PLATFORM = "SageMaker"
 _CHANNEL = re.compile("[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
-def settings(environ: Environ) -> Mapping[str, Value]:
-    """Return what the job says about the trainer; hyper-parameter x is TRAINER_X.
-
-    Raises ConfigurationError.
-    """
+def folders(environ: Environ) -> Mapping[str, Value]:
+    """Return where the job wants the model and the results; raise ConfigurationError."""
     if not is_here(environ):
         return {}
-    model, output, data, hyperparameters = all_of(
+    model, output = all_of(
         lambda: _folder(environ, "TRAINER_MODEL_DIR", "SM_MODEL_DIR", MODEL),
         lambda: _folder(environ, "TRAINER_RUN_DIR", "SM_OUTPUT_DATA_DIR", OUTPUT),
-        lambda: _data(environ),
-        lambda: _hyperparameters(environ),
     )
-    return {
-        "TRAINER_MODEL_DIR": model,
-        "TRAINER_RUN_DIR": output,
-        "FAILURE_FILE": Value(path_of(environ, FAILURE), _PLATFORM),
-        **data,
-        **hyperparameters,
-    }
+    return {"TRAINER_MODEL_DIR": model, "TRAINER_RUN_DIR": output}
+
+
+def failure_file(environ: Environ) -> Mapping[str, Value]:
+    """Return where the job wants the reason of a failure."""
+    if not is_here(environ):
+        return {}
+    return {"FAILURE_FILE": Value(str(path_of(environ, FAILURE)), _PLATFORM)}
 
 
 def _folder(environ: Environ, ours: str, theirs: str, default: str) -> Value:
@@ -62,16 +65,21 @@ def _folder(environ: Environ, ours: str, theirs: str, default: str) -> Value:
     Raises ConfigurationError if nothing can be written there, unless our variable names another.
     """
     text = environ.get(theirs)
-    folder = Value(text, theirs) if text else Value(path_of(environ, default), _PLATFORM)
+    folder = Value(text, theirs) if text else Value(str(path_of(environ, default)), _PLATFORM)
     writable = os.access(folder.text, os.W_OK | os.X_OK)
-    if environ.given(ours) or writable or not may_exist(folder.text):
+    if environ.given(ours) or writable or not may_exist(Path(folder.text)):
         return folder
     accepted = f"a folder that user id {os.geteuid()} can write"
     raise ConfigurationError([Problem(f"{ours} ({folder.source})", folder.text, accepted, AS_ROOT)])
 
 
-def _data(environ: Environ) -> dict[str, Value]:
-    """Return where the training data are, nothing if that is not clear."""
+def data(environ: Environ) -> Mapping[str, Value]:
+    """Return where the training data are, nothing if that is not clear.
+
+    Raises ConfigurationError.
+    """
+    if not is_here(environ):
+        return {}
     channels = _with_prefix(environ, CHANNEL_PREFIX) or _configured_channels(environ)
     candidates = channels if len(channels) == 1 else TRAINING_CHANNELS
     name = next((name for name in candidates if name in channels), None)
@@ -93,7 +101,7 @@ def _configured_channels(environ: Environ) -> dict[str, Value]:
     if not may_exist(path):
         return {}
     return {
-        channel: Value(path_of(environ, f"{CHANNELS}/{channel}"), path)
+        channel: Value(str(path_of(environ, f"{CHANNELS}/{channel}")), str(path))
         for channel, details in read_object(path).items()
         if _CHANNEL.fullmatch(channel)
         and isinstance(details, dict)
@@ -101,28 +109,25 @@ def _configured_channels(environ: Environ) -> dict[str, Value]:
     }
 
 
-def _hyperparameters(environ: Environ) -> dict[str, Value]:
-    """Return the hyper-parameters as the trainer's variables; raise ConfigurationError."""
+def hyperparameters(environ: Environ) -> Mapping[str, Value]:
+    """Return the hyper-parameters as the trainer's variables: x is TRAINER_X.
+
+    Raises ConfigurationError.
+    """
+    if not is_here(environ):
+        return {}
     single = _with_prefix(environ, HYPERPARAMETER_PREFIX)
     text = environ.get("SM_HPS")
     path = path_of(environ, HYPERPARAMETERS)
     if text is not None:
-        found = {**_texts("SM_HPS", _parse(environ.label("SM_HPS"), text)), **single}
+        found = {**_texts("SM_HPS", parse_value(environ.label("SM_HPS"), text)), **single}
     elif single or not may_exist(path):
         found = single
     else:
-        found = _texts(path, read_object(path))
+        found = _texts(str(path), read_object(path))
     return {
         variable_of(name): value for name, value in found.items() if _is_a_setting(name, value.text)
     }
-
-
-def _parse(name: str, text: str) -> dict[str, object]:
-    """Return the JSON object in a variable; raise ConfigurationError."""
-    try:
-        return parse_object(text)
-    except StrictJSONError as error:
-        raise ConfigurationError([Problem(name, text, "a JSON object", str(error))]) from None
 
 
 def _texts(source: str, values: Mapping[str, object]) -> dict[str, Value]:
@@ -173,3 +178,8 @@ def _is_a_setting(name: str, text: str) -> bool:
 def variable_of(hyperparameter: str) -> str:
     """Return the trainer's variable: learning-rate and learning_rate are TRAINER_LEARNING_RATE."""
     return TRAINER_PREFIX + re.sub("[^A-Z0-9]", "_", hyperparameter.upper())
+
+
+SETTINGS = (hyperparameters, data, folders, failure_file)
+"""A wrong hyper-parameter must not hide the file that is to say so; a right one, `model_dir` for
+example, wins."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from entrypoint.cluster import WORKER, ClusterSpec, Resolution, Task
-from entrypoint.environ import Environ, Value, parse_whole_number, whole_number
+from entrypoint.cluster.spec import WORKER, ClusterSpec, Resolution, Task
 from entrypoint.errors import ConfigurationError, Problem, all_of
-from entrypoint.sources.host_list import read_workers
+from entrypoint.settings.environ import Environ, Value, whole_number
+from entrypoint.settings.forms import parse_whole_number
+from entrypoint.sources.formats.host_list import read_workers
 
 NEEDS = ("SKYPILOT_NODE_IPS", "SKYPILOT_NODE_RANK")
 ALSO = ("SKYPILOT_NUM_NODES",)

@@ -9,17 +9,15 @@ Source: "OUTPUT ENVIRONMENT VARIABLES" of https://slurm.schedmd.com/srun.html
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
-from entrypoint.addresses import Address
-from entrypoint.cluster import WORKER, ClusterSpec, Resolution, Task, spec_problems
-from entrypoint.environ import Environ, parse_whole_number, whole_number
-from entrypoint.errors import ConfigurationError, Problem, all_of
-from entrypoint.sources.host_list import read_addresses
-from entrypoint.sources.slurm_lists import MOST, SlurmListError, expand_nodes, expand_tasks
-
-TYPE_CHECKING = False  # as typing's, which is slow to import
-if TYPE_CHECKING:
-    from typing import Any
+from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.spec import WORKER, ClusterSpec, Resolution, Task, spec_problems
+from entrypoint.errors import ConfigurationError, Problem, all_of, raise_any
+from entrypoint.settings.environ import Environ, whole_number
+from entrypoint.settings.forms import parse_whole_number
+from entrypoint.sources.formats.host_list import read_addresses
+from entrypoint.sources.formats.slurm_lists import MOST, SlurmListError, expand_nodes, expand_tasks
 
 NEEDS = (
     "SLURM_PROCID",
@@ -28,6 +26,8 @@ NEEDS = (
     "SLURM_STEP_TASKS_PER_NODE",
 )
 ALSO = ("SLURM_NODEID", "SLURM_LOCALID")
+
+T = TypeVar("T")
 
 FIRST_PORT = 8888
 LAST_PORT = 65535
@@ -47,20 +47,14 @@ def find(environ: Environ, default_port: int) -> Resolution | None:
         lambda: whole_number(environ, "SLURM_STEP_NUM_TASKS", 1, MOST),
         lambda: whole_number(environ, "SLURM_PROCID", 0, None),
     )
-    _refuse(_misfits(environ, len(hosts), tasks, count, port))
+    raise_any(_misfits(environ, len(hosts), tasks, count, port))
     why = f", because SLURM_STEP_NUM_TASKS is {count}"
     rank = whole_number(environ, "SLURM_PROCID", 0, count - 1, why)
     places = [(node, place) for node, number in enumerate(tasks) for place in range(number)]
     spec = ClusterSpec.of_workers(Address(hosts[node], port + place) for node, place in places)
-    _refuse(spec_problems("SLURM_STEP_NODELIST", spec))
-    _refuse(_other_distribution(environ, *places[rank]))
+    raise_any(spec_problems("SLURM_STEP_NODELIST", spec))
+    raise_any(_other_distribution(environ, *places[rank]))
     return Resolution("SLURM_STEP_NODELIST", spec, Task(WORKER, rank))
-
-
-def _refuse(problems: Iterable[Problem]) -> None:
-    """Raise ConfigurationError if there are problems."""
-    if found := tuple(problems):
-        raise ConfigurationError(found)
 
 
 def _hosts(environ: Environ, port: int) -> list[str]:
@@ -69,7 +63,9 @@ def _hosts(environ: Environ, port: int) -> list[str]:
     return [address.host for address in read_addresses("SLURM_STEP_NODELIST", names, port)]
 
 
-def _expand(environ: Environ, name: str, expand: Callable[[str], Any], accepted: str) -> Any:  # noqa: ANN401 -- generics need typing, which is slow to import
+def _expand(
+    environ: Environ, name: str, expand: Callable[[str], list[T]], accepted: str
+) -> list[T]:
     """Return the list that a variable holds in its short form."""
     text = environ.get(name) or ""
     try:

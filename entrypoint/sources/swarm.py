@@ -6,6 +6,6 @@ Source: https://docs.docker.com/reference/cli/docker/service/create/#create-serv
 
 from __future__ import annotations
 
-from entrypoint.sources.index import IndexVariable
+from entrypoint.sources.formats.index import IndexVariable
 
 TASK_SLOT = IndexVariable("SWARM_TASK_SLOT", first=1)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from entrypoint.cluster import CHIEF, EVALUATOR, WORKER, Resolution
-from entrypoint.environ import Environ
-from entrypoint.sources.cluster_document import NO_PARAMETER_SERVERS, Form, read_document
-from entrypoint.variables import TF_CONFIG
+from entrypoint.cluster.spec import CHIEF, EVALUATOR, WORKER, Resolution
+from entrypoint.settings.environ import Environ
+from entrypoint.settings.variables import TF_CONFIG
+from entrypoint.sources.formats.cluster_document import NO_PARAMETER_SERVERS, Form, read_document
 
 NEEDS = ("TF_CONFIG",)
 

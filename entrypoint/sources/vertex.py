@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from entrypoint.cluster import CHIEF, EVALUATOR, WORKER, Resolution
-from entrypoint.environ import Environ, Value
-from entrypoint.sources.cluster_document import NO_PARAMETER_SERVERS, Form, read_document
+from entrypoint.cluster.spec import CHIEF, EVALUATOR, WORKER, Resolution
+from entrypoint.settings.environ import Environ, Value
+from entrypoint.sources.formats.cluster_document import NO_PARAMETER_SERVERS, Form, read_document
 
 NEEDS = ("CLUSTER_SPEC",)
 

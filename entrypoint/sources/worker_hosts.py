@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from entrypoint.cluster import WORKER, ClusterSpec, Resolution, Task
-from entrypoint.environ import Environ
+from entrypoint.cluster.spec import WORKER, ClusterSpec, Resolution, Task
 from entrypoint.errors import ConfigurationError, Problem, all_of
-from entrypoint.sources import index
-from entrypoint.sources.host_list import read_workers
-from entrypoint.sources.index import IndexVariable
+from entrypoint.settings.environ import Environ
+from entrypoint.settings.variables import HOST_LIST
+from entrypoint.sources.formats import index
+from entrypoint.sources.formats.host_list import read_workers
+from entrypoint.sources.formats.index import IndexVariable
 from entrypoint.sources.kubernetes import COMPLETION_INDEX
 from entrypoint.sources.swarm import TASK_SLOT
-from entrypoint.variables import HOST_LIST
 
 NEEDS = ("WORKER_HOSTS",)
 ALSO = ("WORKER_INDEX", COMPLETION_INDEX.name, TASK_SLOT.name)

@@ -18,7 +18,7 @@ MAX_SECONDS = 300
 def begin(
     workbench: Workbench, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., RunningCluster]:
-    """Start up.sh with variables, in a folder and a project of its own; `start` also ends it."""
+    """Start `up` with variables, in a folder and a project of its own; `start` also ends it."""
 
     def run(**environ: object) -> RunningCluster:
         project = workbench.new_name("cluster")

@@ -1,30 +1,45 @@
 """The compose files as data: what every worker is given, and what it is not."""
 
 import json
+import os
 import re
+import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from harness.compose import FOLDER, Compose, cluster_environ
+from harness.compose import CLUSTER, FOLDER, ROOT, Compose, cluster_environ
 from harness.ended import run_and_remove
 
-FILES = ("local.yaml", "host-network.yaml")
+BRIDGE = (CLUSTER,)
+HOST = (CLUSTER, FOLDER / "host-network.yaml")
+GPU = FOLDER / "gpu.yaml"
+NETWORKS = pytest.mark.parametrize("files", [BRIDGE, HOST], ids=["bridge", "host"])
 
 
 @pytest.fixture(scope="module")
 def services(workbench):
-    def of(*names, workers=2):
-        files = tuple(FOLDER / name for name in names)
-        project = Compose(workbench.new_name("config"), cluster_environ(workers), files)
+    def of(files, workers=2, **environ):
+        variables = cluster_environ(workers) | environ
+        project = Compose(workbench.new_name("config"), variables, tuple(files))
         return json.loads(project.run("config", "--format", "json"))["services"]
 
     return of
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_no_worker_has_more_rights_than_it_needs(services, file):
-    for worker in services(file).values():
+@pytest.fixture(scope="module")
+def workers(services):
+    def of(files, workers=2, **environ):
+        found = services(files, workers, **environ)
+        return {name: service for name, service in found.items() if name.startswith("worker-")}
+
+    return of
+
+
+@NETWORKS
+def test_no_worker_has_more_rights_than_it_needs(workers, files):
+    for worker in workers(files).values():
         assert worker["read_only"] is True
         assert worker["cap_drop"] == ["ALL"]
         assert worker["security_opt"] == ["no-new-privileges:true"]
@@ -33,28 +48,42 @@ def test_no_worker_has_more_rights_than_it_needs(services, file):
         assert worker["stop_grace_period"] == "10s"
 
 
-def test_every_worker_knows_its_place(services):
-    found = services("local.yaml", workers=8)
+def test_what_runs_before_the_workers_may_make_folders_for_anybody_and_no_more(services):
+    first = services(BRIDGE)["run-folder"]
+    assert (first["cap_drop"], first["cap_add"]) == (["ALL"], ["CHOWN", "DAC_OVERRIDE"])
+    assert first["network_mode"] == "none"
+    writable = [mount["target"] for mount in first["volumes"] if not mount.get("read_only")]
+    assert writable == ["/runs"]
+
+
+def test_every_worker_knows_its_place(workers):
+    found = workers(BRIDGE, workers=8)
     assert sorted(found) == [f"worker-{index}" for index in range(8)]
-    indices = [found[f"worker-{index}"]["environment"]["WORKER_INDEX"] for index in range(8)]
-    assert indices == [str(index) for index in range(8)]
+    places = [found[f"worker-{index}"]["environment"] for index in range(8)]
+    assert [place["WORKER_INDEX"] for place in places] == [str(index) for index in range(8)]
+    hosts = ",".join(f"worker-{index}" for index in range(8))
+    assert {place["WORKER_HOSTS"] for place in places} == {hosts}
 
 
 def test_two_workers_are_the_default(workbench):
     project = Compose(workbench.new_name("config"), {})
-    assert sorted(project.run("config", "--services").split()) == ["worker-0", "worker-1"]
+    assert sorted(project.run("config", "--services").split()) == [
+        "run-folder",
+        "worker-0",
+        "worker-1",
+    ]
 
 
-def test_workers_on_the_hosts_network_have_the_tutorials_addresses(services):
-    found = services("host-network.yaml")
+def test_workers_on_the_hosts_network_have_the_tutorials_addresses(workers):
+    found = workers(HOST)
     assert {worker["network_mode"] for worker in found.values()} == {"host"}
     hosts = {worker["environment"]["WORKER_HOSTS"] for worker in found.values()}
     assert hosts == {"localhost:20000,localhost:20001"}
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_gpu_overlay_gives_each_worker_a_gpu_and_memory_for_nccl(services, file):
-    found = services(file, "gpu.yaml")
+@NETWORKS
+def test_gpu_overlay_gives_each_worker_a_gpu_and_memory_for_nccl(workers, files):
+    found = workers([*files, GPU])
     assert sorted(found) == ["worker-0", "worker-1"]
     for index in range(2):
         worker = found[f"worker-{index}"]
@@ -63,18 +92,44 @@ def test_gpu_overlay_gives_each_worker_a_gpu_and_memory_for_nccl(services, file)
         assert int(worker["shm_size"]) == 1024**3
 
 
-def test_every_setting_of_the_trainer_goes_through(services, workbench):
+def test_gpu_overlay_builds_and_runs_the_gpu_image(services):
+    found = services([CLUSTER, GPU], IMAGE="")
+    assert found["run-folder"]["build"]["args"]["ACCELERATOR"] == "gpu"
+    assert {service["image"] for service in found.values()} == {"cluster-trainer:gpu"}
+
+
+def test_the_image_that_compose_builds_has_the_projects_version(services):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert services(BRIDGE)["run-folder"]["build"]["args"]["VERSION"] == project["version"]
+
+
+@pytest.fixture(scope="module")
+def settings(workbench):
+    """Every variable of the image's trainer, with a value of its own."""
     help_text = run_and_remove(workbench, "--help").out
     flags = re.findall(r"^ +--([a-z-]+)", help_text, re.MULTILINE)
-    settings = {"TRAINER_" + flag.upper().replace("-", "_") for flag in flags}
-    assert "TRAINER_EPOCHS" in settings
-    # The data directory is where the files mount it.
-    passed = set(services("local.yaml")["worker-0"]["environment"]) | {"TRAINER_DATA_DIR"}
-    assert settings - passed == set()
+    names = {"TRAINER_" + flag.upper().replace("-", "_") for flag in flags}
+    assert "TRAINER_EPOCHS" in names
+    # Where the files mount data and results.
+    return {name: f"of {name}" for name in names - {"TRAINER_DATA_DIR", "TRAINER_RUN_DIR"}}
+
+
+@NETWORKS
+def test_every_setting_of_the_trainer_goes_through(workers, settings, files):
+    for worker in workers(files, **settings).values():
+        assert settings.items() <= worker["environment"].items()
+
+
+def test_every_setting_of_the_trainer_goes_through_to_a_swarm(settings):
+    command = ["docker", "stack", "config", "--compose-file", str(FOLDER / "swarm.yaml")]
+    environ = os.environ | settings
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [name for name in settings if f"{name}: of {name}" not in done.stdout] == []
 
 
 def test_tensorboard_reads_the_runs_and_is_open_to_this_machine_only(services):
-    board = services("tensorboard.yaml")["tensorboard"]
+    board = services([FOLDER / "tensorboard.yaml"])["tensorboard"]
     assert {port["host_ip"] for port in board["ports"]} == {"127.0.0.1"}
     (mount,) = (mount for mount in board["volumes"] if mount["target"] == "/runs")
     assert mount["read_only"] is True

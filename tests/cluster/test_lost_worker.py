@@ -25,7 +25,7 @@ def kill(worker):
 def trained_a_while(compose, workbench, tmp_path):
     """Three workers that have shown their first epoch."""
     folders = {"RUNS_DIR": str(tmp_path), "DATA_DIR": str(tmp_path), "WORKSPACE_DIR": str(tmp_path)}
-    project = compose(**cluster_environ(3), **folders, **LONG)
+    project = compose(**cluster_environ(3), **folders, **LONG, RUN_NAME="local")
     project.up()
     workers = [
         workbench.client.containers.get(project.container_id(f"worker-{index}"))

@@ -72,8 +72,9 @@ def test_workers_that_were_given_different_things_say_which(peers):
     for container, epochs in zip(containers, (5, 6), strict=True):
         ended = wait_for_end(container, RUN_SECONDS)
         assert ended.code == 78, ended
-        assert "2 problems in the configuration" in ended.err
+        assert "3 problems in the configuration" in ended.err
         epochs_differ = f'TRAINER_EPOCHS: received "{epochs}"; accepted: the same on all workers.'
         assert f"{epochs_differ} worker-0 has 5, worker-1 has 6." in ended.err
         assert "SHA-256 of the training labels: received" in ended.err
+        assert "the optimizer: received" in ended.err
         assert "Every worker loads all examples in the same order" in ended.err

@@ -30,7 +30,7 @@ def start_host(workbench, network, tmp_path):
             (folder / name).mkdir(parents=True)
         resources = {"current_host": hosts[number - 1], "hosts": hosts}
         (folder / "input/config/resourceconfig.json").write_text(json.dumps(resources))
-        (folder / "input/config/hyperparameters.json").write_text(json.dumps(hyperparameters))
+        (folder / "input/config/hyperparameters.json").write_text(hyperparameters)
         started.append(
             workbench.start(
                 "train",
@@ -47,7 +47,7 @@ def start_host(workbench, network, tmp_path):
 
 
 def test_a_job_on_two_hosts_leaves_its_model_where_sagemaker_looks(start_host):
-    hosts = [start_host(number, HYPERPARAMETERS) for number in (2, 1)]
+    hosts = [start_host(number, json.dumps(HYPERPARAMETERS)) for number in (2, 1)]
     for container, folder in hosts:
         ended = wait_for_end(container, LIMIT_SECONDS)
         assert ended.code == 0, ended.err
@@ -60,9 +60,18 @@ def test_a_job_on_two_hosts_leaves_its_model_where_sagemaker_looks(start_host):
 
 
 def test_sagemaker_shows_why_a_job_failed(start_host):
-    container, folder = start_host(1, {"epoch": "1"})
+    container, folder = start_host(1, '{"epoch": "1"}')
     assert wait_for_end(container, LIMIT_SECONDS).code == 78
     assert "Did you mean TRAINER_EPOCHS?" in (folder / "output/failure").read_text()[:1024]
+
+
+def test_sagemaker_is_not_shown_a_secret(start_host):
+    container, folder = start_host(1, '{"epochs": "1", "api_key": "hunter2"')
+    ended = wait_for_end(container, LIMIT_SECONDS)
+    failure = (folder / "output/failure").read_text()
+    assert (ended.code, "hunter2" in ended.err + failure) == (78, False)
+    assert "hyperparameters.json" in failure
+    assert "line 1, column 37" in failure
 
 
 # What SageMaker mounts is root's, and the image's user is not.

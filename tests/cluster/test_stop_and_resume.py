@@ -51,7 +51,7 @@ def story(begin, workbench):
     try:
         started[0].wait_for_text(FIRST_EPOCH, START_SECONDS)
         story["asked"] = started[0].ask(STOP)
-        story["up.sh ended before stop.sh"] = started[0].process.poll() is not None
+        story["up ended before stop"] = started[0].process.poll() is not None
         story["stopped"] = started[0].end(QUICK_SECONDS)
         story["leftovers"] = workbench.leftovers()
 
@@ -81,7 +81,7 @@ def test_stop_ends_all_workers_with_a_checkpoint(story):
 
 
 def test_stop_returns_when_nothing_of_the_cluster_is_left(story):
-    assert story["up.sh ended before stop.sh"]
+    assert story["up ended before stop"]
     assert story["leftovers"] == []
 
 
@@ -208,7 +208,7 @@ def test_a_stopped_worker_that_is_killed_later_ends_the_cluster(idle, workbench)
 
 def test_stop_without_a_cluster(workbench):
     environ = {**os.environ, "COMPOSE_PROJECT_NAME": workbench.new_name("none")}
-    done = subprocess.run([STOP], env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(STOP, env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert "no worker of the project" in done.stderr
 

@@ -1,4 +1,4 @@
-"""What up.sh refuses before it starts anything: one sentence each."""
+"""What `up` refuses before it starts anything: one sentence each."""
 
 import pytest
 
@@ -20,6 +20,9 @@ QUICK_SECONDS = 20
         ({"DATA_DIR": "./nowhere"}, 'DATA_DIR: received "./nowhere"; accepted: a folder'),
         ({"OVERLAYS": "no.yaml"}, 'OVERLAYS: received "no.yaml"; accepted: compose files'),
         ({"GRACE_SECONDS": "soon"}, 'GRACE_SECONDS: received "soon"; accepted: a whole number'),
+        ({"RUN_UID": "me"}, 'RUN_UID: received "me"; accepted: a number'),
+        ({"TRAINER_EPOCH": "3"}, "TRAINER_EPOCH: no such setting"),
+        ({"TRAINER_RUN_DIR": "/runs/a"}, "TRAINER_RUN_DIR: a local cluster decides it; RUNS_DIR"),
     ],
 )
 def test_settings_that_make_no_cluster(start, environ, sentence):

@@ -1,10 +1,11 @@
-"""Whole runs of a local cluster through the scripts of compose/, as `make up-local` does them."""
+"""Whole runs of a local cluster through compose/cluster.py, as `make up-local` does them."""
 
 import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 from harness.compose import FOLDER
 from harness.waiting import wait_until
 
-UP = FOLDER / "up.sh"
-STOP = FOLDER / "stop.sh"
-RESUME = FOLDER / "resume.sh"
+PROGRAM = (sys.executable, str(FOLDER / "cluster.py"))
+UP = (*PROGRAM, "up")
+STOP = (*PROGRAM, "stop")
+RESUME = (*PROGRAM, "resume")
 RUN_NAME = "test"
 STOP_SECONDS = 60
 
@@ -24,7 +26,7 @@ class ClusterRun:
     """A cluster that has ended.
 
     Attributes:
-        code: the exit code of up.sh.
+        code: the exit code of `up`.
         output: all that it printed.
         folder: the run's folder on the host, with a folder for each worker.
     """
@@ -55,13 +57,13 @@ class ClusterRun:
 
 @dataclass(frozen=True)
 class RunningCluster:
-    """A cluster in progress: the process of up.sh and the file it prints to.
+    """A cluster in progress: the process of `up` and the file it prints to.
 
     Attributes:
-        process: of up.sh.
+        process: of `up`.
         output_file: what it prints to.
         folder: the run's folder.
-        place: the variables that lead other scripts to it.
+        place: the variables that lead other commands to it.
     """
 
     process: subprocess.Popen[bytes]
@@ -80,14 +82,14 @@ class RunningCluster:
             WaitError: it was not printed in time.
         """
         printed = lambda: text in self.output()  # noqa: E731
-        wait_until(printed, timeout_seconds, f"up.sh prints {text!r}", self.output)
+        wait_until(printed, timeout_seconds, f"`up` prints {text!r}", self.output)
 
     def tell(self, number: signal.Signals) -> None:
-        """Send a signal to up.sh alone, as `kill` does."""
+        """Send a signal to `up` alone, as `kill` does."""
         self.process.send_signal(number)
 
     def press_ctrl_c(self) -> None:
-        """Send SIGINT to up.sh and all that it runs in the foreground, as a terminal does."""
+        """Send SIGINT to `up` and all that it runs in the foreground, as a terminal does."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def stop(self) -> None:
@@ -96,10 +98,10 @@ class RunningCluster:
             self.process.terminate()
             self.process.wait(STOP_SECONDS)
 
-    def ask(self, script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def ask(self, command: Sequence[str], *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run STOP or RESUME beside it, as a person does in another terminal."""
         return subprocess.run(
-            [str(script), *arguments],
+            [*command, *arguments],
             env={**os.environ, **self.place},
             capture_output=True,
             text=True,
@@ -113,7 +115,7 @@ class RunningCluster:
         return resume_cluster(self.folder.parent.parent, {**self.place, **settings})
 
     def end(self, timeout_seconds: float) -> ClusterRun:
-        """Wait until up.sh ends, and return how; past the limit it is told to stop, and fails."""
+        """Wait until `up` ends, and return how; past the limit it is told to stop, and fails."""
         try:
             code = self.process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
@@ -124,7 +126,7 @@ class RunningCluster:
 
 
 def start_cluster(folder: Path, environ: Mapping[str, str]) -> RunningCluster:
-    """Start up.sh with its results in `folder`/runs and with `environ` over this process's own.
+    """Start `up` with its results in `folder`/runs and with `environ` over this process's own.
 
     Data sets and user code come from folders, not volumes, so that no volume is left behind.
     """
@@ -141,17 +143,17 @@ def start_cluster(folder: Path, environ: Mapping[str, str]) -> RunningCluster:
 
 
 def resume_cluster(folder: Path, environ: Mapping[str, str]) -> RunningCluster:
-    """Go on, by resume.sh, with the newest run of a `start_cluster` in the same folder."""
+    """Go on, by `resume`, with the newest run of a `start_cluster` in the same folder."""
     return _begin(RESUME, folder, {"RUNS_DIR": str(folder / "runs"), **environ})
 
 
-def _begin(script: Path, folder: Path, environ: Mapping[str, str]) -> RunningCluster:
+def _begin(command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> RunningCluster:
     number = len(list(folder.glob("*.log")))
-    output_file = folder / f"{script.stem}-{number}.log"
+    output_file = folder / f"{command[-1]}-{number}.log"
     with output_file.open("wb") as output:
         process = subprocess.Popen(
-            # A shell that starts pytest in the background makes it deaf to SIGINT; up.sh is not.
-            ["env", "--default-signal=INT", str(script)],
+            # A shell that starts pytest in the background makes it deaf to SIGINT.
+            ["env", "--default-signal=INT", *command],
             env={**os.environ, **environ},
             stdin=subprocess.DEVNULL,
             stdout=output,

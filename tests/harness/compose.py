@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[2] / "compose"
-LOCAL = FOLDER / "local.yaml"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "compose"
+CLUSTER = ROOT / "compose.yaml"
 UP_SECONDS = 60
 
 
@@ -24,7 +25,7 @@ class Compose:
 
     project: str
     environ: Mapping[str, str]
-    files: tuple[Path, ...] = (LOCAL,)
+    files: tuple[Path, ...] = (CLUSTER,)
     command: tuple[str, ...] = ("docker", "compose")
 
     def run(self, *arguments: str) -> str:
@@ -62,7 +63,5 @@ class Compose:
 
 
 def cluster_environ(workers: int) -> dict[str, str]:
-    """Return the variables that make local.yaml a cluster of `workers`."""
-    names = [f"worker-{index}" for index in range(workers)]
-    hosts = ",".join(f"{name}:2222" for name in names)
-    return {"COMPOSE_PROFILES": ",".join(names), "WORKER_HOSTS": hosts}
+    """Return the variables that make compose.yaml a cluster of `workers`, two or more."""
+    return {"COMPOSE_PROFILES": ",".join(f"worker-{index}" for index in range(2, workers))}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from entrypoint.cluster import Resolution
-from entrypoint.environ import Environ, Value
+from entrypoint.cluster.spec import Resolution
 from entrypoint.errors import ConfigurationError, Problem, render
+from entrypoint.settings.environ import Environ, Value
 from entrypoint.sources import tf_config
 
 Find = Callable[[Environ, int], Resolution | None]
@@ -17,7 +18,7 @@ Find = Callable[[Environ, int], Resolution | None]
 def view(root: object = "/", **texts: str) -> Environ:
     """Return an environment without any file."""
     values = {name: Value(text, "environment") for name, text in texts.items()}
-    return Environ(values, root=str(root))
+    return Environ(values, root=Path(str(root)))
 
 
 def refusal(find: Find, environ: Environ) -> list[Problem]:

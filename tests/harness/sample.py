@@ -4,11 +4,11 @@ import os
 import subprocess
 from pathlib import Path
 
-from harness.compose import FOLDER
+from harness.cluster import PROGRAM
+from harness.compose import ROOT
 from harness.workbench import Workbench
 
-BUILD = FOLDER.parent / "scripts/build.sh"
-DATA = FOLDER / "data.sh"
+BUILD = ROOT / "scripts/build.sh"
 
 
 def make_sample(bench: Workbench, folder: Path, pictures: int, *names: str) -> str:
@@ -22,7 +22,11 @@ def make_sample(bench: Workbench, folder: Path, pictures: int, *names: str) -> s
         "RUN_GID": str(os.getgid()),
     }
     ended = subprocess.run(
-        [DATA, "sample", *names], env=os.environ | own, capture_output=True, text=True, check=False
+        [*PROGRAM, "data", "sample", *names],
+        env=os.environ | own,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout

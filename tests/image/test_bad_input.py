@@ -10,6 +10,8 @@ import pytest
 MAX_SECONDS = 2.0
 MAX_RUNS = 4
 TWO = "h0:2222,h1:2222"
+ONE_HOST = {"SM_HOSTS": '["algo-1"]', "SM_CURRENT_HOST": "algo-1"}
+FOLDERS = {"TRAINER_RUN_DIR": "/tmp/run", "TRAINER_MODEL_DIR": "/tmp/model"}
 
 
 def tf_config(task=None, **cluster):
@@ -48,7 +50,7 @@ BAD = {
         ["70000", "1 to 65535"],
     ),
     "no-host": ({"WORKER_HOSTS": ":2222,h1", "WORKER_INDEX": "0"}, "WORKER_HOSTS", [":2222"]),
-    "tf-config-not-json": ({"TF_CONFIG": "{"}, "TF_CONFIG", ['received "{"', "JSON"]),
+    "tf-config-not-json": ({"TF_CONFIG": "{"}, "TF_CONFIG", ["JSON", "line 1, column 2"]),
     "tf-config-without-task": ({"TF_CONFIG": tf_config()}, "TF_CONFIG", ["task"]),
     "tf-config-unknown-type": (
         {"TF_CONFIG": tf_config({"type": "boss", "index": 0})},
@@ -185,6 +187,24 @@ def test_a_users_command_is_not_started_either(refused):
 
 def test_a_users_command_needs_no_valid_settings_of_the_trainer(run_to_end):
     assert run_to_end("true", environment={"TRAINER_MODEL": "nope"}).code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "environ", "name"),
+    [
+        ((), {"TRAINER_API_KEY": "hunter2"}, "TRAINER_API_KEY"),
+        (("--api-key=hunter2",), {}, "unknown flag"),
+        (("--api-key", "hunter2"), {}, "unknown flag"),
+        ((), {**ONE_HOST, "SM_HPS": '{"api_key": "hunter2"}'}, "TRAINER_API_KEY"),
+        ((), {**ONE_HOST, "SM_HPS": '{"api_key": "hunter2",}'}, "SM_HPS"),
+        (("explain",), {**ONE_HOST, "SM_HPS": '{"api_key": "hunter2"}'}, "TRAINER_API_KEY"),
+    ],
+)
+def test_a_secret_is_not_repeated(run_to_end, command, environ, name):
+    failure = {"FAILURE_FILE": "/dev/stderr"}  # so that it is seen, too
+    ended = run_to_end(*command, environment=environ | FOLDERS | failure)
+    assert (ended.code, "hunter2" in ended.out + ended.err) == (78, False)
+    assert line_about(name, ended.err)
 
 
 def test_long_values_are_shortened(refused):

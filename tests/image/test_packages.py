@@ -1,6 +1,8 @@
 """A requirements.txt beside a user's code: installed once, before anything else."""
 
+import errno
 import fcntl
+import json
 import time
 
 import pytest
@@ -15,6 +17,14 @@ INSTALLS = "installing the packages of requirements.txt into /data/.packages/"
 # No index answers there, and pip tries long enough for something to happen meanwhile.
 NO_ANSWER = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "9"}
 PROMPT_SECONDS = 5
+WHEELS = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
+# A file system without locks; Docker takes the profile's text, as the CLI sends it.
+NO_LOCKS = {
+    "defaultAction": "SCMP_ACT_ALLOW",
+    "syscalls": [
+        {"names": ["flock"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.EOPNOTSUPP},
+    ],
+}
 
 
 @pytest.fixture
@@ -32,21 +42,20 @@ def machine(tmp_path):
 def begin(run_container, machine):
     """Start a container with few rights and without a network in that place."""
 
-    def start(*command, **environment):
-        wheels = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
+    def start(*command, data=None, seccomp=(), **environment):
         return run_container(
             *(command or ("python", "task.py")),
-            environment={**(environment or wheels), "MAX_RESTARTS": "0"},
+            environment={**(environment or WHEELS), "MAX_RESTARTS": "0"},
             volumes=[
                 f"{machine}/wheels:/wheels:ro",
                 f"{machine}/workspace:/workspace:ro",
-                f"{machine}/data:/data",
+                *([] if data else [f"{machine}/data:/data"]),
             ],
             network_mode="none",
             read_only=True,
-            tmpfs={"/tmp": "size=64m,mode=1777"},
+            tmpfs={"/tmp": "size=64m,mode=1777", **({"/data": data} if data else {})},
             cap_drop=["ALL"],
-            security_opt=["no-new-privileges:true"],
+            security_opt=["no-new-privileges:true", *seccomp],
         )
 
     return start
@@ -54,8 +63,8 @@ def begin(run_container, machine):
 
 @pytest.fixture
 def run(begin):
-    def to_end(*command, **environment):
-        return wait_for_end(begin(*command, **environment))
+    def to_end(*command, **options):
+        return wait_for_end(begin(*command, **options))
 
     return to_end
 
@@ -136,6 +145,30 @@ def test_without_a_volume_for_them_nothing_is_installed(run_to_end, machine):
     assert '  /data/.packages: received "Read-only file system"; accepted: ' in ended.err
 
 
+def test_a_full_volume_is_said_as_such(run):
+    ended = run(data="size=32k,mode=1777")
+    assert (ended.code, "No space left on device" in ended.err) == (78, True)
+    assert "can write to" not in ended.err
+
+
+def test_a_setting_that_pip_refuses_is_said_with_pips_own_words(run, machine):
+    ended = run(**WHEELS, PIP_TIMEOUT="abc")
+    assert (ended.code, ended.out) == (78, "")
+    assert "  pip's settings: received " in ended.err
+    assert "invalid floating-point value: 'abc'" in ended.err
+    assert packages(machine) == []
+
+
+def test_a_file_system_without_locks_will_do(run, machine):
+    another = machine / "data/.packages/.unfinished-of-another"
+    another.mkdir(parents=True)
+    ended = run(seccomp=[f"seccomp={json.dumps(NO_LOCKS)}"])
+    assert (ended.code, ended.out[:5]) == (0, "uses "), ended
+    assert " WARNING " in ended.err
+    assert "Operation not supported" in ended.err
+    assert another.exists()
+
+
 def test_none_switches_it_off(run):
     ended = run("true", REQUIREMENTS_FILE="none")
     assert (ended.code, "install" in ended.err) == (0, False)
@@ -148,7 +181,7 @@ def test_workers_that_share_a_volume_install_once(begin, machine):
         fcntl.flock(lock, fcntl.LOCK_EX)
         containers = [begin(), begin()]
         for container in containers:
-            wait_for_text(container, "another worker installs the packages of requirements.txt")
+            wait_for_text(container, "another worker is installing the packages of req")
     ended = [wait_for_end(container) for container in containers]
     assert [one.code for one in ended] == [0, 0]
     assert sorted(INSTALLS in one.err for one in ended) == [False, True]

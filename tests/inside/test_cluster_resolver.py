@@ -8,8 +8,8 @@ import json
 import pytest
 import tensorflow as tf
 
-from entrypoint.environ import read_environ
-from entrypoint.resolve import resolve
+from entrypoint.settings.environ import read_environ
+from entrypoint.sources.resolve import resolve
 
 TF_CONFIG = {
     "cluster": {"worker": ["localhost:12345", "localhost:23456"]},
@@ -125,7 +125,7 @@ def test_tensorflow_reads_the_same_cluster(tmp_path, monkeypatch, environ, clust
     def find_nothing(found):
         raise AssertionError(found)
 
-    answer = resolve(read_environ(environ, str(tmp_path), root=str(tmp_path)), find_nothing)
+    answer = resolve(read_environ(environ, tmp_path, root=tmp_path), find_nothing)
     monkeypatch.setenv("TF_CONFIG", answer.tf_config_text)
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     assert resolver.cluster_spec().as_dict() == cluster

@@ -6,12 +6,15 @@ import threading
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from test_loop import pictures, relative_difference
 
 from conftest import strategy_of
 from trainer import fit
+from trainer.weights import digest, values_of
 
-RUN = {"epochs": 2, "global_batch_size": 16, "learning_rate": 0.01}
+LENGTH = {"epochs": 2, "global_batch_size": 16}
+RUN = {**LENGTH, "learning_rate": 0.01}
 
 
 @pytest.fixture(autouse=True)
@@ -65,11 +68,90 @@ def test_an_optimizer_and_a_loss_of_ones_own_are_used(data, run_dir):
         optimizer = keras.optimizers.SGD(0.5)
     before = model.get_weights()
     # A loss that is 0 everywhere moves nothing.
-    fit(model, data, optimizer=optimizer, loss=lambda _, logits: 0.0 * logits[:, 0], **RUN)
+    fit(model, data, optimizer=optimizer, loss=lambda _, logits: 0.0 * logits[:, 0], **LENGTH)
     for old, new in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
     assert optimizer.iterations.numpy() == 14
     assert result(run_dir)["metrics"]["loss"] == 0.0
+
+
+def test_an_optimizer_of_ones_own_can_be_used_again(data):
+    strategy = strategy_of(2)
+    model = built(strategy)
+    with strategy.scope():
+        optimizer = keras.optimizers.SGD(0.5)
+    fit(model, data, optimizer=optimizer, **LENGTH)
+    before = model.get_weights()
+    weights = model.trainable_variables
+    strategy.run(lambda: optimizer.apply_gradients([(tf.ones(one.shape), one) for one in weights]))
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_allclose(new, old - 0.5 * 2, rtol=1e-5)
+
+
+def not_yet(*values, reason):
+    """Mark a case that is refused for now: the test says what would be right."""
+    return pytest.param(
+        *values, marks=pytest.mark.xfail(strict=True, raises=SystemExit, reason=reason)
+    )
+
+
+@pytest.mark.parametrize(
+    ("replicas", "options"),
+    [
+        (1, {"use_ema": True, "ema_momentum": 0.9}),
+        (2, {"use_ema": True, "ema_momentum": 0.9}),
+        (1, {"use_ema": True, "ema_momentum": 0.9, "ema_overwrite_frequency": 2}),
+        not_yet(
+            2,
+            {"use_ema": True, "ema_momentum": 0.9, "ema_overwrite_frequency": 2},
+            reason="Keras writes to mirrored variables in a branch of a replica's graph",
+        ),
+        not_yet(
+            1, {"gradient_accumulation_steps": 2}, reason="the loop counts the optimizer's steps"
+        ),
+        not_yet(
+            2,
+            {"gradient_accumulation_steps": 2},
+            reason="Keras updates mirrored variables in a branch of a replica's graph",
+        ),
+    ],
+)
+def test_an_optimizers_options_do_what_they_do_in_keras_fit(run_dir, replicas, options):
+    def optimizer():
+        return keras.optimizers.SGD(0.5, **options)
+
+    examples = pictures(16)  # one batch an epoch: its order is of no matter
+    data = (examples.inputs / np.float32(255), examples.labels)
+    theirs, mine = built(strategy_of(1)), built(strategy_of(replicas))
+    theirs.compile(optimizer(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    validated = theirs.fit(*data, batch_size=16, epochs=4, validation_data=data, verbose=0).history
+    with strategy_of(replicas).scope():
+        own = optimizer()
+    history = fit(mine, (data, data), optimizer=own, epochs=4, global_batch_size=16)
+    assert relative_difference(theirs.get_weights(), mine.get_weights()) < 1e-5
+    saved = keras.models.load_model(run_dir / "worker-0/model.keras")
+    assert relative_difference(theirs.get_weights(), saved.get_weights()) < 1e-5
+    assert [epoch.test_loss for epoch in history] == pytest.approx(validated["val_loss"], rel=1e-4)
+    assert result(run_dir)["weights_sha256"] == digest(values_of(mine))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: keras.optimizers.SGD(0.5), "strategy.scope()"),
+        (lambda: keras.optimizers.MultiOptimizer(lambda _: None), "strategy.scope()"),
+        (lambda: "sdg", 'received "sdg"'),
+        (lambda: 0.5, 'received "0.5"'),
+    ],
+    ids=["other-scope", "several-of-other-scope", "unknown-name", "no-optimizer"],
+)
+def test_an_optimizer_that_cannot_be_used_is_refused(data, capfd, make, said):
+    with pytest.raises(SystemExit) as ended:
+        fit(built(strategy_of(2)), data, optimizer=make(), **LENGTH)
+    assert ended.value.code == 78
+    problem = capfd.readouterr().err
+    assert said in problem
+    assert "optimizer: received" in problem
 
 
 def test_an_error_of_the_script_itself_is_raised(data, run_dir):

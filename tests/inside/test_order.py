@@ -89,12 +89,30 @@ def test_every_replica_is_told_the_size_of_the_whole_batch():
     assert sizes == [[8, 8, 4], [8, 8, 4]]
 
 
-def test_bytes_become_shares_of_one_and_floats_stay():
-    pictures = Examples(np.full([4, 2], 255, np.uint8), np.zeros(4, int))
-    numbers = Examples(np.full([4, 2], 255.0, np.float64), np.zeros(4, int))
-    (bright, *_), (large, *_) = (
-        next(iter(evaluation_batches(examples, Slice(4, 1)))) for examples in (pictures, numbers)
-    )
-    assert bright.numpy().max() == 1.0
-    assert large.numpy().max() == 255.0
-    assert bright.dtype == large.dtype == "float32"
+def inputs_of(array):
+    """Return the inputs of the first batch of an evaluation, which keeps the order."""
+    examples = Examples(array, np.zeros(len(array), int))
+    inputs, *_ = next(iter(evaluation_batches(examples, Slice(len(array), 1))))
+    return inputs.numpy()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_whole_numbers_stay_as_they_are(dtype):
+    largest = np.iinfo(dtype).max  # as a float32, another number from 2**24 on
+    ids = np.array([[0, 1], [largest, largest - 1]], dtype)
+    inputs = inputs_of(ids)
+    assert inputs.dtype == dtype
+    np.testing.assert_array_equal(inputs, ids)
+
+
+def test_pictures_in_bytes_become_0_to_1():
+    inputs = inputs_of(np.array([0, 51, 255], np.uint8).reshape(3, 1, 1, 1))
+    assert inputs.dtype == np.float32
+    np.testing.assert_allclose(inputs.ravel(), [0, 0.2, 1])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_other_numbers_become_float32_and_keep_their_scale(dtype):
+    inputs = inputs_of(np.array([[0.5], [255]], dtype))
+    assert inputs.dtype == np.float32
+    assert inputs.ravel().tolist() == [0.5, 255]

@@ -45,6 +45,26 @@ def test_runs_exactly_the_steps_it_is_given(loop):
     assert calls[0] == 1
 
 
+def test_training_and_evaluation_have_a_pace_each(loop):
+    """Steps of the one may take far longer than those of the other: a stop could not wait."""
+    pace = pace_of(loop, "auto")
+    training, testing = [], []
+
+    def train(_batches, count):
+        training.append(int(count))
+        return count
+
+    def evaluate(_batches, count):
+        testing.append(int(count))
+        return count
+
+    pace.run(train, None, 500, print)
+    pace.run(evaluate, None, 4, print)
+    pace.run(train, None, 300, print)
+    assert testing[0] == 1
+    assert training[-1] == 300  # as long as before
+
+
 def test_a_fixed_number_of_steps_a_call_is_kept(loop):
     calls, _ = run(pace_of(loop, 30), 100)
     assert calls == [30, 30, 30, 10]

@@ -1,3 +1,4 @@
+import logging
 import sys
 import types
 from pathlib import Path
@@ -18,6 +19,14 @@ def own(monkeypatch):
     module = types.ModuleType("own_data")
     monkeypatch.setitem(sys.modules, "own_data", module)
     return module
+
+
+@pytest.fixture
+def said_in_log(caplog, monkeypatch):
+    """What was logged, wherever a run in this process has sent the log before."""
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
+    caplog.set_level("INFO", "trainer")
+    return lambda: caplog.text
 
 
 def load(name, **keywords):
@@ -60,9 +69,33 @@ def test_own_function_may_return_tf_data(own):
 
 
 @pytest.mark.parametrize(
+    ("dtype", "shape", "said"),
+    [
+        (np.uint8, [8, 8, 1], "uint8[8,8,1], scaled from 0..255 to 0..1"),
+        (np.uint8, [12], "uint8[12], as they are"),
+        (np.int64, [12], "int64[12], as they are"),
+        (np.float64, [8, 8, 1], "float64[8,8,1], as float32"),
+    ],
+)
+def test_what_becomes_of_own_inputs_is_said(own, said_in_log, dtype, shape, said):
+    part = np.zeros([3, *shape], dtype), np.arange(3)
+    own.load = lambda: (part, part)
+    load("own_data:load")
+    assert said in said_in_log()
+
+
+@pytest.mark.parametrize(
     ("returned", "said"),
     [
         (None, "NoneType"),
+        (
+            ((np.zeros([3, 2], int), np.arange(3)), (np.zeros([3, 2]), np.arange(3))),
+            r"int64\[2\].*float64\[2\]",
+        ),
+        (
+            ((np.zeros([3, 2]), np.arange(3)), (np.zeros([3, 4]), np.arange(3))),
+            r"float64\[2\].*float64\[4\]",
+        ),
         (((np.zeros([3, 2]), np.zeros(2, int)),) * 2, "belong|labels"),
         (((np.zeros([3, 2]), np.zeros(3)),) * 2, "whole numbers"),
         (((np.zeros([3, 2]), -np.ones(3, int)),) * 2, "whole numbers"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
-from entrypoint.variables import VARIABLES
+from entrypoint.settings.options import VARIABLES
 from trainer.config import ACCEPTED, TrainerConfig, setting_names, variable_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs/environment.md"

@@ -2,7 +2,7 @@
 
 import pytest
 
-import entrypoint.oom
+import entrypoint.supervision.out_of_memory
 import trainer.oom
 
 MIB = 2**20
@@ -11,7 +11,9 @@ V1 = ("memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill {}
 LIMITS = {V2: "memory.max", V1: "memory/memory.limit_in_bytes"}
 NO_LIMIT = {V2: "max", V1: "9223372036854771712"}
 
-either_package = pytest.mark.parametrize("package", [entrypoint.oom, trainer.oom])
+either_package = pytest.mark.parametrize(
+    "package", [entrypoint.supervision.out_of_memory, trainer.oom]
+)
 either_version = pytest.mark.parametrize("version", [V2, V1], ids=["v2", "v1"])
 
 

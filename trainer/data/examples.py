@@ -9,14 +9,16 @@ import tensorflow as tf
 from trainer.data import arrays
 from trainer.data.encoded import Encoded
 
+PICTURES_RANK = 4  # [n, height, width, channels]
+
 
 @dataclass(frozen=True)
 class Examples:
     """One split.
 
     Attributes:
-        inputs: [n, …]. An array, in memory or a mapped file: uint8 for pictures (scaled to 0..1
-            when a batch is made), else numbers. Or pictures that are decoded when a batch is made.
+        inputs: [n, …]. An array, in memory or a mapped file: pictures in bytes, or numbers. Or
+            pictures that are decoded when a batch is made.
         labels: [n], whole numbers from 0.
 
     Raises:
@@ -55,12 +57,42 @@ class Examples:
         return self.inputs.shape[1:]
 
     @property
+    def are_pictures(self) -> bool:
+        """Whether the inputs are uint8 [n, height, width, channels], and so from 0 to 255."""
+        return self.inputs.dtype == np.uint8 and len(self.inputs.shape) == PICTURES_RANK
+
+    @property
+    def reach_a_model(self) -> str:
+        """How the inputs reach a model, in words: `as they are`, for example."""
+        if self.are_pictures:
+            return "scaled from 0..255 to 0..1"
+        stays = self.inputs.dtype.kind in "iu" or self.inputs.dtype == np.float32
+        return "as they are" if stays else "as float32"
+
+    @property
+    def described(self) -> str:
+        """The type and shape of an input: `uint8[28,28,1]`."""
+        return f"{self.inputs.dtype}[{','.join(map(str, self.input_shape))}]"
+
+    @property
     def decodes(self) -> bool:
         """Whether making a batch is work: its pictures are decoded then."""
         return isinstance(self.inputs, Encoded)
 
     def taker(self) -> Callable[[tf.Tensor], tf.Tensor]:
-        """Return a function for graphs, from rows, int64 [m], to their inputs, [m, …]."""
+        """Return a function for graphs, from rows, int64 [m], to their inputs, [m, …].
+
+        They are as a model gets them: pictures from 0 to 1, other numbers float32, but whole
+        numbers as they are, since a float32 could not hold every id.
+        """
+        take = self._taker()
+        if self.are_pictures:
+            return lambda rows: tf.cast(take(rows), tf.float32) / 255.0
+        if self.inputs.dtype.kind in "iu":
+            return take
+        return lambda rows: tf.cast(take(rows), tf.float32)
+
+    def _taker(self) -> Callable[[tf.Tensor], tf.Tensor]:
         if isinstance(self.inputs, Encoded):
             return self.inputs.take
         inputs = arrays.as_tensor(self.inputs)

@@ -64,7 +64,7 @@ def training_batches(
     """Make the endless stream of one worker's training batches, in a shuffled order.
 
     Yields for each step and each local replica in turn a tuple of
-        inputs: float32 [per_replica, …], pictures scaled to 0..1;
+        inputs: [per_replica, …] as a model gets them (`Examples.taker`);
         labels: int64 [per_replica];
         weights: float32 [per_replica], 1 for an example, 0 for filling;
         batch_examples: float32 [], the examples in the whole global batch.
@@ -150,7 +150,7 @@ def _batches(
 
     def gather(step: tf.Tensor, replica: tf.Tensor) -> tuple[tf.Tensor, ...]:
         rows, weights, batch_examples = select(step, replica)
-        chosen = as_float(take(rows))
+        chosen = take(rows)
         if change:
             chosen = change(chosen, rows, step)
         return chosen, tf.gather(labels, rows), weights, tf.cast(batch_examples, tf.float32)
@@ -171,12 +171,6 @@ def _prefetched(examples: Examples, cut: Slice) -> int:
     """Return how many of a replica's batches may be ready: at least one beside the one in use."""
     batch_bytes = 4 * cut.per_replica * math.prod(examples.input_shape)
     return max(1, min(PREFETCHED, PREFETCHED_BYTES // batch_bytes))
-
-
-def as_float(inputs: tf.Tensor) -> tf.Tensor:
-    """Scale bytes 0..255 to 0..1; anything else only becomes float32."""
-    scale = 255.0 if inputs.dtype == tf.uint8 else 1.0
-    return tf.cast(inputs, tf.float32) / scale
 
 
 def rows_of_pass(num_examples: int, seed: int, pass_number: int) -> np.ndarray:

@@ -1,5 +1,6 @@
 """From a data set's name to its examples: TensorFlow Datasets, or a user's own function."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from trainer.data.names import VARIABLE
 from trainer.data.pictures import Keeping
 from trainer.problems import ConfigurationError, Problem
 
+log = logging.getLogger("trainer")
+IMAGE_SIZE = "TRAINER_IMAGE_SIZE (--image-size)"
 ACCEPTED = "a function () -> (train, test), each arrays (inputs, labels) or a tf.data.Dataset"
 
 
@@ -39,11 +42,24 @@ def load(
         ConfigurationError: there is no such set, or it cannot be used for classification.
     """
     if references.is_reference(name):
+        refuse_image_size(image_size, name)
         return _from_function(name)
     # Slow to import, and a user's own data need none of it.
     from trainer.data import tfds_source  # noqa: PLC0415
 
     return tfds_source.load(name, image_size, Keeping(data_dir, cache, say))
+
+
+def refuse_image_size(image_size: int | None, name: str) -> None:
+    """Refuse to resize what a user's own code gives.
+
+    Raises:
+        ConfigurationError: a size is given.
+    """
+    if image_size is not None:
+        accepted = f"not given, since {name} is not a set of TensorFlow Datasets"
+        problem = Problem(IMAGE_SIZE, str(image_size), accepted, "Return pictures of that size.")
+        raise ConfigurationError([problem])
 
 
 def _from_function(reference: str) -> DataSet:
@@ -64,8 +80,10 @@ def from_parts(variable: str, name: str, load: Callable[[], Any]) -> DataSet:
     """
     try:
         train, test = (_examples(part) for part in load())
+        _refuse_differing(train, test)
     except (TypeError, ValueError) as error:
         raise ConfigurationError([Problem(variable, name, ACCEPTED, f"{error}.")]) from error
+    log.info("a model gets the inputs, %s, %s", train.described, train.reach_a_model)
     return DataSet(name, train, test, 1 + max(train.largest_label, test.largest_label))
 
 
@@ -75,3 +93,16 @@ def _examples(part: Any) -> Examples:
         return Examples(np.stack(inputs), np.asarray(labels))
     inputs, labels = part
     return Examples(np.asarray(inputs), np.asarray(labels))
+
+
+def _refuse_differing(train: Examples, test: Examples) -> None:
+    """Refuse two parts that would reach a model in different ways.
+
+    Raises:
+        ValueError: with the types and shapes of both.
+    """
+    floats = {part.inputs.dtype.kind for part in (train, test)} == {"f"}
+    same_type = floats or train.inputs.dtype == test.inputs.dtype
+    if not same_type or train.input_shape != test.input_shape:
+        message = f"the inputs to train on are {train.described}, those to test {test.described}"
+        raise ValueError(message)

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from entrypoint.environ import read_environ
+from entrypoint.cluster.machine import Machine
 from entrypoint.errors import ConfigurationError, Problem
-from entrypoint.machine import Machine
-from entrypoint.place import find_place
-from entrypoint.resolve import Answer, resolve
+from entrypoint.settings.environ import read_environ
+from entrypoint.sources.own_task import find_own_task
+from entrypoint.sources.resolve import Answer, resolve
 
 # Time limits of single examples fail on a machine that others use too.
 settings.register_profile("no-deadline", deadline=None)
@@ -48,8 +48,8 @@ def answer(tmp_path: Path) -> Resolve:
     """Return a function from an environment to what was resolved."""
 
     def ask(environ: Mapping[str, str], machine: Machine | None = None) -> Answer:
-        variables = read_environ(environ, str(tmp_path))
-        return resolve(variables, lambda found: find_place(found, machine or nobody()))
+        variables = read_environ(environ, tmp_path)
+        return resolve(variables, lambda found: find_own_task(found, machine or nobody()))
 
     return ask
 

@@ -265,6 +265,55 @@ def test_a_run_that_is_not_done_waits_for_its_peers(
     assert run(**meets_nobody).code == 75
 
 
+# The check ends in some way, so many times, and then as it should; anything else is training.
+CHECK_FAILS = """
+test "$4" = check || {{ echo trains; exit; }}
+echo run >> checks
+test $(grep -c run checks) -gt {times} || {{ {ends}; }}
+echo '{{"problems": [], "settings": {{"TRAINER_EPOCHS": "3"}}}}'
+"""
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ("echo no room >&2; exit 3", "ended with exit code 3: no room"),
+        ("kill -9 $$", "was killed by SIGKILL"),
+        ("echo nonsense; exit 0", "did not print what it should"),
+        ("exec sleep 300", "took more than"),
+    ],
+)
+def test_settings_that_nobody_knows_are_not_taken_for_none(
+    run: Callable,
+    fake_python: Callable,
+    meets_nobody: dict[str, str],
+    ends: str,
+    said: str,
+) -> None:
+    fake_python(CHECK_FAILS.format(times=99, ends=ends))
+    ended = run(**meets_nobody | {"RENDEZVOUS_TIMEOUT": "3"})
+    assert (ended.code, ended.stdout) == (75, "")
+    assert said in ended.stderr.splitlines()[-1]
+    assert "waiting for" not in ended.stderr
+
+
+def test_a_check_that_fails_once_is_retried(
+    run: Callable, fake_python: Callable, meets_nobody: dict[str, str]
+) -> None:
+    fake_python(CHECK_FAILS.format(times=1, ends="exit 3"))
+    ended = run(**meets_nobody | {"RENDEZVOUS_TIMEOUT": "3"})
+    assert "exit code 3; trying again in 1 s" in ended.stderr
+    # That is the gate, at which nobody else comes.
+    assert "gave up after 3 s: waiting for 1 of 2 workers" in ended.stderr
+
+
+def test_a_slow_check_has_the_time_that_the_workers_have(
+    run: Callable, fake_python: Callable, meets_nobody: dict[str, str]
+) -> None:
+    fake_python(CHECK_FAILS.format(times=99, ends="sleep 2"))
+    assert "gave up after 4 s" in run(**meets_nobody | {"RENDEZVOUS_TIMEOUT": "4"}).stderr
+
+
 def test_refuses_a_value_too_long_for_a_program(run: Callable, tmp_path: Path) -> None:
     (tmp_path / "long").write_text("x" * 200_000)
     ended = run("true", TRAINER_MODEL_FILE="../long")

@@ -69,6 +69,8 @@ def test_a_run_that_speaks_needs_no_heartbeat(reporter, lines):
 
 def test_the_result_says_how_far_the_run_came(reporter, tmp_path):
     reporter.dataset("digits/1.0.0")
+    used = {"optimizer": {"class_name": "SGD"}, "loss": "own", "strategy": "Mine", "replicas": 2}
+    reporter.used(used)
     reporter.step(40)
     reporter.epoch(METRICS)
     reporter.weights("abc")
@@ -79,6 +81,7 @@ def test_the_result_says_how_far_the_run_came(reporter, tmp_path):
         "status": "failed",
         "reason": "a peer was lost",
         "dataset": "digits/1.0.0",
+        **used,
         "resumed_from_step": None,
         "steps": 40,
         "epochs": 3,

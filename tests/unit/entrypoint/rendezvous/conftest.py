@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.addresses import Address, parse_address
-from entrypoint.cluster import CHIEF, WORKER, ClusterSpec, Member, Task
+from entrypoint.cluster.addresses import Address, parse_address
+from entrypoint.cluster.spec import CHIEF, WORKER, ClusterSpec, Member, Task
 from entrypoint.rendezvous.attempt import Given
 from entrypoint.rendezvous.facts import Facts, host_list
 from entrypoint.rendezvous.gate import pass_gate
-from entrypoint.rendezvous.timing import Timing
+from entrypoint.rendezvous.transport.timing import Timing
 
 ROOT = Path(__file__).resolve().parents[4]
 QUICK = Timing(
@@ -34,7 +34,6 @@ QUICK = Timing(
     connect_seconds=0.5,
     greeting_seconds=0.5,
     message_seconds=1.5,
-    stranger_seconds=0.2,
     redial_seconds=0.05,
     probe_seconds=0.1,
     ping_seconds=0.2,
@@ -49,12 +48,12 @@ LONG_SECONDS = 20.0
 PROGRAM = """
 import json, sys
 sys.path.insert(0, {root!r})
-from entrypoint.addresses import Address
-from entrypoint.cluster import ClusterSpec, Task
+from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.spec import ClusterSpec, Task
 from entrypoint.rendezvous.attempt import Given
 from entrypoint.rendezvous.facts import Facts
 from entrypoint.rendezvous.gate import pass_gate
-from entrypoint.rendezvous.timing import Timing
+from entrypoint.rendezvous.transport.timing import Timing
 given = json.loads(sys.argv[1])
 spec = ClusterSpec.of_workers([Address(*address) for address in given["addresses"]])
 facts = given["facts"] | {{"hosts": tuple(given["facts"]["hosts"])}}

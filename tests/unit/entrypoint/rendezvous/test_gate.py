@@ -55,7 +55,7 @@ def test_no_connection_outlives_the_release_at_a_workers_port(cluster):
 def test_a_member_that_knows_who_is_missing_has_it_from_the_chief(cluster):
     four = cluster(4)
     first, second = four.start_all(0, 1)
-    line = first.wait_for("waiting for 2 of 4 workers since 0 s: worker-2 at", "worker-3 at")
+    line = first.wait_for("2 of 4 workers", " 0 s", "worker-2 at", "worker-3 at")
     assert second.wait_for(line)
     assert [worker.end() for worker in [*four.start_all(2, 3), first, second]] == [None] * 4
 
@@ -75,8 +75,8 @@ def test_the_end_of_the_bound_says_on_each_worker_who_is_missing_and_why(cluster
     error = three.start(rank, timeout_seconds=0.8).end()
     missing = f"worker-2 at {three.member(2).address}: refused"
     assert error.exit_code == 75
-    assert str(error).startswith("gave up after 0.8 s: waiting for 1 of 3 workers since 1 s: ")
-    assert missing in str(error)
+    for fact in ("0.8 s", "1 of 3 workers", " 1 s", missing):
+        assert fact in str(error)
     three.start_all(rank, 2)
 
 

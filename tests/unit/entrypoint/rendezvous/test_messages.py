@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import astuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoint.cluster import Task
-from entrypoint.errors import Problem
-from entrypoint.rendezvous import messages
+from entrypoint.cluster.spec import Task
+from entrypoint.errors import Problem, escaped
 from entrypoint.rendezvous.facts import Card, Facts
-from entrypoint.rendezvous.messages import LONGEST_LINE, Message, MessageError, decode, encode
-from entrypoint.rendezvous.reasons import PeerError
-from entrypoint.rendezvous.seal import Seal, greeting, new_nonce, read_greeting
+from entrypoint.rendezvous.transport import messages
+from entrypoint.rendezvous.transport.messages import (
+    LONGEST_LINE,
+    Message,
+    MessageError,
+    decode,
+    encode,
+)
+from entrypoint.rendezvous.transport.reasons import PeerError
+from entrypoint.rendezvous.transport.signing import Signer, greeting, new_nonce, read_greeting
 
 TEXT = st.text(st.characters(), max_size=50)
 JSON = st.recursive(
@@ -35,13 +42,13 @@ FACTS = st.builds(
 )
 
 
-def pair(token: str | None, other: str | None) -> tuple[Seal, Seal]:
-    """Return the seals of a dialer and a listener."""
+def pair(token: str | None, other: str | None) -> tuple[Signer, Signer]:
+    """Return the signers of a dialer and a listener."""
     nonces = {"dialer": "d", "listener": "l"}
-    return Seal(token, **nonces, is_dialer=True), Seal(other, **nonces, is_dialer=False)
+    return Signer(token, **nonces, is_dialer=True), Signer(other, **nonces, is_dialer=False)
 
 
-@given(TEXT, FIELDS)
+@given(st.sampled_from(messages.KINDS), FIELDS)
 def test_a_message_survives_its_way(kind, fields):
     message = Message(kind, fields)
     assert decode(encode(message)) == message
@@ -61,9 +68,11 @@ def test_anything_else_is_no_message(payload):
         b"[]",
         b"{}",
         b'{"kind":1}',
-        b'{"kind":"a","kind":"b"}',
-        b'{"kind":"a","x":NaN}',
-        b'{"kind":"a","x":1' + b"0" * 5000 + b"}",
+        b'{"kind":"x"}',
+        b'{"kind":["go"]}',
+        b'{"kind":"go","kind":"go"}',
+        b'{"kind":"go","x":NaN}',
+        b'{"kind":"go","x":1' + b"0" * 5000 + b"}",
         b'{"kind":' * 1000,
         b"[" * 60_000,
         b'{"kind":"\xff"}',
@@ -111,7 +120,9 @@ def test_values_that_differ_behind_what_is_shown_still_differ():
 @given(st.lists(st.builds(Problem, TEXT, TEXT, TEXT, TEXT), min_size=1, max_size=60))
 def test_problems_survive_their_way(problems):
     message = decode(encode(messages.contradiction(problems)))
-    assert messages.read_contradiction(message) == tuple(problems[: messages.MOST_SHOWN])
+    assert messages.read_contradiction(message) == messages.fitting(problems)
+    shown = [Problem(*map(escaped, astuple(problem))) for problem in problems]
+    assert messages.fitting(problems) == tuple(shown[: messages.MOST_SHOWN])
 
 
 def test_no_more_problems_are_sent_than_are_shown():
@@ -125,6 +136,33 @@ def test_as_many_problems_are_sent_as_fit():
     line = encode(messages.contradiction(problems))
     assert 1 < len(line) < LONGEST_LINE
     assert len(messages.read_contradiction(decode(line))) > 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"n": -1},
+        {"n": True},
+        {"n": 10**9 + 1},
+        {"t": "x" * (messages.LONGEST_TEXT + 1)},
+        {"t": "\x1b"},
+        {"l": ["\n"]},
+        {"m": {"\x7f": ""}},
+        {"m": {"": "\ud800"}},
+        {},
+    ],
+    ids=ascii,
+)
+def test_refuses_a_field_that_a_line_cannot_show(fields):
+    message = Message("card", fields)
+    for read, name in (
+        (message.number, "n"),
+        (message.text, "t"),
+        (message.texts, "l"),
+        (message.mapping, "m"),
+    ):
+        with pytest.raises(MessageError):
+            read(name)
 
 
 @given(JSON)
@@ -145,31 +183,31 @@ def test_a_greeting_is_read_or_refused(line):
 
 @given(st.lists(st.binary().filter(lambda payload: b"\n" not in payload), max_size=5))
 @pytest.mark.parametrize("token", [None, "secret"])
-def test_sealed_lines_are_unsealed_in_order(token, payloads):
+def test_signed_lines_are_verified_in_order(token, payloads):
     dialer, listener = pair(token, token)
-    lines = [dialer.seal(payload) for payload in payloads]
-    assert [listener.unseal(line.removesuffix(b"\n")) for line in lines] == payloads
+    lines = [dialer.sign(payload) for payload in payloads]
+    assert [listener.verify(line.removesuffix(b"\n")) for line in lines] == payloads
 
 
 @given(st.binary())
 @pytest.mark.parametrize("token", [None, "secret"])
-def test_anything_else_is_not_unsealed(token, line):
+def test_anything_else_is_not_verified(token, line):
     with contextlib.suppress(PeerError):
-        pair(token, token)[1].unseal(line)
+        pair(token, token)[1].verify(line)
 
 
 @pytest.mark.parametrize(("token", "other"), [("a", "b"), ("a", None), (None, "b")])
 def test_another_token_is_noticed(token, other):
     dialer, listener = pair(token, other)
     with pytest.raises(PeerError, match="another CLUSTER_TOKEN, or none"):
-        listener.unseal(dialer.seal(b"{}").rstrip())
+        listener.verify(dialer.sign(b"{}").rstrip())
 
 
 def test_a_line_counts_once_in_one_direction_and_on_one_connection():
     dialer, listener = pair("a", "a")
-    line = dialer.seal(b"{}").rstrip()
-    listener.unseal(line)
-    again = Seal("a", dialer="d", listener="other", is_dialer=False)
+    line = dialer.sign(b"{}").rstrip()
+    listener.verify(line)
+    again = Signer("a", dialer="d", listener="other", is_dialer=False)
     for receiver in (listener, dialer, again):
         with pytest.raises(PeerError):
-            receiver.unseal(line)
+            receiver.verify(line)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.addresses import Address
-from entrypoint.rendezvous import names
-from entrypoint.rendezvous.names import Names
-from entrypoint.rendezvous.reasons import NO_NAME, NO_NAME_SERVER, PeerError
+from entrypoint.cluster import look_ups
+from entrypoint.cluster.addresses import Address
+from entrypoint.rendezvous.transport.names import Names
+from entrypoint.rendezvous.transport.reasons import NO_NAME, NO_NAME_SERVER, PeerError
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -39,7 +39,7 @@ def look_up(*hosts: str, seconds: float = 0.3) -> list[object]:
         answers = await asyncio.gather(
             *(asked.look_up(Address(host, 2222)) for host in hosts), return_exceptions=True
         )
-        return [str(a) if isinstance(a, PeerError) else a[0].address[:2] for a in answers]
+        return [str(a) if isinstance(a, PeerError) else a[0][1][:2] for a in answers]
 
     return asyncio.run(ask())
 
@@ -79,7 +79,7 @@ def test_a_silent_name_server_holds_nobody(name_server):
 
 
 def test_a_thousand_names_are_asked_for_32_at_a_time(name_server):
-    running, most = threading.Semaphore(names.AT_ONCE), []
+    running, most = threading.Semaphore(look_ups.AT_ONCE), []
 
     def answer(_: str, port: int, **__: object) -> list[object]:
         most.append(running.acquire(blocking=False))
@@ -98,10 +98,10 @@ def test_a_look_up_that_hangs_does_not_hold_the_end_of_the_process():
 import sys, socket, time
 sys.path.insert(0, {str(ROOT)!r})
 socket.getaddrinfo = lambda *_, **__: time.sleep(20)
-from entrypoint.addresses import Address
-from entrypoint.cluster import ClusterSpec
+from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.spec import ClusterSpec
 from entrypoint.rendezvous import Facts, PeersMissingError, pass_gate
-from entrypoint.rendezvous.timing import Timing
+from entrypoint.rendezvous.transport.timing import Timing
 spec = ClusterSpec.of_workers([Address("127.0.0.1", 0), Address("hangs", 2222)])
 facts = Facts(hosts=(), image="", tensorflow="", gpus_per_worker="", settings={{}})
 try:

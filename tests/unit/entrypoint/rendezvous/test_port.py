@@ -7,25 +7,66 @@ import socket
 
 import pytest
 
-from entrypoint.addresses import Address
-from entrypoint.cluster import Member, Task
-from entrypoint.rendezvous.errors import PortTakenError
+from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.spec import Member, Task
+from entrypoint.rendezvous.outcome import PortClosedError, PortTakenError
 from entrypoint.rendezvous.port import address_warning
+from entrypoint.rendezvous.transport.timing import Timing
 
 
-@pytest.mark.parametrize("host", ["", "127.0.0.1"])
+# The last is another address than the worker's; TensorFlow's server would listen there, too.
+@pytest.mark.parametrize("host", ["", "127.0.0.1", "127.0.0.9"])
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_port_that_is_taken_is_an_error_that_names_it(cluster, count, host):
+def test_a_port_that_is_taken_is_an_error_that_names_it_and_may_be_free_later(cluster, count, host):
     some = cluster(count)
     port = some.member(0).address.port
     with socket.create_server((host, port)):
         worker = some.start(0)
         error = worker.end()
     assert isinstance(error, PortTakenError)
-    assert error.exit_code == 78
-    assert f'port of worker-0: received "{port}"; accepted: a port that is free.' in str(error)
-    assert "another worker with the same index" in str(error)
+    assert error.exit_code == 75
+    assert f"port {port} of worker-0 is taken" in str(error)
+    assert f"sport = :{port}" in str(error)
     assert worker.lines[0] == f"WARNING port {port} is taken; trying again for 0.3 s"
+
+
+def test_after_a_restart_a_killed_command_has_longer_to_let_go_of_the_port():
+    assert Timing.after_restarts(0) == Timing()
+    assert Timing.after_restarts(1).port_seconds > 10 * Timing().port_seconds
+
+
+def test_a_port_is_not_waited_for_longer_than_the_peers(cluster):
+    two = cluster(2)
+    port = two.member(0).address.port
+    with socket.create_server(("", port)):
+        worker = two.start(0, timeout_seconds=0.4, timing=Timing(port_seconds=60))
+        assert isinstance(worker.end(), PortTakenError)
+    assert worker.lines[0] == f"WARNING port {port} is taken; trying again for 0.4 s"
+
+
+def listens_at(worker, address: str, port: int) -> bool:
+    """Whether the worker's gate, which waits for the others, listens at this address, too."""
+    worker.wait_for("waiting for")
+    with socket.socket() as dialled:
+        return dialled.connect_ex((address, port)) == 0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.3", "localhost"])
+def test_workers_of_one_machine_listen_on_its_loopback_alone(cluster, host):
+    two = cluster(2)
+    port = two.member(0).address.port
+    spec = two.moved(worker_0=f"{host}:{port}")
+    worker = two.start(0, spec=spec, timeout_seconds=2)
+    own = "127.0.0.1" if host == "localhost" else host
+    assert listens_at(worker, own, port)
+    assert not listens_at(worker, "127.0.0.9", port)
+
+
+def test_with_another_machine_in_the_list_all_interfaces_are_listened_on(cluster):
+    two = cluster(2)
+    port = two.member(0).address.port
+    spec = two.moved(worker_1="192.0.2.1:2222")
+    assert listens_at(two.start(0, spec=spec, timeout_seconds=2), "127.0.0.9", port)
 
 
 def test_a_port_that_two_would_share_is_taken(cluster):
@@ -53,7 +94,8 @@ def test_a_port_that_may_not_be_opened_is_an_error(cluster, monkeypatch):
     two = cluster(2)
     monkeypatch.setattr(socket, "create_server", refuse)
     error = two.start(0).end()
-    assert isinstance(error, PortTakenError)
+    assert isinstance(error, PortClosedError)
+    assert error.exit_code == 78
     assert "accepted: a port that may be opened. It cannot be opened: Permission denied." in (
         str(error)
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from entrypoint.rendezvous.member import MemberRole
-from entrypoint.rendezvous.messages import GO, RELEASE
 from entrypoint.rendezvous.session import Session
-from entrypoint.rendezvous.timing import Timing
+from entrypoint.rendezvous.transport.messages import GO, RELEASE
+from entrypoint.rendezvous.transport.timing import Timing
 
 PATIENT = Timing(alive_seconds=5.0)
 """Keeps its promise to leave the decision to the chief for this long."""

@@ -1,0 +1,1 @@
+"""One command of cluster.py a file."""

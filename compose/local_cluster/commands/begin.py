@@ -1,0 +1,55 @@
+"""`begin`: what `docker compose up` runs first, in a container: which run its workers take part in.
+
+A run belongs to the containers that were made for it. Containers that are started again go on with
+theirs, unless it is done; new ones begin a new one: after `docker compose down`, or when a setting
+was changed. RUN_NAME says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+
+from local_cluster.messages import EXIT_CONFIGURATION, EndError, say
+from local_cluster.run import folder as folders
+from local_cluster.settings.given import Given, project
+from local_cluster.settings.names import unknown_settings
+
+RUNS = Path(folders.IN_CONTAINERS)
+OWN_RUN = Path("/var/lib/cluster-trainer-run")
+"""In this container's own layer: it is there as long as the container is."""
+DONE = "DONE"
+
+
+def begin(environ: Mapping[str, str], runs: Path = RUNS, own_run: Path = OWN_RUN) -> int:
+    """Choose the run, make its folder, and leave its name where the workers look for it.
+
+    Raises:
+        EndError: there is a mistake in what was given, or the folder cannot be made.
+    """
+    given = Given(environ)
+    name = given.run_name(unfinished(runs, own_run) or f"{datetime.now():%Y%m%d-%H%M%S}")
+    user = given.user()
+    given.raise_problems(unknown_settings(environ))
+    try:
+        folder = folders.make(runs, name, [])
+        folders.point_to(runs, name, project(environ))
+        folders.hand_over(runs, folder, project(environ), user)
+        own_run.write_text(name)
+    except OSError as error:
+        message = f"RUNS_DIR: accepted: a folder that the engine's root can write ({error})."
+        raise EndError(EXIT_CONFIGURATION, message) from error
+    say(f"run {name}")
+    return 0
+
+
+def unfinished(runs: Path, own_run: Path) -> str:
+    """Return the run that this container has chosen before, unless it is done."""
+    try:
+        name = own_run.read_text()
+    except FileNotFoundError:
+        return ""
+    workers = [*(runs / name).glob("worker-*")]
+    done = bool(workers) and all((worker / DONE).exists() for worker in workers)
+    return "" if done else name

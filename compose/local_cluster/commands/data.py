@@ -1,0 +1,79 @@
+"""`data`: prepares data sets where local clusters find them, in a container of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from local_cluster import engine
+from local_cluster.messages import EXIT_CONFIGURATION, EndError
+from local_cluster.settings.given import DEFAULT_IMAGE, ROOT, Given, project
+
+PICTURES = ROOT / ".build/pictures"
+PICTURES_OF_EACH = "600"
+PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+NO_NAME = (
+    'DATASET: received ""; accepted: the name of a TensorFlow Datasets set, as in '
+    "`make data DATASET=tf_flowers`."
+)
+# What fails is told at once and not tried again.
+OPTIONS = (
+    *("--rm", "--read-only", "--tmpfs", "/tmp:mode=1777", "--cap-drop", "ALL"),  # noqa: S108
+    *("--security-opt", "no-new-privileges:true", "--env", "MAX_RESTARTS=0"),
+    *("--env", "CUDA_VISIBLE_DEVICES=-1", "--env", "TF_CPP_MIN_LOG_LEVEL=3"),
+)
+
+
+def prepare(environ: Mapping[str, str], name: str) -> NoReturn:
+    """Prepare a TensorFlow Datasets set, downloaded if need be.
+
+    Raises:
+        EndError: there is a mistake in what was given, or no image.
+    """
+    _become(environ, ["trainer.data.prepare", name], [name])
+
+
+def sample(environ: Mapping[str, str], names: Sequence[str]) -> NoReturn:
+    """Make small samples of sets from the pictures that `scripts/build.sh pictures` fetches.
+
+    Raises:
+        EndError: there is a mistake in what was given, no image, or no pictures.
+    """
+    if not PICTURES.is_dir():
+        accepted = f"pictures in {PICTURES}; `scripts/build.sh pictures` fetches them"
+        raise EndError(EXIT_CONFIGURATION, f"data sample: accepted: {accepted}.")
+    count = environ.get("SAMPLE_PICTURES") or PICTURES_OF_EACH
+    command = ["trainer.data.sample", "--pictures", count, *names]
+    _become(environ, command, names, "--volume", f"{PICTURES}:/pictures:ro")
+
+
+def _become(
+    environ: Mapping[str, str], module: Sequence[str], names: Sequence[str], *options: str
+) -> NoReturn:
+    """Become `docker run`: Ctrl-C and the exit code are the container's."""
+    if not all(names) or not names:
+        raise EndError(EXIT_CONFIGURATION, NO_NAME)
+    given = Given(environ)
+    user, place = given.user(), given.data()
+    given.raise_problems()
+    image = environ.get("IMAGE") or DEFAULT_IMAGE
+    engine.refuse_missing(image)
+    if "/" not in place:
+        place = _volume(project(environ), place or "data")
+    proxies = [part for name in PROXIES if environ.get(name) for part in ("--env", name)]
+    command = ["docker", "run", *OPTIONS, "--user", f"{user.uid}:{user.gid}", *proxies]
+    command += ["--volume", f"{place}:/data", *options, image, "python", "-m", *module]
+    sys.stdout.flush()
+    os.execvp(command[0], command)
+
+
+def _volume(cluster: str, name: str) -> str:
+    """Return the volume that Compose would make, with the labels by which it knows its own."""
+    volume = f"{cluster}_{name}"
+    labels = (f"{engine.PROJECT}={cluster}", f"com.docker.compose.volume={name}")
+    if engine.ask("volume", "inspect", volume).returncode:
+        chosen = [part for label in labels for part in ("--label", label)]
+        engine.output_of("volume", "create", *chosen, volume)
+    return volume

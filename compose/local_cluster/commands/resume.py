@@ -1,0 +1,109 @@
+"""`resume`: a run goes on where it stopped, or one stopped worker of the cluster that runs.
+
+A run goes on with what it was started with; what is given now wins. Its global batch stays the same
+with another number of workers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from local_cluster import engine
+from local_cluster.commands.stop import numbers
+from local_cluster.commands.up import up
+from local_cluster.messages import EXIT_CONFIGURATION, EndError, say
+from local_cluster.run import checkpoints
+from local_cluster.settings import remembered
+from local_cluster.settings.given import LATEST, project, runs_folder
+from local_cluster.settings.names import MAX_WORKERS
+
+GLOBAL_BATCH = "TRAINER_GLOBAL_BATCH_SIZE"
+BATCH = "TRAINER_PER_REPLICA_BATCH_SIZE"
+
+
+def resume(environ: Mapping[str, str], shell: Mapping[str, str], worker: str = "") -> int:
+    """Go on with a run to its end, or start one worker again; return the exit code.
+
+    Args:
+        environ: all variables, with those of .env.
+        shell: those that are really set, and so win over what the run was started with.
+        worker: the number of the one worker, or "".
+
+    Raises:
+        EndError: there is no such run, or no such worker.
+    """
+    if worker:
+        _start_again(engine.Project(project(environ)), worker)
+        return 0
+    runs = runs_folder(environ)
+    name = _name_of_run(runs, environ.get("RUN_NAME", ""))
+    was = remembered.recall(runs / name)
+    _refuse(runs / name, was, environ)
+    given = {variable: text for variable, text in shell.items() if text}
+    kept = keep_global_batch(runs / name, was, given)
+    return up({**environ, **kept, **given, "RUN_NAME": name})
+
+
+def _start_again(cluster: engine.Project, worker: str) -> None:
+    service = f"worker-{worker}"
+    ended = cluster.workers("exited")
+    if not ended:
+        raise EndError(
+            EXIT_CONFIGURATION,
+            f'WORKER: received "{worker}", and no cluster here has a worker that ended; '
+            "`make resume` without it goes on with a run.",
+        )
+    if service not in ended:
+        accepted = f"the number of one that ended: {numbers(ended)}"
+        raise EndError(EXIT_CONFIGURATION, f'WORKER: received "{worker}"; accepted: {accepted}.')
+    engine.output_of("start", cluster.container_of(service))
+    say(f"{service} is started again")
+
+
+def _name_of_run(runs: Path, name: str) -> str:
+    """Return the run's name: the newest one's, unless another is given."""
+    if name in ("", LATEST):
+        try:
+            name = str((runs / LATEST).readlink())
+        except OSError:
+            nothing = f"there is no run to go on with in {runs}; `make up-local` starts one."
+            raise EndError(EXIT_CONFIGURATION, nothing) from None
+    file = runs / name / remembered.FILE
+    if not file.is_file():
+        accepted = f"a run that `make up-local` started (there is no {file})"
+        raise EndError(EXIT_CONFIGURATION, f'RUN_NAME: received "{name}"; accepted: {accepted}.')
+    return name
+
+
+def _refuse(folder: Path, was: Mapping[str, str], environ: Mapping[str, str]) -> None:
+    problems = []
+    workers = was.get("WORKERS", "")
+    if not re.fullmatch(f"[1-{MAX_WORKERS}]", workers):
+        accepted = f"a number from 1 to {MAX_WORKERS}"
+        file = folder / remembered.FILE
+        problems.append(f'WORKERS in {file}: received "{workers}"; accepted: {accepted}.')
+    if remembered.SECRET in was and not environ.get(remembered.SECRET):
+        problems.append(
+            f"{remembered.SECRET}: not given, and the run was started with one, which is in no "
+            "file; give it again, or another."
+        )
+    if problems:
+        raise EndError(EXIT_CONFIGURATION, *problems)
+
+
+def keep_global_batch(
+    folder: Path, was: Mapping[str, str], given: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what the run was started with, with its global batch in place of each replica's.
+
+    The examples for each replica depend on how many there are; all of them together may not change.
+    """
+    kept = {name: text for name, text in was.items() if name not in (GLOBAL_BATCH, BATCH)}
+    if given.get(GLOBAL_BATCH) or given.get(BATCH):
+        return kept
+    newest = checkpoints.newest(folder, int(was["WORKERS"]))
+    size = checkpoints.global_batch(newest) if newest else None
+    # Empty, so that .env cannot give one for each replica beside it.
+    return {**kept, GLOBAL_BATCH: size, BATCH: ""} if size else dict(was)

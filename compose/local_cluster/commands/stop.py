@@ -1,0 +1,88 @@
+"""`stop`: all workers, or one of them, save a checkpoint of the same step and end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from local_cluster import engine
+from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError, say
+from local_cluster.settings.given import project
+
+END_SECONDS = 30
+LOOK_AGAIN_SECONDS = 0.1
+WHO_RUNS_IT = '{{index .Config.Labels "cluster-trainer.up"}}'
+
+
+def stop(environ: Mapping[str, str], worker: str = "") -> int:
+    """Ask the workers, or one of them by its number, to stop, and wait until they have ended.
+
+    Raises:
+        EndError: none runs, or not this one.
+    """
+    cluster = engine.Project(project(environ))
+    running = cluster.workers("running")
+    if not running:
+        raise EndError(EXIT_ERROR, f"no worker of the project {cluster.name} runs here.")
+    if worker:
+        _stop_one(cluster, worker, running)
+    else:
+        _stop_all(cluster, running)
+    return 0
+
+
+def numbers(services: Sequence[str]) -> str:
+    """Return the workers' numbers as a list for people."""
+    return ", ".join(service.rpartition("-")[2] for service in services)
+
+
+def _stop_one(cluster: engine.Project, worker: str, running: Sequence[str]) -> None:
+    service = f"worker-{worker}"
+    if service not in running:
+        accepted = f"the number of one that runs: {numbers(running)}"
+        raise EndError(EXIT_CONFIGURATION, f'WORKER: received "{worker}"; accepted: {accepted}.')
+    say(f"asking {service} to stop")
+    engine.output_of("stop", cluster.container_of(service))
+    say(f"{service} has ended; `make resume WORKER={worker}` starts it again")
+
+
+def _stop_all(cluster: engine.Project, running: Sequence[str]) -> None:
+    containers = cluster.running()
+    up = engine.inspected(containers[0], WHO_RUNS_IT)
+    say(f"asking {', '.join(running)} to stop")
+    ended = engine.ask("stop", *containers)
+    # `up` may have removed them before `docker stop` has seen them end.
+    if ended.returncode and cluster.running():
+        raise EndError(EXIT_ERROR, ended.stderr.strip())
+    if up.isdecimal():
+        _wait_for_end(int(up))
+    say("all have ended" + ("; `make resume` goes on with the run" if up else ""))
+
+
+def _wait_for_end(process: int) -> None:
+    """Wait for `up`, which removes the network: a cluster that starts now would lose its own."""
+    limit = time.monotonic() + END_SECONDS
+    while not has_ended(process):
+        if time.monotonic() > limit:
+            told = f"all have ended, but the program that runs them (process {process}) has not."
+            raise EndError(EXIT_ERROR, told)
+        time.sleep(LOOK_AGAIN_SECONDS)
+
+
+def has_ended(process: int) -> bool:
+    """Whether a process has ended, if only its parent has not looked yet (state Z in /proc)."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # somebody else's
+        pass
+    try:
+        state = (
+            Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+        )
+    except (OSError, IndexError):  # macOS has no /proc
+        return False
+    return state == "Z"

@@ -1,0 +1,89 @@
+"""Compose: which files make a cluster, and what they find in their variables."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from local_cluster import engine
+from local_cluster.settings.given import ROOT
+from local_cluster.settings.settings import Settings
+
+CLUSTER = ROOT / "compose.yaml"
+HOST_NETWORK = ROOT / "compose/host-network.yaml"
+GPU = ROOT / "compose/gpu.yaml"
+PORT = 2222
+FIRST_LOCALHOST_PORT = 20000
+
+
+def files(settings: Settings, *, nvidia: bool) -> list[Path]:
+    """Return the compose files of a cluster, the later ones over the earlier."""
+    chosen = [CLUSTER]
+    if settings.network == "host":
+        chosen.append(HOST_NETWORK)
+    if "gpu" in settings.image and nvidia:
+        chosen.append(GPU)
+    return chosen + [Path(file) for file in settings.overlays]
+
+
+def settled(settings: Settings) -> dict[str, str]:
+    """Return the variables of the settings as they have turned out."""
+    return {
+        "COMPOSE_PROJECT_NAME": settings.project,
+        "WORKERS": str(settings.workers),
+        "NETWORK": settings.network,
+        "IMAGE": settings.image,
+        "RUN_NAME": settings.run_name,
+        "RUNS_DIR": str(settings.runs),
+        "DATA_DIR": settings.data,
+        "WORKSPACE_DIR": settings.workspace,
+        "OVERLAYS": " ".join(settings.overlays),
+        "GRACE_SECONDS": str(settings.grace_seconds),
+        "RUN_UID": settings.user.uid,
+        "RUN_GID": settings.user.gid,
+    }
+
+
+def variables(
+    settings: Settings, environ: Mapping[str, str], *, processors: int, process: int
+) -> dict[str, str]:
+    """Return what the compose files read.
+
+    Args:
+        settings: the cluster.
+        environ: what was given besides.
+        processors: of this machine.
+        process: the one that runs the cluster.
+    """
+    hosts = [f"{service}:{PORT}" for service in settings.services]
+    if settings.network == "host":
+        hosts = [f"localhost:{FIRST_LOCALHOST_PORT + index}" for index in range(settings.workers)]
+    chosen = {**environ, **settled(settings), "UP_PID": str(process)}
+    chosen["CLUSTER_HOSTS"] = ",".join(hosts)
+    chosen["COMPOSE_PROFILES"] = ",".join(settings.services)
+    # Workers whose thread pools fight for the same cores lose more time than the network costs.
+    threads = max(1, processors // settings.workers)
+    chosen["TRAINER_THREADS"] = environ.get("TRAINER_THREADS") or str(threads)
+    if settings.workers == 1:  # it may use every GPU; of several, each gets its own (gpu.yaml)
+        chosen["WORKER_0_GPUS"] = environ.get("WORKER_0_GPUS") or "all"
+    return chosen
+
+
+@dataclass(frozen=True)
+class Compose:
+    """Compose with its files and variables, for one cluster."""
+
+    files: tuple[Path, ...]
+    environ: Mapping[str, str]
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a Compose command, where Ctrl-C does not reach it."""
+        chosen = [part for file in self.files for part in ("--file", str(file))]
+        line = ["compose", "--progress", "quiet", *chosen, *arguments]
+        return engine.start(line, environ=self.environ)
+
+    def run(self, *arguments: str) -> int:
+        """Run a Compose command to its end and return its exit code."""
+        return self.start(*arguments).wait()

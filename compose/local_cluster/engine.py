@@ -1,0 +1,132 @@
+"""The Docker engine, by its command line."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, cast
+
+from local_cluster.messages import EXIT_ERROR, EndError
+
+NO_DOCKER = "there is no docker command here; `make engine` says what to install."
+PROJECT = "com.docker.compose.project"
+SERVICE = "com.docker.compose.service"
+
+
+def start(
+    arguments: Sequence[str],
+    *,
+    environ: Mapping[str, str] | None = None,
+    output: int | None = None,
+    errors: int | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start `docker …` in a session of its own, where a terminal's Ctrl-C does not reach it.
+
+    Raises:
+        EndError: there is no such command.
+    """
+    try:
+        return subprocess.Popen(
+            ["docker", *arguments],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise EndError(EXIT_ERROR, NO_DOCKER) from None
+
+
+def lines_of(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+    """Yield what a process prints, line by line, until it ends."""
+    with cast("IO[bytes]", process.stdout) as output:
+        yield from output
+    process.wait()
+
+
+def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `docker …` and return how it ended and what it printed.
+
+    Raises:
+        EndError: there is no such command.
+    """
+    process = start(arguments, output=subprocess.PIPE, errors=subprocess.PIPE)
+    try:
+        out, err = process.communicate()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    texts = out.decode(errors="replace"), err.decode(errors="replace")
+    return subprocess.CompletedProcess(arguments, process.returncode, *texts)
+
+
+def output_of(*arguments: str) -> str:
+    """Run `docker …` and return what it printed, without the last newline.
+
+    Raises:
+        EndError: it failed; the sentence is the engine's.
+    """
+    ended = ask(*arguments)
+    if ended.returncode:
+        raise EndError(EXIT_ERROR, ended.stderr.strip())
+    return ended.stdout.rstrip("\n")
+
+
+def refuse_missing(image: str) -> None:
+    """Make sure that an image is here.
+
+    Raises:
+        EndError: it is not, or the engine does not answer.
+    """
+    ended = ask("image", "inspect", "--format", "{{.Id}}", image)
+    if not ended.returncode:
+        return
+    if "no such image" in ended.stderr.lower():
+        raise EndError(EXIT_ERROR, f"there is no image {image} here; `make build` builds it.")
+    raise EndError(EXIT_ERROR, ended.stderr.strip())
+
+
+def has_nvidia() -> bool:
+    """Whether the engine gives containers NVIDIA GPUs."""
+    return '"nvidia"' in ask("info", "--format", "{{json .Runtimes}}").stdout
+
+
+def time_of_engine() -> str:
+    """Return the engine's own time: a virtual machine's clock is not always this machine's."""
+    return output_of("info", "--format", "{{.SystemTime}}")
+
+
+def inspected(container: str, template: str) -> str:
+    """Return what `docker inspect` says of a container, or "" where it is gone."""
+    return ask("inspect", "--format", template, container).stdout.strip()
+
+
+@dataclass(frozen=True)
+class Project:
+    """The containers of one cluster, by Compose's name for it."""
+
+    name: str
+
+    def containers(self, *options: str) -> list[str]:
+        """Return the containers' ids; options are those of `docker ps`."""
+        return output_of(*self._ps(*options), "--quiet", "--no-trunc").split()
+
+    def running(self) -> list[str]:
+        """Return the ids of those that run."""
+        return self.containers("--filter", "status=running")
+
+    def workers(self, status: str) -> list[str]:
+        """Return the workers with this status, in the order of their numbers."""
+        template = f'{{{{.Label "{SERVICE}"}}}}'
+        found = output_of(*self._ps("--filter", f"status={status}"), "--format", template).split()
+        return sorted(service for service in found if service.startswith("worker-"))
+
+    def container_of(self, service: str) -> str:
+        """Return the id of a service's container."""
+        return self.containers("--filter", f"label={SERVICE}={service}")[0]
+
+    def _ps(self, *options: str) -> list[str]:
+        return ["ps", "--all", "--filter", f"label={PROJECT}={self.name}", *options]

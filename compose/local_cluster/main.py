@@ -1,0 +1,81 @@
+"""From the command line to a command."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+from local_cluster.commands import data
+from local_cluster.commands.begin import begin
+from local_cluster.commands.check_names import check_names
+from local_cluster.commands.resume import resume
+from local_cluster.commands.stop import stop
+from local_cluster.commands.up import up
+from local_cluster.messages import EXIT_CONFIGURATION, EndError, complain
+from local_cluster.settings import dotenv
+from local_cluster.settings.given import ROOT
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str], description: str) -> int:
+    """Run a command and return the exit code."""
+    try:
+        given = _parser(description).parse_args(arguments)
+        return run(given, environ, dotenv.over(ROOT / ".env", environ))
+    except EndError as error:
+        for sentence in error.sentences:
+            complain(sentence)
+        return error.code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[str, str]) -> int:
+    """Run a command and return the exit code.
+
+    Args:
+        given: the command and its arguments.
+        shell: the variables that are really set.
+        environ: those and what .env adds.
+
+    Raises:
+        EndError: it could not be done.
+    """
+    commands: Mapping[str, Callable[[], int]] = {
+        "up": lambda: up(environ),
+        "stop": lambda: stop(environ, given.worker),
+        "resume": lambda: resume(environ, shell, given.worker),
+        "prepare": lambda: data.prepare(environ, given.name),
+        "sample": lambda: data.sample(environ, given.names),
+        "names": lambda: check_names(environ, given.goals, given.given),
+        "begin": lambda: begin(environ),
+    }
+    return commands[given.command]()
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise EndError(EXIT_CONFIGURATION, f"cluster.py: {message} (see cluster.py --help)")
+
+
+def _parser(description: str) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="cluster.py",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="cluster.py COMMAND",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, help=argparse.SUPPRESS)
+    commands.add_parser("up")
+    commands.add_parser("begin")
+    for name in ("stop", "resume"):
+        commands.add_parser(name).add_argument("worker", nargs="?", default="")
+    sets = commands.add_parser("data").add_subparsers(dest="command", required=True)
+    sets.add_parser("prepare").add_argument("name")
+    sets.add_parser("sample").add_argument("names", nargs="+")
+    names = commands.add_parser("names")
+    names.add_argument("goals", nargs="*")
+    names.add_argument("--given", nargs="*", default=[])
+    return parser

@@ -1,0 +1,41 @@
+"""The checkpoints of a run, as far as one can tell from outside of them."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from pathlib import Path
+
+from local_cluster.settings.given import services
+
+NAME = re.compile(r"(?P<step>[0-9]+).*\.npz")
+GLOBAL_BATCH = re.compile(rb'"TRAINER_GLOBAL_BATCH_SIZE": "(?P<size>[0-9]+)"')
+
+
+def newest(folder: Path, workers: int) -> Path | None:
+    """Return the newest checkpoint that any of a run's workers has."""
+    found = [
+        file
+        for service in services(workers)
+        for file in (folder / service / "checkpoints").glob("*.npz")
+        if NAME.fullmatch(file.name)
+    ]
+    return max(found, key=step_of, default=None)
+
+
+def step_of(file: Path) -> int:
+    """Return the step that a checkpoint was made after."""
+    match = NAME.fullmatch(file.name)
+    return int(match["step"]) if match else 0
+
+
+def global_batch(file: Path) -> str | None:
+    """Return the run's examples a step; a checkpoint says so as JSON that is not compressed."""
+    with file.open("rb") as opened:
+        try:
+            content = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError:  # an empty file
+            return None
+        with content:
+            match = GLOBAL_BATCH.search(content)
+            return match["size"].decode() if match else None

@@ -1,0 +1,83 @@
+"""What a run waits for, in one queue: signals, the end of Compose's start, the engine's events."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Thread
+from types import FrameType
+from typing import Union
+
+from local_cluster import engine
+from local_cluster.run.events import ACTIONS, FORMAT, Event, parse
+
+SIGNALS = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143}
+"""What ends a run, and the exit code that says so."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """This process was sent a signal; `code` says which."""
+
+    code: int
+
+
+@dataclass(frozen=True)
+class UpEnded:
+    """Compose has started the workers, or failed to."""
+
+    code: int
+
+
+@dataclass(frozen=True)
+class EventsEnded:
+    """The engine tells nothing any more."""
+
+
+Happening = Union[Event, Told, UpEnded, EventsEnded]
+
+
+def listen_to_signals(queue: SimpleQueue[Happening]) -> None:
+    """Put signals into the queue, but for those that this process was started deaf to (nohup)."""
+
+    def tell(number: int, _frame: FrameType | None) -> None:
+        queue.put(Told(SIGNALS[signal.Signals(number)]))
+
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, tell)
+
+
+def ignore_signals() -> None:
+    """Ignore them from now on: what removes a cluster is not to be interrupted."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def wait_for_up(queue: SimpleQueue[Happening], up: subprocess.Popen[bytes]) -> None:
+    """Put the end of Compose's start into the queue."""
+    Thread(target=lambda: queue.put(UpEnded(up.wait())), daemon=True).start()
+
+
+def start_events(project: str, since: str) -> subprocess.Popen[bytes]:
+    """Let the engine tell of a project's containers, from a time on that may have passed."""
+    filters = [f"event={action}" for action in ACTIONS]
+    filters.append(f"label={engine.PROJECT}={project}")
+    chosen = [part for text in filters for part in ("--filter", text)]
+    command = ["events", "--since", since, "--format", FORMAT, *chosen]
+    return engine.start(command, output=subprocess.PIPE)
+
+
+def read_events(queue: SimpleQueue[Happening], process: subprocess.Popen[bytes]) -> None:
+    """Put what the engine tells into the queue."""
+
+    def read() -> None:
+        for line in engine.lines_of(process):
+            event = parse(line.decode(errors="replace"))
+            if event:
+                queue.put(event)
+        queue.put(EventsEnded())
+
+    Thread(target=read, daemon=True).start()

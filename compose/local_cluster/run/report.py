@@ -1,0 +1,61 @@
+"""What is said of a run when it is over."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from local_cluster.messages import EXIT_CONFIGURATION, say, write
+from local_cluster.run import checkpoints
+from local_cluster.settings.settings import Settings
+
+TOLD_TO_STOP = (129, 130, 143)
+
+
+def report(settings: Settings, code: int, seconds: int) -> None:
+    """Print how a run ended, its last metrics, and where everything is."""
+    folder = settings.folder
+    write(sys.stdout, b"\n")
+    if code:
+        say(how_to_go_on(code, checkpoints.newest(folder, settings.workers)))
+    else:
+        say(f"done: {settings.workers} worker(s), {seconds} s")
+        print_table(last_epoch(folder / "worker-0/metrics.jsonl"))
+        print_table([("model", f"{folder}/worker-0/model.keras and saved_model/")])
+    print_table(
+        [
+            ("metrics", f"{folder}/worker-<i>/metrics.jsonl, result.json"),
+            ("logs", f"{folder}/worker-<i>/train.log, container.log"),
+        ]
+    )
+
+
+def how_to_go_on(code: int, checkpoint: Path | None) -> str:
+    """Return the sentence about a run that is not done."""
+    if code == EXIT_CONFIGURATION:
+        return f"failed with exit code {code}"
+    if checkpoint:
+        how = f"`make resume` goes on from step {checkpoints.step_of(checkpoint)}"
+    else:
+        how = "`make resume` begins at step 0: there is no checkpoint yet"
+    if code in TOLD_TO_STOP:
+        return f"stopped; {how}"
+    return f"failed with exit code {code}" + (f"; {how}" if checkpoint else "")
+
+
+def last_epoch(file: Path) -> Iterator[tuple[str, str]]:
+    """Yield the last line of metrics.jsonl, a flat object, by names; fractions to four digits."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        metrics = json.loads(lines[-1], parse_float=lambda text: f"{float(text):.4f}")
+        yield from ((name, str(value)) for name, value in metrics.items())
+    except (OSError, ValueError, IndexError, AttributeError):
+        return  # a command that is not the trainer writes none
+
+
+def print_table(rows: Iterable[tuple[str, str]]) -> None:
+    """Print names and what they stand for, in two columns."""
+    for name, text in rows:
+        write(sys.stdout, f"  {name:<20} {text}\n".encode(errors="surrogateescape"))

@@ -1,0 +1,132 @@
+"""A cluster in progress: started, watched to its end, and removed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from queue import SimpleQueue
+from threading import Thread
+
+from local_cluster import engine
+from local_cluster.compose import Compose
+from local_cluster.messages import EXIT_ERROR, complain, say
+from local_cluster.run import happenings
+from local_cluster.run.events import Event, Failed, Started, Stopped, Workers
+from local_cluster.run.folder import LOG
+from local_cluster.run.happenings import Happening, Told, UpEnded
+from local_cluster.run.lines import follow
+from local_cluster.settings.settings import Settings
+
+KILLED = 137
+REASONS = {75: "it lost a peer", 78: "bad configuration", KILLED: "killed"}
+OUT_OF_MEMORY = "{{.State.OOMKilled}}"
+UP = ("up", "--detach", "--no-build", "--no-deps", "--remove-orphans", "--force-recreate")
+
+
+class Run:
+    """A cluster in progress; other threads tell the main one what happens, which alone acts."""
+
+    def __init__(self, settings: Settings, compose: Compose) -> None:
+        self._settings, self._compose = settings, compose
+        self._queue: SimpleQueue[Happening] = SimpleQueue()
+        self._workers = Workers(settings.services)
+        self._followers: dict[str, Thread] = {}
+        self._up: subprocess.Popen[bytes] | None = None
+        self._events: subprocess.Popen[bytes] | None = None
+
+    def to_the_end(self) -> int:
+        """Start the workers, show their lines, and remove all; return the exit code."""
+        happenings.listen_to_signals(self._queue)
+        code = EXIT_ERROR
+        try:
+            code = self._start() or self._watch()
+        finally:
+            happenings.ignore_signals()
+            if not self._remove():
+                complain("the engine could not remove everything; `make down` tries again.")
+        return code
+
+    def _start(self) -> int:
+        """Start the workers; return 0, or the exit code where that does not come about."""
+        settings = self._settings
+        say(f"{settings.workers} worker(s) of {settings.image}, run {settings.run_name}")
+        self._events = happenings.start_events(settings.project, engine.time_of_engine())
+        self._up = self._compose.start(*UP, *settings.services)
+        happenings.wait_for_up(self._queue, self._up)
+        code = self._code_of(self._queue.get())
+        if not code:
+            happenings.read_events(self._queue, self._events)
+        return code
+
+    def _watch(self) -> int:
+        """Wait until no worker runs, or one has failed; return the exit code.
+
+        TensorFlow would wait for that one for an hour. One that was asked to stop may come back.
+        """
+        while self._workers.running:
+            happening = self._queue.get()
+            if isinstance(happening, Event):
+                code = self._take(happening)
+            else:
+                code = self._code_of(happening)
+            if code:
+                return code
+        return self._workers.exit_code()
+
+    def _code_of(self, happening: Happening) -> int:
+        """Return the exit code of what ends a run, with a sentence about it."""
+        if isinstance(happening, Told):
+            complain(f"stopping: the workers get {self._settings.grace_seconds} s to end.")
+            return happening.code
+        if isinstance(happening, UpEnded):  # Compose itself has said why
+            return happening.code
+        complain("the engine's events ended before the workers did.")
+        return EXIT_ERROR
+
+    def _take(self, event: Event) -> int:
+        """Do what an event asks for; return the exit code where it ends the run, else 0."""
+        change = self._workers.take(event)
+        if isinstance(change, Started):
+            self._show_lines_of(change)
+        elif isinstance(change, Stopped) and change.others_wait:
+            index = change.service.rpartition("-")[2]
+            how = f"the others wait for it: `make resume WORKER={index}`"
+            say(f"{change.service} was asked to stop; {how}")
+        elif isinstance(change, Failed):
+            complain(self._sentence(change))
+            return change.code
+        return 0
+
+    def _show_lines_of(self, worker: Started) -> None:
+        if worker.again:
+            say(f"{worker.service} is started again")
+            self._followers[worker.service].join()
+        log = self._settings.folder / worker.service / LOG
+        self._followers[worker.service] = follow(
+            worker.service, worker.container, worker.since, log
+        )
+
+    def _sentence(self, worker: Failed) -> str:
+        reason = REASONS.get(worker.code, "an error of its own")
+        if worker.code == KILLED and engine.inspected(worker.container, OUT_OF_MEMORY) == "true":
+            reason = "out of memory"
+        ended = "ended first" if worker.first else "ended"
+        others = "; stopping the others" if self._settings.workers > 1 else ""
+        return f"{worker.service} {ended}, with exit code {worker.code} ({reason}){others}."
+
+    def _remove(self) -> bool:
+        """Stop and remove the workers and their network; return whether that was possible.
+
+        A worker's lines are all shown and saved when the thread that follows them has ended.
+        """
+        grace = ("--timeout", str(self._settings.grace_seconds))
+        if self._up and self._up.poll() is None:
+            self._up.send_signal(signal.SIGINT)
+            self._up.wait()
+        self._compose.run("stop", *grace)
+        for follower in self._followers.values():
+            follower.join()
+        if self._events:
+            self._events.terminate()
+            self._events.wait()
+        return self._compose.run("down", "--remove-orphans", *grace) == 0

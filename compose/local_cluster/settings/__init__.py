@@ -1,0 +1,1 @@
+"""What a cluster is, as variables, .env and make say it."""

@@ -1,0 +1,123 @@
+"""Variables as somebody has given them: one at a time, with what is wrong with each."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from local_cluster.messages import EXIT_CONFIGURATION, EndError
+from local_cluster.settings.names import MAX_WORKERS
+
+ROOT = Path(__file__).parents[3]
+DEFAULT_PROJECT = "cluster-trainer"
+DEFAULT_IMAGE = "cluster-trainer:cpu"
+LATEST = "latest"
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+HOST_NETWORK_WORKERS = 2
+
+
+@dataclass(frozen=True)
+class User:
+    """Whom the results belong to."""
+
+    uid: str
+    gid: str
+
+
+def services(workers: int) -> list[str]:
+    """Return the names of so many workers."""
+    return [f"worker-{index}" for index in range(workers)]
+
+
+def project(environ: Mapping[str, str]) -> str:
+    """Return Compose's name for the cluster."""
+    return environ.get("COMPOSE_PROJECT_NAME") or DEFAULT_PROJECT
+
+
+def runs_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder of all runs; it need not be there."""
+    return Path(os.path.abspath(environ.get("RUNS_DIR") or ROOT / "runs"))  # noqa: PTH100 -- a link stays
+
+
+class Given:
+    """Variables as they were given, where empty is not given, and what is wrong with them."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._problems: list[str] = []
+        self._environ = environ
+
+    def raise_problems(self, others: Sequence[str] = ()) -> None:
+        """Refuse what was given, if anything is wrong with it.
+
+        Raises:
+            EndError: with every problem, one sentence each.
+        """
+        if others or self._problems:
+            raise EndError(EXIT_CONFIGURATION, *others, *self._problems)
+
+    def user(self) -> User:
+        """Return whom results belong to: under sudo still the person at the keyboard."""
+        own = {"UID": os.getuid(), "GID": os.getgid()}
+        uid, gid = (
+            self.matching(
+                f"RUN_{kind}",
+                "[0-9]+",
+                self._environ.get(f"SUDO_{kind}") or str(number),
+                "a number",
+            )
+            for kind, number in own.items()
+        )
+        return User(uid, gid)
+
+    def matching(self, name: str, pattern: str, default: str, accepted: str) -> str:
+        """Return a variable that matches, the default where it does not."""
+        text = self._environ.get(name) or default
+        if re.fullmatch(pattern, text, re.ASCII):
+            return text
+        return self._refuse(name, text, accepted, default)
+
+    def workers(self, network: str) -> int:
+        """Return the number of workers."""
+        workers = int(
+            self.matching("WORKERS", f"[1-{MAX_WORKERS}]", "2", f"a number from 1 to {MAX_WORKERS}")
+        )
+        if network == "host" and workers > HOST_NETWORK_WORKERS:
+            self._refuse("WORKERS", str(workers), "1 or 2, because NETWORK=host has two", "")
+        return workers
+
+    def run_name(self, default: str) -> str:
+        """Return the name of the run."""
+        accepted = f'letters, digits, dots, dashes and underscores, not "{LATEST}"'
+        pattern = f"(?!{LATEST}$){RUN_NAME.pattern}"
+        return self.matching("RUN_NAME", pattern, default, accepted)
+
+    def data(self) -> str:
+        """Return where data sets are; without a slash DATA_DIR may also name a volume."""
+        text = self._environ.get("DATA_DIR", "")
+        return (
+            self.folder("DATA_DIR") if "/" in text or Path(text or "/dev/null").is_dir() else text
+        )
+
+    def folder(self, name: str) -> str:
+        """Return a folder by its whole path; Compose would look beside its files."""
+        text = self._environ.get(name, "")
+        if not text:
+            return ""
+        if not Path(text).is_dir():
+            return self._refuse(name, text, "a folder that is there", "")
+        return os.path.abspath(text)  # noqa: PTH100 -- a link stays a link
+
+    def overlays(self) -> tuple[str, ...]:
+        """Return the compose files that are added, by their whole paths."""
+        files = self._environ.get("OVERLAYS", "").split()
+        for file in files:
+            if not Path(file).is_file():
+                self._refuse("OVERLAYS", file, "compose files that are there", "")
+        return tuple(str(Path(file).resolve()) for file in files)
+
+    def _refuse(self, name: str, received: str, accepted: str, instead: str) -> str:
+        self._problems.append(f'{name}: received "{received}"; accepted: {accepted}.')
+        return instead

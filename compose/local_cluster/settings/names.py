@@ -1,0 +1,116 @@
+"""Which names can be given, to make and as variables, and what a misspelt one was meant to be."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+LIST = Path(__file__).parents[2] / "settings.env"
+PREFIX = "TRAINER_"
+MAX_WORKERS = 8
+
+OWN = (
+    "WORKERS",
+    "NETWORK",
+    "IMAGE",
+    "OVERLAYS",
+    "GRACE_SECONDS",
+    "DATA_DIR",
+    "WORKSPACE_DIR",
+    "RUN_UID",
+    "RUN_GID",
+    *(f"WORKER_{index}_GPUS" for index in range(MAX_WORKERS)),
+)
+"""What decides a cluster, besides what its containers are given."""
+PLACE = ("COMPOSE_PROJECT_NAME", "RUNS_DIR", "RUN_NAME")
+"""Which cluster, and which run of it."""
+DECIDED = {"TRAINER_DATA_DIR": "DATA_DIR", "TRAINER_RUN_DIR": "RUNS_DIR and RUN_NAME"}
+"""The trainer's settings that a local cluster decides itself, and what it is told instead."""
+SHORT = {
+    "NAME": "RUN_NAME",
+    "BATCH": "TRAINER_PER_REPLICA_BATCH_SIZE",
+    "GLOBAL_BATCH": "TRAINER_GLOBAL_BATCH_SIZE",
+}
+"""Names that make takes for others; each TRAINER_X it takes as X, too."""
+OF_TOOLS = re.compile(
+    r"(BASE|BUILDKIT|BUILDX|COMPOSE|DOCKER|GNUMAKE|MAKE|PIP|SSL)[A-Z_]*"
+    r"|PYTHON|SHELL|PATH|HOME|TMPDIR|(https?|no)_proxy|(HTTPS?|NO)_PROXY"
+)
+"""What make, Docker, pip and the scripts that build the image read themselves."""
+
+
+def passed_on() -> tuple[str, ...]:
+    """Return the variables that containers are given, as settings.env lists them."""
+    lines = (line.strip() for line in LIST.read_text(encoding="utf-8").splitlines())
+    return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+def is_taken(name: str) -> bool:
+    """Whether a variable, or a line of .env, is about local clusters."""
+    return name.startswith(PREFIX) or name in OWN or name in PLACE or name in passed_on()
+
+
+def unknown_settings(environ: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each TRAINER_ variable that no container would be given."""
+    listed = passed_on()
+    unknown = (name for name in sorted(environ) if name.startswith(PREFIX) and environ[name])
+    return [_refusal_of_setting(name, listed) for name in unknown if name not in listed]
+
+
+def _refusal_of_setting(name: str, listed: Iterable[str]) -> str:
+    accepted = f"accepted: the {PREFIX} variables of docs/environment.md"
+    return _decided(name) or f"{name}: no such setting; {accepted}.{_meant(name, listed)}"
+
+
+def _decided(name: str) -> str:
+    """Return a sentence about a setting that a local cluster decides itself, for others none."""
+    if name not in DECIDED:
+        return ""
+    return f"{name}: a local cluster decides it; {DECIDED[name]} can be given."
+
+
+def names_of_goal(goal: str, *, one_worker: bool = False) -> frozenset[str]:
+    """Return what one of make's targets for local clusters takes on make's command line.
+
+    Args:
+        goal: the target.
+        one_worker: WORKER is given: `resume` then starts that one as it was.
+    """
+    short = {name[len(PREFIX) :] for name in passed_on() if name.startswith(PREFIX)}
+    run = frozenset({*OWN, *PLACE, *SHORT, *short, *passed_on()})
+    worker = frozenset({"WORKER"})
+    place = frozenset({"IMAGE", "DATA_DIR", "RUN_UID", "RUN_GID", "DATASET"})
+    return {
+        "up-local": run,
+        "resume": worker if one_worker else run | worker,
+        "stop": worker,
+        "data": place,
+        "data-sample": place | {"SAMPLE_PICTURES"},
+    }.get(goal, frozenset())
+
+
+def unknown_names(goals: Iterable[str], given: Iterable[str]) -> list[str]:
+    """Return a sentence for each name on make's command line that none of its targets takes."""
+    goals, given = [*goals], [*given]
+    one = "WORKER" in given
+    taken = frozenset[str]().union(*(names_of_goal(goal, one_worker=one) for goal in goals))
+    unknown = (name for name in given if name not in taken and not OF_TOOLS.fullmatch(name))
+    targets = "`make " + " ".join(goals) + (" WORKER=`" if one and "WORKER" in taken else "`")
+    accepted = "accepted: the names of docs/environment.md" if taken else "accepted: none"
+    return [
+        _decided(name) or f"{name}: {targets} takes no such name; {accepted}.{_meant(name, taken)}"
+        for name in unknown
+    ]
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """Return a question about the nearest of the names that are known, if one is near.
+
+    The prefix counts for nothing: all settings would be near each other by it alone.
+    """
+    prefix = PREFIX if name.startswith(PREFIX) else ""
+    others = sorted(other[len(prefix) :] for other in known if other.startswith(prefix))
+    near = difflib.get_close_matches(name[len(prefix) :].upper(), others, n=1)
+    return f" Did you mean {prefix}{near[0]}?" if near else ""

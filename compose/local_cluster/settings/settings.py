@@ -1,0 +1,79 @@
+"""What a cluster is: read from variables, with every mistake at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from local_cluster.settings.given import DEFAULT_IMAGE, Given, User, project, runs_folder, services
+from local_cluster.settings.names import unknown_settings
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One cluster, and one run of it.
+
+    Attributes:
+        workers: how many there are.
+        network: "bridge" or "host".
+        image: what they run.
+        run_name: the run's folder below `runs`.
+        grace_seconds: how long they may take to end.
+        project: Compose's name for the cluster.
+        runs: the folder of all runs.
+        data: where data sets are: a folder, a volume, or "" for the project's own volume.
+        workspace: the folder of the user's own code, or "".
+        overlays: more compose files.
+        user: whom the results belong to.
+    """
+
+    workers: int
+    network: str
+    image: str
+    run_name: str
+    grace_seconds: int
+    project: str
+    runs: Path
+    data: str
+    workspace: str
+    overlays: tuple[str, ...]
+    user: User
+
+    @property
+    def services(self) -> list[str]:
+        """The workers' names in the order of their index."""
+        return services(self.workers)
+
+    @property
+    def folder(self) -> Path:
+        """Where the run's results are."""
+        return self.runs / self.run_name
+
+
+def read(environ: Mapping[str, str], now: datetime) -> Settings:
+    """Read the settings of a run.
+
+    Raises:
+        EndError: with every problem, one sentence each.
+    """
+    given = Given(environ)
+    network = given.matching("NETWORK", "bridge|host", "bridge", "bridge or host")
+    settings = Settings(
+        workers=given.workers(network),
+        network=network,
+        image=environ.get("IMAGE") or DEFAULT_IMAGE,
+        run_name=given.run_name(f"{now:%Y%m%d-%H%M%S}"),
+        grace_seconds=int(
+            given.matching("GRACE_SECONDS", "[0-9]+", "10", "a whole number of seconds")
+        ),
+        project=project(environ),
+        runs=runs_folder(environ),
+        data=given.data(),
+        workspace=given.folder("WORKSPACE_DIR"),
+        overlays=given.overlays(),
+        user=given.user(),
+    )
+    given.raise_problems(unknown_settings(environ))
+    return settings

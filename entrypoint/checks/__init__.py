@@ -1,0 +1,1 @@
+"""What is checked before a start: GPUs, the trainer's settings, versions."""

@@ -1,0 +1,83 @@
+"""How many GPUs this container was given, without TensorFlow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from entrypoint.errors import ConfigurationError, Problem
+
+LIST_GPUS = ("nvidia-smi", "-L")
+"""Comes with the NVIDIA container runtime; a line for each GPU, and below it one for each MIG
+instance of a GPU that is partitioned."""
+SECONDS = 20.0
+DEVICE = re.compile(r"nvidia[0-9]+")
+
+
+def check_gpus(expected: int | None, environ: Mapping[str, str]) -> None:
+    """Raise ConfigurationError unless this worker has as many GPUs as it should."""
+    if expected is None:
+        return
+    found = count_gpus(environ)
+    if found != expected:
+        advice = f"{_gpus(found)} can be seen in this container."
+        if expected and not found:
+            advice += " Is --gpus all missing, or the NVIDIA container toolkit on this machine?"
+        accepted = "the number of GPUs that this worker has"
+        raise ConfigurationError([Problem("GPUS_PER_WORKER", str(expected), accepted, advice)])
+
+
+def count_gpus(environ: Mapping[str, str]) -> int:
+    """Return the number of GPUs (or MIG instances) that TensorFlow would see.
+
+    CUDA_VISIBLE_DEVICES leaves some out: CUDA takes its entries up to the first invalid one.
+    """
+    listed = _list_gpus(environ)
+    present = _device_files() if listed is None else _count_listed(listed)
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    return present if visible is None else min(present, _count_visible(visible))
+
+
+def _list_gpus(environ: Mapping[str, str]) -> str | None:
+    """Return what nvidia-smi prints, None where there is none or it fails."""
+    import subprocess  # noqa: PLC0415 -- slow to import, and only asked for where GPUs are expected
+
+    try:
+        done = subprocess.run(  # noqa: S603 -- a fixed command
+            LIST_GPUS,
+            env=dict(environ),
+            capture_output=True,
+            timeout=SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode(errors="replace")
+
+
+def _count_listed(text: str) -> int:
+    """Count the MIG instances, or the GPUs where there are none."""
+    lines = [line.strip() for line in text.splitlines()]
+    instances = sum(line.startswith("MIG ") for line in lines)
+    return instances or sum(line.startswith("GPU ") for line in lines)
+
+
+def _device_files() -> int:
+    """Count the GPUs' device files."""
+    return sum(1 for device in Path("/dev").iterdir() if DEVICE.fullmatch(device.name))
+
+
+def _count_visible(text: str) -> int:
+    """Count the entries of CUDA_VISIBLE_DEVICES up to the first that hides the rest (`-1`)."""
+    count = 0
+    for entry in text.split(","):
+        if not re.fullmatch(r"[0-9]+|(GPU|MIG)-\S+", entry.strip()):
+            break
+        count += 1
+    return count
+
+
+def _gpus(count: int) -> str:
+    """Return "No GPU", "1 GPU" or "2 GPUs"."""
+    return "No GPU" if count == 0 else "1 GPU" if count == 1 else f"{count} GPUs"

@@ -1,0 +1,147 @@
+"""Asking the trainer, as a child process, what its settings are and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from entrypoint.arguments import TRAINER
+from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, Problem, shortened
+
+Say = Callable[[str, str], None]
+"""Takes "INFO" or "WARNING" and a line."""
+CHECK_TIMEOUT_SECONDS = 20.0
+"""For `explain` and a refusal. It takes about a second on a free machine."""
+SAY_SECONDS = 10.0
+"""Between lines that say how long it has taken."""
+PAUSES_SECONDS = (1.0, 4.0)
+"""Before a check that failed is retried; one that always fails must end."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the trainer said."""
+
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+    """A sentence that says why it said nothing, if it did not."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Those that must be the same on all workers: variable -> value."""
+    done: str = ""
+    """A sentence that says that this run is done already, if it is."""
+
+
+class UncheckedError(Exception):
+    """The trainer has not said anything that can be read; the message says why."""
+
+
+def check_trainer(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    timeout_seconds: float = CHECK_TIMEOUT_SECONDS,
+) -> Checked:
+    """Return what the trainer says, or a note why it does not. Never raises."""
+    try:
+        return read_answer(_ask(command, environment, timeout_seconds))
+    except UncheckedError as error:
+        return Checked(notes=(f"The trainer's own settings were not checked: {error}.",))
+
+
+def answer_of_trainer(
+    command: Sequence[str], environment: Mapping[str, str], timeout_seconds: float, say: Say
+) -> tuple[int, str]:
+    """Return 0 and what the trainer answers, for `read_answer`; 75 and why it does not.
+
+    Without an answer nobody knows whether the workers agree. So a check that fails is retried, and
+    a slow one, as on a machine that still loads the image, may take all the time there is. To be
+    run in a child process: a signal ends it, and the check with it.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    pauses = list(PAUSES_SECONDS)
+    while True:
+        try:
+            answer = _ask(command, environment, deadline - time.monotonic(), say)
+            read_answer(answer)
+        except UncheckedError as error:
+            said = f"the trainer's settings could not be checked: {error}"
+            if not pauses or time.monotonic() + pauses[0] > deadline:
+                return EXIT_PEER_LOST, said
+            say("WARNING", f"{said}; trying again in {pauses[0]:g} s")
+            time.sleep(pauses.pop(0))
+        else:
+            return 0, answer
+
+
+def _ask(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    timeout_seconds: float,
+    say: Say = lambda *_: None,
+) -> str:
+    """Run `<trainer> check [flags]`; return what it prints, or raise UncheckedError."""
+    try:
+        child = subprocess.Popen(  # noqa: S603 -- the trainer's own command; no shell
+            [*TRAINER, "check", *command[len(TRAINER) :]],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    except (OSError, ValueError) as error:
+        raise UncheckedError(f"the check cannot be run: {error}") from None
+    with child:
+        output, errors = _outputs(child, timeout_seconds, say)
+    if child.returncode not in (0, EXIT_CONFIGURATION):
+        last = shortened(errors.decode(errors="replace").strip().rpartition("\n")[2])
+        raise UncheckedError(f"the check {_how(child.returncode)}{last and f': {last}'}")
+    return output.decode(errors="replace")
+
+
+def _outputs(
+    child: subprocess.Popen[bytes], timeout_seconds: float, say: Say
+) -> tuple[bytes, bytes]:
+    """Return all that the child prints, or kill it at the time limit and raise UncheckedError."""
+    begin = time.monotonic()
+    while True:
+        waited = time.monotonic() - begin
+        try:
+            return child.communicate(timeout=max(0.0, min(SAY_SECONDS, timeout_seconds - waited)))
+        except subprocess.TimeoutExpired:
+            if time.monotonic() - begin >= timeout_seconds:
+                child.kill()
+                raise UncheckedError(f"the check took more than {timeout_seconds:.0f} s") from None
+            say("INFO", f"checking the trainer's settings for {time.monotonic() - begin:.0f} s")
+
+
+def _how(code: int) -> str:
+    """Return how the check ended, in words."""
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def read_answer(output: str) -> Checked:
+    """Return what the object says that the check prints; raise UncheckedError."""
+    try:
+        said = json.loads(output)
+        problems = tuple(_problem(entry) for entry in said["problems"])
+        settings = {str(name): str(value) for name, value in said["settings"].items()}
+        done = str(said.get("done") or "")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise UncheckedError("the check did not print what it should") from None
+    return Checked(problems, settings=settings, done=done)
+
+
+def _problem(entry: Mapping[str, object]) -> Problem:
+    """Return one entry of that list as a problem."""
+    received = entry["received"]
+    return Problem(
+        name=str(entry["name"]),
+        received=None if received is None else str(received),
+        accepted=str(entry["accepted"]),
+        advice=str(entry.get("advice") or ""),
+    )

@@ -1,0 +1,32 @@
+"""What this worker is made of, as far as all workers have to be alike."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+TENSORFLOW = re.compile(r"tensorflow(?:_cpu)?-([^-]+)\.dist-info")
+"""The folder that names an installed version; looked for, since importing TensorFlow takes
+seconds, and importlib.metadata longer than one look."""
+
+
+def image_version(environ: Mapping[str, str]) -> str:
+    """Return "0.1.0 (3a4601d)", an empty text outside of an image."""
+    version = environ.get("CLUSTER_TRAINER_VERSION", "")
+    revision = environ.get("CLUSTER_TRAINER_REVISION", "")
+    return f"{version} ({revision})" if version and revision else version
+
+
+def tensorflow_version(path: Iterable[str] | None = None) -> str:
+    """Return the version that is installed on the path (sys.path), an empty text if none is."""
+    for folder in sys.path if path is None else path:
+        try:
+            names = [entry.name for entry in Path(folder or ".").iterdir()]
+        except OSError:
+            continue
+        for name in names:
+            if match := TENSORFLOW.fullmatch(name):
+                return match[1]
+    return ""

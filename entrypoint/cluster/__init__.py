@@ -1,0 +1,1 @@
+"""Who trains together: addresses, the cluster, and what this machine is called."""

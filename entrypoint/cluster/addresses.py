@@ -1,0 +1,111 @@
+"""A worker's address: host and port."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+ACCEPTED = "host:port with a port from 1 to 65535; an IPv6 host in brackets"
+
+_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
+                   r"(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*\.?")  # fmt: skip
+"""Host names as DNS and Compose have them (services may contain an underscore)."""
+
+_BRACKETED = re.compile(r"\[([^\[\]]*)\](?::(.*))?", re.DOTALL)
+_LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+_IP = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class AddressError(ValueError):
+    """A text is not an address; the message is a sentence that says why."""
+
+
+@dataclass(frozen=True, order=True)
+class Address:
+    """Where a worker listens; `str()` gives the form that TensorFlow reads."""
+
+    host: str
+    """A lower-case name, or an IP address in its shortest form, without brackets."""
+    port: int
+
+    def __str__(self) -> str:
+        """Return host:port, IPv6 in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it means "this machine" on every machine."""
+        address = _ip(self.host)
+        if address is None:
+            name = self.host.rstrip(".")
+            return name in _LOOPBACK_NAMES or name.endswith(".localhost")
+        return _unmapped(address).is_loopback
+
+    @property
+    def is_public(self) -> bool:
+        """Whether it is an IP address that the internet routes; a name may lead to either kind."""
+        address = _ip(self.host)
+        return address is not None and _unmapped(address).is_global
+
+
+def parse_address(text: str, default_port: int) -> Address:
+    """Return the address that the text writes; raise AddressError."""
+    host, port = _split(text.strip())
+    return Address(_host(host.lower()), default_port if port is None else _port(port))
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    """Return host and port, None where the text has no port."""
+    if match := _BRACKETED.fullmatch(text):
+        if not isinstance(_ip(match[1]), ipaddress.IPv6Address):
+            reason = "The text in brackets is not an IPv6 address."
+            raise AddressError(reason)
+        return match[1], match[2]
+    if "://" in text:
+        reason = "Leave out what comes before the host name."
+        raise AddressError(reason)
+    if text.count(":") > 1:
+        reason = "An IPv6 address needs brackets: [fd00::1]:2222."
+        raise AddressError(reason)
+    host, colon, port = text.partition(":")
+    return host, port if colon else None
+
+
+def _host(host: str) -> str:
+    """Return the host in its one spelling."""
+    address = _ip(host)
+    if address is not None:
+        if address.is_unspecified or address.is_multicast:
+            reason = f"{host} is not the address of one machine."
+            raise AddressError(reason)
+        return str(address)
+    if not host:
+        reason = "The host is missing."
+        raise AddressError(reason)
+    if not _NAME.fullmatch(host) or host.rstrip(".").rpartition(".")[2].isdigit():
+        reason = "The host is neither a name (ASCII letters, digits, - _ .) nor an IP address."
+        raise AddressError(reason)
+    return host
+
+
+def _port(port: str) -> int:
+    """Return the port as a number."""
+    if not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:  # noqa: PLR2004
+        reason = "The port is not a number from 1 to 65535."
+        raise AddressError(reason)
+    return int(port)
+
+
+def _ip(host: str) -> _IP | None:
+    """Return the IP address that a host is, None for a name or for one with a zone (`%eth0`)."""
+    try:
+        return None if "%" in host else ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _unmapped(address: _IP) -> _IP:
+    """Return the IPv4 address that an IPv6 one only wraps (`::ffff:10.0.0.1`), else the same."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address

@@ -1,0 +1,20 @@
+"""Whether anyone on the internet may reach the workers' ports."""
+
+from __future__ import annotations
+
+from entrypoint.cluster.spec import ClusterSpec
+from entrypoint.errors import listed
+
+SEE = 'docs/operations.md, "Who can reach the ports"'
+
+
+def public_warning(spec: ClusterSpec) -> str | None:
+    """Return what to say where the list has public IP addresses; names are not looked up."""
+    public = [str(address) for address in spec.addresses if address.is_public]
+    if not public:
+        return None
+    return (
+        f"public address {listed(public)}: TensorFlow executes whatever anyone sends to its port, "
+        "with CLUSTER_TOKEN or without; use a private network, or a firewall that lets only the "
+        f"workers in ({SEE})"
+    )

@@ -1,0 +1,147 @@
+"""Who trains together, and which of them this process is: ClusterSpec, Task, Resolution."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from entrypoint.cluster.addresses import Address
+from entrypoint.errors import Problem
+
+CHIEF, WORKER, EVALUATOR = "chief", "worker", "evaluator"
+
+
+@dataclass(frozen=True, order=True)
+class Task:
+    """One place in the cluster; `str()` gives `worker-1`."""
+
+    type: str
+    """chief, worker or evaluator."""
+    index: int
+    """From 0, counted for each type; TF_CONFIG's "index"."""
+
+    def __str__(self) -> str:
+        """Return the name that log lines and messages use."""
+        return f"{self.type}-{self.index}"
+
+
+ALONE = Task(WORKER, 0)
+"""What a process is where there is no cluster."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A task that trains, and where it listens."""
+
+    task: Task
+    address: Address
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """The tasks that train together. An evaluator is beside the cluster, never in it."""
+
+    members: tuple[Member, ...]
+    """In rank order: the chief, if there is one of that type, then the workers by index."""
+
+    @classmethod
+    def of(cls, jobs: Mapping[str, Mapping[int, Address]]) -> ClusterSpec:
+        """Return the spec of task type -> index -> address."""
+        return cls(
+            tuple(
+                Member(Task(task_type, index), jobs[task_type][index])
+                for task_type in (CHIEF, WORKER)
+                for index in sorted(jobs.get(task_type, {}))
+            ),
+        )
+
+    @classmethod
+    def of_workers(cls, addresses: Iterable[Address]) -> ClusterSpec:
+        """Return the spec of a plain list: worker i is its entry i."""
+        return cls.of({WORKER: dict(enumerate(addresses))})
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """All addresses in rank order."""
+        return tuple(member.address for member in self.members)
+
+    @property
+    def chief(self) -> Member:
+        """The chief task, else worker 0 (the first, where a sparse list leaves out 0)."""
+        return self.members[0]
+
+    def rank(self, task: Task) -> int | None:
+        """Return the task's place in rank order, None for one that is not in the cluster."""
+        tasks = [member.task for member in self.members]
+        return tasks.index(task) if task in tasks else None
+
+    def to_json(self) -> dict[str, list[str] | dict[str, str]]:
+        """Return TF_CONFIG's "cluster": a list a type, or a dict where indices are left out."""
+        jobs: dict[str, dict[int, str]] = {}
+        for member in self.members:
+            jobs.setdefault(member.task.type, {})[member.task.index] = str(member.address)
+        return {task_type: _dense(entries) for task_type, entries in jobs.items()}
+
+
+def _dense(entries: Mapping[int, str]) -> list[str] | dict[str, str]:
+    """Return a list of 0, 1, 2 …, or else a dict with text keys, as JSON has no others."""
+    if list(entries) == list(range(len(entries))):
+        return list(entries.values())
+    return {str(index): address for index, address in entries.items()}
+
+
+def spec_problems(name: str, spec: ClusterSpec) -> list[Problem]:
+    """Return what is wrong with the addresses as a whole; `name` is where they were given."""
+    return [*_duplicates(name, spec), *_loopback(name, spec)]
+
+
+def _duplicates(name: str, spec: ClusterSpec) -> Iterable[Problem]:
+    """Yield a problem for each address that an earlier task has already."""
+    first: dict[Address, Task] = {}
+    for member in spec.members:
+        other = first.setdefault(member.address, member.task)
+        if other != member.task:
+            advice = f"{other} and {member.task} have the same."
+            yield Problem(name, str(member.address), "each address once", advice)
+
+
+def _loopback(name: str, spec: ClusterSpec) -> Iterable[Problem]:
+    """Yield a problem if only some of the addresses mean "this machine"."""
+    local = [str(address) for address in spec.addresses if address.is_loopback]
+    if 0 < len(local) < len(spec.addresses):
+        accepted = "addresses at which every other worker reaches this one"
+        advice = "On another machine a loopback address means that machine itself."
+        yield Problem(name, ", ".join(local), accepted, advice)
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What a source found out."""
+
+    source: str
+    """The variable that said so, as `explain` shows it."""
+    spec: ClusterSpec
+    task: Task | None
+    """None: this source does not say which of them this process is."""
+    extra: Mapping[str, object] = field(default_factory=dict)
+    """Other keys of a TF_CONFIG that was given."""
+    task_extra: Mapping[str, object] = field(default_factory=dict)
+    """Other keys of its "task"."""
+
+    @property
+    def rank(self) -> int | None:
+        """The place of this process in rank order; None if unknown or an evaluator."""
+        return None if self.task is None else self.spec.rank(self.task)
+
+    def tf_config(self) -> dict[str, object]:
+        """Return the TF_CONFIG object; the task must be known."""
+        if self.task is None:
+            message = f"{self.source} does not say which task this is"
+            raise ValueError(message)
+        task = {"type": self.task.type, "index": self.task.index, **self.task_extra}
+        return {"cluster": self.spec.to_json(), "task": task, **self.extra}
+
+    def tf_config_text(self) -> str:
+        """Return TF_CONFIG as the child gets it; JSON in ASCII on one line."""
+        return json.dumps(self.tf_config())

@@ -1,0 +1,98 @@
+"""What pip's failure means: something for the user to change, or a network that may come back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from signal import Signals
+
+from entrypoint.errors import EXIT_PEER_LOST, Problem, shortened
+from entrypoint.packages.requirements import PYTHON
+from entrypoint.packages.run_pip import PipFailure
+
+LONGEST_WORDS = 1000
+"""Characters of pip's last lines that a message repeats."""
+
+COMPLAINT = re.compile(r"(?:pip: )?error: ", re.IGNORECASE)
+UNREACHED = re.compile(r"Could not fetch URL (\S+: .*) - skipping")
+"""Only pip's notes say so; its output says that there is no such package."""
+NETWORK = re.compile(
+    r"connection error|connection-\w+|incomplete-download|didn't respond within"
+    r"|Max retries exceeded|5\d\d Server Error|(?:408|425|429) Client Error"
+)
+LASTING = re.compile(r"certificate|407 Proxy")
+"""Troubles with a connection that the next start would meet again."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A failure that is known by a word of pip's: what is accepted, and what to do."""
+
+    marker: str
+    accepted: str
+    advice: str
+
+
+KINDS = (
+    Kind(
+        "ResolutionImpossible",
+        "packages that are compatible with the image's own",
+        "The image's packages keep their versions: ask for those, or for none.",
+    ),
+    Kind(
+        "No matching distribution found",
+        f"packages that exist as wheels for {PYTHON}",
+        "The name or the version is wrong, or there is no wheel, without which nothing can be "
+        "installed: the image has no compiler.",
+    ),
+    Kind("", "what pip can install", ""),
+)
+
+
+def verdict_on(failure: PipFailure, file: Path) -> Problem | tuple[int, str]:
+    """Return what the user has to change, or the exit code and reason of a start to try again."""
+    lines = [line.strip() for line in failure.output.splitlines() if line.strip()]
+    unreached = list(dict.fromkeys(UNREACHED.findall(failure.notes)))
+    for reason in (*unreached, " ".join(_from_complaint(lines))):
+        if NETWORK.search(reason) and not LASTING.search(reason):
+            return EXIT_PEER_LOST, (
+                f"the packages of {file} could not be fetched: "
+                f"{shortened(reason, LONGEST_WORDS).rstrip('.')}. "
+                "Is the package index reachable from here (PIP_INDEX_URL, PIP_PROXY)?"
+            )
+    lines += [reason for reason in unreached if "404 Client Error" not in reason]
+    complaint = _complaint(lines, failure.code)
+    words = _last(line for line in lines if not line.endswith(complaint))
+    if not failure.notes:  # it has not even begun
+        accepted = "PIP_ variables and a configuration that pip understands"
+        return Problem("pip's settings", complaint, accepted, words)
+    kind = next(kind for kind in KINDS if kind.marker in failure.output)
+    return Problem(str(file), complaint, kind.accepted, f"{kind.advice} {words}".strip())
+
+
+def _from_complaint(lines: Sequence[str]) -> Sequence[str]:
+    """Return the lines from pip's first error on; none if it does not speak of one."""
+    first = next((number for number, line in enumerate(lines) if COMPLAINT.match(line)), None)
+    return [] if first is None else lines[first:]
+
+
+def _complaint(lines: Sequence[str], code: int) -> str:
+    """Return what pip complains of: its first error, else its last line."""
+    if code < 0:
+        return f"pip was killed by {Signals(-code).name}"
+    line = next(iter([*_from_complaint(lines), *lines[-1:]]), f"pip's exit code {code}")
+    return COMPLAINT.sub("", line, count=1)
+
+
+def _last(lines: Iterable[str]) -> str:
+    """Return the last lines, as many as fit, as what pip says; nothing if there are none."""
+    words = ""
+    for line in reversed(list(lines)):
+        longer = f"{line}; {words}" if words else line
+        if len(longer) > LONGEST_WORDS:
+            words = f"… {words or line[-LONGEST_WORDS:]}"
+            break
+        words = longer
+    return f"pip says: {words}" if words else ""

@@ -1,0 +1,168 @@
+"""The chief's list of members: who has checked in, who was dialled back, why others are missing."""
+
+from __future__ import annotations
+
+import asyncio
+
+from entrypoint.cluster.spec import Member, Task
+from entrypoint.rendezvous.attempt import Attempt
+from entrypoint.rendezvous.comparison import same_index
+from entrypoint.rendezvous.conversation import compare, follow, hello
+from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.outcome import NOT_HEARD_FROM
+from entrypoint.rendezvous.session import Session
+from entrypoint.rendezvous.transport.connection import Connection
+from entrypoint.rendezvous.transport.dialer import Dialer
+from entrypoint.rendezvous.transport.listener import Settle
+from entrypoint.rendezvous.transport.messages import CHECK_IN, PING, PROBE, Message
+from entrypoint.rendezvous.transport.names import Names
+from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError
+
+DIALLED_BACK_AT_ONCE = 64
+PROBED_AT_ONCE = 32
+PROBES_A_SECOND = 50
+"""So that a thousand workers that are missing for long don't cost the network anything."""
+
+
+class CheckIns:
+    """A member is missing until it has a session, and counts when that session is verified."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        given, self._attempt, self._timing = attempt.given, attempt, attempt.timing
+        self.sessions: dict[Task, Session] = {}
+        self._reasons: dict[Task, str] = {}
+        self._names = Names(attempt.timing.look_up_seconds)
+        self._back = Dialer(self._names, given.token, given.timing, DIALLED_BACK_AT_ONCE)
+        self._prober = Dialer(self._names, given.token, given.timing, PROBED_AT_ONCE)
+
+    @property
+    def others(self) -> list[Member]:
+        """All members but the chief."""
+        return [member for member in self._attempt.spec.members if member != self._attempt.me]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every member is here."""
+        sessions = self.sessions.values()
+        return len(sessions) == len(self._attempt.spec.members) - 1 and all(
+            session.is_here for session in sessions
+        )
+
+    def missing(self) -> list[tuple[Member, str]]:
+        """Return the members that are not here, and why."""
+        reasons = {}
+        for member in self.others:
+            session = self.sessions.get(member.task)
+            if session is None:
+                reasons[member] = self._reasons.get(member.task, NOT_HEARD_FROM)
+            elif not session.is_here:
+                reasons[member] = session.reason
+        return list(reasons.items())
+
+    async def receive(self, connection: Connection, hello: Message, settle: Settle) -> None:
+        """Talk to one who has dialled the chief, until the connection ends."""
+        attempt, card = self._attempt, Card.read(hello)
+        await connection.send(attempt.answer_card())
+        with attempt.knows(connection, card):
+            if hello.kind != CHECK_IN:  # another who believes to be the chief, or the chief itself
+                await follow(attempt, connection)
+                return
+            agrees = await compare(attempt, connection, card)
+            if agrees and await self._is_free(card, connection.ip):
+                await self._admit(connection, card, settle)
+            else:
+                settle()  # it has to hear how this ends
+                await follow(attempt, connection)
+
+    async def _is_free(self, card: Card, where: str) -> bool:
+        """Whether nobody else has this index: nobody at all, the same process, or a dead one."""
+        while session := self.sessions.get(card.task):
+            alive = self._timing.alive_seconds
+            if session.card.boot != card.boot and await session.ask(PING, alive):
+                difference = same_index(self._attempt.spec, card.task, session.connection.ip)
+                self._attempt.contradictions.add(card, where, difference)
+                self._attempt.changed()
+                return False
+            self._drop(session, NOT_HEARD_FROM)
+        return True
+
+    async def _admit(self, connection: Connection, card: Card, settle: Settle) -> None:
+        """Keep the session of a member while the connection lasts."""
+        member = self._attempt.member(card.task)
+        if member is None or member == self._attempt.me:
+            raise PeerError(NO_MESSAGE)
+        settle()
+        session = Session(self._attempt, member, card, connection)
+        self.sessions[card.task] = session
+        verifying = asyncio.create_task(self._verify(session))
+        try:
+            await session.attend()
+        finally:
+            verifying.cancel()
+            before = "checked in" if session.is_verified else session.trouble
+            self._drop(session, f"{before}, but its connection has ended: it was stopped or lost")
+
+    def _drop(self, session: Session, reason: str) -> None:
+        """Forget a session, if it is still the member's."""
+        session.connection.hang_up()
+        if self.sessions.get(session.member.task) is session:
+            del self.sessions[session.member.task]
+            self._reasons[session.member.task] = reason
+        self._attempt.changed()
+
+    async def _verify(self, session: Session) -> None:
+        """Dial a member back at its advertised address until the same process answers there."""
+        self._names.forget(session.member.address)
+        while not session.is_verified:
+            try:
+                card = await self._look(self._back, session.member)
+                session.is_verified = card is not None and card.boot == session.card.boot
+                self._attempt.changed()
+            except PeerError as error:
+                session.trouble = (
+                    f"checked in from {session.connection.ip}, but does not answer at its "
+                    f"advertised address ({error})"
+                )
+            if not session.is_verified:
+                await asyncio.sleep(self._timing.probe_seconds)
+
+    async def _look(self, dialer: Dialer, member: Member) -> Card | None:
+        """Ask who is at a member's address; return None after a contradiction was told."""
+        attempt = self._attempt
+        async with dialer.dial(member.address) as connection:
+            card = await hello(attempt, connection, PROBE)
+            with attempt.knows(connection, card):
+                if await compare(attempt, connection, card, member):
+                    session = self.sessions.get(member.task)
+                    if session is None or session.card.boot == card.boot:
+                        return card
+                    if await self._is_free(card, str(member.address)):
+                        return card
+                await follow(attempt, connection)
+                return None
+
+    async def probe(self) -> None:
+        """Find out again and again why members are missing."""
+        await asyncio.sleep(self._timing.probe_seconds / 2)  # most come by themselves
+        while True:
+            missing = [member for member in self.others if member.task not in self.sessions]
+            await asyncio.gather(*(self._probe(member) for member in missing))
+            pause = max(self._timing.probe_seconds, len(missing) / PROBES_A_SECOND)
+            await asyncio.sleep(pause)
+
+    async def _probe(self, member: Member) -> None:
+        """Find out why one is missing."""
+        try:
+            card = await self._look(self._prober, member)
+        except PeerError as error:
+            reason = str(error)
+        else:
+            reason = _not_checked_in(card.trouble if card else "")
+        if member.task not in self.sessions:
+            self._reasons[member.task] = reason
+
+
+def _not_checked_in(trouble: str) -> str:
+    """Return what is to be said of a member that answers, but does not come."""
+    because = f"; it says of the chief's address: {trouble}" if trouble else ""
+    return f"it is running and answers, but has not checked in{because}"

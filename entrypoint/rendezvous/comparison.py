@@ -1,0 +1,132 @@
+"""What the workers do not agree on: two cards compared, and all that was found so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from entrypoint.cluster.spec import CHIEF, ClusterSpec, Member, Task
+from entrypoint.errors import Problem, listed
+from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.transport.messages import fitting
+
+NOT_SET = "not set"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What is wrong with a worker, in the parts of a `Problem`, but for the worker's name."""
+
+    what: str
+    received: str
+    accepted: str
+    advice: str = ""
+
+
+class Contradictions:
+    """Collects differences; workers with the same one share a problem."""
+
+    def __init__(self) -> None:
+        self._found: dict[Difference, dict[str, str]] = {}
+        self._told: dict[Problem, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._found or self._told)
+
+    def add(self, card: Card, where: str, difference: Difference) -> None:
+        """Note what is wrong with the worker of the card, which was met at that address."""
+        workers = self._found.setdefault(difference, {})
+        workers.setdefault(card.boot, f"{card.task} at {where}")
+
+    def take(self, problems: Iterable[Problem]) -> None:
+        """Note what another worker found."""
+        self._told |= dict.fromkeys(problems)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Return all problems, each once, as every worker will be told them."""
+        found = [
+            Problem(
+                f"{difference.what} of {listed(list(workers.values()))}",
+                difference.received,
+                difference.accepted,
+                difference.advice,
+            )
+            for difference, workers in self._found.items()
+        ]
+        return fitting(dict.fromkeys([*found, *self._told]))
+
+
+def other_hosts(theirs: str, own: str, me: Member) -> Difference:
+    """Return one difference of two host lists."""
+    advice = "All workers need the same list in the same order."
+    return Difference("host list", theirs, f"{own}, as {_named(me)} has", advice)
+
+
+def wrong_index(spec: ClusterSpec, task: Task, expected: Member) -> Difference:
+    """Return what is wrong with a worker at another's address; it may be this very process."""
+    return Difference(
+        _index_name(spec),
+        _index(spec, task),
+        f"{_index(spec, expected.task)}, because it answers at {expected.task}'s address "
+        f"{expected.address}",
+        f"If the index is right, the list or the name {expected.address.host} is wrong.",
+    )
+
+
+def same_index(spec: ClusterSpec, task: Task, other: str) -> Difference:
+    """Return what is wrong with a worker whose index another has, too, at that address."""
+    return Difference(
+        _index_name(spec),
+        _index(spec, task),
+        "an index that no other worker has",
+        f"Another {task} runs at {other}.",
+    )
+
+
+def other_versions(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]:
+    """Yield a difference for each value that both know and do not share."""
+    same_image = "Use the same image everywhere."
+    for what, their, own, advice in (
+        ("image version", theirs.image, mine.image, same_image),
+        ("TensorFlow version", theirs.tensorflow, mine.tensorflow, same_image),
+        ("GPUS_PER_WORKER", theirs.gpus_per_worker, mine.gpus_per_worker, ""),
+    ):
+        if their and own and their != own:
+            yield Difference(what, their, f"{own}, as {_named(me)} has", advice)
+
+
+def other_settings(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]:
+    """Yield a difference for each setting of the trainer that the two do not share."""
+    if theirs.settings_digest == mine.settings_digest:
+        return
+    if not theirs.settings or not mine.settings:
+        their, own = (_command(settings) for settings in (theirs.settings, mine.settings))
+        yield Difference("command", their, f"{own}, as {_named(me)} runs")
+        return
+    names = sorted({*theirs.settings, *mine.settings})
+    pairs = [(n, theirs.settings.get(n, NOT_SET), mine.settings.get(n, NOT_SET)) for n in names]
+    differing = [pair for pair in pairs if pair[1] != pair[2]]
+    hidden = ("the trainer's settings", "other values", "the same values")
+    for name, their, own in differing or [hidden]:
+        yield Difference(name, their, f"{own}, as {_named(me)} has")
+
+
+def _command(settings: object) -> str:
+    """Return what kind of command has such settings."""
+    return "the trainer" if settings else "a command that is not the trainer"
+
+
+def _named(me: Member) -> str:
+    """Return this worker as messages name it to others."""
+    return f"{me.task} at {me.address}"
+
+
+def _index_name(spec: ClusterSpec) -> str:
+    """Return what the user sets to say which worker a process is."""
+    own_type = any(member.task.type == CHIEF for member in spec.members)
+    return 'TF_CONFIG "task"' if own_type else "WORKER_INDEX"
+
+
+def _index(spec: ClusterSpec, task: Task) -> str:
+    """Return a task as the user sets it."""
+    return str(task.index) if _index_name(spec) == "WORKER_INDEX" else str(task)

@@ -1,0 +1,110 @@
+"""What any two workers say to each other, whichever of them dialled; and comparing the two."""
+
+from __future__ import annotations
+
+import contextlib
+
+from entrypoint.cluster.spec import Member
+from entrypoint.rendezvous import comparison
+from entrypoint.rendezvous.attempt import Attempt
+from entrypoint.rendezvous.comparison import Difference
+from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.transport.connection import Connection
+from entrypoint.rendezvous.transport.messages import (
+    CARD,
+    CONTRADICTION,
+    HOSTS,
+    Message,
+    read_contradiction,
+)
+from entrypoint.rendezvous.transport.reasons import ClosedError, PeerError
+
+PAGE = 100
+"""Entries of the host list in one message: at most 100 times 280 bytes."""
+
+
+async def hello(attempt: Attempt, connection: Connection, kind: str) -> Card:
+    """Say who this is, and return who the other is."""
+    await connection.send(attempt.card.message(kind))
+    return Card.read(await expect(attempt, connection, CARD))
+
+
+async def expect(attempt: Attempt, connection: Connection, kind: str) -> Message:
+    """Return the next message, which has to be of this kind."""
+    while True:
+        message = await connection.receive(attempt.timing.message_seconds)
+        if message.kind == kind:
+            return message
+        await answer(attempt, connection, message)
+
+
+async def follow(attempt: Attempt, connection: Connection) -> None:
+    """Answer until the other side ends the connection, or says nothing for too long."""
+    seconds = attempt.timing.message_seconds + attempt.timing.collect_seconds
+    with contextlib.suppress(ClosedError):
+        while True:
+            await answer(attempt, connection, await connection.receive(seconds))
+
+
+async def answer(attempt: Attempt, connection: Connection, message: Message) -> None:
+    """Answer what any worker may ask of any other."""
+    if message.kind == HOSTS:
+        hosts, start = attempt.given.facts.hosts, message.number("start")
+        page = {"count": len(hosts), "hosts": hosts[start : start + PAGE]}
+        await connection.send(Message(HOSTS, page))
+    elif message.kind == CONTRADICTION:
+        attempt.contradictions.take(read_contradiction(message))
+        attempt.changed()
+    else:
+        reason = f'sent "{message.kind}" when it should not have'
+        raise PeerError(reason)
+
+
+async def compare(
+    attempt: Attempt, connection: Connection, card: Card, expected: Member | None = None
+) -> bool:
+    """Note all that contradicts; return whether nothing does.
+
+    `expected` is the member at whose address the other was met; None where it came by itself. One
+    side of a connection compares and tells the other: the chief, else the one that dialled. Raises
+    PeerError.
+    """
+    where = str(expected.address) if expected else _claimed(attempt, connection, card)
+    found = []
+    if card.hosts != attempt.card.hosts:
+        found.append(await _compare_hosts(attempt, connection))
+    elif expected and card.task != expected.task:
+        found.append(comparison.wrong_index(attempt.spec, card.task, expected))
+    found += comparison.other_versions(card, attempt.card, attempt.me)
+    found += comparison.other_settings(card, attempt.card, attempt.me)
+    for difference in found:
+        attempt.contradictions.add(card, where, difference)
+    attempt.compared.add(card.boot)
+    attempt.changed()
+    return not found
+
+
+def _claimed(attempt: Attempt, connection: Connection, card: Card) -> str:
+    """Return the address that a worker has in the list that both have, else where it is."""
+    member = attempt.member(card.task)
+    return str(member.address) if member and card.hosts == attempt.card.hosts else connection.ip
+
+
+async def _compare_hosts(attempt: Attempt, connection: Connection) -> Difference:
+    """Return where the two lists differ first; raise PeerError."""
+    mine, start = attempt.given.facts.hosts, 0
+    while True:
+        await connection.send(Message(HOSTS, {"start": start}))
+        answer = await expect(attempt, connection, HOSTS)
+        page, count = answer.texts("hosts"), answer.number("count")
+        if count != len(mine):
+            sizes = f"{count} entries", f"{len(mine)} entries"
+            return comparison.other_hosts(*sizes, attempt.me)
+        for position, theirs in enumerate(page, start):
+            own = mine[position] if position < count else ""
+            if theirs != own:
+                entry = f"entry {position + 1}: {theirs}"
+                return comparison.other_hosts(entry, own, attempt.me)
+        start += len(page)
+        if not page:
+            return comparison.other_hosts("a list that differs", "the same list", attempt.me)

@@ -1,0 +1,68 @@
+"""How the gate waits and ends, in words: the lines that say who is missing, and the errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from entrypoint.cluster.spec import Member
+from entrypoint.errors import EXIT_PEER_LOST, ConfigurationError, escaped, shortened
+
+MOST_NAMED = 10
+"""Missing workers that a line names."""
+
+LONGEST_REASON = 3500
+"""Characters that say who is missing and why. A message's text (4096) holds the whole line."""
+
+NOT_HEARD_FROM = "not heard from yet"
+
+
+def waiting_line(missing: Sequence[tuple[Member, str]], count: int, seconds: float) -> str:
+    """Return for example "waiting for 1 of 4 workers for 12 s: worker-2 at c:2222: refused …"."""
+    named = with_reasons(missing)
+    return f"waiting for {len(missing)} of {count} workers for {seconds:.0f} s: {named}"
+
+
+def with_reasons(missing: Sequence[tuple[Member, str]]) -> str:
+    """Return members and why each is missing; those with the same reason stand together."""
+    reasons: dict[str, list[str]] = {}
+    for member, reason in missing[:MOST_NAMED]:
+        reasons.setdefault(reason, []).append(f"{member.task} at {member.address}")
+    named = "; ".join(f"{', '.join(members)}: {reason}" for reason, members in reasons.items())
+    more = len(missing) - MOST_NAMED
+    return _bounded(named) + (f"; and {more} more" if more > 0 else "")
+
+
+def chief_line(chief: Member, reason: str, seconds: float) -> str:
+    """Return what a member says that has not reached the chief."""
+    shown = _bounded(reason or NOT_HEARD_FROM)
+    return f"waiting for {chief.task} at {chief.address} (the chief) for {seconds:.0f} s: {shown}"
+
+
+def _bounded(text: str) -> str:
+    """Return a text that is safe in a line, and not too long for it."""
+    return shortened(escaped(text), LONGEST_REASON)
+
+
+def released_line(count: int, seconds: float) -> str:
+    """Return what every worker says at the end."""
+    return f"{count} workers are here and agree ({seconds:.1f} s)"
+
+
+class PeersMissingError(Exception):
+    """Not all workers came in time; the message says who is missing and why."""
+
+    exit_code = EXIT_PEER_LOST
+
+
+class ContradictionError(ConfigurationError):
+    """The workers do not agree; every worker that is connected raises the same problems."""
+
+
+class PortTakenError(Exception):
+    """Something else still listens on this worker's port; trying again later may help."""
+
+    exit_code = EXIT_PEER_LOST
+
+
+class PortClosedError(ConfigurationError):
+    """This worker's port may not be opened."""

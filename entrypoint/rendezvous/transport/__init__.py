@@ -1,0 +1,1 @@
+"""How two workers talk: connections, greetings, signed messages, names, and why one fails."""

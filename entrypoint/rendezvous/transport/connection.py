@@ -1,0 +1,168 @@
+"""One connection between two workers: greetings, then signed messages, each bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from types import TracebackType
+from typing import Self
+
+from entrypoint.rendezvous.transport import reasons, signing
+from entrypoint.rendezvous.transport.messages import (
+    LONGEST_LINE,
+    Message,
+    MessageError,
+    decode,
+    encode,
+)
+from entrypoint.rendezvous.transport.reasons import ClosedError, PeerError
+from entrypoint.rendezvous.transport.timing import Timing
+
+CHUNK = 4096
+
+
+class Connection:
+    """A connected socket; use as `async with`, which closes it.
+
+    Everything raises PeerError: what went wrong, in words. Any task may send or hang up; only the
+    one that opened the connection closes it, as a socket that is closed under a waiting task takes
+    another's place in asyncio's books.
+    """
+
+    def __init__(self, connected: socket.socket, token: str | None, timing: Timing) -> None:
+        connected.settimeout(0)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket, self._token, self._timing = connected, token, timing
+        self._loop = asyncio.get_running_loop()
+        self._received = bytearray()
+        self._sending = asyncio.Lock()
+        self._signer: signing.Signer | None = None
+        self.ip = _ip(connected)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.hang_up()
+        async with self._sending:
+            self._socket.close()
+
+    async def greet(self, *, is_dialer: bool) -> None:
+        """Exchange greetings. The listener's is first: a dialer says nothing to a stranger."""
+        own = signing.new_nonce()
+        if not is_dialer:
+            await self._write(signing.greeting(own))
+        other = signing.read_greeting(await self._greeting())
+        if is_dialer:
+            await self._write(signing.greeting(own))
+        dialer, listener = (own, other) if is_dialer else (other, own)
+        self._signer = signing.Signer(
+            self._token, dialer=dialer, listener=listener, is_dialer=is_dialer
+        )
+
+    async def send(self, message: Message) -> None:
+        """Send a message."""
+        if self._signer is None:
+            raise ClosedError(reasons.CLOSED)
+        async with self._sending:
+            await self._write(self._signer.sign(encode(message)))
+
+    async def receive(self, seconds: float | None) -> Message:
+        """Return the next message, for which to wait so long at most (None: without end)."""
+        if self._signer is None:
+            raise ClosedError(reasons.CLOSED)
+        return decode(self._signer.verify(await self._line(seconds)))
+
+    async def refuse(self) -> None:
+        """Say that the other side's token is another; nothing that the own token went into."""
+        await self._write(signing.REFUSAL)
+
+    def hang_up(self, *, at_once: bool = True) -> None:
+        """End the connection; with `at_once=False` the other side may finish what it says."""
+        how = socket.SHUT_RDWR if at_once else socket.SHUT_WR
+        with contextlib.suppress(OSError):  # the other side was faster
+            self._socket.shutdown(how)
+
+    def forget(self) -> None:
+        """Have nothing of the connection outlive its close: no state that holds on to the port."""
+        linger = struct.pack("ii", 1, 0)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+    async def _greeting(self) -> bytes:
+        """Return the other side's greeting; of a stranger's words no more than the first."""
+        try:
+            async with asyncio.timeout(self._timing.greeting_seconds):
+                while not (line := self._cut()):
+                    await self._read()
+                    if not _may_be_greeting(self._received):
+                        raise PeerError(reasons.not_a_worker(bytes(self._received)))
+        except TimeoutError:
+            raise PeerError(reasons.NO_GREETING) from None
+        except ClosedError:
+            raise ClosedError(reasons.CLOSED_AT_ONCE) from None
+        return line
+
+    async def _line(self, seconds: float | None) -> bytes:
+        """Return the next line without its end."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not (line := self._cut()):
+                    if len(self._received) > LONGEST_LINE:
+                        raise MessageError
+                    await self._read()
+        except TimeoutError:
+            raise PeerError(reasons.SILENT) from None
+        return line
+
+    def _cut(self) -> bytes:
+        """Take the first whole line from what was received; no line is empty."""
+        line, newline, rest = self._received.partition(b"\n")
+        if not newline:
+            return b""
+        self._received = rest
+        if not line or len(line) > LONGEST_LINE:
+            raise MessageError
+        return bytes(line)
+
+    async def _read(self) -> None:
+        """Wait for more bytes."""
+        try:
+            chunk = await self._loop.sock_recv(self._socket, CHUNK)
+        except OSError:
+            chunk = b""
+        if not chunk:
+            raise ClosedError(reasons.CLOSED)
+        self._received += chunk
+
+    async def _write(self, line: bytes) -> None:
+        """Send bytes; where that fails there is no telling how many went, so it is the end."""
+        try:
+            if self._socket.fileno() < 0:
+                raise ClosedError(reasons.CLOSED)
+            async with asyncio.timeout(self._timing.message_seconds):
+                await self._loop.sock_sendall(self._socket, line)
+        except OSError:  # TimeoutError is one
+            self.hang_up()
+            raise ClosedError(reasons.CLOSED) from None
+
+
+def _may_be_greeting(received: bytes | bytearray) -> bool:
+    """Whether a greeting can begin like this, and has not gone on for too long."""
+    begins = received.startswith(signing.GREETING) or signing.GREETING.startswith(received)
+    return begins and (len(received) < signing.LONGEST_GREETING or b"\n" in received)
+
+
+def _ip(connected: socket.socket) -> str:
+    """Return the other side's IP address; "?" if it has gone already."""
+    try:
+        name = connected.getpeername()
+    except OSError:
+        return "?"
+    return str(name[0]).removeprefix("::ffff:")

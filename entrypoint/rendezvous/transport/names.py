@@ -1,0 +1,87 @@
+"""Looking up workers' names without ever waiting for a name server longer than a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import ipaddress
+import socket
+
+from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.look_ups import Endpoint, Found, LookUps, NoThreadError
+from entrypoint.rendezvous.transport.reasons import (
+    NO_NAME,
+    NO_NAME_SERVER,
+    NO_THREAD,
+    BlindError,
+    PeerError,
+)
+
+MOST_ENDPOINTS = 4
+"""Addresses of one name that are dialled in turn."""
+
+
+class Names:
+    """The names of one attempt."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._look_ups = LookUps()
+        self._answers: dict[Address, asyncio.Future[Found]] = {}
+
+    async def look_up(self, address: Address) -> list[Endpoint]:
+        """Return where to connect to; raise PeerError."""
+        if literal := _literal(address):
+            return [literal]
+        if address not in self._answers:
+            self._ask(address)
+        try:
+            async with asyncio.timeout(self._seconds):
+                found = await asyncio.shield(self._answers[address])
+        except TimeoutError:
+            raise PeerError(NO_NAME_SERVER) from None
+        if isinstance(found, NoThreadError):
+            raise BlindError(NO_THREAD)
+        if isinstance(found, Exception):
+            raise PeerError(_reason(found))
+        return found[:MOST_ENDPOINTS]
+
+    def forget(self, address: Address) -> None:
+        """Ask anew next time: what is being looked up may be from before the name was there."""
+        self._answers.pop(address, None)
+
+    def _ask(self, address: Address) -> None:
+        """Begin to look up a name."""
+        answer: asyncio.Future[Found] = self._loop.create_future()
+        self._answers[address] = answer
+        hand_over = functools.partial(self._hand_over, address, answer)
+        self._look_ups.ask(address.host, address.port, hand_over)
+
+    def _hand_over(self, address: Address, answer: asyncio.Future[Found], found: Found) -> None:
+        """Bring what was found from its thread to the loop."""
+        with contextlib.suppress(RuntimeError):  # the attempt has ended, and its loop is closed
+            self._loop.call_soon_threadsafe(self._answered, address, answer, found)
+
+    def _answered(self, address: Address, answer: asyncio.Future[Found], found: Found) -> None:
+        """Hand an answer to those who wait for it; the next who asks gets a new one."""
+        answer.set_result(found)
+        if self._answers.get(address) is answer:
+            del self._answers[address]
+
+
+def _literal(address: Address) -> Endpoint | None:
+    """Return the endpoint of an IP address, None for a name."""
+    try:
+        version = ipaddress.ip_address(address.host).version
+    except ValueError:
+        return None
+    family = socket.AF_INET if version == 4 else socket.AF_INET6  # noqa: PLR2004
+    return family, (address.host, address.port)
+
+
+def _reason(error: Exception) -> str:
+    """Return why a name has no endpoints."""
+    is_silent = isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
+    return NO_NAME_SERVER if is_silent else NO_NAME

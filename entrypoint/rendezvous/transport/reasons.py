@@ -1,0 +1,88 @@
+"""Why a worker cannot be talked to, in words for the person who has to change it."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from entrypoint.errors import escaped
+
+
+class PeerError(Exception):
+    """A conversation with another worker failed; the message is the reason."""
+
+
+class ClosedError(PeerError):
+    """The other side ended the connection."""
+
+
+class BlindError(PeerError):
+    """It is for want of something here that nothing can be said about the other worker."""
+
+
+class WrongTokenError(PeerError):
+    """A message was signed with another token, or not at all, or should not have been."""
+
+    def __init__(self) -> None:
+        """Say the one reason."""
+        super().__init__("uses another CLUSTER_TOKEN, or none")
+
+
+REFUSED = (
+    "refused: the machine answers, but nothing listens on the port; "
+    "its container has not started yet, or listens on another port"
+)
+NO_ANSWER = "no answer: a firewall drops it, the machine is off, or the address is wrong"
+UNREACHABLE = "unreachable: the machine is off, the address is wrong, or a firewall rejects it"
+NO_NETWORK = "unreachable: there is no route to its network from here"
+NOT_ALLOWED = "not allowed: a firewall on the dialling machine forbids it"
+
+NO_NAME = "the name does not resolve: it is misspelt, or its container is not running"
+NO_NAME_SERVER = "the name does not resolve now: the name server gives no answer"
+NO_THREAD = "the name cannot be looked up: a limit of processes here allows no thread for it"
+
+CLOSED = "ended the connection"
+CLOSED_AT_ONCE = (
+    "accepted the connection and closed it at once: probably Docker's port forwarding (-p) or a "
+    "proxy, with no worker behind it yet"
+)
+NO_GREETING = (
+    "accepted the connection, but says nothing: not a worker, or a worker that is paused or frozen"
+)
+SILENT = "stopped answering"
+NO_MESSAGE = "sent something that is not a message of this gate"
+
+_WORDS = {
+    errno.ECONNREFUSED: REFUSED,
+    errno.ECONNRESET: CLOSED_AT_ONCE,
+    errno.ETIMEDOUT: NO_ANSWER,
+    errno.EHOSTUNREACH: UNREACHABLE,
+    errno.EHOSTDOWN: UNREACHABLE,
+    errno.ENETUNREACH: NO_NETWORK,
+    errno.EACCES: NOT_ALLOWED,
+    errno.EPERM: NOT_ALLOWED,
+}
+
+
+def words(error: OSError) -> str:
+    """Return why a connection could not be made."""
+    if isinstance(error, TimeoutError):  # asyncio's bound, which has no errno
+        return NO_ANSWER
+    return _WORDS.get(error.errno or 0) or f"cannot be dialled: {os.strerror(error.errno or 0)}"
+
+
+def not_a_worker(first: bytes) -> str:
+    """Return what answers with these first bytes, none of which begin a greeting."""
+    # A gRPC server speaks first: a frame of length (3 bytes), type 4 (SETTINGS), flags, stream 0;
+    # RFC 9113, sections 3.4, 4.1 and 6.5. TensorFlow 2.21's does, seen on a silent connection.
+    if first[3:4] == b"\x04" and first[5:9] == bytes(4):
+        return (
+            "answered by a gRPC server, probably TensorFlow of a run that has not ended there yet"
+        )
+    shown = escaped(first[:20].decode("ascii", "replace"))
+    return f'answered by something that is not a worker (it says "{shown}")'
+
+
+def other_version(theirs: str, own: int) -> str:
+    """Return what another version of the greeting means."""
+    return f"speaks version {escaped(theirs)} of the gate, not {own}: its image is another version"

@@ -1,0 +1,88 @@
+"""Lines of a connection: a number against replays, and a signature where there is a token."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+
+from entrypoint.rendezvous.transport.messages import MessageError
+from entrypoint.rendezvous.transport.reasons import (
+    PeerError,
+    WrongTokenError,
+    not_a_worker,
+    other_version,
+)
+
+VERSION = 1
+GREETING = b"cluster-trainer-gate "
+LONGEST_GREETING = 100
+UNSIGNED = b"-"
+REFUSAL = b"refused\n"
+"""What a listener says to a wrong signature: always the same and unsigned, so that no token can be
+guessed from it. A dialer reads it as another wrong signature."""
+_NONCE = re.compile("[0-9a-f]{32}")
+
+
+def new_nonce() -> str:
+    """Return what makes a connection different from all others."""
+    return secrets.token_hex(16)
+
+
+def greeting(nonce: str) -> bytes:
+    """Return the first line of each side."""
+    return GREETING + f"{VERSION} {nonce}\n".encode()
+
+
+def read_greeting(line: bytes) -> str:
+    """Return the other side's nonce; raise PeerError, which says who it may be instead."""
+    if not line.startswith(GREETING):
+        raise PeerError(not_a_worker(line))
+    version, _, nonce = line.removeprefix(GREETING).decode("ascii", "replace").partition(" ")
+    if version != str(VERSION):
+        raise PeerError(other_version(version[:10], VERSION))
+    if not _NONCE.fullmatch(nonce):
+        raise PeerError(not_a_worker(line))
+    return nonce
+
+
+class Signer:
+    """Both directions of one connection: `<signature> <number> <payload>`, ended by a newline.
+
+    The signature is an HMAC-SHA256 (RFC 2104) over both nonces, the direction, the number and the
+    payload: what was recorded on one connection is worth nothing on another, and what one side
+    sent cannot be sent back to it.
+    """
+
+    def __init__(self, token: str | None, *, dialer: str, listener: str, is_dialer: bool) -> None:
+        """Take the two sides' nonces."""
+        self._key = None if token is None else os.fsencode(token)
+        names = (b"dialer", b"listener") if is_dialer else (b"listener", b"dialer")
+        context = f"{VERSION} {dialer} {listener} ".encode()
+        self._out, self._in = (context + name for name in names)
+        self._sent = self._received = 0
+
+    def sign(self, payload: bytes) -> bytes:
+        """Return the next line to send."""
+        numbered = b"%d %s" % (self._sent, payload)
+        self._sent += 1
+        return b"%s %s\n" % (self._sign(self._out, numbered), numbered)
+
+    def verify(self, line: bytes) -> bytes:
+        """Return what is in the next line received; raise WrongTokenError, MessageError."""
+        signature, _, numbered = line.partition(b" ")
+        if not hmac.compare_digest(signature, self._sign(self._in, numbered)):
+            raise WrongTokenError
+        number, _, payload = numbered.partition(b" ")
+        if number != b"%d" % self._received:
+            raise MessageError
+        self._received += 1
+        return payload
+
+    def _sign(self, context: bytes, numbered: bytes) -> bytes:
+        """Return the signature of a numbered payload."""
+        if self._key is None:
+            return UNSIGNED
+        return hmac.new(self._key, context + b" " + numbered, hashlib.sha256).hexdigest().encode()

@@ -1,0 +1,1 @@
+"""What a start says: the banner, the explanation, the refusal."""

@@ -1,0 +1,51 @@
+"""`explain`: show what a start would do, and run nothing but the trainer's check."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from entrypoint.arguments import Request
+from entrypoint.checks.trainer_settings import Checked, check_trainer
+from entrypoint.errors import EXIT_CONFIGURATION, escaped, render, say
+from entrypoint.packages.requirements import Requirements, notes_on
+from entrypoint.report.explanation import as_json, as_text
+from entrypoint.settings.environ import Environ
+from entrypoint.sources.resolve import Answer
+
+STDOUT = 1
+"""The file descriptor."""
+
+
+def explain(
+    request: Request,
+    variables: Environ,
+    answer: Answer,
+    environment: Mapping[str, str],
+    requirements: Requirements | None,
+) -> int:
+    """Print the explanation, or the message that a start would end with; return the exit code."""
+    checked = check_trainer(request.command, environment) if request.is_trainer else Checked()
+    if checked.problems:
+        say(render(checked.problems, notes_on(requirements)))
+        return EXIT_CONFIGURATION
+    for note in (*checked.notes, checked.done):
+        if note:
+            say(f"cluster-trainer: {escaped(note)}")
+    write = as_json if request.as_json else as_text
+    return _print(write(variables, answer, request.command, requirements))
+
+
+def _print(text: str) -> int:
+    """Write to stdout; a reader that has gone away, or a full disk, is worth no traceback.
+
+    Past Python's own stdout, which would try once more to write what is left when it ends.
+    """
+    data = f"{text}\n".encode(errors="backslashreplace")
+    try:
+        while data:
+            data = data[os.write(STDOUT, data) :]
+    except OSError as error:
+        say(f"cluster-trainer: cannot write the explanation: {error.strerror}.")
+        return 1
+    return 0

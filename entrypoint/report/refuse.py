@@ -1,0 +1,49 @@
+"""The end of a start that the configuration does not allow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from entrypoint.arguments import Request
+from entrypoint.checks.trainer_settings import Checked, check_trainer
+from entrypoint.cluster.spec import ALONE
+from entrypoint.errors import ConfigurationError, render
+from entrypoint.log import Log
+from entrypoint.packages.requirements import find_requirements, notes_on
+from entrypoint.settings.options import JSON, Options
+from entrypoint.supervision.failure_file import write_failure
+
+
+def refuse(
+    error: ConfigurationError,
+    request: Request,
+    options: Options,
+    environment: Mapping[str, str],
+    directory: Path,
+) -> int:
+    """Print our problems, and the trainer's if it was to run, in one message.
+
+    The trainer is asked without a TF_CONFIG, as there is none that could be trusted.
+    """
+    checked = _check(request, options, environment, directory) if request.is_trainer else Checked()
+    message = render((*error.problems, *checked.problems), checked.notes)
+    log = Log(str(ALONE), as_json=options.log_format == JSON)
+    log.message(message)
+    write_failure(options.failure_file, log, message)
+    return error.exit_code
+
+
+def _check(
+    request: Request, options: Options, environment: Mapping[str, str], directory: Path
+) -> Checked:
+    """Ask the trainer for its problems."""
+    requirements = None
+    with suppress(ConfigurationError):  # it is among the problems already
+        requirements = find_requirements(options.requirements_file, directory)
+    if requirements:
+        environment = requirements.added_to(environment)
+    checked = check_trainer(request.command, environment)
+    return replace(checked, notes=(*checked.notes, *notes_on(requirements)))

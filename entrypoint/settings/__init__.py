@@ -1,0 +1,1 @@
+"""What was set: variables, their files and `.env`, and the options that are read from them."""

@@ -1,0 +1,44 @@
+"""The variables that the command finds."""
+
+from __future__ import annotations
+
+import os
+
+from entrypoint.errors import Problem, raise_any
+from entrypoint.settings.environ import Environ
+from entrypoint.settings.options import Options
+
+TRAINER_ENDS_EARLIER_SECONDS = 2
+"""Before it would be killed, so that it can still say how it ended."""
+
+LONGEST_VARIABLE = 131_071
+"""Bytes of `NAME=value` that Linux gives to a program (MAX_ARG_STRLEN, less the final NUL)."""
+
+
+def command_environment(environ: Environ, tf_config: str | None) -> dict[str, str]:
+    """Return the command's variables: all that were read, and TF_CONFIG only if there is one.
+
+    Raises ConfigurationError for a value from a file that is longer than Linux can hand over.
+    """
+    variables = environ.texts()
+    if tf_config is not None:
+        variables["TF_CONFIG"] = tf_config
+    raise_any(
+        Problem(environ.label(name), f"{len(text)} characters", f"{LONGEST_VARIABLE} bytes at most")
+        for name, text in variables.items()
+        if len(os.fsencode(f"{name}={text}")) > LONGEST_VARIABLE
+    )
+    return variables
+
+
+def trainer_settings(environ: Environ, options: Options) -> dict[str, str]:
+    """Return what our options mean for the trainer; a TRAINER_ variable that is set wins."""
+    settings = {}
+    if options.gpus_per_worker is not None:
+        settings["TRAINER_GPUS_PER_WORKER"] = str(options.gpus_per_worker)
+    if environ.given("STARTUP_TIMEOUT"):
+        settings["TRAINER_STARTUP_TIMEOUT_SECONDS"] = str(options.startup_timeout_seconds)
+    if environ.given("STOP_GRACE_SECONDS"):
+        seconds = max(1, int(options.stop_grace_seconds) - TRAINER_ENDS_EARLIER_SECONDS)
+        settings["TRAINER_STOP_SECONDS"] = str(seconds)
+    return settings

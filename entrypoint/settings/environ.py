@@ -1,0 +1,125 @@
+"""Typed reading of the environment: variables, `VAR_FILE` forms and `.env`, with every problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from entrypoint.errors import ConfigurationError, Problem
+from entrypoint.settings.dotenv_file import read_dotenv
+from entrypoint.settings.forms import parse_whole_number
+from entrypoint.settings.options import VARIABLES, has_file_form, may_be_empty
+from entrypoint.settings.text_files import READABLE_FILE, UnreadableFileError, read_text
+from entrypoint.settings.variables import FILE_SUFFIX
+
+ENVIRONMENT = "environment"
+DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class Value:
+    """A variable's text and where it came from."""
+
+    text: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Environ:
+    """All variables after `.env` and the `VAR_FILE` forms; what sources read."""
+
+    values: Mapping[str, Value]
+    broken: frozenset[str] = frozenset()
+    """Names that were given in a form that could not be read, and so have no value."""
+    problems: tuple[Problem, ...] = ()
+    root: Path = Path("/")
+    """Where the file system begins, for the files whose paths a scheduler fixes."""
+
+    def get(self, name: str) -> str | None:
+        """Return the text that was given, else the default of the table, else None."""
+        if name in self.values:
+            return self.values[name].text
+        return VARIABLES[name].default if name in VARIABLES else None
+
+    def given(self, name: str) -> bool:
+        """Whether somebody set it, readably or not."""
+        return name in self.values or name in self.broken
+
+    def texts(self) -> dict[str, str]:
+        """Return all that the command may see, but for TF_CONFIG, which is written for it."""
+        hidden = ("TF_CONFIG", "CLUSTER_TOKEN")  # the token is the gate's alone
+        return {name: value.text for name, value in self.values.items() if name not in hidden}
+
+    def label(self, name: str) -> str:
+        """Return the name as a message shows it, with the file where it came from one."""
+        value = self.values.get(name)
+        if value is None or value.source == ENVIRONMENT:
+            return name
+        return f"{name} ({value.source})"
+
+
+def read_environ(environ: Mapping[str, str], directory: Path, *, root: Path = Path("/")) -> Environ:
+    """Read all variables; `.env` and relative paths are looked for in the directory.
+
+    Never raises: what cannot be read is among the problems of the result.
+    """
+    dotenv = read_dotenv(environ.get("ENV_FILE"), directory)
+    below = _read_layer(dotenv.values, dotenv.source, directory)
+    above = _read_layer(environ, ENVIRONMENT, directory)
+    return Environ(
+        values={**below.values, **above.values},
+        broken=below.broken | above.broken,
+        problems=(*dotenv.problems, *below.problems, *above.problems),
+        root=root,
+    )
+
+
+def _read_layer(texts: Mapping[str, str], source: str, directory: Path) -> Environ:
+    """Return one layer's variables; each X_FILE has become the X that is in the file."""
+    given = {name: text for name, text in texts.items() if text or not _empty_is_unset(name)}
+    values, broken, problems = {}, set(), []
+    for name, text in given.items():
+        target = _target(name)
+        if target is None:
+            values[name] = Value(text, source)
+        elif target in given:
+            broken.add(target)
+            problems.append(_both(target, given[target], text))
+        else:
+            try:
+                values[target] = Value(read_text(directory / text), f"file {text}")
+            except UnreadableFileError as error:
+                broken.add(target)
+                problems.append(Problem(name, text, READABLE_FILE, str(error)))
+    return Environ(values, frozenset(broken), tuple(problems))
+
+
+def _target(name: str) -> str | None:
+    """Return X for X_FILE, None for a name that is not the file form of one of our variables."""
+    target = name.removesuffix(FILE_SUFFIX)
+    return target if target != name and has_file_form(target) else None
+
+
+def _empty_is_unset(name: str) -> bool:
+    """Whether an empty value of this name, or of the X that X_FILE is for, says nothing."""
+    return may_be_empty(_target(name) or name)
+
+
+def _both(name: str, text: str, path: str) -> Problem:
+    """Return the problem of X and X_FILE both given."""
+    received = f"{text} and {path}"
+    return Problem(f"{name} and {name}{FILE_SUFFIX}", received, "one of the two, not both")
+
+
+def whole_number(environ: Environ, name: str, low: int, high: int | None, why: str = "") -> int:
+    """Return a variable as a number from low to high (None: no bound).
+
+    Raises ConfigurationError; `why` goes on after "accepted: 0 to 1" and says where that is from.
+    """
+    number = parse_whole_number(environ.get(name) or "")
+    if number is None or number < low or (high is not None and number > high):
+        bounds = f"a whole number from {low}" if high is None else f"{low} to {high}"
+        problem = Problem(environ.label(name), environ.get(name), f"{bounds}{why}")
+        raise ConfigurationError([problem])
+    return number

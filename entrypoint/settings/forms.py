@@ -1,0 +1,74 @@
+"""How an option's text becomes a value: each form says what it accepts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+MOST_DIGITS = 9
+
+
+@dataclass(frozen=True)
+class Form(Generic[T]):
+    """What an option may be."""
+
+    accepted: str
+    """In words, for messages and documents: "a whole number from 0"."""
+    parse: Callable[[str], T | None]
+    """Returns None for a text that is not accepted."""
+
+
+def parse_whole_number(text: str) -> int | None:
+    """Return the number that up to 9 plain digits write, else None (int() takes far more)."""
+    match = re.fullmatch(rf"\s*(-?[0-9]{{1,{MOST_DIGITS}}})\s*", text)
+    return int(match[1]) if match else None
+
+
+def whole_number(low: int, high: int | None = None) -> Form[int]:
+    """Return the form of a whole number from low to high (None: no bound)."""
+
+    def parse(text: str) -> int | None:
+        number = parse_whole_number(text)
+        fits = number is not None and low <= number and (high is None or number <= high)
+        return number if fits else None
+
+    bounds = f"from {low}" if high is None else f"from {low} to {high}"
+    return Form(f"a whole number {bounds}", parse)
+
+
+def seconds() -> Form[float]:
+    """Return the form of a number of seconds, with or without a fraction."""
+
+    def parse(text: str) -> float | None:
+        return float(text) if re.fullmatch(r"\s*[0-9]{1,7}(\.[0-9]{1,6})?\s*", text) else None
+
+    return Form("a number of seconds from 0", parse)
+
+
+def choice(*words: str) -> Form[str]:
+    """Return the form of one of some words, in capitals or not."""
+
+    def parse(text: str) -> str | None:
+        word = text.strip().lower()
+        return word if word in words else None
+
+    return Form(" or ".join(words), parse)
+
+
+def secret(fewest_characters: int) -> Form[str]:
+    """Return the form of a secret; the newline that a file ends with is not part of it."""
+
+    def parse(text: str) -> str | None:
+        return text.strip() if len(text.strip()) >= fewest_characters else None
+
+    random = f"at least {fewest_characters} random characters (openssl rand -hex 16 makes some)"
+    return Form(f"{random}, the same on every worker", parse)
+
+
+def path(accepted: str) -> Form[str]:
+    """Return the form of a path; whether it is there is found out when it is used."""
+    return Form(accepted, lambda text: text)

@@ -1,0 +1,96 @@
+"""What is known of an environment variable, and those that say who trains together.
+
+The options are declared in `options.py`, each in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+FILE_SUFFIX = "_FILE"
+TRAINER_PREFIX = "TRAINER_"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variable:
+    """One environment variable; docs/environment.md has a line for each."""
+
+    name: str
+    purpose: str
+    """What it does, in sentences."""
+    accepted: str
+    """What it may be; error messages say the same."""
+    example: str
+    default: str | None = None
+    """None: unset unless the user sets it."""
+    file_form: bool = True
+    """Whether NAME_FILE may name a file that holds the value."""
+    may_be_empty: bool = True
+    """An empty option counts as unset. What says who the peers are may not be empty: a template
+    that filled in nothing would otherwise train alone, and nobody would notice."""
+
+
+def by_name(*variables: Variable) -> dict[str, Variable]:
+    """Return the variables by their names."""
+    return {variable.name: variable for variable in variables}
+
+
+HOST_LIST = (
+    "host:port entries, separated by commas, spaces or newlines; IPv6 in brackets; "
+    "the port may be left out"
+)
+
+TF_CONFIG = Variable(
+    name="TF_CONFIG",
+    purpose="The cluster in TensorFlow's own form: checked, completed and passed on.",
+    accepted='a JSON object with "cluster" and "task"',
+    example='{"cluster":{"worker":["10.1.10.58:2222","10.1.10.250:2222"]},'
+    '"task":{"type":"worker","index":0}}',
+    may_be_empty=False,
+)
+WORKER_HOSTS = Variable(
+    name="WORKER_HOSTS",
+    purpose="The addresses of all workers, the same list in the same order on each of them.",
+    accepted=HOST_LIST,
+    example="10.1.10.58:2222,10.1.10.250:2222",
+    may_be_empty=False,
+)
+WORKER_INDEX = Variable(
+    name="WORKER_INDEX",
+    purpose="Which entry of the list this worker is, counted from 0. If it is not given: "
+    "JOB_COMPLETION_INDEX, SWARM_TASK_SLOT less 1, or the entry that is this machine's own name or "
+    "address.",
+    accepted="a whole number from 0, less than the number of workers",
+    example="0",
+    may_be_empty=False,
+)
+WORKER_PORT = Variable(
+    name="WORKER_PORT",
+    purpose="The port of addresses that name none. Unless this is set, it is 8890 on SageMaker, "
+    "and Slurm counts from 8888.",
+    accepted="a whole number from 1 to 65535",
+    example="12345",
+    default="2222",
+)
+CLUSTER_SOURCE = Variable(
+    name="CLUSTER_SOURCE",
+    purpose="Where the cluster is taken from. auto takes whatever is set, and all that is set has "
+    "to agree; none is one worker, whatever is set.",
+    accepted="auto, tf_config, worker_hosts, sagemaker, vertex, skypilot, slurm, kubernetes or "
+    "none",
+    example="worker_hosts",
+    default="auto",
+)
+ENV_FILE = Variable(
+    name="ENV_FILE",
+    purpose="A file of NAME=value lines to read; variables that are really set win. If it is not "
+    "given: .env in the working directory, if there is one.",
+    accepted="the path of a readable file",
+    example="/workspace/cluster.env",
+    file_form=False,
+)
+
+CLUSTER_VARIABLES: Mapping[str, Variable] = by_name(
+    TF_CONFIG, WORKER_HOSTS, WORKER_INDEX, WORKER_PORT, CLUSTER_SOURCE
+)

@@ -1,0 +1,1 @@
+"""How the contracts write things down: lists of hosts, JSON documents, indices."""

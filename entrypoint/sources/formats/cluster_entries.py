@@ -1,0 +1,56 @@
+"""The addresses of one task type in a JSON document: a list, or an object with indices as keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from entrypoint.cluster.addresses import ACCEPTED, Address, AddressError, parse_address
+from entrypoint.settings.forms import parse_whole_number
+
+Complain = Callable[..., None]
+"""Takes place, received, accepted and advice."""
+
+_WRONG = Address("wrong", 0)
+"""Stands for an entry that has a problem, so that its index is still known."""
+
+
+def read_entries(
+    place: str,
+    entries: dict[str, object] | list[object],
+    default_port: int,
+    complain: Complain,
+) -> dict[int, Address]:
+    """Return the addresses by index; what is wrong with one goes to `complain`."""
+    found: dict[int, Address] = {}
+    for key, entry in _items(entries):
+        index = read_index(key)
+        if index is None or index in found:
+            complain(f"{place}[{key}]", str(key), "each index once, a whole number from 0")
+        else:
+            found[index] = _address(f"{place}[{key}]", entry, default_port, complain)
+    return found
+
+
+def _items(entries: dict[str, object] | list[object]) -> Iterable[tuple[object, object]]:
+    """Return index and address, both as they were given."""
+    return list(entries.items()) if isinstance(entries, dict) else enumerate(entries)
+
+
+def _address(place: str, entry: object, default_port: int, complain: Complain) -> Address:
+    """Return one address."""
+    if not isinstance(entry, str):
+        complain(place, entry, ACCEPTED)
+        return _WRONG
+    try:
+        return parse_address(entry, default_port)
+    except AddressError as error:
+        complain(place, entry, ACCEPTED, str(error))
+        return _WRONG
+
+
+def read_index(value: object) -> int | None:
+    """Return an index that is a number or its text, else None."""
+    if not isinstance(value, int | str):
+        return None
+    index = parse_whole_number(str(value))
+    return None if index is None or index < 0 else index

@@ -1,0 +1,65 @@
+"""Which entry of a host list this machine is, where nobody says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from entrypoint.cluster.spec import Member, Resolution, Task
+from entrypoint.errors import ConfigurationError, Problem, listed
+
+if TYPE_CHECKING:  # its sockets are slow to import
+    from entrypoint.cluster.machine import Machine
+
+
+@dataclass(frozen=True)
+class OwnTask:
+    """The task that was found, and by what."""
+
+    task: Task
+    reason: str
+
+
+def find_own_task(resolution: Resolution, machine: Machine) -> OwnTask:
+    """Return the one task whose host is this machine's name or address.
+
+    Raises ConfigurationError, which says what was compared, if none or several are.
+    """
+    members = resolution.spec.members
+    answers = machine.resolve(member.address.host for member in members)
+    reasons = {member.task: _reason(member, machine, answers) for member in members}
+    places = [OwnTask(task, reason) for task, reason in reasons.items() if reason]
+    if len(places) == 1:
+        return places[0]
+    raise ConfigurationError([_problem(places, resolution, machine, answers)])
+
+
+def _reason(member: Member, machine: Machine, answers: Mapping[str, tuple[str, ...]]) -> str:
+    """Return why the member is this machine; an empty text if it is not."""
+    host = member.address.host
+    if host.rstrip(".") == machine.host_name.lower():
+        return f"{host} is this machine's name"
+    own = [address for address in answers.get(host, ()) if machine.has_address(address)]
+    if own == [host]:
+        return f"{host} is this machine's address"
+    return f"{host} is {own[0]}, this machine's address" if own else ""
+
+
+def _problem(
+    places: list[OwnTask],
+    resolution: Resolution,
+    machine: Machine,
+    answers: Mapping[str, tuple[str, ...]],
+) -> Problem:
+    """Return the problem that says what was compared."""
+    hosts = [address.host for address in resolution.spec.addresses]
+    silent = [host for host in hosts if host not in answers]
+    said = [
+        f'Compared the hosts with this machine\'s name "{machine.host_name}" and addresses:',
+        "; ".join(place.reason for place in places[:3]) or f"none of {listed(hosts)} is this one",
+        f"(not resolved: {listed(silent)})" if silent else "",
+    ]
+    source, last = resolution.source, len(hosts) - 1
+    accepted = f"0 to {last}, or nothing if exactly one entry of {source} is this machine"
+    return Problem("WORKER_INDEX", None, accepted, " ".join(filter(None, said)) + ".")

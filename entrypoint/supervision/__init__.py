@@ -1,0 +1,1 @@
+"""Running the command: signals, restarts, output, and how it ended."""

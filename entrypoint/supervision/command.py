@@ -1,0 +1,36 @@
+"""Becoming the command, or saying why that cannot be."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from entrypoint.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, say
+
+
+def become(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run the command in place of this process; return an exit code only if it cannot start."""
+    # Python ignores these two, and a program that is exec'd would inherit that.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    if not command[0]:
+        say("cluster-trainer: the command is empty. Leave it out to run the trainer.")
+        return EXIT_NOT_FOUND
+    try:
+        os.execvpe(command[0], list(command), environment)  # noqa: S606 -- the user's own command
+    except (FileNotFoundError, NotADirectoryError):
+        return _not_found(command[0])
+    except OSError as error:
+        say(f"cluster-trainer: cannot run {command[0]}: {error.strerror}.")
+        return EXIT_NOT_EXECUTABLE
+
+
+def _not_found(name: str) -> int:
+    """Say what is missing: the command, or the interpreter that its first line names."""
+    if "/" in name and Path(name).exists():
+        say(f"cluster-trainer: cannot run {name}: the interpreter of its first line is missing.")
+    else:
+        say(f"cluster-trainer: {name}: no such command.")
+    return EXIT_NOT_FOUND

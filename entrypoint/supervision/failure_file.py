@@ -1,0 +1,56 @@
+"""FAILURE_FILE: why a worker failed, in a few lines that others can show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from entrypoint.log import Log
+
+LONGEST_CHARACTERS = 1024
+"""SageMaker shows so many of its file."""
+
+
+def write_failure(path: str | None, log: Log, reason: str, last_lines: Sequence[str] = ()) -> None:
+    """Write the reason, then as many of the command's last lines as fit; never raises."""
+    if path is None:
+        return
+    text = failure_text(f"{log.worker}: {reason}", last_lines)
+    try:
+        Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        log.warning(f"FAILURE_FILE {path} cannot be written: {error.strerror}")
+
+
+def remove_failure(path: str | None, log: Log) -> None:
+    """Remove what an earlier failure has left; never raises."""
+    if path is None:
+        return
+    file = Path(path)
+    try:
+        # A link is not ours: it may be /dev/stdout, and lead to a log.
+        if file.is_file() and file.stat().st_size and not file.is_symlink():
+            _remove(file)
+    except OSError as error:
+        log.warning(f"FAILURE_FILE {path} cannot be removed: {error.strerror}")
+
+
+def _remove(file: Path) -> None:
+    """Remove a file; empty one that is a mount, as Kubernetes' /dev/termination-log."""
+    try:
+        file.unlink()
+    except OSError:
+        file.write_bytes(b"")
+
+
+def failure_text(reason: str, last_lines: Sequence[str]) -> str:
+    """Return at most LONGEST_CHARACTERS: the reason, then the newest lines that fit, whole."""
+    text = reason[: LONGEST_CHARACTERS - 1] + "\n"
+    kept: list[str] = []
+    left = LONGEST_CHARACTERS - len(text)
+    for line in reversed(last_lines):
+        left -= len(line) + 1
+        if left < 0:
+            break
+        kept.insert(0, line)
+    return text + "".join(f"{line}\n" for line in kept)

@@ -1,0 +1,81 @@
+"""Whether and when a command is started again: crashes are counted only while nothing moves."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+FIRST_DELAY_SECONDS = 1.0
+LONGEST_DELAY_SECONDS = 60.0
+# The gate holds back whoever comes too early.
+LONGEST_MEETING_DELAY_SECONDS = 4.0
+
+
+class Progress:
+    """A file that the command touches whenever it has got further than ever before."""
+
+    def __init__(self, path: str) -> None:
+        """Remember how the file is now."""
+        self._path = Path(path)
+        self._seen = self._stamp()
+
+    def has_moved(self) -> bool:
+        """Whether the file was touched since this was asked before."""
+        before, self._seen = self._seen, self._stamp()
+        return self._seen != before
+
+    def _stamp(self) -> tuple[int, int] | None:
+        """Return what touching or writing changes."""
+        try:
+            stat = self._path.stat()
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_size
+
+
+class Count:
+    """Restarts of one kind since the last progress."""
+
+    def __init__(self, limit: int, longest_delay_seconds: float) -> None:
+        """Begin with none."""
+        self.number, self.limit, self._longest = 0, limit, longest_delay_seconds
+
+    def take(self) -> bool:
+        """Count one more; return whether it is still allowed."""
+        if self.number >= self.limit:
+            return False
+        self.number += 1
+        return True
+
+    def delay_seconds(self) -> float:
+        """Return how long to wait first: twice as long each time, half of it by chance.
+
+        By chance, so that many workers don't come back at the same moment (exponential backoff
+        with jitter).
+        """
+        delay = min(FIRST_DELAY_SECONDS * 2.0 ** (self.number - 1), self._longest)
+        return delay * (0.5 + 0.5 * random.random())  # noqa: S311 -- no secret
+
+
+class Restarts:
+    """Counts the restarts since the last progress: after this worker's failures, and its peers'.
+
+    A peer that was lost has failed, not this worker. Each peer may fail `limit` times before it
+    gives up, and this worker outlasts them all: it bears `limit` losses for each of them.
+
+    Attributes:
+        has_peers: whether 75 means that one was lost; a command that is alone may end with it, too.
+    """
+
+    def __init__(self, limit: int, peers: int, progress: Progress) -> None:
+        """Begin with none of either."""
+        self.has_peers = peers > 0
+        self._own = Count(limit, LONGEST_DELAY_SECONDS)
+        self._lost = Count(limit * peers, LONGEST_MEETING_DELAY_SECONDS)
+        self._progress = progress
+
+    def after(self, *, peer_lost: bool) -> Count:
+        """Return the count that a failure belongs to; both begin anew after progress."""
+        if self._progress.has_moved():
+            self._own.number = self._lost.number = 0
+        return self._lost if peer_lost else self._own

@@ -1,0 +1,101 @@
+"""Runs the command: the gate, then the command as a child, then both again if that may help.
+
+It works under tini with plain `docker run`: nothing else has to watch. TensorFlow swallows SIGTERM,
+and holds Python's lock while it waits for its peers, so whatever has to act on a command is here,
+in a process that never imports it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from entrypoint.errors import EXIT_PEER_LOST
+from entrypoint.log import Log
+from entrypoint.settings.options import Options
+from entrypoint.supervision.child_process import STOPS, next_signal
+from entrypoint.supervision.failure_file import remove_failure, write_failure
+from entrypoint.supervision.restarts import Count, Restarts
+from entrypoint.supervision.waiting import FINAL_CODES, Ended, stopped_by
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is run, and by which rules."""
+
+    pass_gate: Callable[[int], Ended]
+    """Waits for the peers, after so many restarts; code 0 lets the command start."""
+    run_command: Callable[[int], tuple[Ended, Sequence[str]]]
+    """Runs it to its end, after so many restarts; the last lines that it printed come with it."""
+    restarts: Restarts
+    peer_lost_exit_code: int = EXIT_PEER_LOST
+    """What 75 becomes for whoever started the container."""
+    failure_file: str | None = None
+
+
+def supervise(job: Job, log: Log) -> int:
+    """Run the job to its end and return the exit code; signals have to be blocked."""
+    restart_count = 0
+    while True:
+        gate = job.pass_gate(restart_count)
+        if gate.code:
+            return end(gate, (), job, log)
+        ended, last_lines = job.run_command(restart_count)
+        if not ended.may_be_retried:
+            return end(ended, last_lines, job, log)
+        peer_lost = job.restarts.has_peers and ended.code == EXIT_PEER_LOST
+        restarts = job.restarts.after(peer_lost=peer_lost)
+        if not restarts.take():
+            return end(_given_up(ended, restarts), last_lines, job, log)
+        stop = _pause(ended, restarts, log, peer_lost=peer_lost)
+        if stop:
+            return end(stop, (), job, log)
+        restart_count += 1
+
+
+def end(ended: Ended, last_lines: Sequence[str], rules: Job | Options, log: Log) -> int:
+    """Say how it ended, where that is not with 0, and leave the reason of a failure behind.
+
+    Behind a success nothing is left: the command, too, may have written the file before a restart.
+    """
+    code = rules.peer_lost_exit_code if ended.code == EXIT_PEER_LOST else ended.code
+    if ended.stopped:
+        log.info(ended.reason)
+    elif code == 0:
+        remove_failure(rules.failure_file, log)
+    else:
+        write_failure(rules.failure_file, log, ended.reason, last_lines)
+        if code not in FINAL_CODES:  # there a message has said it already
+            log.error(_with_code(ended.reason, code))
+    return code
+
+
+def _with_code(reason: str, code: int) -> str:
+    """Return the reason with the exit code, which it may have told already."""
+    shown = f"exit code {code}"
+    return reason if re.search(rf"{shown}\b", reason) else f"{reason} ({shown})"
+
+
+def _given_up(ended: Ended, restarts: Count) -> Ended:
+    """Return the end of a command that is not started again."""
+    if not restarts.limit:
+        return ended
+    times = "1 restart" if restarts.limit == 1 else f"{restarts.limit} restarts"
+    return Ended(ended.code, f"gave up after {times} without progress: {ended.reason}")
+
+
+def _pause(ended: Ended, restarts: Count, log: Log, *, peer_lost: bool) -> Ended | None:
+    """Say why and when the command starts again, and wait; return the end if told to stop."""
+    seconds = restarts.delay_seconds()
+    again = f"restart {restarts.number} of {restarts.limit}"
+    if peer_lost:
+        again = f"a peer was lost, meeting the peers again: {again}"
+    log.warning(f"{ended.reason}; {again} in {seconds:.1f} s (MAX_RESTARTS, without progress)")
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        number = next_signal(left)
+        if number in STOPS:
+            return stopped_by(number, "before a restart")
+    return None

@@ -1,0 +1,135 @@
+"""Waiting for a child: passing signals on, and ending it when its grace is over."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from entrypoint.errors import EXIT_CONFIGURATION, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
+from entrypoint.log import Log
+from entrypoint.supervision.child_process import FORWARDED, STOPS, ChildProcess, next_signal
+
+SIGNAL_CODES = 128
+"""A process that a signal ended has this plus the signal's number as its code."""
+STOP_CODES = tuple(SIGNAL_CODES + number for number in STOPS)
+FINAL_CODES = (EXIT_CONFIGURATION, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND)
+"""Trying again changes nothing."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a child ended."""
+
+    code: int
+    """0, its own exit code, or 128 + n where signal n ended it or was to end it."""
+    reason: str
+    stopped: bool = False
+    """Whether somebody asked for it."""
+    found: str = ""
+    """What a helper process found out, where it ended with 0."""
+
+    @property
+    def may_be_retried(self) -> bool:
+        """Whether the same command may do better next time: after a crash or a lost peer."""
+        return not self.stopped and self.code not in (0, *FINAL_CODES)
+
+
+def stopped_by(number: int, how: str) -> Ended:
+    """Return the end of whatever a signal has stopped; `how` says in brackets how it went."""
+    reason = f"stopped by {signal.Signals(number).name} ({how})"
+    return Ended(SIGNAL_CODES + number, reason, stopped=True)
+
+
+class Waiter:
+    """Waits for one child until it has ended.
+
+    Attributes:
+        stop: the signal that asked it to end; 0 as long as none has.
+    """
+
+    def __init__(self, child: ChildProcess, name: str, grace_seconds: float, log: Log) -> None:
+        """Keep what is needed; `name` begins the reason: "the command"."""
+        self.stop = 0
+        self._child, self._name, self._grace, self._log = child, name, grace_seconds, log
+        self._deadline: float | None = None
+        self._killed_for: Ended | None = None
+        self._is_refused = False
+
+    def wait(self, on_child_signal: Callable[[], Ended | None] = lambda: None) -> Ended:
+        """Wait until the child has ended, and nothing is left of what it started.
+
+        `on_child_signal` is asked whenever some child has ended; what it returns ends this one.
+        """
+        while True:
+            number = next_signal(self._seconds_left())
+            if number == signal.SIGCHLD:
+                status = self._child.poll()
+                if status is not None:
+                    self._child.kill_rest()
+                    return self._ended(status)
+                self._end_for(on_child_signal())
+            elif number in FORWARDED:
+                self._pass_on(number)
+            elif number is None:
+                self._deadline = None
+                if not self._child.kill():
+                    return stopped_by(self.stop, "what runs as another user was left behind")
+
+    def _seconds_left(self) -> float | None:
+        """Return the time until the child is killed."""
+        return None if self._deadline is None else self._deadline - time.monotonic()
+
+    def _pass_on(self, number: int) -> None:
+        """Hand a signal to the child; one that asks it to stop begins its grace."""
+        if not self._child.tell(number):
+            self._say_refused(number)
+        if number in STOPS and not self.stop:
+            self.stop = number
+            self._deadline = time.monotonic() + self._grace
+
+    def _end_for(self, ended: Ended | None) -> None:
+        """End the child for a reason of our own, unless it is asked to stop already."""
+        if ended and not self.stop:
+            self._killed_for = ended
+            if not self._child.kill():
+                self._say_refused(signal.SIGKILL)
+
+    def _say_refused(self, number: int) -> None:
+        """Say once that the child runs as a user whose processes this one may not signal."""
+        if not self._is_refused:
+            self._is_refused = True
+            name = signal.Signals(number).name
+            self._log.warning(f"{self._name} runs as another user: it cannot be sent {name}")
+
+    def _ended(self, status: int) -> Ended:
+        """Turn the child's end into ours."""
+        if status != 0 and self.stop:
+            return stopped_by(self.stop, how_it_ended(status))
+        if status != 0 and self._killed_for:
+            return self._killed_for
+        code = status if status >= 0 else SIGNAL_CODES - status
+        reason = f"{self._name} {how_it_ended(status)}{_why(status, self._child.oom_kills.cause())}"
+        return Ended(code, reason, stopped=code in STOP_CODES)
+
+
+def how_it_ended(status: int) -> str:
+    """Return how a process ended, in words."""
+    if status >= 0:
+        return f"ended with exit code {status}"
+    return f"was killed by {signal.Signals(-status).name}"
+
+
+def _why(status: int, ran_out: str | None) -> str:
+    """Return what the kernel's count of processes killed for want of memory adds to that.
+
+    A shell reports a process of its own that was killed as code 137, other programs as they like.
+    """
+    if ran_out is None:
+        return ": out of memory?" if status == -signal.SIGKILL else ""
+    if status == 0 or not ran_out:
+        return ""
+    if status in (-signal.SIGKILL, SIGNAL_CODES + signal.SIGKILL):
+        return f": {ran_out}"
+    return f", after a process here was killed: {ran_out}"

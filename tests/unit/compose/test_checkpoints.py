@@ -1,0 +1,39 @@
+"""Checkpoints, seen from outside."""
+
+import pytest
+
+from local_cluster.run import checkpoints
+
+HEAD = b'PK\3\4settings.json{"TRAINER_SEED": "7", "TRAINER_GLOBAL_BATCH_SIZE": "96"}'
+
+
+@pytest.fixture
+def make(tmp_path):
+    def of(worker, name, content=b""):
+        folder = tmp_path / f"worker-{worker}/checkpoints"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+        return folder / name
+
+    return of
+
+
+def test_the_newest_of_any_worker(make, tmp_path):
+    make(0, "00000100-aa.npz")
+    newest = make(1, "100000000-bb.npz")
+    make(1, "99999999-cc.npz")
+    make(0, ".unfinished.999999999-dd.npz")
+    make(2, "999999999-of-another-cluster.npz")
+    assert checkpoints.newest(tmp_path, 2) == newest
+    assert checkpoints.step_of(newest) == 100000000
+
+
+def test_none_where_there_is_none(tmp_path):
+    assert checkpoints.newest(tmp_path, 2) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "size"), [(HEAD + b"\0" * 100_000, "96"), (b"", None), (b"\xff" * 1000, None)]
+)
+def test_the_global_batch_is_what_it_says(make, content, size):
+    assert checkpoints.global_batch(make(0, "1-a.npz", content)) == size

@@ -1,0 +1,74 @@
+"""Which compose files make a cluster, and what they find in their variables."""
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from local_cluster import compose
+from local_cluster.settings.settings import read
+
+NOW = datetime(2026, 11, 22)  # noqa: DTZ001  the clock on the wall
+
+
+def variables(environ, processors=8):
+    return compose.variables(read(environ, NOW), environ, processors=processors, process=7)
+
+
+@pytest.mark.parametrize(
+    ("environ", "nvidia", "files"),
+    [
+        ({}, False, ["compose.yaml"]),
+        ({}, True, ["compose.yaml"]),
+        ({"NETWORK": "host"}, False, ["compose.yaml", "host-network.yaml"]),
+        ({"IMAGE": "cluster-trainer:gpu"}, False, ["compose.yaml"]),
+        ({"IMAGE": "cluster-trainer:gpu"}, True, ["compose.yaml", "gpu.yaml"]),
+        (
+            {"IMAGE": "my-gpu:1", "NETWORK": "host"},
+            True,
+            ["compose.yaml", "host-network.yaml", "gpu.yaml"],
+        ),
+    ],
+)
+def test_files(environ, nvidia, files):
+    found = compose.files(read(environ, NOW), nvidia=nvidia)
+    assert [file.name for file in found] == files
+    assert all(file.is_file() for file in found)
+
+
+def test_overlays_come_last(tmp_path):
+    overlays = [tmp_path / name for name in ("b.yaml", "a.yaml")]
+    for overlay in overlays:
+        overlay.touch()
+    settings = read({"OVERLAYS": " ".join(map(str, overlays)), "IMAGE": "x:gpu"}, NOW)
+    assert compose.files(settings, nvidia=True)[-2:] == [file.resolve() for file in overlays]
+
+
+def test_each_worker_has_an_address():
+    found = variables({"WORKERS": "3"})
+    assert found["CLUSTER_HOSTS"] == "worker-0:2222,worker-1:2222,worker-2:2222"
+    assert found["COMPOSE_PROFILES"] == "worker-0,worker-1,worker-2"
+    assert variables({"NETWORK": "host"})["CLUSTER_HOSTS"] == "localhost:20000,localhost:20001"
+
+
+@pytest.mark.parametrize(
+    ("workers", "processors", "threads"), [(2, 8, "4"), (3, 8, "2"), (8, 2, "1"), (1, 8, "8")]
+)
+def test_workers_share_the_processors(workers, processors, threads):
+    assert variables({"WORKERS": str(workers)}, processors)["TRAINER_THREADS"] == threads
+
+
+def test_threads_that_are_given_stay():
+    assert variables({"TRAINER_THREADS": "5"})["TRAINER_THREADS"] == "5"
+
+
+def test_a_single_worker_may_use_every_gpu():
+    assert variables({"WORKERS": "1"})["WORKER_0_GPUS"] == "all"
+    assert variables({"WORKERS": "1", "WORKER_0_GPUS": "1,2"})["WORKER_0_GPUS"] == "1,2"
+    assert "WORKER_0_GPUS" not in variables({"WORKERS": "2"})
+
+
+def test_compose_is_told_what_the_settings_have_come_to():
+    found = variables({"RUNS_DIR": "here", "TRAINER_SEED": "3", "DATA_DIR": ""})
+    assert found["RUNS_DIR"] == str(Path.cwd() / "here")
+    assert (found["TRAINER_SEED"], found["DATA_DIR"], found["UP_PID"]) == ("3", "", "7")

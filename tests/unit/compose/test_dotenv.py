@@ -1,0 +1,54 @@
+"""The file .env, read as Compose reads it or refused."""
+
+import pytest
+
+from local_cluster.messages import EndError
+from local_cluster.settings import dotenv
+
+
+@pytest.fixture
+def read(tmp_path):
+    def of(text, **environ):
+        (tmp_path / ".env").write_text(text)
+        return dotenv.over(tmp_path / ".env", environ)
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("IMAGE=a:b", "a:b"),
+        ("  IMAGE = a:b  ", "a:b"),
+        ("export IMAGE=a:b", "a:b"),
+        ("IMAGE=a:b # mine", "a:b"),
+        ("IMAGE=a#b", "a#b"),
+        ("IMAGE=", ""),
+        ("IMAGE='a $b \\ \"c\"'", 'a $b \\ "c"'),
+        ('IMAGE="a b" # mine', "a b"),
+        ("IMAGE=it's", "it's"),
+        ("IMAGE=a:b\r", "a:b"),
+    ],
+)
+def test_values(read, line, text):
+    assert read(f"# first\n\n{line}\nOTHER=x\n") == {"IMAGE": text}
+
+
+@pytest.mark.parametrize("value", ["$HOME", "a${B}", '"a $b"', '"a\\nb"', '"no end', "'no end"])
+def test_a_value_that_compose_reads_in_its_own_way_is_refused_with_its_line(read, value):
+    with pytest.raises(EndError) as caught:
+        read(f"OTHER={value}\nIMAGE={value}\n")
+    assert caught.value.code == 78
+    assert "line 2: IMAGE" in caught.value.sentences[0]
+
+
+def test_what_is_set_wins_even_if_it_is_empty(read):
+    assert read("IMAGE=a\nWORKERS=3\n", IMAGE="") == {"IMAGE": "", "WORKERS": "3"}
+
+
+def test_misspelt_settings_are_seen(read):
+    assert read("TRAINER_EPOCH=3\n") == {"TRAINER_EPOCH": "3"}
+
+
+def test_no_file_says_nothing(tmp_path):
+    assert dotenv.over(tmp_path / ".env", {"A": "b"}) == {"A": "b"}

@@ -1,0 +1,50 @@
+"""What is said where the engine cannot help; the docker command is a script here."""
+
+import pytest
+
+from local_cluster import engine
+from local_cluster.messages import EndError
+
+
+@pytest.fixture
+def docker(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    def says(script):
+        (tmp_path / "docker").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "docker").chmod(0o755)
+
+    return says
+
+
+def refusal(image):
+    with pytest.raises(EndError) as caught:
+        engine.refuse_missing(image)
+    assert caught.value.code == 1
+    return caught.value.sentences[0]
+
+
+def test_an_image_that_is_not_here(docker):
+    docker('echo "Error: No such image: $5" >&2; exit 1')
+    assert refusal("a:b") == "there is no image a:b here; `make build` builds it."
+
+
+def test_an_engine_that_does_not_answer_is_not_called_a_missing_image(docker):
+    docker('echo "Cannot connect to the Docker daemon at unix:///x." >&2; exit 1')
+    assert refusal("a:b") == "Cannot connect to the Docker daemon at unix:///x."
+
+
+def test_no_docker_command(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "`make engine`" in refusal("a:b")
+
+
+def test_workers_are_told_by_their_numbers_and_nothing_else_is_one(docker):
+    docker('printf "%s\\n" worker-1 run-folder worker-0')
+    assert engine.Project("p").workers("running") == ["worker-0", "worker-1"]
+
+
+def test_the_engine_is_asked_about_one_project_alone(docker, tmp_path):
+    docker(f'echo "$@" > {tmp_path}/asked')
+    assert engine.Project("mine").running() == []
+    assert "label=com.docker.compose.project=mine" in (tmp_path / "asked").read_text()

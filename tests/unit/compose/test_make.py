@@ -1,0 +1,103 @@
+"""make refuses names that mean nothing, before it builds, starts or stops anything."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[3]
+OF_MAKE = ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "IMAGE")
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Run make where there is no Docker to be called by mistake."""
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\necho "docker was called"\nexit 1\n')
+    docker.chmod(0o755)
+    kept = {
+        name: text
+        for name, text in os.environ.items()
+        if name not in OF_MAKE and not name.startswith("TRAINER_")
+    }
+
+    def run(*arguments, **environ):
+        path = {"PATH": f"{tmp_path}:{kept['PATH']}"}
+        command = ["make", "--directory", str(REPOSITORY), *arguments]
+        return subprocess.run(
+            command, env=kept | path | environ, capture_output=True, text=True, check=False
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["up-local", "WORKER=4"], "WORKERS"),
+        (["up-local", "EPOCH=3"], "EPOCHS"),
+        (["up-local", "TRAINER_EPOCH=3"], "TRAINER_EPOCHS"),
+        (["up-local", "GLOBALBATCH=64", "WORKERS=2"], "GLOBAL_BATCH"),
+        (["resume", "WORKES=1"], "WORKERS"),
+        (["stop", "WORKERS=1"], "WORKER"),
+        (["data", "DATASETS=mnist"], "DATASET"),
+    ],
+)
+def test_a_misspelt_name_is_refused_with_the_nearest(make, arguments, meant):
+    done = make(*arguments)
+    assert done.returncode == 2
+    assert f"Did you mean {meant}?" in done.stderr
+    assert "docker was called" not in done.stdout
+
+
+def test_down_takes_no_worker(make):
+    done = make("down", "WORKER=1")
+    assert (done.returncode, "WORKER: " in done.stderr) == (2, True)
+    assert "docker was called" not in done.stdout
+
+
+def test_a_misspelt_variable_of_the_shell_is_refused(make):
+    done = make("up-local", TRAINER_EPOCH="3")
+    assert done.returncode == 2
+    assert "TRAINER_EPOCH: " in done.stderr
+    assert "Did you mean TRAINER_EPOCHS?" in done.stderr
+
+
+def test_nothing_keeps_a_cluster_from_being_removed(make):
+    assert "docker was called" in make("down", TRAINER_EPOCH="3").stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "variable"),
+    [
+        ("EPOCHS=3", "TRAINER_EPOCHS=3"),
+        ("BATCH=8", "TRAINER_PER_REPLICA_BATCH_SIZE=8"),
+        ("GLOBAL_BATCH=9", "TRAINER_GLOBAL_BATCH_SIZE=9"),
+        ("STALL_TIMEOUT_SECONDS=9", "TRAINER_STALL_TIMEOUT_SECONDS=9"),
+        ("MODEL=my $(x) 'y'", "TRAINER_MODEL=my  'y'"),
+        ("NAME=mine", "RUN_NAME=mine"),
+    ],
+)
+def test_what_is_given_becomes_the_variable_behind_it(make, given, variable):
+    shown = make("--eval", "shown: ; @env", "shown", given)
+    assert variable in shown.stdout.splitlines(), shown.stderr
+
+
+def test_what_other_targets_take_does_not_reach_the_check(make):
+    assert make("--dry-run", "lint", "TESTS=a", "PYTEST_ARGS=-k b").returncode == 0
+
+
+@pytest.mark.parametrize("command", ["down", "ps", "logs"])
+def test_the_project_is_whichever_the_shell_says(make, command):
+    for given in ([], ["COMPOSE_PROJECT_NAME=other"]):
+        done = make("--dry-run", command, *given)
+        assert "docker compose" in done.stdout
+        assert "--project-name" not in done.stdout
+
+
+def test_tensorboard_says_that_there_is_nothing_to_show_and_starts_nothing(make):
+    done = make("tensorboard")
+    assert done.returncode == 2
+    assert "metrics.jsonl" in done.stderr
+    assert "docker was called" not in done.stdout

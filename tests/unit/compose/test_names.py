@@ -1,0 +1,99 @@
+"""Which names can be given, and what a misspelt one was meant to be."""
+
+import pytest
+
+from entrypoint.settings.options import VARIABLES
+from local_cluster.settings import names
+from trainer.config import setting_names, variable_of
+
+# What the compose files decide themselves, and what makes no sense for all workers alike.
+NOT_PASSED_ON = {
+    "TF_CONFIG",
+    "WORKER_HOSTS",
+    "WORKER_INDEX",
+    "WORKER_PORT",
+    "CLUSTER_SOURCE",
+    "ENV_FILE",
+    "PROGRESS_FILE",
+    "FAILURE_FILE",
+    "PEER_LOST_EXIT_CODE",
+}
+
+
+def test_the_list_has_every_setting_of_the_trainer():
+    listed = {name for name in names.passed_on() if name.startswith("TRAINER_")}
+    assert listed | set(names.DECIDED) == {variable_of(name) for name in setting_names()}
+    assert not listed & set(names.DECIDED)
+
+
+def test_the_list_has_what_the_entrypoint_takes_from_all_workers_alike():
+    others = {name for name in names.passed_on() if not name.startswith(("TRAINER_", "PIP_"))}
+    assert others == VARIABLES.keys() - NOT_PASSED_ON
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("TRAINER_EPOCH", "TRAINER_EPOCHS"),
+        ("TRAINER_LEARNINGRATE", "TRAINER_LEARNING_RATE"),
+        ("TRAINER_BATCH_SIZE", "TRAINER_GLOBAL_BATCH_SIZE"),
+        ("TRAINER_EPOCHS_FILE", "TRAINER_EPOCHS"),
+    ],
+)
+def test_a_misspelt_setting_is_refused_with_the_nearest(name, meant):
+    (sentence,) = names.unknown_settings({name: "3", "TRAINER_SEED": "1", "OTHER": "x"})
+    assert sentence.startswith(f"{name}: ")
+    assert f"Did you mean {meant}?" in sentence
+
+
+def test_a_name_that_resembles_nothing_gets_no_advice():
+    (sentence,) = names.unknown_settings({"TRAINER_Q": "x"})
+    assert "Did you mean" not in sentence
+
+
+def test_an_empty_setting_is_not_given():
+    assert names.unknown_settings({"TRAINER_EPOCH": ""}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"), [("TRAINER_DATA_DIR", "DATA_DIR"), ("TRAINER_RUN_DIR", "RUNS_DIR")]
+)
+def test_what_a_local_cluster_decides_itself_says_what_can_be_given(name, instead):
+    assert f"{instead}" in names.unknown_settings({name: "/x"})[0]
+    assert f"{instead}" in names.unknown_names(["up-local"], [name])[0]
+
+
+@pytest.mark.parametrize(
+    ("goals", "given", "refused"),
+    [
+        (["up-local"], ["WORKERS", "NAME", "EPOCHS", "BATCH", "TRAINER_SEED", "CLUSTER_TOKEN"], []),
+        (["up-local"], ["PYTHON", "COMPOSE_PROJECT_NAME", "DOCKER_HOST", "http_proxy"], []),
+        (["up-local"], ["BASE_IMAGE", "PIP_CONFIG_FILE", "MAKEFLAGS", "SHELL"], []),
+        (["up-local"], ["WORKER", "EPOCH", "WORKERS"], ["WORKER", "EPOCH"]),
+        (["stop"], ["WORKER"], []),
+        (["stop"], ["WORKERS"], ["WORKERS"]),
+        (["resume"], ["WORKERS", "EPOCHS", "NAME"], []),
+        (["resume"], ["WORKER"], []),
+        (["resume"], ["WORKER", "WORKERS", "EPOCHS"], ["WORKERS", "EPOCHS"]),
+        (["down"], ["WORKER"], ["WORKER"]),
+        (["stop", "up-local"], ["WORKER", "WORKERS"], []),
+        (["data"], ["DATASET", "DATA_DIR"], []),
+        (["data"], ["EPOCHS"], ["EPOCHS"]),
+        (["data-sample"], ["SAMPLE_PICTURES", "DATASET"], []),
+    ],
+)
+def test_each_of_makes_targets_takes_its_own_names(goals, given, refused):
+    sentences = names.unknown_names(goals, given)
+    assert [sentence.partition(":")[0] for sentence in sentences] == refused
+
+
+KNOWN = names.names_of_goal("up-local")
+TYPOS = {name[:-1] for name in KNOWN} - KNOWN
+
+
+@pytest.mark.parametrize(
+    "typo", sorted(name for name in TYPOS if not names.OF_TOOLS.fullmatch(name))
+)
+def test_a_name_without_its_last_letter_never_passes_unnoticed(typo):
+    (sentence,) = names.unknown_names(["up-local"], [typo])
+    assert "Did you mean " in sentence

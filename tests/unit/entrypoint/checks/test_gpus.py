@@ -1,0 +1,81 @@
+"""GPUs are counted by what the NVIDIA runtime shows, without TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from entrypoint.checks.gpus import check_gpus, count_gpus
+from entrypoint.errors import ConfigurationError
+
+TWO = """\
+GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0a1b)
+GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-2c3d)
+"""
+# As https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ shows it.
+PARTITIONED = """\
+GPU 0: A100-SXM4-40GB (UUID: GPU-e86cb44c)
+  MIG 3g.20gb Device 0: (UUID: MIG-GPU-e86cb44c/1/0)
+  MIG 3g.20gb Device 1: (UUID: MIG-GPU-e86cb44c/2/0)
+  MIG 1g.5gb Device 2: (UUID: MIG-GPU-e86cb44c/9/0)
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Callable[[str], dict[str, str]]:
+    """Make a PATH whose nvidia-smi prints a text."""
+
+    def make(text: str) -> dict[str, str]:
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\n/bin/cat <<'END'\n{text}END\n")
+        program.chmod(0o755)
+        return {"PATH": str(tmp_path)}
+
+    return make
+
+
+@pytest.mark.parametrize(("text", "count"), [("", 0), (TWO, 2), (PARTITIONED, 3)])
+def test_counts_gpus_or_their_instances(machine: Callable, text: str, count: int) -> None:
+    assert count_gpus(machine(text)) == count
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"),
+    [
+        ("0,1", 2),
+        ("1", 1),
+        ("", 0),
+        ("-1", 0),
+        ("0,-1,1", 1),
+        ("GPU-0a1b, GPU-2c3d", 2),
+        ("0,1,2", 2),
+    ],
+)
+def test_counts_what_cuda_may_see(machine: Callable, visible: str, count: int) -> None:
+    assert count_gpus(machine(TWO) | {"CUDA_VISIBLE_DEVICES": visible}) == count
+
+
+def test_counts_nothing_where_there_is_no_driver(tmp_path: Path) -> None:
+    assert count_gpus({"PATH": str(tmp_path)}) == 0
+
+
+@pytest.mark.parametrize(("expected", "text"), [(None, ""), (0, ""), (2, TWO)])
+def test_accepts_the_right_number(machine: Callable, expected: int | None, text: str) -> None:
+    check_gpus(expected, machine(text))
+
+
+@pytest.mark.parametrize(
+    ("expected", "text", "says"),
+    [
+        (1, "", "No GPU can be seen in this container. Is --gpus all missing"),
+        (1, TWO, "2 GPUs can be seen in this container."),
+        (0, TWO, "2 GPUs can be seen in this container."),
+    ],
+)
+def test_refuses_another_number(machine: Callable, expected: int, text: str, says: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        check_gpus(expected, machine(text))
+    assert f'GPUS_PER_WORKER: received "{expected}"' in str(caught.value)
+    assert says in str(caught.value)

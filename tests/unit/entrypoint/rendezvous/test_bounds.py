@@ -1,0 +1,116 @@
+"""Whatever a peer sends, what a worker then says of it is short and fits into a pipe."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.spec import Member, Task
+from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.outcome import chief_line, waiting_line
+from entrypoint.rendezvous.transport.messages import CARD, LONGEST_TEXT, encode
+from entrypoint.rendezvous.transport.signing import Signer, greeting, read_greeting
+
+PIPE = 65_536
+"""Bytes that a pipe holds (pipe(7)); whoever writes more waits for a reader."""
+
+DELETE = "\x7f"
+"""One byte in JSON, four characters once it is escaped."""
+
+NONCE = "0" * 32
+
+
+class Impostor:
+    """Listens at a worker's address, and sends everyone who dials it a card and some payloads."""
+
+    def __init__(self, address: Address, payloads: list[bytes]) -> None:
+        self._payloads = payloads
+        self._listener = socket.create_server(("", address.port))
+        self._accepted: list[socket.socket] = []
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                accepted, _ = self._listener.accept()
+                self._accepted.append(accepted)
+                self._converse(accepted)
+        except OSError:
+            return
+
+    def _converse(self, accepted: socket.socket) -> None:
+        accepted.sendall(greeting(NONCE))
+        reader = accepted.makefile("rb")
+        other = read_greeting(reader.readline().rstrip())
+        signer = Signer(None, dialer=other, listener=NONCE, is_dialer=False)
+        reader.readline()
+        accepted.sendall(b"".join(signer.sign(payload) for payload in self._payloads))
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        for one in (self._listener, *self._accepted):
+            one.close()
+
+
+@pytest.fixture
+def impostor() -> Iterator[Callable[..., Impostor]]:
+    """Return a function that puts an impostor at an address, until the test ends."""
+    made: list[Impostor] = []
+
+    def put(address: Address, *payloads: bytes) -> Impostor:
+        made.append(Impostor(address, list(payloads)))
+        return made[-1]
+
+    yield put
+    for one in made:
+        one.close()
+
+
+def raw(template: str, text: str) -> bytes:
+    """Return JSON in which a text stands as it is, not escaped as `encode` would do it."""
+    return template.replace("TEXT", text).encode()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        raw('{"kind":"TEXT"}', DELETE * 60_000),
+        raw('{"kind":"status","line":"TEXT"}', DELETE * LONGEST_TEXT),
+        raw('{"kind":"status","line":"TEXT"}', "x" * LONGEST_TEXT),
+        raw(
+            f'{{"kind":"contradiction","problems":[{",".join(["[TEXT,TEXT,TEXT,TEXT]"] * 50)}]}}',
+            f'"{DELETE * 315}"',
+        ),
+        raw(
+            f'{{"kind":"contradiction","problems":[{",".join(["[TEXT,TEXT,TEXT,TEXT]"] * 50)}]}}',
+            f'"{"x" * 315}"',
+        ),
+    ],
+    ids=["kind", "status with controls", "status", "problems with controls", "problems"],
+)
+@pytest.mark.parametrize("claims", ["to be the chief", "to be a member"])
+def test_what_a_peer_sends_is_bounded_after_escaping(cluster, impostor, payload, claims):
+    two = cluster(2)
+    rank = 0 if claims == "to be the chief" else 1
+    card = Card.of(two.facts, two.member(rank).task, "boot", is_chief=rank == 0)
+    line = card.message(CARD)
+    impostor(two.member(rank).address, encode(line), payload)
+    worker = two.start(1 - rank, timeout_seconds=0.5)
+    said = str(worker.end())
+    assert len(said.encode()) < PIPE // 2
+    assert max(len(line) for line in [*worker.lines, said]) < PIPE // 2
+
+
+def test_a_line_of_long_names_and_reasons_is_one_that_members_take():
+    members = [
+        Member(Task("worker", i), Address(".".join(["n" * 60] * 4), 10_000 + i)) for i in range(999)
+    ]
+    missing = [(member, f"{member.task} {'because ' * 60}") for member in members]
+    line = waiting_line(missing, 1000, 300.0)
+    assert len(line) <= LONGEST_TEXT
+    assert line.endswith("and 989 more")
+    assert len(chief_line(members[0], DELETE * 9999, 300.0)) <= LONGEST_TEXT

@@ -1,0 +1,135 @@
+"""What the peer watch sees at the peers' ports, with real sockets on this machine's loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.spec import Member, Task
+from entrypoint.rendezvous import peer_watch
+from entrypoint.rendezvous.transport import signing
+from entrypoint.rendezvous.transport.reasons import BlindError
+
+TENSORFLOW = bytes.fromhex("000012040000000000")
+"""A gRPC server speaks first: the head of its SETTINGS frame."""
+
+
+@pytest.fixture
+def listen() -> Iterator[Callable[..., Member]]:
+    """Open a port that says something to all who come; return it as worker-1's."""
+    open_ports: list[socket.socket] = []
+
+    def serve(says: bytes | None, host: str = "127.0.0.1") -> Member:
+        port = socket.create_server(("127.0.0.1", 0))
+        open_ports.append(port)
+        loop = asyncio.get_running_loop()
+        port.settimeout(0)
+
+        def greet() -> None:
+            connected, _ = port.accept()
+            open_ports.append(connected)
+            if says is None:
+                connected.close()
+            else:
+                connected.sendall(says)
+
+        loop.add_reader(port, greet)
+        return Member(Task("worker", 1), Address(host, port.getsockname()[1]))
+
+    yield serve
+    for port in open_ports:
+        port.close()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_watch, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(peer_watch, "SETTLED_SECONDS", 0.2)
+    monkeypatch.setattr(peer_watch, "FIRST_BYTES_SECONDS", 0.2)
+
+
+def seen(listen: Callable[..., Member], says: bytes | None, limit_seconds: float = 0.5) -> str:
+    async def look() -> str:
+        return await peer_watch.PeerWatch([listen(says)]).watch(limit_seconds)
+
+    return asyncio.run(look())
+
+
+@pytest.mark.parametrize("says", [TENSORFLOW, b""], ids=["TensorFlow", "a server that is silent"])
+def test_a_peer_with_an_open_port_has_come_as_far(listen: Callable, says: bytes) -> None:
+    assert seen(listen, says) == ""
+
+
+def test_all_addresses_of_a_name_are_tried(
+    listen: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As localhost is on a machine with IPv6: ::1 first, where nothing listens here.
+    def both(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        assert host == "a-name"
+        first = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0))
+        return [first, (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    async def look() -> str:
+        peer = listen(TENSORFLOW, "a-name")
+        monkeypatch.setattr(socket, "getaddrinfo", both)
+        return await peer_watch.PeerWatch([peer]).watch(0.5)
+
+    assert asyncio.run(look()) == ""
+
+
+def test_a_peer_at_the_gate_has_fallen_back(listen: Callable) -> None:
+    assert "worker-1 is at the gate again" in seen(listen, signing.greeting("0" * 32))
+
+
+def test_all_peers_at_the_gate_are_named(listen: Callable) -> None:
+    greeting = signing.greeting("0" * 32)
+
+    async def look() -> str:
+        peers = [listen(greeting), replace(listen(greeting), task=Task("worker", 2))]
+        return await peer_watch.PeerWatch(peers).watch(0.5)
+
+    assert "worker-1, worker-2 are at the gate again" in asyncio.run(look())
+
+
+def test_a_forwarder_with_nothing_behind_it_is_no_peer(listen: Callable) -> None:
+    assert "accepted the connection and closed it at once" in seen(listen, None)
+
+
+def test_a_peer_that_never_opens_its_port_is_named_at_the_limit() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        free = port.getsockname()[1]
+    peer = Member(Task("worker", 2), Address("127.0.0.1", free))
+
+    async def look() -> str:
+        return await peer_watch.PeerWatch([peer]).watch(0.3)
+
+    said = asyncio.run(look())
+    assert said.startswith("TensorFlow waited 0 s (STARTUP_TIMEOUT) for its peers: worker-2 at")
+    assert "refused" in said
+
+
+def test_a_watch_that_gets_no_thread_comes_to_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_more(_: threading.Thread) -> None:
+        reason = "can't start new thread"  # as under docker run --pids-limit
+        raise RuntimeError(reason)
+
+    async def look() -> str:
+        peer = Member(Task("worker", 1), Address("a-name", 2222))
+        return await peer_watch.PeerWatch([peer]).watch(0.01)
+
+    monkeypatch.setattr(threading.Thread, "start", no_more)
+    with pytest.raises(BlindError, match="limit of processes"):
+        asyncio.run(look())
+
+
+def test_knows_whether_a_port_is_listened_on() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        number = port.getsockname()[1]
+        assert peer_watch.is_listening(number)
+    assert not peer_watch.is_listening(number)

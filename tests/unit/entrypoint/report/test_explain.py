@@ -1,0 +1,202 @@
+"""`explain` shows the configuration, as text and as JSON, and runs nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from entrypoint.settings.options import VARIABLES
+
+DEFAULTS = {
+    variable.name: {"value": variable.default, "source": "default"}
+    for variable in VARIABLES.values()
+}
+
+
+@pytest.fixture(autouse=True)
+def trainer_without_problems(fake_python: Callable) -> None:
+    """The trainer finds nothing wrong."""
+    fake_python("""echo '{"problems": [], "settings": {}}'""")
+
+
+def test_json_of_a_worker(run: Callable, tmp_path: Path) -> None:
+    (tmp_path / "workspace" / ".env").write_text("WORKER_INDEX=1\n")
+    (tmp_path / "hosts").write_text("a:1,b:1\n")
+    ended = run(
+        "explain",
+        "--json",
+        "--epochs",
+        "3",
+        WORKER_HOSTS_FILE="../hosts",
+        TRAINER_MODEL="m",
+        TRAINER_API_KEY="hunter2",
+    )
+    assert ended.code == 0
+    text = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
+    document = json.loads(ended.stdout)
+    values = document.pop("values")
+    assert document == {
+        "tf_config": {
+            "cluster": {"worker": ["a:1", "b:1"]},
+            "task": {"type": "worker", "index": 1},
+        },
+        "task": {"type": "worker", "index": 1},
+        "cluster": {"worker": ["a:1", "b:1"]},
+        "command": ["python", "-P", "-m", "trainer", "--epochs", "3"],
+    }
+    assert values == DEFAULTS | {
+        "TF_CONFIG": {"value": text, "source": "derived: WORKER_HOSTS"},
+        "WORKER_HOSTS": {"value": "a:1,b:1", "source": "file ../hosts"},
+        "WORKER_INDEX": {"value": "1", "source": ".env"},
+        "RENDEZVOUS_TIMEOUT": {"value": "0", "source": "environment"},
+        "MAX_RESTARTS": {"value": "0", "source": "environment"},
+        "TRAINER_API_KEY": {"value": "***", "source": "environment"},
+        "TRAINER_MODEL": {"value": "m", "source": "environment"},
+    }
+
+
+def test_json_shows_a_schedulers_variables_that_are_set(run: Callable) -> None:
+    scheduler = {
+        "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2",
+        "SKYPILOT_NODE_RANK": "1",
+        "JOB_COMPLETION_INDEX": "1",
+    }
+    values = json.loads(run("explain", "--json", "true", **scheduler).stdout)["values"]
+    assert values["TF_CONFIG"]["source"] == "derived: SKYPILOT_NODE_IPS"
+    shown = {name: value for name, value in values.items() if name not in DEFAULTS}
+    assert shown == {
+        name: {"value": text, "source": "environment"} for name, text in scheduler.items()
+    }
+
+
+def test_json_shows_what_a_scheduler_says_about_the_trainer(run: Callable) -> None:
+    document = json.loads(run("explain", "--json", "true", SKYPILOT_TASK_ID="sky-1").stdout)
+    assert document["values"]["TRAINER_RUN_DIR"] == {
+        "value": "/runs/sky-1",
+        "source": "SKYPILOT_TASK_ID",
+    }
+
+
+def test_json_of_one_worker(run: Callable) -> None:
+    document = json.loads(run("explain", "--json", "bash").stdout)
+    assert document["tf_config"] is None
+    assert document["task"] == {"type": "worker", "index": 0}
+    assert document["cluster"] == {}
+    assert document["command"] == ["bash"]
+
+
+def test_json_says_how_the_index_was_found(run: Callable) -> None:
+    document = json.loads(run("explain", "--json", WORKER_HOSTS="127.0.0.1:1").stdout)
+    assert document["values"]["WORKER_INDEX"] == {
+        "value": "0",
+        "source": "derived: 127.0.0.1 is this machine's address",
+    }
+
+
+def test_json_keeps_a_tf_config_that_is_not_used(run: Callable) -> None:
+    document = json.loads(run("explain", "--json", TF_CONFIG="{", CLUSTER_SOURCE="none").stdout)
+    assert document["tf_config"] is None
+    assert document["values"]["TF_CONFIG"] == {"value": "{", "source": "environment"}
+
+
+def test_text_of_a_worker(run: Callable) -> None:
+    ended = run("explain", "sh", "-c", "a b", WORKER_HOSTS="a:1,b:12", WORKER_INDEX="1")
+    assert ended.code == 0
+    assert ended.stderr == ""
+    assert ended.stdout.startswith(
+        "Cluster\n"
+        "  worker-0  a:1   chief\n"
+        "  worker-1  b:12  this one\n"
+        "\n"
+        "Command\n"
+        "  sh -c 'a b'\n"
+        "\n"
+        "TF_CONFIG of the command\n"
+        '  {"cluster": {"worker": ["a:1", "b:12"]}, "task": {"type": "worker", "index": 1}}\n'
+        "\n"
+        "Values\n"
+    )
+    rows = ended.stdout.partition("Values\n")[2].splitlines()
+    cells = [re.split(" {2,}", row.strip()) for row in rows]
+    assert [name for name, *_ in cells] == list(VARIABLES)
+    assert cells[1:4] == [
+        ["WORKER_HOSTS", "a:1,b:12", "(environment)"],
+        ["WORKER_INDEX", "1", "(environment)"],
+        ["WORKER_PORT", "2222", "(default)"],
+    ]
+    shortened = '{"cluster": {"worker": ["a:1", "b:12"]}, "task": {"type": "…'
+    assert cells[0] == ["TF_CONFIG", shortened, "(derived: WORKER_HOSTS)"]
+    assert len({row.rindex("(") for row in rows[:5]}) == 1
+    assert cells[-1] == ["ENV_FILE", "(not set)"]
+
+
+def test_text_of_one_worker(run: Callable) -> None:
+    assert "Cluster\n  worker-0  alone, no cluster\n" in run("explain").stdout
+
+
+def test_text_of_an_evaluator(run: Callable) -> None:
+    document = '{"cluster":{"worker":["a:1"]},"task":{"type":"evaluator","index":0}}'
+    ended = run("explain", "bash", TF_CONFIG=document)
+    assert "worker-0     a:1  chief\n  evaluator-0       this one" in ended.stdout
+
+
+@pytest.mark.parametrize("form", [["explain"], ["explain", "--json"]])
+def test_the_trainers_problems_end_it_with_78(
+    run: Callable,
+    fake_python: Callable,
+    form: list[str],
+) -> None:
+    problem = '{"name": "A", "received": "b", "accepted": "c"}'
+    said = f'{{"problems": [{problem}], "settings": {{}}}}'
+    fake_python(f"echo '{said}'; exit 78")
+    ended = run(*form)
+    assert (ended.code, ended.stdout) == (78, "")
+    assert '  A: received "b"; accepted: c.\n' in ended.stderr
+
+
+def test_a_trainer_that_cannot_be_asked_is_said_plainly(
+    run: Callable,
+    fake_python: Callable,
+) -> None:
+    fake_python("echo 'No module named trainer' >&2; exit 1")
+    ended = run("explain", "--json")
+    assert ended.code == 0
+    assert json.loads(ended.stdout)["tf_config"] is None
+    assert ended.stderr == (
+        "cluster-trainer: The trainer's own settings were not checked: the check ended with exit "
+        "code 1: No module named trainer.\n"
+    )
+
+
+def test_a_run_that_is_done_is_said_with_the_explanation(
+    run: Callable,
+    fake_python: Callable,
+) -> None:
+    fake_python("""echo '{"problems": [], "settings": {}, "done": "this run is done"}'""")
+    ended = run("explain", "--json")
+    assert ended.code == 0
+    assert json.loads(ended.stdout)["command"]
+    assert ended.stderr == "cluster-trainer: this run is done\n"
+
+
+def test_the_command_does_not_run(run: Callable, tmp_path: Path) -> None:
+    run("explain", "touch", "ran")
+    assert not (tmp_path / "workspace" / "ran").exists()
+
+
+@pytest.mark.parametrize("stdout", ["/dev/full", "&-"])
+def test_an_explanation_that_cannot_be_written_is_said_plainly(
+    run: Callable,
+    entrypoint: tuple[str, ...],
+    stdout: str,
+) -> None:
+    """A shell closes or redirects the stdout of a second entrypoint, which it starts."""
+    start = f'exec "$@" >{stdout}'
+    ended = run("sh", "-c", start, "sh", *entrypoint, "explain", "true")
+    assert ended.code == 1
+    assert "cannot write the explanation" in ended.stderr
+    assert "Traceback" not in ended.stderr

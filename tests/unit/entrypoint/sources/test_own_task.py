@@ -1,0 +1,130 @@
+"""A worker without WORKER_INDEX finds itself in the list, or says what it compared."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from entrypoint.cluster import machine as machines
+from entrypoint.cluster.machine import Machine
+
+
+def machine(name: str, *addresses: str, **names: str) -> Machine:
+    """Return a machine with a name, its addresses, and what the name server knows."""
+
+    def resolve(hosts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        known = {host: (names.get(host.replace("-", "_"), host),) for host in hosts}
+        return {host: found for host, found in known.items() if found[0][0] in "0123456789"}
+
+    return Machine(name, addresses.__contains__, resolve)
+
+
+@pytest.mark.parametrize(
+    ("here", "reason"),
+    [
+        (machine("Worker-1"), "worker-1 is this machine's name"),
+        (
+            machine("x", "10.0.0.2", worker_1="10.0.0.2"),
+            "worker-1 is 10.0.0.2, this machine's address",
+        ),
+    ],
+)
+def test_finds_itself_by_name_or_address(answer: Callable, here: Machine, reason: str) -> None:
+    found = answer({"WORKER_HOSTS": "worker-0,worker-1"}, here)
+    assert found.own_task.reason == reason
+    assert json.loads(found.tf_config_text)["task"] == {"type": "worker", "index": 1}
+
+
+def test_finds_itself_by_a_literal_address(answer: Callable) -> None:
+    found = answer({"WORKER_HOSTS": "10.0.0.1,10.0.0.2"}, machine("x", "10.0.0.2"))
+    assert found.own_task.reason == "10.0.0.2 is this machine's address"
+
+
+def test_refuses_when_no_entry_is_this_machine(refused: Callable) -> None:
+    here = machine("x", "10.9.9.9")
+    (problem,) = refused({"WORKER_HOSTS": "10.0.0.1,worker-1"}, here)
+    assert (problem.name, problem.received) == ("WORKER_INDEX", None)
+    assert problem.accepted.startswith("0 to 1")
+    assert 'name "x"' in problem.advice
+    assert "none of 10.0.0.1, worker-1 is this one" in problem.advice
+    assert "not resolved: worker-1" in problem.advice
+
+
+def test_refuses_when_several_entries_are_this_machine(refused: Callable) -> None:
+    environ = {"WORKER_HOSTS": "localhost:20000,localhost:20001"}
+    (problem,) = refused(environ, machine("x", "127.0.0.1", localhost="127.0.0.1"))
+    assert problem.advice.count("localhost is 127.0.0.1, this machine's address") == 2
+
+
+def test_an_index_that_is_given_needs_no_name_server(answer: Callable) -> None:
+    def never(_: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        raise AssertionError
+
+    here = Machine("x", bool, never)
+    assert answer({"WORKER_HOSTS": "a,b", "WORKER_INDEX": "1"}, here).resolution.rank == 1
+
+
+def test_a_loopback_address_is_this_machines() -> None:
+    assert machines.has_address("127.0.0.1")
+    assert not machines.has_address("192.0.2.1")  # TEST-NET-1: nobody's
+    assert not machines.has_address("2001:db8::1")
+
+
+def test_resolves_addresses_to_themselves() -> None:
+    assert machines.resolve(["127.0.0.1", "192.0.2.1"]) == {
+        "127.0.0.1": ("127.0.0.1",),
+        "192.0.2.1": ("192.0.2.1",),
+    }
+
+
+def test_a_name_server_that_does_not_answer_costs_no_more_than_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    released = threading.Event()
+    real = socket.getaddrinfo
+
+    def slow(host: str, *arguments: object, **options: object) -> object:
+        if host == "slow":
+            released.wait(10)
+        return real("127.0.0.1", *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    begin = time.perf_counter()
+    found = machines.resolve(["slow", "fast"], seconds=0.2)
+    seconds = time.perf_counter() - begin
+    released.set()
+    assert found == {"fast": ("127.0.0.1",)}
+    assert seconds < 0.5
+
+
+def test_a_look_up_that_hangs_does_not_hold_the_end_of_the_process(
+    entrypoint: tuple[str, ...],
+) -> None:
+    hang = "import socket, time; socket.getaddrinfo = lambda *_, **__: time.sleep(20); "
+    *python, start = entrypoint
+    begin = time.perf_counter()
+    child = subprocess.run(
+        [*python, hang + start, "true"],
+        env={"WORKER_HOSTS": "worker-0,worker-1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 78
+    assert "not resolved: worker-0, worker-1" in child.stderr
+    assert time.perf_counter() - begin < 10
+
+
+def test_a_thousand_names_are_asked_for_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look_up(*_: object, **__: object) -> list[object]:
+        time.sleep(0.005)
+        return [(0, 0, 0, "", ("10.0.0.1", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    assert len(machines.resolve([f"worker-{i}" for i in range(1000)])) == 1000

@@ -1,0 +1,363 @@
+"""The entrypoint as a running process: signals, restarts, what is left behind, how it is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from entrypoint.log import Log
+from entrypoint.supervision.failure_file import remove_failure
+
+PYTHON = (sys.executable, "-c")
+READY = "print('ready', flush=True)"
+DEAF = f"import signal, time; signal.signal(15, signal.SIG_IGN); {READY}; time.sleep(300)"
+HEARS = (
+    "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32)); "
+    f"{READY}; print('got', signal.sigwait(range(1, 32)).name, flush=True)"
+)
+# Counts its runs in a file, and does what the table says for each.
+COUNTED = "echo run >> runs; case $(grep -c run runs) in {cases} esac"
+
+
+class Started:
+    """The entrypoint in progress, and what it prints."""
+
+    def __init__(self, command: tuple[str, ...], folder: Path, environ: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            # A shell that starts pytest in the background makes it deaf to SIGINT.
+            ["env", "--default-signal=INT", *command],
+            env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"} | environ,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_for(self, line: str) -> None:
+        """Read the standard output up to a line."""
+        assert self.process.stdout
+        assert any(line in said for said in self.process.stdout), self.process.stderr.read()
+
+    def end(self) -> tuple[int, str, str]:
+        """Return the code and both outputs."""
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture
+def begin(tmp_path: Path, entrypoint: tuple[str, ...]) -> Iterator[Callable[..., Started]]:
+    """Start the entrypoint; what still runs at the test's end is ended."""
+    started: list[Started] = []
+
+    def start(*command: str, **environ: str) -> Started:
+        started.append(Started((*entrypoint, *command), tmp_path, environ))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.terminate()
+        one.process.communicate(timeout=30)
+
+
+def test_a_crash_is_tried_again_until_it_works(begin: Callable) -> None:
+    script = COUNTED.format(cases="1) exit 1;; 2) kill -SEGV $$;; *) echo works;;")
+    code, out, err = begin("sh", "-c", script).end()
+    assert (code, out) == (0, "works\n")
+    assert "the command ended with exit code 1; restart 1 of 3 in " in err
+    assert "the command was killed by SIGSEGV; restart 2 of 3 in " in err
+
+
+def test_gives_up_after_max_restarts_and_says_why(begin: Callable, tmp_path: Path) -> None:
+    failure = tmp_path / "failure"
+    script = COUNTED.format(cases="*) echo disk is full >&2; exit 9;;")
+    code, _, err = begin("sh", "-c", script, MAX_RESTARTS="2", FAILURE_FILE=str(failure)).end()
+    assert code == 9
+    assert (tmp_path / "runs").read_text().count("run") == 3
+    reason = "gave up after 2 restarts without progress: the command ended with exit code 9"
+    assert err.endswith(f" ERROR worker-0 {reason}\n")
+    assert failure.read_text() == f"worker-0: {reason}\ndisk is full\n"
+
+
+def test_progress_begins_the_count_anew(begin: Callable, tmp_path: Path) -> None:
+    cases = "1|2|3) touch $PROGRESS_FILE; exit 75;; 4) exit 75;; *) exit 5;;"
+    code, _, err = begin("sh", "-c", COUNTED.format(cases=cases), MAX_RESTARTS="1").end()
+    assert (code, (tmp_path / "runs").read_text().count("run")) == (75, 4)
+    assert err.count("restart 1 of 1") == 3
+    assert "gave up after 1 restart without progress" in err
+
+
+def test_a_command_can_tell_a_restart_from_a_start(begin: Callable) -> None:
+    script = 'echo "$RESTART_COUNT"; ' + COUNTED.format(cases="1|2) exit 1;;")
+    assert begin("sh", "-c", script).end()[1] == "0\n1\n2\n"
+
+
+TWO_WORKERS = {"WORKER_HOSTS": "127.0.0.1,127.0.0.2", "WORKER_INDEX": "0"}
+
+
+def test_after_a_lost_peer_it_says_that_the_peers_meet_again(begin: Callable) -> None:
+    environ = TWO_WORKERS | {"RENDEZVOUS_TIMEOUT": "0"}
+    _, _, err = begin("sh", "-c", COUNTED.format(cases="1) exit 75;;"), **environ).end()
+    said = "exit code 75; a peer was lost, meeting the peers again: restart 1 of 3 in "
+    assert f"the command ended with {said}" in err
+
+
+@pytest.mark.parametrize(
+    ("peers", "said"),
+    [(0, "; restart 1 of 3 in "), (1, ": restart 1 of 3 in "), (2, ": restart 1 of 6 in ")],
+)
+def test_losses_are_counted_for_each_peer(begin: Callable, peers: int, said: str) -> None:
+    hosts = ",".join(f"127.0.0.{place}" for place in range(1, peers + 2))
+    environ = {"WORKER_HOSTS": hosts, "WORKER_INDEX": "0", "RENDEZVOUS_TIMEOUT": "0"}
+    _, _, err = begin("sh", "-c", COUNTED.format(cases="1) exit 75;;"), **environ).end()
+    assert said in err
+
+
+@pytest.mark.parametrize(("code", "environ"), [(75, {}), (1, TWO_WORKERS)])
+def test_no_peer_is_blamed_without_reason(begin: Callable, code: int, environ: dict) -> None:
+    script = COUNTED.format(cases=f"1) exit {code};;")
+    _, _, err = begin("sh", "-c", script, RENDEZVOUS_TIMEOUT="0", **environ).end()
+    assert f"the command ended with exit code {code}; restart 1 of 3 in " in err
+
+
+def test_the_place_of_the_progress_file_can_be_chosen(begin: Callable, tmp_path: Path) -> None:
+    own = str(tmp_path / "own")
+    assert begin("sh", "-c", "echo $PROGRESS_FILE", PROGRESS_FILE=own).end()[1] == f"{own}\n"
+
+
+@pytest.mark.parametrize("code", [78, 126, 127, 130, 143])
+def test_what_a_restart_cannot_mend_is_not_tried_again(begin: Callable, code: int) -> None:
+    ended, out, err = begin("sh", "-c", f"echo once; exit {code}").end()
+    assert (ended, out) == (code, "once\n")
+    assert "restart" not in err
+
+
+def test_another_code_can_stand_for_a_lost_peer(begin: Callable) -> None:
+    code, _, err = begin("sh", "-c", "exit 75", MAX_RESTARTS="0", PEER_LOST_EXIT_CODE="203").end()
+    assert code == 203
+    assert "(exit code 203)" in err
+
+
+def test_a_stop_between_two_runs_is_heard_at_once(begin: Callable, tmp_path: Path) -> None:
+    started = begin("sh", "-c", "echo ready; echo run >> runs; exit 1", MAX_RESTARTS="99")
+    for line in started.process.stderr:
+        if "restart 4 of 99" in line:  # the fourth pause takes 4 s or more
+            break
+    before = time.monotonic()
+    started.process.terminate()
+    code, _, err = started.end()
+    assert (code, time.monotonic() - before < 2) == (143, True)
+    assert "stopped by SIGTERM (before a restart)" in err
+    assert (tmp_path / "runs").read_text().count("run") == 4
+
+
+def test_a_stop_is_heard_while_the_trainer_is_asked_for_its_settings(
+    begin: Callable, fake_python: Callable, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "asked")
+    # Deaf, too: what the check starts must not outlive it.
+    fake_python("trap '' TERM; echo $$ > asked; sleep 300; echo trains")
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    started = begin(PATH=path, **TWO_WORKERS)
+    checking = int((tmp_path / "asked").read_text())
+    started.process.terminate()
+    code, out, err = started.end()
+    assert (code, out) == (143, "")
+    assert "stopped by SIGTERM" in err
+    assert not alive(checking)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 143), (signal.SIGINT, 130)],
+    ids=["SIGTERM", "SIGINT"],
+)
+def test_a_command_that_hears_its_stop_ends_at_once(
+    begin: Callable, number: int, code: int
+) -> None:
+    started = begin("sh", "-c", "echo ready; exec sleep 300")
+    started.wait_for("ready")
+    before = time.monotonic()
+    started.process.send_signal(number)
+    assert started.end()[0] == code
+    assert time.monotonic() - before < 2
+
+
+def test_a_deaf_command_is_killed_when_its_grace_is_over(begin: Callable) -> None:
+    started = begin(*PYTHON, DEAF, STOP_GRACE_SECONDS="0.5")
+    started.wait_for("ready")
+    before = time.monotonic()
+    started.process.terminate()
+    code, _, err = started.end()
+    assert code == 143
+    assert 0.5 <= time.monotonic() - before < 2.5
+    assert "stopped by SIGTERM (was killed by SIGKILL" in err
+
+
+def test_a_command_that_ends_well_when_asked_to_has_done_its_work(begin: Callable) -> None:
+    started = begin("bash", "-c", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.1; done")
+    started.wait_for("ready")
+    started.process.terminate()
+    assert started.end()[0] == 0
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"])
+def test_hands_the_signal_on(begin: Callable, name: str) -> None:
+    started = begin(*PYTHON, HEARS)
+    started.wait_for("ready")
+    started.process.send_signal(getattr(signal, name))
+    code, out, _ = started.end()
+    assert (code, out) == (0, f"got {name}\n")
+
+
+def test_hands_the_signal_on_to_what_the_command_has_started(begin: Callable) -> None:
+    script = 'trap : USR1; "$@"; echo after'
+    started = begin("sh", "-c", script, "sh", *PYTHON, HEARS)
+    started.wait_for("ready")
+    started.process.send_signal(signal.SIGUSR1)
+    assert started.end()[:2] == (0, "got SIGUSR1\nafter\n")
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not collected yet does not."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+# The first process ends and leaves one behind that has a group of its own and hears nothing.
+LEAVES_ONE = """
+import os, signal, time
+signal.signal(15, signal.SIG_IGN)
+left = os.fork()
+if left == 0:
+    time.sleep(300)
+os.setpgid(left, left)
+print(left, flush=True)
+"""
+
+
+@pytest.mark.parametrize("last", ["os._exit(0)", "os._exit(1)", "time.sleep(300)"])
+def test_nothing_that_the_command_started_outlives_it(begin: Callable, last: str) -> None:
+    started = begin(*PYTHON, f"{LEAVES_ONE}{last}", MAX_RESTARTS="0", STOP_GRACE_SECONDS="0.3")
+    left_behind = int(started.process.stdout.readline())
+    if "sleep" in last:
+        started.process.terminate()
+    started.end()
+    assert not alive(left_behind)
+
+
+def test_json_makes_every_line_an_object(begin: Callable) -> None:
+    script = (
+        "echo plain; echo '10:00:00 WARNING worker-1 ours'; "
+        "printf '1/3\\r2/3\\r3/3\\n'; echo '{\"loss\": 0.5}'; "
+        "echo 'W0000 00:00:1.2 3 file.cc:1] theirs' >&2; printf unfinished >&2; exit 9"
+    )
+    code, out, err = begin("sh", "-c", script, LOG_FORMAT="json", MAX_RESTARTS="0").end()
+    said = [json.loads(line) for line in out.splitlines()]
+    wrong = [json.loads(line) for line in err.splitlines()]
+    assert code == 9
+    assert [(line["level"], line.get("message")) for line in said] == [
+        ("INFO", "plain"),
+        ("WARNING", "ours"),
+        ("INFO", "3/3"),
+        ("INFO", None),
+    ]
+    assert said[3]["loss"] == 0.5
+    assert [(line["level"], line["message"]) for line in wrong[1:]] == [
+        ("WARNING", "W0000 00:00:1.2 3 file.cc:1] theirs"),
+        ("WARNING", "unfinished"),
+        ("ERROR", "the command ended with exit code 9"),
+    ]
+    assert {line["worker"] for line in (*said, *wrong)} == {"worker-0"}
+    assert all(line["time"].endswith("Z") for line in (*said, *wrong))
+
+
+def test_a_refusal_is_one_object_in_json_and_reaches_the_failure_file(
+    begin: Callable, tmp_path: Path
+) -> None:
+    failure = tmp_path / "failure"
+    code, _, err = begin(
+        "true", WORKER_INDEX="x", LOG_FORMAT="json", FAILURE_FILE=str(failure)
+    ).end()
+    message = json.loads(err)["message"]
+    assert code == 78
+    assert "WORKER_INDEX: received" in message
+    assert "WORKER_INDEX: received" in failure.read_text()
+
+
+def test_bytes_pass_unchanged(entrypoint: tuple[str, ...], tmp_path: Path) -> None:
+    data = os.urandom(300_000)
+    (tmp_path / "data").write_bytes(data)
+    line = [*entrypoint, "sh", "-c", "cat data > /dev/stderr; cat data"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, check=True)
+    assert done.stdout == data
+    assert done.stderr.endswith(data)
+
+
+def test_a_failure_file_that_cannot_be_written_is_said(begin: Callable) -> None:
+    code, _, err = begin(
+        "sh", "-c", "exit 7", MAX_RESTARTS="0", FAILURE_FILE="/no/such/folder/f"
+    ).end()
+    assert code == 7
+    assert "WARNING worker-0 FAILURE_FILE /no/such/folder/f cannot be written" in err
+
+
+def test_a_failure_that_is_over_leaves_no_file(begin: Callable, tmp_path: Path) -> None:
+    failure = tmp_path / "failure"
+    failure.write_text("worker-0: of an earlier start\n")
+    script = COUNTED.format(cases="1) ls failure; echo of the script > failure; exit 1;;")
+    code, out, err = begin("sh", "-c", script, FAILURE_FILE=str(failure)).end()
+    assert (code, out) == (0, "")
+    assert not failure.exists()
+    assert "FAILURE_FILE" not in err
+
+
+def test_a_failure_file_that_is_a_mount_is_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "termination-log"
+    file.write_text("worker-0: of an earlier start\n")
+    monkeypatch.setattr(Path, "unlink", lambda _: (_ for _ in ()).throw(OSError(16, "busy")))
+    remove_failure(str(file), Log("worker-0"))
+    assert file.read_text() == ""
+
+
+def test_a_log_that_the_failure_file_leads_to_stays(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("lines\n")
+    (tmp_path / "failure").symlink_to(tmp_path / "log")
+    remove_failure(str(tmp_path / "failure"), Log("worker-0"))
+    assert (tmp_path / "failure").read_text() == "lines\n"
+
+
+def test_the_token_is_not_handed_to_the_command(begin: Callable) -> None:
+    code, out, err = begin("sh", "-c", "env", CLUSTER_TOKEN="a-long-enough-secret").end()
+    assert code == 0
+    assert "a-long-enough-secret" not in out + err
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("RENDEZVOUS_TIMEOUT", "-1"),
+        ("STARTUP_TIMEOUT", "soon"),
+        ("STOP_GRACE_SECONDS", "1e3"),
+        ("MAX_RESTARTS", "many"),
+        ("PEER_LOST_EXIT_CODE", "256"),
+        ("GPUS_PER_WORKER", "-1"),
+        ("CLUSTER_TOKEN", "short"),
+        ("LOG_FORMAT", "xml"),
+    ],
+)
+def test_refuses_an_option_that_is_wrong(begin: Callable, name: str, text: str) -> None:
+    code, _, err = begin("true", **{name: text}).end()
+    assert code == 78
+    assert f"{name}: received" in err

@@ -1,0 +1,113 @@
+"""What a user keeps secret is in no message, on no path that a secret can take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from entrypoint.errors import render
+from entrypoint.settings.environ import Environ, read_environ
+from entrypoint.sources import sagemaker, with_contract_settings
+from harness.contracts import refusal
+
+SECRET = "hunter2"
+HOST = {"SM_HOSTS": '["algo-1"]', "SM_CURRENT_HOST": "algo-1"}
+WRONG = {
+    f'{{"api_key": "{SECRET}",}}': "line 1, column 23",
+    f'{{\n"api_key": "{SECRET}': "line 2, column 12",
+    f'"{SECRET}"': "not an object",
+    f'{{"key": "a", "key": "{SECRET}"}}': '"key" twice',
+    f'{{"key": "{SECRET}", "other": NaN}}': "NaN",
+    f'{{"key": "{SECRET}", "other": 1{"0" * 400}}}': "too large",
+    f'{{"key": "{SECRET}", "other": {"[" * 40}{"]" * 40}}}': "levels deep",
+}
+"""Documents that are no JSON object -> what is said of each."""
+VARIABLES = ("SM_HPS", "SM_HOSTS", "TF_CONFIG", "CLUSTER_SPEC")
+FILES = ("resourceconfig.json", "inputdataconfig.json", "hyperparameters.json")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Callable[..., Environ]:
+    """Return a function from one of SageMaker's files to the environment of a start."""
+
+    def start(name: str, text: str) -> Environ:
+        folder = tmp_path / "opt/ml/input/config"
+        folder.mkdir(parents=True)
+        (folder / "resourceconfig.json").write_text('{"current_host": "a", "hosts": ["a"]}')
+        (folder / name).write_text(text)
+        return with_contract_settings(read_environ({}, tmp_path, root=tmp_path))
+
+    return start
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+@pytest.mark.parametrize(("text", "reason"), WRONG.items())
+def test_a_document_in_a_variable_is_not_repeated(
+    run: Callable, tmp_path: Path, name: str, text: str, reason: str
+) -> None:
+    failure = tmp_path / "failure"
+    ended = run("true", **HOST | {name: text, "FAILURE_FILE": str(failure)})
+    written = failure.read_text()
+    assert (ended.code, SECRET in ended.stderr, SECRET in written) == (78, False, False)
+    if name != "SM_HOSTS" or not text.startswith('"'):  # which may well be another kind of value
+        assert f"{name}: " in written
+        assert f"({len(text)} characters, not shown)" in written
+        assert reason in written
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(("text", "reason"), WRONG.items())
+def test_a_document_in_a_file_is_not_repeated(
+    job: Callable, name: str, text: str, reason: str
+) -> None:
+    environ = job(name, text)
+    problems = list(environ.problems)
+    if name == "resourceconfig.json":
+        problems += refusal(sagemaker.find, environ)
+    message = render(problems)
+    assert SECRET not in message
+    assert f"{name}: " in message
+    assert f"({len(text)} characters, not shown)" in message
+    assert reason in message
+
+
+def test_a_wrong_hyperparameter_leaves_the_file_that_is_to_say_so(job: Callable) -> None:
+    environ = job("hyperparameters.json", "{")
+    assert environ.problems
+    assert environ.get("FAILURE_FILE") == f"{environ.root}/opt/ml/output/failure"
+
+
+def test_a_long_key_is_shortened(job: Callable) -> None:
+    text = json.dumps({"a" * 5000: 1})
+    (problem,) = job("hyperparameters.json", text.replace("}", ", ") + text[1:]).problems
+    assert len(problem.advice) < 300
+
+
+def test_a_value_that_no_variable_can_hold_is_hidden_if_its_name_says_so(job: Callable) -> None:
+    (problem,) = job("hyperparameters.json", f'{{"api_key": "{SECRET}\\u0000"}}').problems
+    message = render([problem])
+    assert ("api_key" in message, SECRET in message) == (True, False)
+
+
+def test_the_explanation_hides_what_its_name_says_is_secret(run: Callable) -> None:
+    job = {"worker_pool_specs": [{"container_spec": {"env": [{"name": "A", "value": SECRET}]}}]}
+    cluster = {
+        "cluster": {"workerpool0": ["a:1"]},
+        "task": {"type": "workerpool0", "index": 0},
+        "job": json.dumps(job),
+    }
+    hyperparameters = {"api_key": SECRET, "db-passwd": SECRET, "credentials": SECRET}
+    environ = {"CLUSTER_SPEC": json.dumps(cluster), "CLUSTER_SOURCE": "vertex"}
+    environ |= HOST | {"SM_HPS": json.dumps(hyperparameters), "CLUSTER_TOKEN": SECRET * 5}
+    command = ("python", "task.py", "--api-key", SECRET, f"--password={SECRET}", "--epochs", "3")
+    for explain in (("explain",), ("explain", "--json")):
+        ended = run(*explain, *command, **environ)
+        assert ended.code == 0
+        assert SECRET not in ended.stdout
+        assert "workerpool0" in ended.stdout
+        assert "TRAINER_API_KEY" in ended.stdout
+        assert "--password=***" in ended.stdout
+        assert "--epochs" in ended.stdout
