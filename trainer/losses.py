@@ -90,9 +90,9 @@ def _unreduced(loss: keras.losses.Loss) -> keras.losses.Loss:
 def _try(given: Any, loss: Loss, num_classes: int) -> None:
     """Refuse a loss that does not give each of a few examples a number of its own.
 
-    One more example than there are classes, so that no wrong dimension fits by chance.
+    Another number of examples than of classes, so that no wrong dimension fits by chance.
     """
-    count = num_classes + 1
+    count = 5 if num_classes != 5 else 7  # noqa: PLR2004
     labels = tf.range(count, dtype=tf.int64) % num_classes
     outputs = tf.random.stateless_uniform([count, num_classes], seed=[1, 2])
     try:

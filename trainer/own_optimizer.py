@@ -29,6 +29,7 @@ def read_optimizer(
         optimizer = keras.optimizers.get(given)
     except ValueError as error:
         raise ConfigurationError([Problem("optimizer", str(given), ACCEPTED)]) from error
+    optimizer.build(model.trainable_variables)  # one that holds several may make them only then
     problems = [
         problem for one in all_of(optimizer) for problem in _problems_of(one, strategy)
     ] or _problems_of_scope(optimizer, model)
