@@ -90,10 +90,11 @@ def _unreduced(loss: keras.losses.Loss) -> keras.losses.Loss:
 def _try(given: Any, loss: Loss, num_classes: int) -> None:
     """Refuse a loss that does not give each of a few examples a number of its own.
 
-    Another number of examples than of classes, so that no wrong dimension fits by chance.
+    Another number of examples than of classes, so that no wrong dimension fits by chance; some of
+    them of one class, for a loss that compares those.
     """
-    count = 5 if num_classes != 5 else 7  # noqa: PLR2004
-    labels = tf.range(count, dtype=tf.int64) % num_classes
+    count = 7 if num_classes != 7 else 8  # noqa: PLR2004
+    labels = tf.range(count, dtype=tf.int64) % min(num_classes, 3)
     outputs = tf.random.stateless_uniform([count, num_classes], seed=[1, 2])
     try:
         together, again = loss(labels, outputs), loss(labels, outputs)
