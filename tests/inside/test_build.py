@@ -1,5 +1,6 @@
 """The optimizer that the settings name."""
 
+import keras
 import pytest
 
 from trainer import build
