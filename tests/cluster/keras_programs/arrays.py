@@ -108,7 +108,7 @@ def any_size(strategy):
     model = compiled(strategy, "mse", ["mae"])
     history = model.fit(inputs[:48], targets[:48], epochs=1, **BATCH)
     outcome = describe(model, history, inputs, targets)
-    for examples, batch_size in [(1, 4), (13, 8), (21, 7)]:
+    for examples, batch_size in [(1, 4), (21, 8)]:
         given = inputs[:examples]
         outcome[f"predictions of {examples} by {batch_size}"] = model.predict(
             given, batch_size=batch_size, verbose=0
