@@ -28,10 +28,10 @@ RUN groupadd --non-unique --gid 1000 trainer; \
     useradd --non-unique --uid 1000 --gid 1000 --no-log-init --no-create-home --shell /bin/bash trainer; \
     mkdir -m 1777 /home/trainer /workspace /data /runs
 
-# ---- installer: pip, its build tool and strip, bind-mounted below; nothing of it stays ----
+# ---- installer: pip, its build tool, strip and patch, bind-mounted below; nothing of it stays ----
 FROM base AS installer
 RUN apt-get update -qq; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends binutils; \
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends binutils patch; \
     python3 -c 'import ensurepip' 2>/dev/null || apt-get install -y -qq --no-install-recommends python3-venv; \
     python3 -m venv /installer
 COPY requirements/installer.txt scripts/image-install.sh /installer/
@@ -39,16 +39,19 @@ RUN --mount=type=cache,target=/srv \
     --mount=type=secret,id=ca,target=/srv/ca.pem --mount=type=secret,id=pip_conf,target=/srv/pip.conf \
     /installer/image-install.sh /installer/bin/python -r /installer/installer.txt
 
-# ---- locks: the one lock and the trimming list, so that other files of the folder don't undo the next layer ----
+# ---- locks: the one lock, what is trimmed and repaired, so that other files of their folders don't undo the next layer ----
 FROM scratch AS locks
 ARG ACCELERATOR=gpu
 COPY requirements/${ACCELERATOR}.txt /requirements.txt
 COPY requirements/trim.txt /trim.txt
+COPY patches/*.patch /patches/
+COPY scripts/apply-patches.sh /
 
 # ---- runtime: the Python environment, installed where it stays (a copy between stages would double it) ----
 # What is installed here never changes: its bytecode is taken unchecked, since some file systems move a file's time
 # when a layer is made, and whatever is stale is compiled again at each start.
 # packages.pth: Python looks into the packages of a requirements.txt after its own (site runs the line at each start).
+# patches/: repairs of what is installed; one that does not fit ends the build.
 # The mounts lie on folders that every Debian and Ubuntu has (/mnt, /media, /srv), so that no empty one is left.
 FROM base AS runtime
 # DL4006: the stage inherits its shell, with pipefail, from base.
@@ -64,6 +67,8 @@ RUN --mount=type=bind,from=installer,target=/mnt --mount=type=bind,from=locks,ta
     done; \
     find "$packages/tensorflow" -name '*.so*' -size +1M -exec \
         env LD_LIBRARY_PATH="$(echo /mnt/usr/lib/*-linux-gnu)" /mnt/usr/bin/strip --strip-unneeded {} +; \
+    PATH="$PATH:/mnt/usr/bin" LD_LIBRARY_PATH="$(echo /mnt/usr/lib/*-linux-gnu)" \
+        /media/apply-patches.sh /media/patches "$packages"; \
     echo /opt/cluster-trainer > "$packages/cluster-trainer.pth"; \
     echo 'import os, site; "PACKAGES_DIR" in os.environ and site.addsitedir(os.environ["PACKAGES_DIR"])' \
         > "$packages/packages.pth"; \

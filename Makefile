@@ -3,7 +3,7 @@
 .DELETE_ON_ERROR:
 .PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps data data-sample test unit inside chaos soak lint bench tutorial-table tensorboard lock clean
 
-export IMAGE ?= $(or $(shell sed -n "s/^IMAGE=[\"']*\([^\"' ]*\).*/\1/p" .env 2>/dev/null),cluster-trainer:cpu)
+export IMAGE ?= $(or $(shell sed -n "s/^[[:blank:]]*\(export[[:blank:]]*\)*IMAGE[[:blank:]]*=[[:blank:]]*[\"']*\([^\"' ]*\).*/\2/p" .env 2>/dev/null | tail -n 1),cluster-trainer:cpu)
 CLUSTER := $(or $(PYTHON),python3) compose/cluster.py
 COMPOSE := docker compose --profile '*'
 

@@ -33,7 +33,7 @@ pip_settings() {
 revision() {
     local hash
     hash=$(git rev-parse HEAD 2>/dev/null) || { echo unknown; return; }
-    [ -z "$(git status --porcelain -- Dockerfile requirements entrypoint trainer)" ] || hash+=-modified
+    [ -z "$(git status --porcelain -- Dockerfile requirements patches entrypoint trainer)" ] || hash+=-modified
     echo "$hash"
 }
 

@@ -23,6 +23,7 @@ color=no
 # MAX_RESTARTS: failed once is failed.
 exec docker run --rm --network none --user "$(id -u):$(id -g)" \
     --tmpfs /tmp:mode=1777,exec --workdir /project \
-    --volume "$PWD/tests/inside:/project/tests/inside:ro" --volume "$PWD/$TOOLS:/opt/inside-tools:ro" \
+    --volume "$PWD/tests/inside:/project/tests/inside:ro" --volume "$PWD/patches:/project/patches:ro" \
+    --volume "$PWD/$TOOLS:/opt/inside-tools:ro" \
     --env PYTHONPATH=/opt/inside-tools --env MAX_RESTARTS=0 \
     "$IMAGE" python -m pytest --rootdir /project --color $color "${OPTIONS[@]}" "$@"

@@ -29,7 +29,7 @@ if [ -n "${TESTS-}" ]; then
     inside=() others=()
     for path in $TESTS; do
         case $path in
-            tests/inside*) inside+=("$path") ;;
+            tests/inside* | patches/*) inside+=("$path") ;;
             *) others+=("$path") ;;
         esac
     done
@@ -39,6 +39,7 @@ if [ -n "${TESTS-}" ]; then
 fi
 part scripts/unit.sh "$@"
 part scripts/inside.sh tests/inside "$@"
+part scripts/inside.sh --numprocesses 0 patches/trainer_multi_worker_test.py "$@"
 part "${PYTEST[@]}" --numprocesses $AT_ONCE --dist loadfile --no-loadscope-reorder "${ALONE[@]/#/--ignore=}" \
     "${LONGEST_FIRST[@]}" tests/cluster tests/image "$@"
 part "${PYTEST[@]}" "${ALONE[@]}" "$@"

@@ -99,8 +99,8 @@ def fit(
         dataset: a name as TRAINER_DATASET takes it, or (train, test), each (inputs [n, …],
             labels [n], whole numbers from 0) as arrays or an unbatched tf.data.Dataset of such
             pairs. The same on all workers: each takes its own slice of every batch. Inputs reach
-            the model as they are, numbers with a point as float32; only uint8 [n, height, width,
-            channels] are pictures, and become 0 to 1.
+            the model as they are, floating-point numbers as float32. Only uint8 [n, height, width,
+            channels] are taken for pictures, and scaled from 0..255 to 0..1.
         optimizer: made within the same scope, or the name of one; not given: as the settings say.
             With `use_ema` the model gets the averages at the end, as from Keras' fit.
         loss: as `compile` takes it, for labels int64 [n] and outputs float32 [n, classes]: a name,
@@ -119,7 +119,7 @@ def fit(
     reporter = open_reporter(job)
     unused = unused_variables(os.environ)
     if optimizer is not None and unused:
-        log.warning("the script gives its own optimizer: %s not used", " and ".join(unused))
+        log.warning("the script gives its own optimizer; not used: %s", ", ".join(unused))
     reporter.start_heartbeat()
     try:
         data = _load(dataset, job.config, reporter)

@@ -118,8 +118,15 @@ def warn_of_compiled(model: keras.Model) -> None:
 
 
 def _last_activation(model: keras.Model) -> Any:
-    """Return the activation function of the last layer, None where it has none."""
-    last = model.layers[-1]
+    """Return the activation function that makes the output, None where that cannot be seen."""
+    if isinstance(model, keras.Sequential):
+        last = model.layers[-1]
+    elif hasattr(model, "operations"):
+        # Functional, where a function such as keras.ops.softmax is no layer; Keras has no public
+        # way to it.
+        last = model.outputs[0]._keras_history.operation  # noqa: SLF001
+    else:  # what a subclass computes after its last layer is its own affair
+        return None
     if isinstance(last, keras.layers.Softmax):
         return keras.activations.softmax
     return getattr(last, "activation", None)

@@ -516,7 +516,8 @@ def _unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
     known = [variable_of(setting) for setting in setting_names()]
     unknown = [name for name in environ if name.startswith(PREFIX) and name not in known]
     accepted = "the TRAINER_ variables that docs/environment.md lists"
-    return [Problem(name, environ[name], accepted, _did_you_mean(name, known)) for name in unknown]
+    # It is the name that is wrong, and the value may be a secret.
+    return [Problem(name, "(not shown)", accepted, _did_you_mean(name, known)) for name in unknown]
 
 
 def _unknown_settings(settings: Mapping[str, Any]) -> list[Problem]:

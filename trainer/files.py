@@ -30,11 +30,38 @@ def write_whole(file: Path, content: bytes, *, durable: bool) -> None:
         unfinished.unlink(missing_ok=True)
         raise
     if durable:
-        _sync_folder(file.parent)
+        sync_folder(file.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the new name as durable as the file, where the file system can (a bucket cannot)."""
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, unless they are there; they survive a loss of power."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in missing:
+        sync_folder(one.parent)
+
+
+def sync_tree(folder: Path) -> None:
+    """Wait until a folder's files, however deep, and their names would survive a loss of power."""
+    for place in folder.rglob("*"):
+        if place.is_dir():
+            sync_folder(place)
+        else:
+            sync_file(place)
+    sync_folder(folder)
+
+
+def sync_file(file: Path) -> None:
+    """Wait until a file's content would survive a loss of power."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder as durable as the files, where the file system can.
+
+    A bucket that is mounted as a folder cannot.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with suppress(OSError):

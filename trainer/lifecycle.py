@@ -11,6 +11,7 @@ from math import inf
 from typing import NoReturn
 
 from trainer.config import shown_name
+from trainer.files import make_folder
 from trainer.imports import without_collection
 from trainer.job import Job
 from trainer.lost_peer import gist, tells_of_lost_peer
@@ -89,7 +90,7 @@ def train(job: Job, reporter: Reporter, deadline: Deadline) -> NoReturn:
 
 def open_reporter(job: Job) -> Reporter:
     """Make this worker's own directory, with its log."""
-    job.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(job.folder)
     start_log(job.task.name, job.folder)
     return Reporter(job.folder, job.config.epochs)
 

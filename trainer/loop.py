@@ -1,8 +1,8 @@
 """The compiled training and evaluation steps, under any strategy.
 
-Keras 3's own `fit` does not work on several workers (keras issue 20585), so the loop is ours: many
-steps inside one call of TensorFlow, gradients summed over all replicas, metrics added up on each
-replica and reduced only when somebody reads them.
+The loop is ours, since Keras's own `fit` keeps no checkpoints and differs from one device in places
+(docs/keras.md): many steps inside one call of TensorFlow, gradients summed over all replicas,
+metrics added up on each replica and reduced only when somebody reads them.
 """
 
 import logging

@@ -77,7 +77,7 @@ def name_of(given: Any) -> str:
 def _unreduced(loss: keras.losses.Loss) -> keras.losses.Loss:
     """Return a copy that sums nothing up."""
     if loss.reduction not in MEANS:
-        advice = "The loss of a batch is the mean over its examples; a sum is as many times larger."
+        advice = "Here the loss of a batch is the mean over its examples, however it is cut."
         raise _refused(loss, "a loss whose reduction is sum_over_batch_size or none", advice)
     if getattr(loss, "ignore_class", None) is not None:
         advice = "Leave these examples out of the data."
@@ -90,10 +90,11 @@ def _unreduced(loss: keras.losses.Loss) -> keras.losses.Loss:
 def _try(given: Any, loss: Loss, num_classes: int) -> None:
     """Refuse a loss that does not give each of a few examples a number of its own.
 
-    One more example than there are classes, so that no wrong dimension fits by chance.
+    Another number of examples than of classes, so that no wrong dimension fits by chance; some of
+    them of one class, for a loss that compares those.
     """
-    count = num_classes + 1
-    labels = tf.range(count, dtype=tf.int64) % num_classes
+    count = 7 if num_classes != 7 else 8  # noqa: PLR2004
+    labels = tf.range(count, dtype=tf.int64) % min(num_classes, 3)
     outputs = tf.random.stateless_uniform([count, num_classes], seed=[1, 2])
     try:
         together, again = loss(labels, outputs), loss(labels, outputs)
@@ -103,7 +104,7 @@ def _try(given: Any, loss: Loss, num_classes: int) -> None:
     shape = np.shape(together)
     if shape not in ((count,), (count, 1)):
         what = "one number for the whole batch" if shape == () else f"the shape {list(shape)}"
-        advice = f"For {count} examples it returned {what}; a mean is taken afterwards."
+        advice = f"For {count} examples it returned {what}; the mean is taken afterwards."
         raise _refused(given, AN_EXAMPLE, advice)
     is_random = not np.allclose(together, again, equal_nan=True)
     if not is_random and not np.allclose(together[:1], alone, rtol=1e-3, equal_nan=True):

@@ -29,15 +29,23 @@ def read_optimizer(
         optimizer = keras.optimizers.get(given)
     except ValueError as error:
         raise ConfigurationError([Problem("optimizer", str(given), ACCEPTED)]) from error
+    _check(optimizer, strategy, model)
+    optimizer.build(model.trainable_variables)
+    _check(optimizer, strategy, model)  # again: one that holds several may have made them just now
+    is_scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    if is_scaled or optimizer.loss_scale_factor or "float16" not in compute_dtypes(model):
+        return optimizer
+    return keras.optimizers.LossScaleOptimizer(optimizer)
+
+
+def _check(
+    optimizer: keras.optimizers.Optimizer, strategy: tf.distribute.Strategy, model: keras.Model
+) -> None:
     problems = [
         problem for one in all_of(optimizer) for problem in _problems_of(one, strategy)
     ] or _problems_of_scope(optimizer, model)
     if problems:
         raise ConfigurationError(problems)
-    is_scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-    if is_scaled or optimizer.loss_scale_factor or "float16" not in compute_dtypes(model):
-        return optimizer
-    return keras.optimizers.LossScaleOptimizer(optimizer)
 
 
 def compute_dtypes(model: keras.Model) -> set[str]:

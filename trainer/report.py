@@ -167,7 +167,7 @@ class Reporter:
         seconds = round(time.monotonic() - self._started, 3)
         result = {"status": status, "reason": reason, **self._result, "seconds": seconds, **context}
         text = json.dumps(result, indent=2, default=str) + "\n"
-        write_whole(self.folder / RESULT_FILE, text.encode(), durable=False)
+        write_whole(self.folder / RESULT_FILE, text.encode(), durable=True)
 
 
 def describe(metrics: EpochMetrics, epochs: int) -> str:

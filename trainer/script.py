@@ -64,7 +64,7 @@ def read_fit(
 
 
 def unused_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return the variables that are set, and say nothing where a script gives an optimizer."""
+    """Return the variables that are set, and would do nothing where a script has its optimizer."""
     variables = map(variable_of, OF_THE_OPTIMIZER)
     return [variable for variable in variables if environ.get(variable, "").strip()]
 

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from local_cluster.commands import data
 from local_cluster.commands.begin import begin
-from local_cluster.commands.check_names import check_names
+from local_cluster.commands.check_names import RUNS, check_names
 from local_cluster.commands.resume import resume
 from local_cluster.commands.stop import stop
 from local_cluster.commands.up import up
@@ -23,7 +23,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], description: str)
     """Run a command and return the exit code."""
     try:
         given = _parser(description).parse_args(arguments)
-        return run(given, environ, dotenv.over(ROOT / ".env", environ))
+        merged = dotenv.over(ROOT / ".env", environ, strict=_starts_something(given))
+        return run(given, environ, merged)
     except EndError as error:
         for sentence in error.sentences:
             complain(sentence)
@@ -53,6 +54,13 @@ def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[st
         "begin": lambda: begin(environ),
     }
     return commands[given.command]()
+
+
+def _starts_something(given: argparse.Namespace) -> bool:
+    """Whether all has to be understood: nothing keeps a cluster from being stopped."""
+    if given.command == "names":
+        return bool(RUNS.intersection(given.goals))
+    return str(given.command) != "stop"
 
 
 class _Parser(argparse.ArgumentParser):

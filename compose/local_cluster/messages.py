@@ -33,12 +33,14 @@ def complain(sentence: str) -> None:
     write(sys.stderr, f"{PROGRAM}: {sentence}\n".encode(errors="surrogateescape"))
 
 
-def write(stream: TextIO, line: bytes) -> None:
+def write(stream: TextIO | None, line: bytes) -> None:
     """Write a whole line at once, from any thread.
 
     A terminal that was closed, or a pipe that nobody reads any more, is no reason to leave a
     cluster behind: what is written there from now on is lost.
     """
+    if stream is None:  # it was closed before the start
+        return
     with _one_line_at_a_time:
         try:
             stream.buffer.write(line)

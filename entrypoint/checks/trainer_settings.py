@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from entrypoint.arguments import TRAINER
-from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, Problem, shortened
+from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, Problem, shortened, signal_name
 
 Say = Callable[[str, str], None]
 """Takes "INFO" or "WARNING" and a line."""
@@ -120,7 +119,7 @@ def _outputs(
 def _how(code: int) -> str:
     """Return how the check ended, in words."""
     if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
+        return f"was killed by {signal_name(-code)}"
     return f"ended with exit code {code}"
 
 

@@ -13,8 +13,9 @@ def public_warning(spec: ClusterSpec) -> str | None:
     public = [str(address) for address in spec.addresses if address.is_public]
     if not public:
         return None
+    what = "address" if len(public) == 1 else "addresses"
     return (
-        f"public address {listed(public)}: TensorFlow executes whatever anyone sends to its port, "
+        f"public {what} {listed(public)}: TensorFlow executes whatever anyone sends to its port, "
         "with CLUSTER_TOKEN or without; use a private network, or a firewall that lets only the "
         f"workers in ({SEE})"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import threading
 from collections import deque
@@ -49,11 +50,18 @@ class LookUps:
         hand_over(NoThreadError())
 
     def _start(self) -> None:
-        """Start one more thread; without it those that run take the name."""
+        """Start one more thread; without it those that run take the name.
+
+        It takes no signals: a lookup may outlast the start, and would take them from whoever
+        supervises the command by then.
+        """
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             threading.Thread(target=self._work, daemon=True).start()
         except RuntimeError:  # a limit of processes
             return
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._threads += 1
 
     def _work(self) -> None:

@@ -13,16 +13,19 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
-from entrypoint.errors import EXIT_CONFIGURATION, Problem, listed, render
+from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, Problem, listed, render
 from entrypoint.log import Log
 from entrypoint.packages.on_disk import sync_file_system, sync_folder
 from entrypoint.packages.pip_failure import verdict_on
 from entrypoint.packages.requirements import Requirements
-from entrypoint.packages.run_pip import REPORT, TEMPORARY, run_pip
+from entrypoint.packages.run_pip import OUTPUT, REPORT, TEMPORARY, run_pip
 
 LOCK = ".lock"
 UNFINISHED = ".unfinished-"
 FULL = (errno.ENOSPC, errno.EDQUOT)
+EXHAUSTED = (errno.EAGAIN, errno.ENOMEM)
+"""Processes or memory: a limit that may not be reached the next time."""
+ROOM_BYTES = 65_536
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 BY_ANOTHER = "another worker has installed them"
 
@@ -47,6 +50,8 @@ def install(
                 _remove_unfinished(base)
             return _install(requirements, environment, log)
     except OSError as error:
+        if error.errno in EXHAUSTED:
+            return EXIT_PEER_LOST, f"pip cannot be started: {error.strerror}"
         return _refuse(_unusable(base, error), log)
 
 
@@ -87,6 +92,8 @@ def _install(
     try:
         failure = run_pip(requirements.file, unfinished, environment, log)
         if failure is not None:
+            # On a full file system pip cannot even say so; this raises OSError there.
+            (unfinished / OUTPUT).write_bytes(bytes(ROOM_BYTES))
             verdict = verdict_on(failure, requirements.file)
             return _refuse(verdict, log) if isinstance(verdict, Problem) else verdict
         shutil.rmtree(unfinished / TEMPORARY)

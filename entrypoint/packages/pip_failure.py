@@ -6,22 +6,23 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from signal import Signals
 
-from entrypoint.errors import EXIT_PEER_LOST, Problem, shortened
+from entrypoint.errors import EXIT_PEER_LOST, Problem, shortened, signal_name
 from entrypoint.packages.requirements import PYTHON
 from entrypoint.packages.run_pip import PipFailure
 
 LONGEST_WORDS = 1000
 """Characters of pip's last lines that a message repeats."""
 
-COMPLAINT = re.compile(r"(?:pip: )?error: ", re.IGNORECASE)
+COMPLAINT = re.compile(r"^(?:pip: )?error: ", re.IGNORECASE)
 UNREACHED = re.compile(r"Could not fetch URL (\S+: .*) - skipping")
+ADDRESS = re.compile(r"https?://\S+|/simple/\S+")
 """Only pip's notes say so; its output says that there is no such package."""
 NETWORK = re.compile(
     r"connection error|connection-\w+|incomplete-download|didn't respond within"
     r"|Max retries exceeded|5\d\d Server Error|(?:408|425|429) Client Error"
 )
+TRACEBACK = "Traceback (most recent call last)"
 LASTING = re.compile(r"certificate|407 Proxy")
 """Troubles with a connection that the next start would meet again."""
 
@@ -56,7 +57,7 @@ def verdict_on(failure: PipFailure, file: Path) -> Problem | tuple[int, str]:
     lines = [line.strip() for line in failure.output.splitlines() if line.strip()]
     unreached = list(dict.fromkeys(UNREACHED.findall(failure.notes)))
     for reason in (*unreached, " ".join(_from_complaint(lines))):
-        if NETWORK.search(reason) and not LASTING.search(reason):
+        if NETWORK.search(reason) and not LASTING.search(ADDRESS.sub("", reason)):
             return EXIT_PEER_LOST, (
                 f"the packages of {file} could not be fetched: "
                 f"{shortened(reason, LONGEST_WORDS).rstrip('.')}. "
@@ -65,7 +66,7 @@ def verdict_on(failure: PipFailure, file: Path) -> Problem | tuple[int, str]:
     lines += [reason for reason in unreached if "404 Client Error" not in reason]
     complaint = _complaint(lines, failure.code)
     words = _last(line for line in lines if not line.endswith(complaint))
-    if not failure.notes:  # it has not even begun
+    if not failure.notes and failure.code > 0 and TRACEBACK not in failure.output:  # not yet begun
         accepted = "PIP_ variables and a configuration that pip understands"
         return Problem("pip's settings", complaint, accepted, words)
     kind = next(kind for kind in KINDS if kind.marker in failure.output)
@@ -81,7 +82,7 @@ def _from_complaint(lines: Sequence[str]) -> Sequence[str]:
 def _complaint(lines: Sequence[str], code: int) -> str:
     """Return what pip complains of: its first error, else its last line."""
     if code < 0:
-        return f"pip was killed by {Signals(-code).name}"
+        return f"pip was killed by {signal_name(-code)}"
     line = next(iter([*_from_complaint(lines), *lines[-1:]]), f"pip's exit code {code}")
     return COMPLAINT.sub("", line, count=1)
 

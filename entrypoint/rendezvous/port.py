@@ -27,8 +27,8 @@ def address_warning(me: Member) -> str | None:
         return None
     shown = host if host in found else f"{host} ({', '.join(found[:3])})"
     return (
-        f"{me.task}'s address {shown} is none of this machine's: fine if a router or Docker (-p) "
-        f"forwards port {me.address.port}, else WORKER_INDEX or the list is wrong"
+        f"{me.task}'s address {shown} is not one of this machine's: fine if a router or Docker "
+        f"(-p) forwards port {me.address.port}, else WORKER_INDEX or the list is wrong"
     )
 
 

@@ -10,6 +10,8 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from entrypoint.errors import ConfigurationError, Problem, all_of
@@ -45,11 +47,16 @@ def folders(environ: Environ) -> Mapping[str, Value]:
     """Return where the job wants the model and the results; raise ConfigurationError."""
     if not is_here(environ):
         return {}
-    model, output = all_of(
-        lambda: _folder(environ, "TRAINER_MODEL_DIR", "SM_MODEL_DIR", MODEL),
-        lambda: _folder(environ, "TRAINER_RUN_DIR", "SM_OUTPUT_DATA_DIR", OUTPUT),
-    )
-    return {"TRAINER_MODEL_DIR": model, "TRAINER_RUN_DIR": output}
+    chosen: Mapping[str, Value] = {}
+    with suppress(ConfigurationError):  # a problem of theirs, and told by them
+        chosen = hyperparameters(environ)
+    defaults = {
+        "TRAINER_MODEL_DIR": ("SM_MODEL_DIR", MODEL),
+        "TRAINER_RUN_DIR": ("SM_OUTPUT_DATA_DIR", OUTPUT),
+    }
+    needed = [name for name in defaults if not environ.given(name) and name not in chosen]
+    folders = all_of(*(partial(_folder, environ, name, *defaults[name]) for name in needed))
+    return dict(zip(needed, folders, strict=True))
 
 
 def failure_file(environ: Environ) -> Mapping[str, Value]:
@@ -62,14 +69,14 @@ def failure_file(environ: Environ) -> Mapping[str, Value]:
 def _folder(environ: Environ, ours: str, theirs: str, default: str) -> Value:
     """Return the folder that SageMaker's variable names, else the one that is documented.
 
-    Raises ConfigurationError if nothing can be written there, unless our variable names another.
+    Raises ConfigurationError if nothing can be written there.
     """
     text = environ.get(theirs)
     folder = Value(text, theirs) if text else Value(str(path_of(environ, default)), _PLATFORM)
     writable = os.access(folder.text, os.W_OK | os.X_OK)
-    if environ.given(ours) or writable or not may_exist(Path(folder.text)):
+    if writable or not may_exist(Path(folder.text)):
         return folder
-    accepted = f"a folder that user id {os.geteuid()} can write"
+    accepted = f"a folder that user id {os.geteuid()} can write to"
     raise ConfigurationError([Problem(f"{ours} ({folder.source})", folder.text, accepted, AS_ROOT)])
 
 

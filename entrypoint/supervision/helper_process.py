@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from entrypoint.errors import shortened
+from entrypoint.errors import EXIT_PEER_LOST, shortened
 from entrypoint.log import Log
 from entrypoint.supervision.child_process import ChildProcess, take_stop
 from entrypoint.supervision.waiting import Ended, Waiter, how_it_ended, stopped_by
@@ -41,7 +41,11 @@ class HelperProcess:
             os.pwrite(self._file, shown.encode(errors="backslashreplace"), 0)
             return code
 
-        self.child = ChildProcess(run)
+        try:
+            self.child = ChildProcess(run)
+        except OSError:
+            self.close()
+            raise
         self._has_ended = False
 
     def read_text(self) -> str:
@@ -55,7 +59,7 @@ class HelperProcess:
         if status is None:
             return None
         self._has_ended = True
-        return Ended(status, self.read_text() or how_it_ended(status))
+        return Ended(status, self.read_text() or f"the process {how_it_ended(status)}")
 
     def end(self) -> None:
         """End the process if it still runs, and give up the file."""
@@ -74,7 +78,10 @@ def run_helper(work: Work, name: str, log: Log) -> Ended:
 
     A stop wins over work that has succeeded meanwhile: what would come next must not begin.
     """
-    helper = HelperProcess(work)
+    try:
+        helper = HelperProcess(work)
+    except OSError as error:  # a limit of processes or memory, which may be over soon
+        return Ended(EXIT_PEER_LOST, f"{name} cannot be started: {error.strerror}")
     waiter = Waiter(helper.child, name, GRACE_SECONDS, log)
     ended = waiter.wait()
     text = helper.read_text()

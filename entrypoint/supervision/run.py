@@ -21,6 +21,8 @@ from entrypoint.supervision.waiting import Ended, Waiter
 STDIN = 0
 """The file descriptor."""
 
+EXIT_NO_PROCESS = 71  # EX_OSERR of sysexits.h: "cannot fork"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Peers:
@@ -107,7 +109,12 @@ class CommandRunner:
             output.attach()
             return become(self.command, environment)
 
-        child = ChildProcess(start)
+        try:
+            child = ChildProcess(start)
+        except OSError as error:
+            if watcher:
+                watcher.end()
+            return Ended(EXIT_NO_PROCESS, f"the command cannot be started: {error.strerror}"), ()
         output.start()
         ended = self._wait_for(child, watcher)
         return ended, output.finish()

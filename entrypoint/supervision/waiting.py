@@ -7,7 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from entrypoint.errors import EXIT_CONFIGURATION, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
+from entrypoint.errors import (
+    EXIT_CONFIGURATION,
+    EXIT_NOT_EXECUTABLE,
+    EXIT_NOT_FOUND,
+    signal_name,
+)
 from entrypoint.log import Log
 from entrypoint.supervision.child_process import FORWARDED, STOPS, ChildProcess, next_signal
 
@@ -38,7 +43,7 @@ class Ended:
 
 def stopped_by(number: int, how: str) -> Ended:
     """Return the end of whatever a signal has stopped; `how` says in brackets how it went."""
-    reason = f"stopped by {signal.Signals(number).name} ({how})"
+    reason = f"stopped by {signal_name(number)} ({how})"
     return Ended(SIGNAL_CODES + number, reason, stopped=True)
 
 
@@ -100,13 +105,13 @@ class Waiter:
         """Say once that the child runs as a user whose processes this one may not signal."""
         if not self._is_refused:
             self._is_refused = True
-            name = signal.Signals(number).name
+            name = signal_name(number)
             self._log.warning(f"{self._name} runs as another user: it cannot be sent {name}")
 
     def _ended(self, status: int) -> Ended:
         """Turn the child's end into ours."""
         if status != 0 and self.stop:
-            return stopped_by(self.stop, how_it_ended(status))
+            return stopped_by(self.stop, f"it {how_it_ended(status)}")
         if status != 0 and self._killed_for:
             return self._killed_for
         code = status if status >= 0 else SIGNAL_CODES - status
@@ -118,7 +123,7 @@ def how_it_ended(status: int) -> str:
     """Return how a process ended, in words."""
     if status >= 0:
         return f"ended with exit code {status}"
-    return f"was killed by {signal.Signals(-status).name}"
+    return f"was killed by {signal_name(-status)}"
 
 
 def _why(status: int, ran_out: str | None) -> str:

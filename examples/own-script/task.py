@@ -1,8 +1,8 @@
 """A script of your own with the image's loop: any Keras model, any strategy, one call.
 
-Keras 3's `model.fit` does not work on several workers; `fit` does, and brings checkpoints, going on
-after a lost machine, and exact evaluation with it. The same file runs on one device, on all GPUs of
-a machine, and on a cluster.
+Keras's `model.fit` works on several workers, too (docs/keras.md). This `fit` also keeps
+checkpoints, goes on after a lost machine, and trains exactly as on one device. The same file runs
+on one device, on all GPUs of a machine, and on a cluster.
 """
 
 import keras

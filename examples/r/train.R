@@ -10,7 +10,7 @@ library(reticulate)
 
 tf <- import("tensorflow")
 tfds <- import("tensorflow_datasets")
-keras <- import("tf_keras") # legacy Keras: the fit of Keras 3 does not work under several workers
+keras <- import("tf_keras") # legacy Keras, which the tutorial was written for
 
 settings <- list(
   dataset = "digits", epochs = 3L, steps = 5L, batch = 64L, learning_rate = 0.001, seed = 0L

@@ -11,7 +11,7 @@ from harness.compose import ROOT
 from harness.waiting import wait_until
 
 # What the image and the cluster are made of.
-NEEDED = ("compose", "entrypoint", "trainer", "requirements", "scripts")
+NEEDED = ("compose", "entrypoint", "trainer", "requirements", "patches", "scripts")
 FILES = ("compose.yaml", "Dockerfile", ".dockerignore", "runs/.gitignore")
 # Not this shell's own: as a newcomer has it.
 OURS = ("TRAINER_", "COMPOSE_", "IMAGE", "RUN", "DATA_DIR", "WORKSPACE_DIR", "CLUSTER_", "WORKER")

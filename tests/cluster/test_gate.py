@@ -251,4 +251,4 @@ def test_an_address_of_another_machine_is_warned_of(peers):
     cluster = peers(2)
     hosts = f"192.0.2.1:2222,{cluster.address(1)}"
     ended = wait_for_end(cluster.start(0, *COMMAND, **BOUND, WORKER_HOSTS=hosts))
-    assert "WARNING worker-0 worker-0's address 192.0.2.1 is none of this machine's" in ended.err
+    assert "WARNING worker-0 worker-0's address 192.0.2.1 is not one of this machine's" in ended.err

@@ -152,3 +152,13 @@ def test_a_job_whose_files_may_not_be_read_does_not_train_alone(workbench, make_
     for part in ("/opt/ml/input/config/resourceconfig.json", "User id 1000", "USER root"):
         assert part in ended.err
     assert "Traceback" not in ended.err
+
+
+def test_folders_of_root_matter_only_where_they_are_used(workbench, make_job):
+    volumes = [f"{make_job()}:/opt/ml"]
+    chosen = {"SM_HP_model_dir": "/tmp/model", "TRAINER_RUN_DIR": "/tmp/run"}
+    ended = run_and_remove(
+        workbench, "explain", user=IMAGES_OWN_USER, volumes=volumes, environment=chosen
+    )
+    assert ended.code == 0, ended.err
+    assert "/tmp/model" in ended.out

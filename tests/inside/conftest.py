@@ -3,6 +3,7 @@
 import os
 import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -25,6 +26,29 @@ def strategy_of(replicas):
 @pytest.fixture(params=[1, 2, 4])
 def strategy(request):
     return strategy_of(request.param)
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """What reached the disk for good, in order: `sync NAME` and `rename OLD NEW`."""
+    events = []
+    real_sync = os.fsync
+
+    def fsync(descriptor):
+        events.append(f"sync {Path(f'/proc/self/fd/{descriptor}').readlink().name}")
+        real_sync(descriptor)
+
+    def noting(real):
+        def rename(old, new, *more, **keywords):
+            events.append(f"rename {Path(old).name} {Path(new).name}")
+            real(old, new, *more, **keywords)
+
+        return rename
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for name in ("replace", "rename"):
+        monkeypatch.setattr(os, name, noting(getattr(os, name)))
+    return events
 
 
 STATUS = pytest.StashKey[int]()

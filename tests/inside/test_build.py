@@ -1,7 +1,9 @@
 """The optimizer that the settings name."""
 
+import keras
 import pytest
 
+from trainer import build
 from trainer.build import build_optimizer
 from trainer.config import TrainerConfig
 
@@ -37,3 +39,11 @@ def rate_at(tmp_path):
 )
 def test_the_rate_rises_and_then_goes_its_way(rate_at, settings, at):
     assert {step: rate_at(step, **settings) for step in at} == pytest.approx(at, abs=1e-7)
+
+
+def test_what_a_function_does_after_the_last_layer_is_not_taken_for_that_layers():
+    inputs = keras.Input((4,))
+    logits = keras.layers.Dense(3)(inputs)
+    models = [keras.Model(inputs, logits), keras.Model(inputs, keras.ops.softmax(logits))]
+    activations = [build._last_activation(model) for model in models]  # noqa: SLF001
+    assert activations == [keras.activations.linear, None]

@@ -89,6 +89,17 @@ def test_every_cache_gives_the_same_batches_bit_for_bit_from_any_step_on(data_di
         assert_same(*tested)
 
 
+def test_a_decoded_split_survives_a_loss_of_power(data_dir, disk):
+    registry.load("tf_flowers", data_dir, SIDE, "disk")
+    named = [event for event in disk if event.startswith("rename tf_flowers")]
+    assert len(named) == 2  # train and test
+    for event in named:
+        before, after = disk[: disk.index(event)], disk[disk.index(event) :]
+        half = event.split()[1]
+        assert {"sync inputs.npy", "sync labels.npy", f"sync {half}"} <= set(before)
+        assert f"sync {pictures.FOLDER}" in after
+
+
 def test_a_decoded_split_lies_on_disk_once_and_is_not_decoded_again(data_dir, monkeypatch):
     first = load(data_dir, "disk")
     monkeypatch.setattr(pictures.Pictures, "decoded", None)

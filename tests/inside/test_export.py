@@ -39,3 +39,13 @@ def test_an_earlier_export_is_replaced_and_nothing_else_is_left(tmp_path):
     for _ in range(2):
         export.save(mnist_cnn.build((28, 28, 1), 10), tmp_path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["model.keras", "saved_model"]
+
+
+def test_what_is_exported_survives_a_loss_of_power(tmp_path, disk):
+    export.save(mnist_cnn.build((28, 28, 1), 10), tmp_path)
+    unfinished, moved = f".unfinished.{export.KERAS_FILE}", ".unfinished.saved_model"
+    assert disk.index(f"sync {unfinished}") < disk.index(f"rename {unfinished} {export.KERAS_FILE}")
+    named = disk.index(f"rename {moved} {export.SAVED_MODEL}")
+    for name in ("saved_model.pb", "variables.index", "variables", moved):
+        assert disk.index(f"sync {name}") < named
+    assert f"sync {tmp_path.name}" in disk[named:]

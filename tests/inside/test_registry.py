@@ -97,6 +97,7 @@ def test_what_becomes_of_own_inputs_is_said(own, said_in_log, dtype, shape, said
             r"float64\[2\].*float64\[4\]",
         ),
         (((np.zeros([3, 2]), np.zeros(2, int)),) * 2, "belong|labels"),
+        (((np.zeros([3, 2]), np.arange(3), np.ones(3)),) * 2, "weights are not used"),
         (((np.zeros([3, 2]), np.zeros(3)),) * 2, "whole numbers"),
         (((np.zeros([3, 2]), -np.ones(3, int)),) * 2, "whole numbers"),
         (((np.zeros([0, 2]), np.zeros(0, int)),) * 2, "1 or more"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.checkpoints.checkpoint import checksum
-from trainer.files import UNFINISHED, write_whole
+from trainer.files import UNFINISHED, make_folder, write_whole
 
 KEPT = 3
 NAME = re.compile(r"(?P<step>\d{8,})-(?P<checksum>[0-9a-f]{16})\.npz")
@@ -44,7 +44,7 @@ class Store:
         Raises:
             OSError: it could not be written; the older ones are still there.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         file = self.folder / f"{step:08d}-{checksum(content)}.npz"
         others = [other for other in self._files() if _step(other) != step]
         for other in others[: -(KEPT - 1)]:

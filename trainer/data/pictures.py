@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from trainer.data import arrays
 from trainer.data.encoded import Decoder, Encoded
 from trainer.data.examples import Examples
 from trainer.data.lock import alone
+from trainer.files import sync_folder, sync_tree
 
 log = logging.getLogger("trainer")
 
@@ -146,10 +146,12 @@ def _write(pictures: Pictures, say: Say) -> None:
     try:
         labels = _write_inputs(pictures, half / INPUTS, say)
         np.save(half / LABELS, labels)
+        sync_tree(half)
     except OSError:
         shutil.rmtree(half, ignore_errors=True)
         raise
     half.rename(folder)
+    sync_folder(folder.parent)
 
 
 def _write_inputs(pictures: Pictures, path: Path, say: Say) -> np.ndarray:
@@ -164,6 +166,4 @@ def _write_inputs(pictures: Pictures, path: Path, say: Say) -> np.ndarray:
         for some, their_labels in pictures.decoded(say):
             file.write(some.data)
             labels.append(their_labels)
-        file.flush()
-        os.fsync(file.fileno())
     return np.concatenate(labels)

@@ -89,10 +89,23 @@ def from_parts(variable: str, name: str, load: Callable[[], Any]) -> DataSet:
 
 def _examples(part: Any) -> Examples:
     if isinstance(part, tf.data.Dataset):
-        inputs, labels = zip(*part.as_numpy_iterator(), strict=True)
+        inputs, labels = zip(*map(_pair, part.as_numpy_iterator()), strict=True)
         return Examples(np.stack(inputs), np.asarray(labels))
-    inputs, labels = part
+    inputs, labels = _pair(part)
     return Examples(np.asarray(inputs), np.asarray(labels))
+
+
+def _pair(parts: Any) -> tuple[Any, Any]:
+    """Return inputs and labels, if that is all there is.
+
+    Raises:
+        ValueError: there is more or less.
+    """
+    if len(parts) != len(("inputs", "labels")):
+        message = f"expected (inputs, labels), got {len(parts)} parts; weights are not used"
+        raise ValueError(message)
+    inputs, labels = parts
+    return inputs, labels
 
 
 def _refuse_differing(train: Examples, test: Examples) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from local_cluster.messages import EXIT_CONFIGURATION, EndError, say
@@ -31,7 +32,7 @@ def begin(environ: Mapping[str, str], runs: Path = RUNS, own_run: Path = OWN_RUN
     given = Given(environ)
     name = given.run_name(unfinished(runs, own_run) or f"{datetime.now():%Y%m%d-%H%M%S}")
     user = given.user()
-    given.raise_problems(unknown_settings(environ))
+    given.raise_problems([*unknown_settings(environ), *_wrong_image(environ.get("IMAGE", ""))])
     try:
         folder = folders.make(runs, name, [])
         folders.point_to(runs, name, project(environ))
@@ -42,6 +43,18 @@ def begin(environ: Mapping[str, str], runs: Path = RUNS, own_run: Path = OWN_RUN
         raise EndError(EXIT_CONFIGURATION, message) from error
     say(f"run {name}")
     return 0
+
+
+def _wrong_image(image: str) -> list[str]:
+    """Return a sentence if this is the CPU image that Compose built under a GPU image's name."""
+    try:
+        version("tensorflow-cpu")
+    except PackageNotFoundError:
+        return []
+    if "gpu" not in image:
+        return []
+    build = "`make build-gpu`, or add `-f compose/gpu.yaml`"
+    return [f'IMAGE: received "{image}", which is a CPU image here. Remove it, then {build}.']
 
 
 def unfinished(runs: Path, own_run: Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
 from local_cluster.settings.names import unknown_names, unknown_settings
 
-RUNS = frozenset({"up-local", "resume"})
+RUNS = frozenset({"up-local", "resume", "data", "data-sample"})
 
 
 def check_names(environ: Mapping[str, str], goals: Sequence[str], given: Sequence[str]) -> int:
@@ -17,7 +17,7 @@ def check_names(environ: Mapping[str, str], goals: Sequence[str], given: Sequenc
         EndError: some of them mean nothing; a sentence each.
     """
     problems = unknown_names(goals, given)
-    if RUNS.intersection(goals):  # nothing keeps a cluster from being stopped
+    if RUNS.intersection(goals):
         rest = {name: text for name, text in environ.items() if name not in given}
         problems += unknown_settings(rest)
     if problems:

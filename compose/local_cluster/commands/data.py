@@ -12,6 +12,7 @@ from local_cluster.messages import EXIT_CONFIGURATION, EndError
 from local_cluster.settings.given import DEFAULT_IMAGE, ROOT, Given, project
 
 PICTURES = ROOT / ".build/pictures"
+VOLUME = "data"  # as compose.yaml names it
 PICTURES_OF_EACH = "600"
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 NO_NAME = (
@@ -56,12 +57,11 @@ def _become(
     if not all(names) or not names:
         raise EndError(EXIT_CONFIGURATION, NO_NAME)
     given = Given(environ)
-    user, place = given.user(), given.data()
+    user, folder = given.user(), given.folder("DATA_DIR")
     given.raise_problems()
     image = environ.get("IMAGE") or DEFAULT_IMAGE
     engine.refuse_missing(image)
-    if "/" not in place:
-        place = _volume(project(environ), place or "data")
+    place = folder or _volume(project(environ))
     proxies = [part for name in PROXIES if environ.get(name) for part in ("--env", name)]
     command = ["docker", "run", *OPTIONS, "--user", f"{user.uid}:{user.gid}", *proxies]
     command += ["--volume", f"{place}:/data", *options, image, "python", "-m", *module]
@@ -69,10 +69,10 @@ def _become(
     os.execvp(command[0], command)
 
 
-def _volume(cluster: str, name: str) -> str:
+def _volume(cluster: str) -> str:
     """Return the volume that Compose would make, with the labels by which it knows its own."""
-    volume = f"{cluster}_{name}"
-    labels = (f"{engine.PROJECT}={cluster}", f"com.docker.compose.volume={name}")
+    volume = f"{cluster}_{VOLUME}"
+    labels = (f"{engine.PROJECT}={cluster}", f"com.docker.compose.volume={VOLUME}")
     if engine.ask("volume", "inspect", volume).returncode:
         chosen = [part for label in labels for part in ("--label", label)]
         engine.output_of("volume", "create", *chosen, volume)

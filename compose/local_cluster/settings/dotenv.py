@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,33 +13,54 @@ from local_cluster.settings.names import is_taken
 LINE = re.compile(r"\s*(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*=[ \t]*(?P<value>.*)")
 SINGLE_QUOTED = re.compile(r"'(?P<text>[^']*)'\s*(#.*)?")
 DOUBLE_QUOTED = re.compile(r'"(?P<text>[^"\\$]*)"\s*(#.*)?')
+FOLDERS = ("RUNS_DIR", "DATA_DIR", "WORKSPACE_DIR")
 BARE = re.compile(r"(?P<text>[^'\"$#\s][^$]*?|)(\s+#.*|\s*)")
 
 
-def over(file: Path, environ: Mapping[str, str]) -> dict[str, str]:
+def over(file: Path, environ: Mapping[str, str], *, strict: bool = True) -> dict[str, str]:
     """Return the variables with those of the file, where they are not set, added.
 
     Raises:
-        EndError: a value that Compose would read in another way than this program.
+        EndError: the file cannot be read, or has a value that Compose would read in another way
+            than this program; unless `strict` is False, which leaves those out.
     """
-    return {**read(file), **environ}
+    return {**read(file, strict=strict), **environ}
 
 
-def read(file: Path) -> dict[str, str]:
+def read(file: Path, *, strict: bool = True) -> dict[str, str]:
     """Return what the file says of local clusters; a file that is not there says nothing."""
-    try:
-        text = file.read_text(encoding="utf-8", errors="surrogateescape")
-    except FileNotFoundError:
-        return {}
     found = {}
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(_text(file, strict=strict).split("\n"), start=1):
         match = LINE.fullmatch(line.rstrip("\r"))
         if match and is_taken(match["name"]):
-            found[match["name"]] = _value(match["value"], f"{file}, line {number}: {match['name']}")
+            try:
+                found[match["name"]] = _value(match, file, number)
+            except EndError:
+                if strict:
+                    raise
     return found
 
 
-def _value(text: str, where: str) -> str:
+def _text(file: Path, *, strict: bool) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="surrogateescape")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        if strict:
+            raise EndError(EXIT_CONFIGURATION, f"{file}: {error.strerror}.") from error
+        return ""
+
+
+def _value(match: re.Match[str], file: Path, number: int) -> str:
+    """Return a line's value; a folder is meant from where the file is, as Compose takes it."""
+    text = _unquoted(match["value"], f"{file}, line {number}: {match['name']}")
+    if text and match["name"] in FOLDERS:
+        return os.path.join(file.parent, os.path.expanduser(text))  # noqa: PTH111, PTH118 -- a link stays
+    return text
+
+
+def _unquoted(text: str, where: str) -> str:
     for form in (SINGLE_QUOTED, DOUBLE_QUOTED, BARE):
         match = form.fullmatch(text)
         if match:

@@ -94,13 +94,6 @@ class Given:
         pattern = f"(?!{LATEST}$){RUN_NAME.pattern}"
         return self.matching("RUN_NAME", pattern, default, accepted)
 
-    def data(self) -> str:
-        """Return where data sets are; without a slash DATA_DIR may also name a volume."""
-        text = self._environ.get("DATA_DIR", "")
-        return (
-            self.folder("DATA_DIR") if "/" in text or Path(text or "/dev/null").is_dir() else text
-        )
-
     def folder(self, name: str) -> str:
         """Return a folder by its whole path; Compose would look beside its files."""
         text = self._environ.get(name, "")

@@ -34,6 +34,8 @@ SHORT = {
     "GLOBAL_BATCH": "TRAINER_GLOBAL_BATCH_SIZE",
 }
 """Names that make takes for others; each TRAINER_X it takes as X, too."""
+GOALS = frozenset({"up-local", "resume", "stop", "down", "logs", "ps", "data", "data-sample"})
+"""Make's targets for local clusters."""
 OF_TOOLS = re.compile(
     r"(BASE|BUILDKIT|BUILDX|COMPOSE|DOCKER|GNUMAKE|MAKE|PIP|SSL)[A-Z_]*"
     r"|PYTHON|SHELL|PATH|HOME|TMPDIR|(https?|no)_proxy|(HTTPS?|NO)_PROXY"
@@ -94,6 +96,8 @@ def names_of_goal(goal: str, *, one_worker: bool = False) -> frozenset[str]:
 def unknown_names(goals: Iterable[str], given: Iterable[str]) -> list[str]:
     """Return a sentence for each name on make's command line that none of its targets takes."""
     goals, given = [*goals], [*given]
+    if not GOALS.issuperset(goals):  # another target beside them takes names of its own
+        return []
     one = "WORKER" in given
     taken = frozenset[str]().union(*(names_of_goal(goal, one_worker=one) for goal in goals))
     unknown = (name for name in given if name not in taken and not OF_TOOLS.fullmatch(name))

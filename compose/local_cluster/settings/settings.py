@@ -23,7 +23,7 @@ class Settings:
         grace_seconds: how long they may take to end.
         project: Compose's name for the cluster.
         runs: the folder of all runs.
-        data: where data sets are: a folder, a volume, or "" for the project's own volume.
+        data: where data sets are: a folder, or "" for the project's own volume.
         workspace: the folder of the user's own code, or "".
         overlays: more compose files.
         user: whom the results belong to.
@@ -70,7 +70,7 @@ def read(environ: Mapping[str, str], now: datetime) -> Settings:
         ),
         project=project(environ),
         runs=runs_folder(environ),
-        data=given.data(),
+        data=given.folder("DATA_DIR"),
         workspace=given.folder("WORKSPACE_DIR"),
         overlays=given.overlays(),
         user=given.user(),

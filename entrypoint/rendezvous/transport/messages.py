@@ -20,8 +20,7 @@ LONGEST_PART = 300
 """Characters of each of the four parts of a problem, after escaping."""
 
 LONGEST_PROBLEMS = 16_384
-"""Bytes of all problems in a message. So no reason why the gate ends is longer, once it is
-rendered, than a pipe holds (64 KiB): whoever hands it on need not wait for a reader."""
+"""Bytes of all problems in a message, so that the reason why the gate ends stays readable."""
 
 LARGEST_NUMBER = 10**9
 """Of an index, a position or a question."""

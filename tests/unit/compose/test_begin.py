@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from local_cluster.commands import begin as begin_module
 from local_cluster.commands.begin import begin
 from local_cluster.messages import EndError
 
@@ -75,3 +76,10 @@ def test_mistakes_are_refused_before_anything_is_made(tmp_path, environ, name):
     assert caught.value.code == 78
     assert caught.value.sentences[0].startswith(f"{name}: ")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cpu_image_under_a_gpu_images_name_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(begin_module, "version", lambda _: "2.21.0")
+    with pytest.raises(EndError, match=r"IMAGE: .*cluster-trainer:gpu"):
+        begin(OWNER | {"IMAGE": "cluster-trainer:gpu"}, tmp_path / "runs", tmp_path / "own-run")
+    assert begin(OWNER | {"IMAGE": "mine:1"}, tmp_path / "runs", tmp_path / "own-run") == 0

@@ -52,3 +52,27 @@ def test_misspelt_settings_are_seen(read):
 
 def test_no_file_says_nothing(tmp_path):
     assert dotenv.over(tmp_path / ".env", {"A": "b"}) == {"A": "b"}
+
+
+def test_a_folder_is_meant_from_where_the_file_is(read, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    found = read("RUNS_DIR=./r\nDATA_DIR=~/sets\nWORKSPACE_DIR=/code\n")
+    assert found["RUNS_DIR"] == f"{tmp_path}/./r"
+    assert found["DATA_DIR"] == "/home/me/sets"
+    assert found["WORKSPACE_DIR"] == "/code"
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path):
+    (tmp_path / ".env").mkdir()
+    with pytest.raises(EndError, match="Is a directory"):
+        dotenv.read(tmp_path / ".env")
+
+
+def test_what_only_stops_takes_what_it_understands(tmp_path):
+    file = tmp_path / ".env"
+    assert dotenv.read(file, strict=False) == {}
+    file.write_text("IMAGE=$X\nCOMPOSE_PROJECT_NAME=mine\n")
+    assert dotenv.read(file, strict=False) == {"COMPOSE_PROJECT_NAME": "mine"}
+    file.unlink()
+    file.mkdir()
+    assert dotenv.read(file, strict=False) == {}

@@ -97,3 +97,8 @@ TYPOS = {name[:-1] for name in KNOWN} - KNOWN
 def test_a_name_without_its_last_letter_never_passes_unnoticed(typo):
     (sentence,) = names.unknown_names(["up-local"], [typo])
     assert "Did you mean " in sentence
+
+
+def test_a_target_beside_them_may_take_names_of_its_own():
+    assert names.unknown_names(["up-local", "test"], ["TESTS"]) == []
+    assert names.unknown_names(["up-local"], ["TESTS"])

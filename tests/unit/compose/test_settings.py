@@ -95,9 +95,10 @@ def test_folders_are_relative_to_where_the_command_was_typed(tmp_path, monkeypat
     assert found.runs == tmp_path / "new"
 
 
-def test_a_data_dir_without_a_slash_may_be_a_volume(tmp_path, monkeypatch):
+def test_a_data_dir_that_is_no_folder_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert settings(DATA_DIR="shared").data == "shared"
+    with pytest.raises(EndError, match='DATA_DIR: received "shared"'):
+        settings(DATA_DIR="shared")
 
 
 def test_under_sudo_results_belong_to_the_person_at_the_keyboard():

@@ -11,17 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from entrypoint.cluster.machine import Machine
 from entrypoint.errors import ConfigurationError, Problem
 from entrypoint.settings.environ import read_environ
 from entrypoint.sources.own_task import find_own_task
 from entrypoint.sources.resolve import Answer, resolve
-
-# Time limits of single examples fail on a machine that others use too.
-settings.register_profile("no-deadline", deadline=None)
-settings.load_profile("no-deadline")
 
 ROOT = Path(__file__).resolve().parents[3]
 

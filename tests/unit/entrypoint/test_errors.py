@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from entrypoint.errors import ConfigurationError, Problem, render
+from entrypoint.errors import ConfigurationError, Problem, render, signal_name
 
 
 def test_message_has_a_line_a_problem() -> None:
@@ -49,3 +49,7 @@ def test_shows_at_most_fifty_problems() -> None:
 
 def test_the_exit_code_says_that_trying_again_is_useless() -> None:
     assert ConfigurationError([]).exit_code == 78
+
+
+def test_a_real_time_signal_has_only_a_number() -> None:
+    assert [signal_name(number) for number in (15, 35)] == ["SIGTERM", "signal 35"]

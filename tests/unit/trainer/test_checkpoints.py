@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as arrays
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.checkpoints.saver import Saver, touch
 from trainer.checkpoints.store import Store
+from trainer.files import make_folder
 
 
 def checkpoint(step=1, values=(), **fields):
@@ -233,3 +234,20 @@ def test_a_touched_file_differs_each_time(tmp_path):
 def test_a_progress_file_that_cannot_be_written_is_a_warning(tmp_path, warnings):
     touch(tmp_path / "missing" / "progress")
     assert "PROGRESS_FILE" in warnings.text
+
+
+def test_a_checkpoint_survives_a_loss_of_power(store, disk):
+    store.write(1, b"content")
+    (name,) = files(store)
+    unfinished = f".unfinished.{name}"
+    above = store.folder.parent.name
+    first = [f"sync {above}"]  # which has got the folder
+    written = [f"sync {unfinished}", f"rename {unfinished} {name}", f"sync {store.folder.name}"]
+    assert disk == first + written
+
+
+def test_so_do_all_folders_that_were_made_for_it(tmp_path, disk):
+    make_folder(tmp_path / "a/b")
+    assert disk == ["sync a", f"sync {tmp_path.name}"]
+    make_folder(tmp_path / "a/b")
+    assert len(disk) == 2

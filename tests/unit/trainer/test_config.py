@@ -30,7 +30,6 @@ BAD_VALUES = [
     ("TRAINER_STEPS_PER_CALL", "0", "auto"),
     ("TRAINER_RUN_DIR", "/dev/null/runs", "not a directory"),
     ("TRAINER_MODEL_DIR", "/dev/null/model", "not a directory"),
-    ("TRAINER_EPOCH", "3", "Did you mean TRAINER_EPOCHS"),
 ]
 
 
@@ -53,6 +52,13 @@ def test_refuses_and_says_what_is_accepted(base, name, value, said):
     assert name in message
     assert f'received "{value}"' in message
     assert said in message
+
+
+def test_an_unknown_variable_is_named_and_its_value_kept_to_itself(base):
+    message = refusal(base | {"TRAINER_EPOCH": "hunter2"})
+    assert "TRAINER_EPOCH: " in message
+    assert "TRAINER_EPOCHS?" in message
+    assert "hunter2" not in message
 
 
 def test_all_problems_come_together(base):

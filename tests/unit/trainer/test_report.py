@@ -91,6 +91,12 @@ def test_the_result_says_how_far_the_run_came(reporter, tmp_path):
     }
 
 
+def test_the_result_survives_a_loss_of_power(reporter, disk):
+    reporter.finish("done", None, {})
+    written = disk.index("sync .unfinished.result.json")
+    assert written < disk.index("rename .unfinished.result.json result.json")
+
+
 def test_only_the_first_end_counts(reporter, tmp_path):
     reporter.finish("stopped", "SIGTERM", {})
     reporter.finish("done", None, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import signal
 import socket
 import threading
 
@@ -49,3 +50,17 @@ def test_a_thread_that_runs_takes_the_names_for_which_no_more_can_be_had(
         look_ups.ask("127.0.0.1", 2, found.put)
     go_on.set()
     assert [found.get(timeout=5)[0][1] for _ in range(2)] == [("127.0.0.1", 1), ("127.0.0.1", 2)]
+
+
+def test_a_lookup_takes_no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    masks: queue.SimpleQueue[set[signal.Signals]] = queue.SimpleQueue()
+
+    def look(*_: object, **__: object) -> list[object]:
+        masks.put(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", look)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    LookUps().ask("a", 1, lambda _: None)
+    assert {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD} <= masks.get(timeout=5)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before

@@ -131,3 +131,26 @@ def test_pips_words_are_bounded_and_the_last_ones_stay() -> None:
 )
 def test_credentials_are_hidden(text: str, shown: str) -> None:
     assert without_credentials(text) == shown
+
+
+def test_the_name_of_a_package_decides_nothing() -> None:
+    url = "http://index.example/simple/x509-certificates/"
+    notes = f"2026-11-22T12:17:35,622 Could not fetch URL {url}: {REFUSED} - skipping"
+    assert isinstance(verdict_on(PipFailure(1, NO_MATCH, notes), FILE), tuple)
+
+
+@pytest.mark.parametrize(
+    ("failed", "received"),
+    [
+        (PipFailure(1, "Traceback (most recent call last)\nOSError: [Errno 28] full\n", ""), "OSE"),
+        (PipFailure(-9, "", ""), "pip was killed by SIGKILL"),
+        (PipFailure(-35, "", ""), "pip was killed by signal 35"),
+    ],
+)
+def test_pip_that_could_not_begin_is_no_matter_of_its_settings(
+    failed: PipFailure, received: str
+) -> None:
+    verdict = verdict_on(failed, FILE)
+    assert isinstance(verdict, Problem)
+    assert verdict.name == "requirements.txt"
+    assert (verdict.received or "").startswith(received)

@@ -112,7 +112,7 @@ def test_an_address_of_another_machine_is_warned_of(cluster):
     worker = two.start(0, spec=spec, timeout_seconds=0.5)
     worker.end()
     assert worker.lines[0] == (
-        "WARNING worker-0's address 192.0.2.1 is none of this machine's: fine if a router or "
+        "WARNING worker-0's address 192.0.2.1 is not one of this machine's: fine if a router or "
         f"Docker (-p) forwards port {two.member(0).address.port}, else WORKER_INDEX or the list "
         "is wrong"
     )

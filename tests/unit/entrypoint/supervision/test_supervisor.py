@@ -198,7 +198,7 @@ def test_a_deaf_command_is_killed_when_its_grace_is_over(begin: Callable) -> Non
     code, _, err = started.end()
     assert code == 143
     assert 0.5 <= time.monotonic() - before < 2.5
-    assert "stopped by SIGTERM (was killed by SIGKILL" in err
+    assert "stopped by SIGTERM (it was killed by SIGKILL" in err
 
 
 def test_a_command_that_ends_well_when_asked_to_has_done_its_work(begin: Callable) -> None:

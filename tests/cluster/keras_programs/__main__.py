@@ -1,0 +1,53 @@
+"""Runs all programs on two workers, and before that each worker runs them in another way.
+
+The first worker alone takes no strategy, the second MirroredStrategy on two devices: three results
+of each program in one cluster, with TensorFlow imported once.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import arrays
+import keras
+import models
+import numpy as np
+import tensorflow as tf
+
+cpu, *_ = tf.config.list_physical_devices("CPU")
+parts = [tf.config.LogicalDeviceConfiguration()] * 2
+tf.config.set_logical_device_configuration(cpu, parts)
+
+
+def as_lists(value):
+    """Return a program's outcome as JSON takes it: each array as one list of its numbers."""
+    if isinstance(value, dict):
+        return {name: as_lists(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [number for part in value for number in np.ravel(part).tolist()]
+    return np.ravel(value).tolist()
+
+
+def run(name, strategy, folder):
+    outcomes = {}
+    for program in arrays.PROGRAMS + models.PROGRAMS:
+        began = time.monotonic()
+        keras.utils.set_random_seed(3)
+        outcomes[program.__name__] = as_lists(program(strategy))
+        print(f"{name} {program.__name__} {time.monotonic() - began:.1f} s", flush=True)
+    (folder / f"{name}.json").write_text(json.dumps(outcomes))
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    task = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+    workers = tf.distribute.MultiWorkerMirroredStrategy()  # first: TensorFlow has it so
+    if task == 0:
+        run("alone", tf.distribute.get_strategy(), folder)
+    else:
+        # Both strategies would number their groups alike; TensorFlow's own tests do this.
+        tf.distribute.MirroredStrategy._collective_key_base = 1000  # noqa: SLF001
+        run("devices", tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), folder)
+    run(f"worker-{task}", workers, folder)

@@ -1,0 +1,23 @@
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """What reached the disk for good, in order: `sync NAME` and `rename OLD NEW`."""
+    events = []
+    real_sync, real_replace = os.fsync, os.replace
+
+    def fsync(descriptor):
+        events.append(f"sync {Path(f'/proc/self/fd/{descriptor}').readlink().name}")
+        real_sync(descriptor)
+
+    def replace(old, new):
+        events.append(f"rename {Path(old).name} {Path(new).name}")
+        real_replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    return events
