@@ -4,4 +4,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # More than there are processors: most of the time goes by in waiting, for time limits and restarts.
-exec .venv/bin/python -m pytest --numprocesses 4 tests/unit "$@"
+exec .venv/bin/python -m pytest --numprocesses 6 tests/unit "$@"

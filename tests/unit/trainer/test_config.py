@@ -204,7 +204,7 @@ TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",
 NUMBERS = st.one_of(st.integers(), st.floats()).map(str)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=150)
 @given(st.dictionaries(NAMES, TEXTS | NUMBERS), st.lists(TEXTS | NAMES, max_size=3))
 def test_any_environment_is_read_or_refused(environ, arguments):
     if any(argument.startswith("-h") or "--help".startswith(argument) for argument in arguments):
