@@ -1,4 +1,4 @@
-"""Keras' own fit on two workers ends as on one device, and as on two devices of one worker.
+"""Keras's own fit on two workers ends as on one device, and as on two devices of one worker.
 
 All programs run one after the other in the same two processes (keras_programs/__main__.py).
 """

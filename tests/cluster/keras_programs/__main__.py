@@ -1,7 +1,7 @@
 """Runs all programs on two workers, and before that each worker runs them in another way.
 
-The first worker alone takes no strategy, the second MirroredStrategy on two devices: three results
-of each program in one cluster, with TensorFlow imported once.
+The first worker takes no strategy, the second MirroredStrategy on two devices: three results of
+each program in one cluster, with TensorFlow imported once.
 """
 
 import json
@@ -15,10 +15,22 @@ import keras
 import models
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.data.ops.multi_device_iterator_ops import OwnedMultiDeviceIterator
 
 cpu, *_ = tf.config.list_physical_devices("CPU")
 parts = [tf.config.LogicalDeviceConfiguration()] * 2
 tf.config.set_logical_device_configuration(cpu, parts)
+
+
+def keep_iterators():
+    """Let no iterator be destroyed, which may take ten seconds on a busy machine."""
+    begin, kept = OwnedMultiDeviceIterator.__init__, []
+
+    def begin_and_keep(iterator, *given, **named):
+        kept.append(iterator)
+        begin(iterator, *given, **named)
+
+    OwnedMultiDeviceIterator.__init__ = begin_and_keep
 
 
 def as_lists(value):
@@ -40,9 +52,7 @@ def run(name, strategy, folder):
     (folder / f"{name}.json").write_text(json.dumps(outcomes))
 
 
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    task = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+def run_all(task, folder):
     workers = tf.distribute.MultiWorkerMirroredStrategy()  # first: TensorFlow has it so
     if task == 0:
         run("alone", tf.distribute.get_strategy(), folder)
@@ -51,3 +61,12 @@ if __name__ == "__main__":
         tf.distribute.MirroredStrategy._collective_key_base = 1000  # noqa: SLF001
         run("devices", tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), folder)
     run(f"worker-{task}", workers, folder)
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    keep_iterators()
+    run_all(json.loads(os.environ["TF_CONFIG"])["task"]["index"], folder)
+    while len([*folder.glob("worker-*.json")]) < 2:  # who ends first would take the other along
+        time.sleep(0.1)
+    os._exit(0)
