@@ -55,8 +55,8 @@ def folders(environ: Environ) -> Mapping[str, Value]:
         "TRAINER_RUN_DIR": ("SM_OUTPUT_DATA_DIR", OUTPUT),
     }
     needed = [name for name in defaults if not environ.given(name) and name not in chosen]
-    folders = all_of(*(partial(_folder, environ, name, *defaults[name]) for name in needed))
-    return dict(zip(needed, folders, strict=True))
+    values = all_of(*(partial(_folder, environ, name, *defaults[name]) for name in needed))
+    return dict(zip(needed, values, strict=True))
 
 
 def failure_file(environ: Environ) -> Mapping[str, Value]:
