@@ -69,7 +69,7 @@ RUN --mount=type=bind,from=installer,target=/mnt --mount=type=bind,from=locks,ta
         env LD_LIBRARY_PATH="$(echo /mnt/usr/lib/*-linux-gnu)" /mnt/usr/bin/strip --strip-unneeded {} +; \
     PATH="$PATH:/mnt/usr/bin" LD_LIBRARY_PATH="$(echo /mnt/usr/lib/*-linux-gnu)" \
         /media/apply-patches.sh /media/patches "$packages"; \
-    echo /opt/cluster-trainer > "$packages/cluster-trainer.pth"; \
+    printf '%s\n' /opt/cluster-trainer{,/trainer} > "$packages/cluster-trainer.pth"; \
     echo 'import os, site; "PACKAGES_DIR" in os.environ and site.addsitedir(os.environ["PACKAGES_DIR"])' \
         > "$packages/packages.pth"; \
     /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/venv/lib
@@ -80,10 +80,11 @@ COPY requirements/digits.txt /locks/
 RUN --mount=type=bind,from=installer,target=/mnt --mount=type=cache,target=/srv \
     --mount=type=secret,id=ca,target=/srv/ca.pem --mount=type=secret,id=pip_conf,target=/srv/pip.conf \
     /mnt/installer/image-install.sh /opt/venv/bin/python --target /scikit-learn -r /locks/digits.txt
-COPY trainer/__init__.py /opt/cluster-trainer/trainer/
-COPY trainer/data/__init__.py trainer/data/digits.py /opt/cluster-trainer/trainer/data/
+COPY trainer/cluster_trainer/__init__.py /opt/cluster-trainer/trainer/cluster_trainer/
+COPY trainer/cluster_trainer/data/__init__.py trainer/cluster_trainer/data/digits.py \
+    /opt/cluster-trainer/trainer/cluster_trainer/data/
 RUN export PYTHONPATH=/scikit-learn TF_CPP_MIN_LOG_LEVEL=2 CUDA_VISIBLE_DEVICES=-1; \
-    /opt/venv/bin/python -m trainer.data.digits /prepared/data; \
+    /opt/venv/bin/python -m cluster_trainer.data.digits /prepared/data; \
     /opt/venv/bin/python -c 'import tensorflow_datasets as tfds; print(*tfds.list_builders(with_community_datasets=False), sep="\n")' \
         > /prepared/tfds-names.txt; \
     rm -r /prepared/data/downloads; \
@@ -108,7 +109,7 @@ FROM scratch AS pictures
 COPY --from=picture-packages /packages/skimage/data/*.png /packages/skimage/data/*.jpg \
     /packages/sklearn/datasets/images/*.jpg /
 
-# ---- source: our two packages, byte-compiled with the Python that runs them ----
+# ---- source: our own packages, byte-compiled with the Python that runs them ----
 FROM base AS source
 COPY entrypoint /opt/cluster-trainer/entrypoint
 COPY trainer /opt/cluster-trainer/trainer

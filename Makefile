@@ -76,7 +76,7 @@ data-sample: known image ## Make small samples of cats_vs_dogs and tf_flowers, w
 test: image .venv/stamp ## Run all tests but the long ones. TESTS=tests/unit PYTEST_ARGS='-k name'
 	@TESTS='$(TESTS)' scripts/test.sh $(PYTEST_ARGS)
 
-unit: .venv/stamp ## Run the tests that need no Docker, in about a minute
+unit: .venv/stamp ## Run the tests that need no Docker, in less than a minute
 	@scripts/unit.sh $(PYTEST_ARGS)
 
 inside: image .venv/stamp ## Run the tests inside the image. TESTS=tests/inside/test_loop.py PYTEST_ARGS='-k name'
@@ -91,7 +91,7 @@ soak: image .venv/stamp ## Kill a random worker every 30 to 60 s. MINUTES=20
 lint: .venv/stamp ## Check style, types, the Dockerfile and the scripts
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
-	.venv/bin/mypy entrypoint trainer
+	.venv/bin/mypy entrypoint trainer/cluster_trainer
 	.venv/bin/mypy --python-version 3.10 compose # the oldest that mypy knows; a test looks at 3.9
 	.venv/bin/hadolint Dockerfile
 	.venv/bin/shellcheck scripts/*.sh .ci/run

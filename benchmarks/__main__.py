@@ -2,7 +2,7 @@
 
 import os
 
-from benchmarks import checkpoints, rendezvous, start_up
+from benchmarks import checkpoints, keras_fit, rendezvous, start_up
 
 if __name__ == "__main__":
     image = os.environ.get("IMAGE", "cluster-trainer:cpu")
@@ -11,3 +11,5 @@ if __name__ == "__main__":
     rendezvous.main()
     print()
     checkpoints.main(image)
+    print()
+    keras_fit.main(image)

@@ -11,15 +11,16 @@ import os
 import sys
 import time
 
-from trainer.batches import make_batches
-from trainer.checkpoints.exchange import Exchange
-from trainer.data import registry
-from trainer.job import read_job
-from trainer.pace import Pace
-from trainer.position import Position
-from trainer.stall import Deadline, StallLimit
-from trainer.stop import StopRequest
-from trainer.train import build_run, start_strategy
+from cluster_trainer.batches import make_batches
+from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.data import registry
+from cluster_trainer.job import read_job
+from cluster_trainer.pace import Pace
+from cluster_trainer.position import Position
+from cluster_trainer.stall import Deadline, StallLimit
+from cluster_trainer.stop import StopRequest
+from cluster_trainer.train import build_run, start_strategy
 
 PAIRS = int(sys.argv[1])
 WITH, WITHOUT = "with", "without"
@@ -30,7 +31,7 @@ job.folder.mkdir(parents=True, exist_ok=True)
 distribution = start_strategy(config, job.task)
 data = registry.load(config.dataset, config.data_dir, config.image_size)
 run = build_run(job, data, distribution)
-run.find_position(Exchange(distribution, job.task.num_workers))
+run.find_position(Workers(distribution, Replicas.of(distribution)))
 loop = run.loop
 batches = make_batches(distribution, data, run.plan.cut, config, first_step=0)
 pace = Pace(loop, config.steps_per_call, StopRequest(print), StallLimit(Deadline(), "auto"))

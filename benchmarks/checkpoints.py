@@ -38,8 +38,8 @@ PARTS = """
 import json, time
 from pathlib import Path
 import numpy as np
-from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.checkpoints.store import Store
+from cluster_trainer.checkpoints.checkpoint import Checkpoint
+from cluster_trainer.checkpoints.store import Store
 
 def seconds(function):
     begin = time.perf_counter()

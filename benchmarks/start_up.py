@@ -36,12 +36,12 @@ CASES = {
         *["env", *CLUSTER, "WORKER_INDEX=9", *ENTRYPOINT],
     ],
 }
-IMPORTED = "import trainer.train"
-TRAINER_WAY = "from trainer.imports import without_collection\nwith without_collection(): "
+IMPORTED = "import cluster_trainer.train"
+TRAINER_WAY = "from cluster_trainer.imports import without_collection\nwith without_collection(): "
 PROGRAMS = {
     IMPORTED: IMPORTED,
     "the same without collection, as the trainer does it": TRAINER_WAY + IMPORTED,
-    "and TFDS, for its own sets": f"{TRAINER_WAY}{IMPORTED}, trainer.data.tfds_source",
+    "and TFDS, for its own sets": f"{TRAINER_WAY}{IMPORTED}, cluster_trainer.data.tfds_source",
 }
 IMPORTS = {name: ["/opt/venv/bin/python", "-c", text] for name, text in PROGRAMS.items()}
 LAUNCHERS = {

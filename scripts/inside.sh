@@ -25,5 +25,5 @@ exec docker run --rm --network none --user "$(id -u):$(id -g)" \
     --tmpfs /tmp:mode=1777,exec --workdir /project \
     --volume "$PWD/tests/inside:/project/tests/inside:ro" --volume "$PWD/patches:/project/patches:ro" \
     --volume "$PWD/$TOOLS:/opt/inside-tools:ro" \
-    --env PYTHONPATH=/opt/inside-tools --env MAX_RESTARTS=0 \
+    --env PYTHONPATH=/opt/inside-tools --env MAX_RESTARTS=0 --env CLUSTER_TRAINER_ENGINE \
     "$IMAGE" python -m pytest --rootdir /project --color $color "${OPTIONS[@]}" "$@"

@@ -11,23 +11,38 @@ import pytest
 from harness.ended import run_and_remove
 
 PROGRAMS = Path(__file__).parent / "keras_programs"
-NAMES = [
-    "regression",
-    "binary_with_auc",
-    "two_outputs",
-    "class_weight",
-    "sample_weight",
-    "several_steps_a_call",
-    "validation_split",
-    "any_size",
-    "by_hand",
-    "language_model",
-    "own_train_step",
-    "segmentation",
-    "frozen_backbone",
-]
-# Dropout has the same masks on all replicas, and BatchNorm a replica's own statistics.
-NOT_AS_ON_ONE_DEVICE = ["random_and_normalised"]
+# Each ends as on one device: how far apart weights, metrics and predictions may be, relatively.
+ROUNDING = 1e-4
+TOLERANCES = {
+    **dict.fromkeys(
+        [
+            *["regression", "binary_with_auc", "multi_label", "two_outputs"],
+            *["class_weight", "sample_weight", "several_steps_a_call", "validation_split"],
+            *["any_size", "by_hand"],
+            *["schedule", "accumulation", "clipnorm", "clipvalue", "moving_average"],
+            *[
+                "sum_of_losses",
+                "loss_of_each",
+                "mean_over_weights",
+                "more_terms",
+                "eagerly",
+                "xla",
+                "callbacks",
+            ],
+            *["language_model", "generator", "py_dataset", "shuffled_py_dataset", "strings"],
+            *["masked_sequences", "endless", "unknown_length"],
+            *["segmentation", "autoencoder", "vae", "gan", "own_train_step", "frozen_backbone"],
+        ],
+        ROUNDING,
+    ),
+    "float16": 1e-3,
+    "overflow": 1e-3,
+    "bfloat16": 1e-2,
+}
+# Random layers draw differently on each replica, and BatchNorm has a replica's own statistics.
+BY_CHANCE = ["random_and_normalised", "noisy_vae", "masks"]
+# As on one device where one process reads: TensorFlow takes each worker's batches to be others.
+BY_TENSORFLOW = ["shared_by_tensorflow"]
 MAX_SECONDS = 500
 # Two processes in one container, each behind the image's entrypoint.
 LAUNCHER = """
@@ -71,31 +86,64 @@ def assert_close(found, expected, tolerance):
         if isinstance(value, dict):
             assert_close(found[name], value, tolerance)
         else:
-            assert found[name] == pytest.approx(value, rel=tolerance, abs=tolerance), name
+            assert found[name] == pytest.approx(value, rel=tolerance, abs=tolerance / 10), name
 
 
-@pytest.mark.parametrize("where", ["worker-0", "worker-1", "devices"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("where", ["worker-0", "devices"])
+@pytest.mark.parametrize("name", TOLERANCES)
 def test_a_program_ends_as_on_one_device(outcomes, name, where):
-    assert_close(outcomes[where][name], outcomes["alone"][name], 1e-4)
+    assert_close(outcomes[where][name], outcomes["alone"][name], TOLERANCES[name])
 
 
-@pytest.mark.parametrize("name", NOT_AS_ON_ONE_DEVICE)
+@pytest.mark.parametrize("name", BY_TENSORFLOW)
+def test_what_tensorflow_shares_out_ends_on_two_devices_as_on_one(outcomes, name):
+    assert_close(outcomes["devices"][name], outcomes["alone"][name], ROUNDING)
+
+
+@pytest.mark.parametrize("name", BY_CHANCE)
 def test_two_workers_are_as_two_devices(outcomes, name):
-    assert_close(outcomes["worker-0"][name], outcomes["devices"][name], 1e-4)
+    assert_close(outcomes["worker-0"][name], outcomes["devices"][name], ROUNDING)
+
+
+@pytest.mark.parametrize("where", ["worker-0", "devices", "alone"])
+@pytest.mark.parametrize("name", BY_CHANCE)
+def test_the_same_seed_ends_alike(outcomes, name, where):
+    assert_close(outcomes[where][f"{name} again"], outcomes[where][name], 1e-6)
+
+
+@pytest.mark.parametrize("where", ["worker-0", "devices"])
+def test_each_replica_draws_masks_of_its_own(outcomes, where):
+    """The mean of two masks of 0 and 2 has places where one of them is 0."""
+    assert set(outcomes["alone"]["masks"]["history"]["mask"]) == {0.0, 2.0}
+    assert set(outcomes[where]["masks"]["history"]["mask"]) == {0.0, 1.0, 2.0}
+    predictions = outcomes[where]["masks"]["predictions"]
+    middle = len(predictions) // 2
+    assert predictions[:middle] != predictions[middle:]
+
+
+def test_all_replicas_have_the_loss_scale_of_one_device(outcomes):
+    """After steps that were skipped, and steps that were not."""
+    scales = {
+        (*ended["overflow"]["scale"], *ended["overflow"]["updates"]) for ended in outcomes.values()
+    }
+    assert len(scales) == 1
+    ((scale, updates),) = scales
+    assert scale < 256.0
+    assert 0 < updates < 12
+
+
+def test_a_callback_sees_each_batch(outcomes):
+    assert len(outcomes["worker-0"]["callbacks"]["batches"]) % 4 == 0
 
 
 def test_nothing_else_was_run(outcomes):
-    expected = {*NAMES, *NOT_AS_ON_ONE_DEVICE}
+    expected = {*TOLERANCES, *BY_TENSORFLOW, *BY_CHANCE, *(f"{name} again" for name in BY_CHANCE)}
     assert {where: {*ended} for where, ended in outcomes.items()} == dict.fromkeys(
         ["alone", "devices", "worker-0", "worker-1"], expected
     )
 
 
-@pytest.mark.parametrize("name", NAMES + NOT_AS_ON_ONE_DEVICE)
+@pytest.mark.parametrize("name", [*TOLERANCES, *BY_TENSORFLOW, *BY_CHANCE])
 def test_both_workers_say_the_same(outcomes, name):
     """To the last digit, so that what callbacks decide by them is the same."""
-    first, second = (dict(outcomes[where][name]) for where in ("worker-0", "worker-1"))
-    if name in NOT_AS_ON_ONE_DEVICE:  # BatchNorm's statistics are each replica's own
-        del first["weights"], second["weights"]
-    assert first == second
+    assert outcomes["worker-0"][name] == outcomes["worker-1"][name]

@@ -13,7 +13,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from trainer.models import mnist_cnn
+from cluster_trainer.models import mnist_cnn
 
 TRIGGER = Path("/runs/hang")
 

@@ -135,11 +135,18 @@ def stop(worker):
 @pytest.mark.parametrize(
     ("script", "fit", "data"),
     [
-        ("four-machines/train.py", "epochs=3, steps_per_epoch=5", "downloaded"),
-        ("two-machines/task.py", "epochs=3", "prepared"),
-        ("two-workers-lab/main.py", "epochs=3", "prepared"),
+        pytest.param(
+            *("four-machines/train.py", "epochs=3, steps_per_epoch=5", "downloaded"),
+            id="train.py",
+            marks=pytest.mark.long,
+        ),
+        pytest.param("two-machines/task.py", "epochs=3", "prepared", id="task.py"),
+        pytest.param(
+            *("two-workers-lab/main.py", "epochs=3", "prepared"),
+            id="main.py",
+            marks=pytest.mark.long,
+        ),
     ],
-    ids=["train.py", "task.py", "main.py"],
 )
 def test_docker_stop_ends_a_script_that_trains(workbench, endless, script, fit, data):
     script = TUTORIALS / script

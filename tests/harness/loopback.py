@@ -27,7 +27,8 @@ def start(case, hosts, index):
     place = {"WORKER_HOSTS": ",".join(hosts), "WORKER_INDEX": f"{index}", "TRAINER_RUN_DIR": folder}
     environ = {**os.environ, **case["settings"], **place}
     with open(f"{folder}/output-{index}.log", "wb") as log:
-        return subprocess.Popen(entrypoint, env=environ, stdout=log, stderr=subprocess.STDOUT)
+        command = [*entrypoint, *case["command"]]
+        return subprocess.Popen(command, env=environ, stdout=log, stderr=subprocess.STDOUT)
 
 for case in cases:
     hosts = [f"127.0.0.1:{next(ports)}" for _ in range(case["workers"])]
@@ -46,14 +47,18 @@ class Case:
         name: of its folder.
         workers: how many.
         settings: their environment.
+        command: what each runs; none: the trainer.
     """
 
     name: str
     workers: int
     settings: Mapping[str, str]
+    command: Sequence[str] = ()
 
 
-def run_cases(bench: Workbench, folder: Path, cases: Sequence[Case]) -> dict[str, ClusterRun]:
+def run_cases(
+    bench: Workbench, folder: Path, cases: Sequence[Case], volumes: Sequence[str] = ()
+) -> dict[str, ClusterRun]:
     """Run clusters to their ends, and return them by their names."""
     launcher = bench.inspect_image().attrs["Config"]["Entrypoint"]
     entrypoint = launcher[launcher.index("--") + 1 :]  # without tini, which is there once
@@ -63,7 +68,7 @@ def run_cases(bench: Workbench, folder: Path, cases: Sequence[Case]) -> dict[str
         bench,
         *["-c", PROGRAM, *given],
         timeout_seconds=MAX_SECONDS,
-        volumes=[f"{folder}:/runs"],
+        volumes=[f"{folder}:/runs", *volumes],
         **options,
     )
     assert ended.code == 0, ended.err

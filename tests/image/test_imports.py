@@ -16,8 +16,8 @@ LOAD_OWN_DATA = """
 import json, sys, types
 from pathlib import Path
 import numpy as np
-import trainer.train
-from trainer.data import registry
+import cluster_trainer.train
+from cluster_trainer.data import registry
 part = (np.zeros([2, 3]), np.arange(2))
 sys.modules["own"] = types.SimpleNamespace(load=lambda: (part, part))
 registry.load("own:load", Path("/data"), None)
@@ -45,7 +45,7 @@ def test_site_packages_are_byte_compiled(run_bash):
 
 
 def test_no_package_is_compiled_while_it_is_imported(run_to_end):
-    ended = run_to_end("python", "-v", "-c", "import trainer.train")
+    ended = run_to_end("python", "-v", "-c", "import cluster_trainer.train")
     loaded = re.findall("code object from '?(/opt/venv/[^'\n]*)", ended.err)
     assert len(loaded) > 1000
     assert not [file for file in loaded if not file.endswith(".pyc")]

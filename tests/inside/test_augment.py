@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from trainer.config import TrainerConfig
-from trainer.data.augment import BY_NAME
-from trainer.data.examples import DataSet, Examples
-from trainer.data.order import Slice, evaluation_batches, training_batches
-from trainer.problems import ConfigurationError
-from trainer.train import make_plan
+from cluster_trainer.config import TrainerConfig
+from cluster_trainer.data.augment import BY_NAME
+from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.data.order import Slice, evaluation_batches, training_batches
+from cluster_trainer.problems import ConfigurationError
+from cluster_trainer.train import make_plan
 
 SEED, COUNT, SIDE = 3, 22, 9
 CHOICES = [name for name, augmentation in BY_NAME.items() if augmentation]

@@ -3,9 +3,9 @@
 import keras
 import pytest
 
-from trainer import build
-from trainer.build import build_optimizer
-from trainer.config import TrainerConfig
+from cluster_trainer import build
+from cluster_trainer.build import build_optimizer
+from cluster_trainer.config import TrainerConfig
 
 STEPS = 100
 

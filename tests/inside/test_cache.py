@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from trainer.data import cache as caches
-from trainer.data import pictures, registry, tfds_pictures
-from trainer.data.order import Slice, evaluation_batches, training_batches
-from trainer.problems import ConfigurationError
+from cluster_trainer.data import cache as caches
+from cluster_trainer.data import pictures, registry, tfds_pictures
+from cluster_trainer.data.order import Slice, evaluation_batches, training_batches
+from cluster_trainer.problems import ConfigurationError
 
 CACHES = ("memory", "disk", "none")
 COUNT, SIDE = 50, 24

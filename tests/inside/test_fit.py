@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 from test_loop import pictures, relative_difference
 
+from cluster_trainer import fit
+from cluster_trainer.weights import digest, values_of
 from conftest import strategy_of
-from trainer import fit
-from trainer.weights import digest, values_of
 
 LENGTH = {"epochs": 2, "global_batch_size": 16}
 RUN = {**LENGTH, "learning_rate": 0.01}

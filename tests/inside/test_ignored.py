@@ -8,12 +8,12 @@ import keras
 import pytest
 from test_loop import pictures
 
-from trainer import fit
-from trainer.build import build_model
-from trainer.config import TrainerConfig
-from trainer.data import registry
-from trainer.data.examples import DataSet
-from trainer.problems import ConfigurationError
+from cluster_trainer import fit
+from cluster_trainer.build import build_model
+from cluster_trainer.config import TrainerConfig
+from cluster_trainer.data import registry
+from cluster_trainer.data.examples import DataSet
+from cluster_trainer.problems import ConfigurationError
 
 RUN = {"epochs": 1, "global_batch_size": 16}
 EXAMPLES = pictures(32)

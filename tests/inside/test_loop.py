@@ -3,12 +3,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from cluster_trainer.batches import distribute
+from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.data.order import Slice, evaluation_batches, training_batches
+from cluster_trainer.loop import Loop
+from cluster_trainer.models import mnist_cnn
 from conftest import strategy_of
-from trainer.batches import distribute
-from trainer.data.examples import DataSet, Examples
-from trainer.data.order import Slice, evaluation_batches, training_batches
-from trainer.loop import Loop
-from trainer.models import mnist_cnn
 
 GLOBAL_BATCH = 16
 

@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 from test_loop import pictures, relative_difference
 
+from cluster_trainer import fit
+from cluster_trainer.losses import cross_entropy, read_loss
 from conftest import strategy_of
-from trainer import fit
-from trainer.losses import cross_entropy, read_loss
 
 RUN = {"epochs": 1, "global_batch_size": 16}
 DATA = tuple((part.inputs, part.labels) for part in (pictures(60), pictures(30)))

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from test_loop import pictures, relative_difference, train
 
+from cluster_trainer.data.examples import Examples
+from cluster_trainer.loop import Loop
 from conftest import strategy_of
-from trainer.data.examples import Examples
-from trainer.loop import Loop
 
 STEPS = 10
 PICTURES = pictures(60)

@@ -3,8 +3,8 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from trainer.data.examples import Examples
-from trainer.data.order import Slice, evaluation_batches, rows_of_pass, training_batches
+from cluster_trainer.data.examples import Examples
+from cluster_trainer.data.order import Slice, evaluation_batches, rows_of_pass, training_batches
 
 SEED = 7
 CUTS = [(1437, 64, 2), (360, 32, 3), (10, 4, 4), (7, 8, 3), (1, 1, 2), (128, 32, 4)]

@@ -2,11 +2,11 @@ import keras
 import pytest
 import tensorflow as tf
 
-from trainer.loop import Loop
-from trainer.pace import Pace, next_steps
-from trainer.problems import StopRequestedError
-from trainer.stall import Deadline, StallLimit
-from trainer.stop import StopRequest
+from cluster_trainer.loop import Loop
+from cluster_trainer.pace import Pace, next_steps
+from cluster_trainer.problems import StopRequestedError
+from cluster_trainer.stall import Deadline, StallLimit
+from cluster_trainer.stop import StopRequest
 
 
 @pytest.mark.parametrize(

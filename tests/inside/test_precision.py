@@ -6,15 +6,15 @@ import pytest
 import tensorflow as tf
 from test_loop import pictures, relative_difference, train
 
+from cluster_trainer import export
+from cluster_trainer.batches import distribute
+from cluster_trainer.build import build_model, build_optimizer
+from cluster_trainer.checkpoints.state import State
+from cluster_trainer.config import TrainerConfig
+from cluster_trainer.data.examples import DataSet
+from cluster_trainer.data.order import Slice
+from cluster_trainer.loop import Loop
 from conftest import strategy_of
-from trainer import export
-from trainer.batches import distribute
-from trainer.build import build_model, build_optimizer
-from trainer.checkpoints.state import State
-from trainer.config import TrainerConfig
-from trainer.data.examples import DataSet
-from trainer.data.order import Slice
-from trainer.loop import Loop
 
 EXAMPLES = pictures(64)
 DATA = DataSet("noise", EXAMPLES, EXAMPLES, 10)
@@ -125,7 +125,7 @@ def test_a_checkpoint_holds_the_scale(config):
     loop = build(config("float16"), strategy_of(1))
     loop.optimizer.dynamic_scale.assign(8.0)
     loop.optimizer.step_counter.assign(5)
-    state = State(loop.model, loop.optimizer)
+    state = State([*loop.model.variables, *loop.optimizer.variables])
     kept = state.take()
     loop.optimizer.dynamic_scale.assign(1.0)
     loop.optimizer.step_counter.assign(0)

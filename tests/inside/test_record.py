@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from test_ignored import DATA, RUN, built
 
+from cluster_trainer import api, fit
 from conftest import strategy_of
-from trainer import api, fit
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.data import registry, tfds_pictures, tfds_source
-from trainer.problems import ConfigurationError
+from cluster_trainer.data import registry, tfds_pictures, tfds_source
+from cluster_trainer.problems import ConfigurationError
 
 NOWHERE = Path("/tmp/no-data")
 

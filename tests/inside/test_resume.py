@@ -10,23 +10,24 @@ import pytest
 import tensorflow as tf
 from test_loop import pictures
 
+from cluster_trainer.build import build_optimizer
+from cluster_trainer.checkpoints.state import State
+from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.collectives.workers import CHUNK_BYTES, Workers
+from cluster_trainer.config import TrainerConfig
+from cluster_trainer.data.examples import DataSet
+from cluster_trainer.job import Job
+from cluster_trainer.loop import Loop
+from cluster_trainer.pace import Pace
+from cluster_trainer.problems import ConfigurationError, StopRequestedError
+from cluster_trainer.report import Reporter
+from cluster_trainer.run import Run
+from cluster_trainer.stall import Deadline, StallLimit
+from cluster_trainer.stop import StopRequest
+from cluster_trainer.task import Task
+from cluster_trainer.train import make_plan
+from cluster_trainer.weights import digest
 from conftest import strategy_of
-from trainer.build import build_optimizer
-from trainer.checkpoints.exchange import CHUNK_BYTES, Exchange
-from trainer.checkpoints.state import State
-from trainer.config import TrainerConfig
-from trainer.data.examples import DataSet
-from trainer.job import Job
-from trainer.loop import Loop
-from trainer.pace import Pace
-from trainer.problems import ConfigurationError, StopRequestedError
-from trainer.report import Reporter
-from trainer.run import Run
-from trainer.stall import Deadline, StallLimit
-from trainer.stop import StopRequest
-from trainer.task import Task
-from trainer.train import make_plan
-from trainer.weights import digest
 
 GLOBAL_BATCH = 16
 SETTINGS = {"epochs": 3, "global_batch_size": GLOBAL_BATCH, "steps_per_call": 2}
@@ -259,18 +260,18 @@ def test_the_log_says_where_a_run_goes_on(run, caplog):
 def test_a_file_arrives_as_it_was_sent(size):
     # Each replica stands for a worker. The others give other bytes, of which none may arrive.
     content = np.random.default_rng(size).bytes(size)
-    assert Exchange(strategy_of(4), 4).broadcast(content, holder=2) == content
+    assert Workers(strategy_of(4), Replicas(total=4)).broadcast(content, holder=2) == content
 
 
 def test_all_workers_numbers_are_gathered():
-    assert Exchange(strategy_of(4), 2).gather(2**40) == [2**40, 2**40]
+    assert Workers(strategy_of(4), Replicas(total=4, local=2)).gather(2**40) == [2**40, 2**40]
 
 
 def test_bfloat16_is_put_back():
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, dtype="bfloat16")])
     optimizer = keras.optimizers.SGD()
     optimizer.build(model.trainable_variables)
-    state = State(model, optimizer)
+    state = State([*model.variables, *optimizer.variables])
     before = state.take()
     kernel = model.weights[0]
     kernel.assign(kernel.value + 1)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from test_loop import pictures, relative_difference, train
 
+from cluster_trainer.build import build_model
+from cluster_trainer.config import TrainerConfig
+from cluster_trainer.data.examples import DataSet
+from cluster_trainer.loop import Loop
+from cluster_trainer.problems import ConfigurationError
 from conftest import strategy_of
-from trainer.build import build_model
-from trainer.config import TrainerConfig
-from trainer.data.examples import DataSet
-from trainer.loop import Loop
-from trainer.problems import ConfigurationError
 
 EXAMPLES = pictures(100)  # 7 batches an epoch, the last one filled up
 DATA = DataSet("noise", EXAMPLES, EXAMPLES, 10)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
+from cluster_trainer.config import ACCEPTED, TrainerConfig, setting_names, variable_of
 from entrypoint.settings.options import VARIABLES
-from trainer.config import ACCEPTED, TrainerConfig, setting_names, variable_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs/environment.md"
 

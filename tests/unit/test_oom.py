@@ -2,8 +2,8 @@
 
 import pytest
 
+import cluster_trainer.oom
 import entrypoint.supervision.out_of_memory
-import trainer.oom
 
 MIB = 2**20
 V2 = ("memory.events", "low 0\nhigh 0\nmax 7\noom 1\noom_kill {}\noom_group_kill 0\n")
@@ -12,7 +12,7 @@ LIMITS = {V2: "memory.max", V1: "memory/memory.limit_in_bytes"}
 NO_LIMIT = {V2: "max", V1: "9223372036854771712"}
 
 either_package = pytest.mark.parametrize(
-    "package", [entrypoint.supervision.out_of_memory, trainer.oom]
+    "package", [entrypoint.supervision.out_of_memory, cluster_trainer.oom]
 )
 either_version = pytest.mark.parametrize("version", [V2, V1], ids=["v2", "v1"])
 

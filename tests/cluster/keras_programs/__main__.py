@@ -1,7 +1,8 @@
 """Runs all programs on two workers, and before that each worker runs them in another way.
 
 The first worker takes no strategy, the second MirroredStrategy on two devices: three results of
-each program in one cluster, with TensorFlow imported once.
+each program in one cluster, with TensorFlow imported once. Names after the folder are those of the
+programs to run; without any, all.
 """
 
 import json
@@ -11,9 +12,12 @@ import time
 from pathlib import Path
 
 import arrays
+import chance
+import feeds
 import keras
 import models
 import numpy as np
+import options
 import tensorflow as tf
 from tensorflow.python.data.ops.multi_device_iterator_ops import OwnedMultiDeviceIterator
 
@@ -42,14 +46,22 @@ def as_lists(value):
     return np.ravel(value).tolist()
 
 
-def run(name, strategy, folder):
+def programs():
+    """Return all programs by name, those that draw at random twice."""
+    once = arrays.PROGRAMS + options.PROGRAMS + feeds.PROGRAMS + models.PROGRAMS + chance.PROGRAMS
+    again = {f"{program.__name__} again": program for program in chance.PROGRAMS}
+    every = {program.__name__: program for program in once} | again
+    return {name: every[name] for name in sys.argv[2:] or every}
+
+
+def run(where, strategy, folder):
     outcomes = {}
-    for program in arrays.PROGRAMS + models.PROGRAMS:
+    for name, program in programs().items():
         began = time.monotonic()
         keras.utils.set_random_seed(3)
-        outcomes[program.__name__] = as_lists(program(strategy))
-        print(f"{name} {program.__name__} {time.monotonic() - began:.1f} s", flush=True)
-    (folder / f"{name}.json").write_text(json.dumps(outcomes))
+        outcomes[name] = as_lists(program(strategy))
+        print(f"{where} {name} {time.monotonic() - began:.1f} s", flush=True)
+    (folder / f"{where}.json").write_text(json.dumps(outcomes))
 
 
 def run_all(task, folder):

@@ -41,6 +41,19 @@ def binary_with_auc(strategy):
     return describe(model, history, inputs, labels)
 
 
+def multi_label(strategy):
+    """Three labels of each example, whose curves are averaged."""
+    inputs, targets = numbers(96)
+    labels = (np.concatenate([targets, inputs[:, :2]], 1) > 0).astype(np.float32)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(3, "sigmoid")])
+        auc = keras.metrics.AUC(multi_label=True, num_labels=3, name="auc")
+        counts = keras.metrics.BinaryIoU(name="iou")  # of whole numbers
+        model.compile(keras.optimizers.SGD(0.5), "binary_crossentropy", metrics=[auc, counts])
+    history = model.fit(inputs, labels, epochs=2, **BATCH)
+    return describe(model, history, inputs, labels)
+
+
 def two_outputs(strategy):
     inputs, targets = numbers(96)
     given = {"left": inputs[:, :2], "right": inputs[:, 2:]}
@@ -120,17 +133,19 @@ def any_size(strategy):
 
 
 def by_hand(strategy):
-    """Loop over batches; each worker gives the whole batch."""
-    inputs, targets = numbers(32)
+    """Loop over batches, the last of which is odd; each worker gives the whole batch."""
+    inputs, targets = numbers(45)
     model = compiled(strategy, "mse", ["mae"])
-    logs = [model.train_on_batch(inputs[:16], targets[:16]) for _ in range(5)]
-    logs.append(model.test_on_batch(inputs[16:], targets[16:]))
-    return {"logs": logs, "weights": model.get_weights()}
+    logs = [model.train_on_batch(inputs[at : at + 16], targets[at : at + 16]) for at in (0, 16, 32)]
+    logs.append(model.test_on_batch(inputs[32:], targets[32:]))
+    predictions = model.predict_on_batch(inputs[:7])
+    return {"logs": logs, "predictions": predictions, "weights": model.get_weights()}
 
 
 PROGRAMS = [
     regression,
     binary_with_auc,
+    multi_label,
     two_outputs,
     class_weight,
     sample_weight,

@@ -22,8 +22,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.data import registry
-from trainer.models import mnist_cnn
+from cluster_trainer.data import registry
+from cluster_trainer.models import mnist_cnn
 
 CHAOS = Path("/chaos")
 RECORDS = CHAOS / "records.jsonl"

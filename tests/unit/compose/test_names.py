@@ -2,9 +2,9 @@
 
 import pytest
 
+from cluster_trainer.config import setting_names, variable_of
 from entrypoint.settings.options import VARIABLES
 from local_cluster.settings import names
-from trainer.config import setting_names, variable_of
 
 # What the compose files decide themselves, and what makes no sense for all workers alike.
 NOT_PASSED_ON = {

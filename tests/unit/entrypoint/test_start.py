@@ -169,11 +169,7 @@ def test_a_bad_start_ends_within_a_second_with_one_message(
     assert "Traceback" not in ended.stderr
     # The better of two: another process may have had the machine.
     assert ended.seconds < 1 or run("true", **environ).seconds < 1
-
-
-def test_explain_refuses_with_the_same_message(run: Callable) -> None:
-    for environ in BAD:
-        assert run("explain", "true", **environ).stderr == run("true", **environ).stderr
+    assert run("explain", "true", **environ).stderr == ended.stderr
 
 
 TRAINER_REFUSES = """

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.checkpoints.saver import Saver, touch
-from trainer.checkpoints.store import Store
-from trainer.files import make_folder
+from cluster_trainer.checkpoints.checkpoint import Checkpoint
+from cluster_trainer.checkpoints.saver import Saver, touch
+from cluster_trainer.checkpoints.store import Store
+from cluster_trainer.files import make_folder
 
 
 def checkpoint(step=1, values=(), **fields):

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster_trainer import problems
+from cluster_trainer.config import TrainerConfig, setting_names, variable_of
+from cluster_trainer.problems import ConfigurationError
 from entrypoint import errors
-from trainer import problems
-from trainer.config import TrainerConfig, setting_names, variable_of
-from trainer.problems import ConfigurationError
 
 BAD_VALUES = [
     ("TRAINER_MODEL", "mnist_cn", "mnist_cnn"),
@@ -155,7 +155,7 @@ def test_help_names_every_flag(base, capsys):
 
 
 def test_a_directory_that_cannot_be_written_is_refused(base, tmp_path, monkeypatch):
-    monkeypatch.setattr("trainer.config.os.access", lambda *_: False)
+    monkeypatch.setattr("cluster_trainer.config.os.access", lambda *_: False)
     message = refusal(base)
     assert str(tmp_path) in message
     assert "cannot be written" in message

@@ -1,8 +1,8 @@
 import pytest
 
-from trainer import devices
-from trainer.config import TrainerConfig
-from trainer.problems import ConfigurationError
+from cluster_trainer import devices
+from cluster_trainer.config import TrainerConfig
+from cluster_trainer.problems import ConfigurationError
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from trainer.data.lock import alone
+from cluster_trainer.data.lock import alone
 
 ROOT = Path(__file__).parents[3]
 HOLD = """
 import sys, time
 from pathlib import Path
-from trainer.data.lock import alone
+from cluster_trainer.data.lock import alone
 with alone(Path(sys.argv[1]), lambda: None):
     print("held", flush=True)
     time.sleep(600)

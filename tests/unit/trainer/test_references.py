@@ -1,8 +1,8 @@
 import pytest
 
-from trainer import references
-from trainer.data import names
-from trainer.problems import ConfigurationError
+from cluster_trainer import references
+from cluster_trainer.data import names
+from cluster_trainer.problems import ConfigurationError
 
 
 @pytest.mark.parametrize(

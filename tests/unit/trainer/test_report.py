@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from trainer import report
-from trainer.report import EpochMetrics, Reporter, describe
+from cluster_trainer import report
+from cluster_trainer.report import EpochMetrics, Reporter, describe
 
 METRICS = EpochMetrics(3, 36, 0.25, 0.9, 0.3, 0.875, 360, 5921.4, 1.26)
 

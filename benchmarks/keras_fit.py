@@ -1,0 +1,134 @@
+"""What Keras's own `fit` costs on the image's engine: beside the trainer's loop, and legacy Keras.
+
+mnist_cnn on MNIST's shapes with made-up pixels, 64 examples a worker and step, each worker one
+thread on a processor of its own, all in one container. The cases take turns; each counts the
+examples of an epoch from its second on, and the two workers' are those of both together.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+PREDICTED = "fit at least 0.95 of the loop; on two workers at least 1.6 times legacy fit"
+ROUNDS = 3
+EXAMPLES = 20_000
+# Runs inside the container, once for each worker of a case: prints the epochs' examples a second.
+WORKER = """
+import json, os, sys, time
+
+case, count, index = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+os.sched_setaffinity(0, {index})
+if count > 1:
+    hosts = [f"127.0.0.1:{3000 + place}" for place in range(count)]
+    task = {"type": "worker", "index": index}
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": hosts}, "task": task})
+os.environ["TRAINER_RUN_DIR"] = f"/tmp/runs-{case}-{count}-{sys.argv[4]}"
+if case == "legacy":
+    os.environ["TF_USE_LEGACY_KERAS"] = "1"
+import numpy as np
+import tensorflow as tf
+
+tf.config.threading.set_intra_op_parallelism_threads(1)
+tf.config.threading.set_inter_op_parallelism_threads(1)
+noise = np.random.default_rng(0)
+inputs = noise.random((EXAMPLES, 28, 28, 1), np.float32)
+labels = noise.integers(0, 10, EXAMPLES)
+strategy = tf.distribute.get_strategy()
+if count > 1:
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+keras = tf.keras
+layers = keras.layers
+with strategy.scope():
+    model = keras.Sequential([
+        keras.Input((28, 28, 1)), layers.Conv2D(32, 3, activation="relu"), layers.MaxPooling2D(),
+        layers.Flatten(), layers.Dense(64, activation="relu"), layers.Dense(10),
+    ])
+    optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+batch = 64 * count
+if case == "loop":
+    from cluster_trainer import fit
+
+    epochs = fit(model, ((inputs, labels), (inputs[:batch], labels[:batch])), optimizer=optimizer,
+                 epochs=5, global_batch_size=batch)
+    rates = [epoch.examples_per_second for epoch in epochs]
+else:
+    rates = []
+
+    class Clock(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            self.began = time.perf_counter()
+
+        def on_epoch_end(self, epoch, logs=None):
+            rates.append(EXAMPLES / (time.perf_counter() - self.began))
+
+    with strategy.scope():
+        model.compile(optimizer, loss, metrics=["accuracy"])
+    model.fit(inputs, labels, batch_size=batch, epochs=5, verbose=0, callbacks=[Clock()])
+print(json.dumps(rates[1:]), flush=True)
+ended = [f"/tmp/ended-{case}-{count}-{place}-{sys.argv[4]}" for place in range(count)]
+open(ended[index], "w").close()
+while not all(map(os.path.exists, ended)):
+    time.sleep(0.05)
+os._exit(0)
+"""
+LAUNCHER = """
+import json, statistics, subprocess, sys
+
+worker, rounds = sys.argv[1], int(sys.argv[2])
+found = {}
+for turn in range(rounds):
+    for count in (1, 2):
+        for case in ("loop", "fit", "legacy"):
+            command = [sys.executable, "-c", worker, case, str(count)]
+            workers = [
+                subprocess.Popen([*command, str(index), str(turn)], stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True)
+                for index in range(count)
+            ]
+            said = [worker.communicate() for worker in workers]
+            if any(worker.returncode for worker in workers):
+                sys.exit("".join(err for _, err in said))
+            rates = json.loads(said[0][0].splitlines()[-1])
+            found.setdefault(f"{case} {count}", []).append(statistics.median(rates))
+print(json.dumps(found))
+"""
+NAMES = {"loop": "the trainer's loop", "fit": "Keras's `fit`", "legacy": "legacy Keras's `fit`"}
+
+
+def measure(image: str) -> dict[str, list[float]]:
+    """Return each case's examples a second, one number a round."""
+    worker = WORKER.replace("EXAMPLES", str(EXAMPLES))
+    command = ["docker", "run", "--rm", "--network", "none", "--entrypoint", "python", image]
+    command += ["-c", LAUNCHER, worker, str(ROUNDS)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        sys.exit(ended.stderr)
+    return dict(json.loads(ended.stdout.splitlines()[-1]))
+
+
+def main(image: str) -> None:
+    """Measure, and print the table."""
+    found = measure(image)
+    print(f"predicted: {PREDICTED}\n")
+    print("| case | workers | examples/s, median | lowest | highest | of the loop |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name, rates in found.items():
+        case, count = name.split()
+        ratio = statistics.median(rates) / statistics.median(found[f"loop {count}"])
+        middle, low, high = statistics.median(rates), min(rates), max(rates)
+        cells = [
+            NAMES[case],
+            count,
+            f"{middle:,.0f}",
+            f"{low:,.0f}",
+            f"{high:,.0f}",
+            f"{ratio:.2f}",
+        ]
+        print(f"| {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main(os.environ.get("IMAGE", "cluster-trainer:cpu"))

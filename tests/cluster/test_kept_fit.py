@@ -1,0 +1,57 @@
+"""Every `fit` of a script survives the death of any worker, and its disk, to the same weights."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.loopback import Case, run_cases
+
+WORKSPACE = Path(__file__).parent / "workspace"
+SCRIPT = ("python", "/scripts/kept_fits.py")
+SETTINGS = {"TRAINER_CHECKPOINT_STEPS": "5", "MAX_RESTARTS": "9"}
+# worker, fit, step, whether its disk is lost: one after the other, each in the start after the last
+KILLS = [[0, 0, 12, True], [1, 1, 20, False], [1, 2, 31, True], [0, 3, 70, False]]
+STOPPED_EARLY = 30
+
+
+@pytest.fixture(scope="module")
+def runs(workbench, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kept")
+    killed = SETTINGS | {"KILLS": json.dumps(KILLS)}
+    cases = [Case("undisturbed", 2, SETTINGS, SCRIPT), Case("killed", 2, killed, SCRIPT)]
+    return run_cases(workbench, folder, cases, [f"{WORKSPACE}:/scripts:ro"])
+
+
+def ends(run):
+    return [json.loads((run.folder / f"end-{index}.json").read_text()) for index in range(2)]
+
+
+def test_all_kills_have_happened(runs):
+    assert (runs["killed"].folder / "starts").read_text() == str(len(KILLS)), runs["killed"].output
+    assert runs["killed"].output.count("killed by SIGKILL") == len(KILLS)
+
+
+def test_the_weights_are_those_of_the_undisturbed_run(runs):
+    """Bit for bit, on both workers, random layers and noise among them."""
+    digests = [end[0] for run in runs.values() for end in ends(run)]
+    assert len(digests) == 4
+    assert len(set(digests)) == 1, runs["killed"].output
+
+
+def test_so_is_what_fit_returns(runs):
+    """Every epoch's numbers, those before a kill too; and EarlyStopping ends the same epoch."""
+    expected = ends(runs["undisturbed"])[0][1]
+    assert 2 < len(expected[0]["loss"]) < STOPPED_EARLY
+    for run in runs.values():
+        for _, histories in ends(run):
+            for found, wanted in zip(histories, expected, strict=True):
+                assert found.keys() == wanted.keys()
+                for name, numbers in wanted.items():
+                    assert found[name] == pytest.approx(numbers, rel=1e-6), name
+
+
+def test_a_fit_that_had_ended_is_not_trained_again(runs):
+    assert "fit 1 had ended after" in runs["killed"].output
+    assert "fit 2 resumes from step" in runs["killed"].output
+    assert "had ended" not in runs["undisturbed"].output

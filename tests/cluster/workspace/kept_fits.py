@@ -1,0 +1,135 @@
+"""A script with several fits that knows nothing of checkpoints, and kills itself where it is told.
+
+KILLS is a JSON list of [worker, fit, step, whether its disk is lost, too]: in the start of the
+script that is counted so, from 0, this worker is killed once the fit has done so many steps.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import threading
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers, ops
+
+TOKENS = 50
+KILLS = json.loads(os.environ.get("KILLS", "[]"))
+WORKER, START = os.environ["WORKER_INDEX"], Path(os.environ["TRAINER_RUN_DIR"], "starts")
+END = Path(os.environ["TRAINER_RUN_DIR"], f"end-{WORKER}.json")
+
+
+class Killer(keras.callbacks.Callback):
+    """Ends this process from a thread, at any moment."""
+
+    def __init__(self, fit):
+        super().__init__()
+        start = int(START.read_text()) if START.exists() else 0
+        self.due = KILLS[start] if start < len(KILLS) else (None, None, None, None)
+        self.is_due = self.due[:2] == [int(WORKER), fit]
+
+    def on_train_begin(self, logs=None):  # noqa: ARG002  Keras gives them by name
+        if self.is_due:
+            threading.Thread(target=self.watch, daemon=True).start()
+
+    def watch(self):
+        while int(self.model.optimizer.iterations.numpy()) < self.due[2]:
+            pass
+        START.write_text(str(KILLS.index(self.due) + 1))
+        if self.due[3]:
+            shutil.rmtree(START.parent / f"worker-{WORKER}", ignore_errors=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Autoencoder(keras.Model):
+    """A variational one, with a step of its own and real noise."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = keras.Sequential([keras.Input((4,)), layers.Dense(4)])
+        self.decoder = keras.Sequential([keras.Input((2,)), layers.Dense(4)])
+        self.noise = keras.random.SeedGenerator(11)
+        self.total = keras.metrics.Mean(name="total")
+
+    @property
+    def metrics(self):
+        return [self.total]
+
+    def train_step(self, data):
+        with tf.GradientTape() as tape:
+            mean, log_variance = ops.split(self.encoder(data), 2, axis=1)
+            noise = keras.random.normal(ops.shape(mean), seed=self.noise)
+            code = mean + ops.exp(0.5 * log_variance) * noise
+            divergence = ops.mean(ops.exp(log_variance) + mean**2 - 1.0 - log_variance)
+            loss = ops.mean((self.decoder(code) - data) ** 2) + 0.1 * divergence
+        gradients = tape.gradient(loss, self.trainable_weights)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_weights, strict=True))
+        self.total.update_state(loss)
+        return {"total": self.total.result()}
+
+
+def sentences():
+    draws = np.random.default_rng(7)
+    for _ in range(40):
+        tokens = (draws.integers(0, TOKENS, (16, 1)) + np.arange(7)) % TOKENS
+        yield tokens[:, :-1], tokens[:, 1:]
+
+
+def classifier():
+    entry = [keras.Input((4,)), layers.Dense(8, "tanh", name="backbone")]
+    model = keras.Sequential([*entry, layers.BatchNormalization(), layers.Dropout(0.2)])
+    model.add(layers.Dense(1))
+    return model
+
+
+def digest(*models):
+    content = b"".join(array.tobytes() for model in models for array in model.get_weights())
+    return hashlib.sha256(content).hexdigest()
+
+
+keras.utils.set_random_seed(3)
+inputs = np.random.default_rng(5).normal(size=(101, 4)).astype(np.float32)
+targets = inputs.sum(axis=1, keepdims=True)
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+plain = {"batch_size": 16, "verbose": 0}
+
+with strategy.scope():
+    tuned = classifier()
+    tuned.get_layer("backbone").trainable = False
+    tuned.compile("adam", "mse", metrics=["mae"])
+stopping = keras.callbacks.EarlyStopping(patience=8, min_delta=1.0, restore_best_weights=True)
+slowing = keras.callbacks.ReduceLROnPlateau(patience=1, min_delta=0.05)
+frozen = tuned.fit(
+    inputs,
+    targets,
+    validation_split=0.2,
+    epochs=30,
+    callbacks=[Killer(0), stopping, slowing],
+    **plain,
+)
+
+with strategy.scope():
+    tuned.get_layer("backbone").trainable = True
+    tuned.compile("adam", "mse", metrics=["mae"])
+shuffled = tf.data.Dataset.from_tensor_slices((inputs, targets)).shuffle(101, seed=1).batch(16)
+unfrozen = tuned.fit(shuffled, epochs=6, verbose=0, callbacks=[Killer(1)])
+
+with strategy.scope():
+    encoder = Autoencoder()
+    encoder.compile("adam")
+encoded = encoder.fit(inputs, epochs=8, callbacks=[Killer(2)], **plain)
+
+tokens = tf.TensorSpec((16, 6), tf.int64)
+stream = tf.data.Dataset.from_generator(sentences, output_signature=(tokens, tokens))
+with strategy.scope():
+    language = keras.Sequential([layers.Embedding(TOKENS, 8), layers.Dense(TOKENS)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    language.compile(keras.optimizers.AdamW(0.01, global_clipnorm=0.1), loss)
+spoken = language.fit(stream, epochs=3, verbose=0, callbacks=[Killer(3)])
+
+histories = [one.history for one in (frozen, unfrozen, encoded, spoken)]
+END.write_text(json.dumps([digest(tuned, encoder, language), histories], default=float))

@@ -1,0 +1,87 @@
+"""What callbacks keep in a checkpoint, and which of them a worker runs."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from cluster_trainer.callbacks import states
+from cluster_trainer.callbacks.chief import for_worker
+
+
+def kept(callbacks):
+    """Return the states as they come back from a checkpoint."""
+    arrays = []
+    text = json.dumps(states.taken(callbacks, arrays))
+    return states.from_json(json.loads(text), arrays)
+
+
+def test_what_keras_callbacks_decide_by_comes_back():
+    stopping = keras.callbacks.EarlyStopping(restore_best_weights=True)
+    stopping.wait, stopping.best, stopping.best_epoch = 2, np.float32(0.5), 7
+    stopping.best_weights = [np.arange(3.0), np.ones((2, 2), np.float32)]
+    again = keras.callbacks.EarlyStopping(restore_best_weights=True)
+    states.put_back([again], kept([stopping]))
+    assert (again.wait, again.best, again.best_epoch) == (2, 0.5, 7)
+    for found, expected in zip(again.best_weights, stopping.best_weights, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+class Counting(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.seen = {"epochs": [1, 2], "name": "a"}
+
+    def get_state(self):
+        return self.seen
+
+    def set_state(self, state):
+        self.seen = state
+
+
+def test_a_callback_of_ones_own_may_offer_its_state():
+    given, again = Counting(), Counting()
+    given.seen = {"epochs": [3], "mean": np.float64(0.25)}
+    states.put_back([again], kept([given]))
+    assert again.seen == {"epochs": [3], "mean": 0.25}
+
+
+def test_a_state_goes_to_the_callback_of_its_class():
+    """Whatever else the worker that resumes has been given."""
+    first, second = keras.callbacks.ReduceLROnPlateau(), keras.callbacks.ReduceLROnPlateau()
+    first.wait, second.wait = 5, 7
+    others = [keras.callbacks.EarlyStopping()]
+    others += [keras.callbacks.ReduceLROnPlateau(), keras.callbacks.ReduceLROnPlateau()]
+    states.put_back(others, kept([first, second]))
+    assert [one.wait for one in others] == [0, 5, 7]
+
+
+def test_what_cannot_be_kept_is_left_out_and_said():
+    given = [Counting(), Counting()]
+    given[0].seen = {"tokens": {1, 2}}
+    with pytest.warns(UserWarning, match="Counting 1 is not kept in checkpoints: set is no number"):
+        assert [*kept(given)] == ["Counting 2"]
+
+
+def test_only_the_chief_writes(tmp_path):
+    given = [
+        keras.callbacks.CSVLogger(tmp_path / "log.csv"),
+        keras.callbacks.ModelCheckpoint(tmp_path / "best.keras"),
+        keras.callbacks.EarlyStopping(monitor="loss"),
+        keras.callbacks.BackupAndRestore(tmp_path / "backup"),
+    ]
+    mine = for_worker(given, is_chief=False, keeps=True)
+    assert [type(one) for one in mine[::3]] == [keras.callbacks.Callback] * 2
+    assert mine[1:3] == given[1:3]
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 1)), np.ones((4, 1)), callbacks=mine, verbose=0)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_chief_has_all_but_what_the_image_does_itself(tmp_path):
+    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
+    logger = keras.callbacks.CSVLogger(tmp_path / "log.csv")
+    assert for_worker([logger], is_chief=True, keeps=True) == [logger]
+    assert for_worker([backup], is_chief=True, keeps=False) == [backup]

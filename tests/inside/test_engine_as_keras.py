@@ -1,0 +1,449 @@
+"""What Keras's `fit`, `evaluate` and `predict` do on one device, with the engine on any number."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers, ops
+
+from cluster_trainer import kept_fit
+from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.engine import sources
+from conftest import strategy_of
+
+RANDOM = np.random.default_rng(0)
+INPUTS = RANDOM.normal(size=(100, 4)).astype("float32")
+TARGETS = INPUTS @ np.array([[1], [2], [-1], [0.5]], "float32")
+
+
+@pytest.fixture(autouse=True)
+def keeps_nothing(monkeypatch):
+    """Let no fit go on from what one of another test has left in /runs."""
+    monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "0")
+    monkeypatch.setattr(kept_fit, "_process", None)
+
+
+def model_in(strategy, **options):
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(1, kernel_initializer="ones")])
+        model.compile(keras.optimizers.SGD(0.01), "mse", metrics=["mae"], **options)
+    return model
+
+
+class OwnStep(keras.Model):
+    """Trains without its compiled loss and metrics."""
+
+    def __init__(self, logs):
+        super().__init__()
+        self.dense, self.logs_of = layers.Dense(1, kernel_initializer="zeros"), logs
+
+    def call(self, inputs):
+        return self.dense(inputs)
+
+    def train_step(self, data):
+        inputs, targets, _ = keras.utils.unpack_x_y_sample_weight(data)
+        with tf.GradientTape() as tape:
+            loss = ops.mean((self(inputs) - targets) ** 2)
+        gradients = tape.gradient(loss, self.trainable_weights)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_weights, strict=True))
+        return self.logs_of(loss)
+
+
+def own_step(strategy, logs):
+    with strategy.scope():
+        model = OwnStep(logs)
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+    return model
+
+
+LOSS_OF_ZEROS = float(np.mean(TARGETS**2))
+
+
+def test_what_a_step_returns_is_shown_though_a_metric_has_its_name(strategy):
+    model = own_step(strategy, lambda loss: {"loss": loss, "twice": 2 * loss})
+
+    history = model.fit(INPUTS, TARGETS, batch_size=100, verbose=0).history
+
+    assert history["loss"] == pytest.approx([LOSS_OF_ZEROS], rel=1e-5)
+    assert history["twice"] == pytest.approx([2 * LOSS_OF_ZEROS], rel=1e-5)
+
+
+def test_train_on_batch_returns_what_the_step_returns(strategy):
+    model = own_step(strategy, lambda loss: {"loss": loss})
+
+    logs = model.train_on_batch(INPUTS, TARGETS, return_dict=True)
+
+    assert logs["loss"] == pytest.approx(LOSS_OF_ZEROS, rel=1e-5)
+
+
+def test_a_steps_whole_numbers_and_nested_logs_are_shown(strategy):
+    model = own_step(strategy, lambda loss: {"all": {"one": loss, "count": tf.constant(2**24 + 1)}})
+
+    history = model.fit(INPUTS, TARGETS, batch_size=50, verbose=0).history
+
+    assert history["count"] == [2**24 + 1]
+    assert set(history) == {"one", "count"}
+
+
+class Counting(keras.metrics.Metric):
+    """Counts examples in whole numbers, and has its result in a dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = self.add_variable((), "zeros", dtype="int32")
+
+    def update_state(self, targets, _, sample_weight=None):  # noqa: ARG002
+        self.seen.assign_add(ops.shape(targets)[0])
+
+    def result(self):
+        return {"seen": self.seen + 0}
+
+
+def test_a_metric_may_count_whole_numbers(strategy):
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(1)])
+        model.compile("sgd", "mse", metrics=[Counting()])
+
+    assert model.fit(INPUTS, TARGETS, batch_size=30, verbose=0).history["seen"] == [100]
+
+
+def test_gradients_may_be_of_several_types(strategy):
+    with strategy.scope():
+        model = keras.Sequential(
+            [keras.Input((4,)), layers.Dense(3, dtype="float64"), layers.Dense(1, dtype="float32")]
+        )
+        model.compile("sgd", "mse")
+
+    model.fit(INPUTS, TARGETS, batch_size=30, verbose=0)
+
+
+def test_an_epoch_without_data_warns_and_repeats_no_numbers(strategy):
+    batches = ((INPUTS[i : i + 10], TARGETS[i : i + 10]) for i in range(0, 100, 10))
+
+    with pytest.warns(UserWarning, match="data ended"):
+        history = (
+            model_in(strategy).fit(batches, steps_per_epoch=5, epochs=3, verbose=0).history["loss"]
+        )
+
+    assert history[1] != history[2] == 0
+
+
+def test_each_validation_begins_with_the_first_batches(strategy):
+    model = model_in(strategy)
+    first = model.evaluate(INPUTS[:30], TARGETS[:30], verbose=0)[0]
+    with strategy.scope():
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+
+    history = model.fit(
+        INPUTS,
+        TARGETS,
+        epochs=3,
+        verbose=0,
+        validation_data=(INPUTS, TARGETS),
+        validation_batch_size=10,
+        validation_steps=3,
+    ).history
+
+    assert history["val_loss"] == pytest.approx([first] * 3, rel=1e-5)
+
+
+def test_validation_that_was_stopped_begins_anew(strategy):
+    class Stop(keras.callbacks.Callback):
+        def on_test_batch_end(self, batch, logs=None):  # noqa: ARG002
+            self.model.stop_evaluating = batch == 1
+
+    model = model_in(strategy)
+    first = model.evaluate(INPUTS[:20], TARGETS[:20], verbose=0)[0]
+    with strategy.scope():
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+
+    history = model.fit(
+        INPUTS,
+        TARGETS,
+        epochs=2,
+        verbose=0,
+        validation_data=(INPUTS, TARGETS),
+        validation_batch_size=10,
+        callbacks=[Stop()],
+    ).history
+
+    assert history["val_loss"] == pytest.approx([first] * 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("examples", [100, 95])
+def test_predict_takes_several_batches_a_call_and_none_twice(strategy, examples):
+    model = model_in(strategy, steps_per_execution=4)
+
+    predictions = model.predict(INPUTS[:examples], batch_size=10, verbose=0)
+
+    np.testing.assert_allclose(predictions, INPUTS[:examples].sum(1, keepdims=True), atol=1e-5)
+
+
+def test_sparse_predictions_of_several_batches_a_call():
+    model = keras.Sequential([keras.Input((4,)), layers.Lambda(tf.sparse.from_dense)])
+    model.compile(steps_per_execution=2)
+
+    predictions = model.predict(INPUTS, batch_size=20, verbose=0)
+
+    np.testing.assert_allclose(tf.sparse.to_dense(predictions), INPUTS)
+
+
+class Seen(keras.callbacks.Callback):
+    """Notes each batch of a validation."""
+
+    def __init__(self):
+        super().__init__()
+        self.batches = []
+
+    def on_test_batch_end(self, batch, logs=None):  # noqa: ARG002
+        self.batches.append(batch)
+
+
+def test_a_callback_is_called_for_each_batch_of_a_validation(strategy):
+    model, alone, in_fit = model_in(strategy), Seen(), Seen()
+
+    model.evaluate(INPUTS, TARGETS, batch_size=10, verbose=0, callbacks=[alone])
+    model.fit(
+        INPUTS,
+        TARGETS,
+        verbose=0,
+        validation_data=(INPUTS, TARGETS),
+        validation_batch_size=10,
+        callbacks=[[in_fit]],
+    )
+
+    assert alone.batches == in_fit.batches == list(range(10))
+
+
+@pytest.mark.parametrize("kind", [keras.callbacks.History, keras.callbacks.ModelCheckpoint])
+def test_a_users_kind_of_one_of_keras_callbacks_is_called_for_each_batch(kind, tmp_path):
+    batches = []
+
+    class OfAUser(kind):
+        def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002
+            batches.append(batch)
+
+    callback = OfAUser() if kind is keras.callbacks.History else OfAUser(tmp_path / "model.keras")
+    model_in(strategy_of(1)).fit(INPUTS, TARGETS, batch_size=5, verbose=0, callbacks=[callback])
+
+    assert batches == list(range(20))
+
+
+def test_other_strategies_have_keras_own_fit():
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+    with strategy.scope():
+        model = keras.Sequential([layers.Dense(1)])
+        model.compile("sgd", "mse")
+
+    assert model.fit(INPUTS, TARGETS, verbose=0).history["loss"]
+    assert model.evaluate(INPUTS, TARGETS, verbose=0)
+    assert model.predict(INPUTS, verbose=0).shape == (100, 1)
+
+
+def test_a_model_may_make_its_train_function_itself(strategy):
+    class Own(keras.Sequential):
+        def make_train_function(self, force=False):  # noqa: ARG002, FBT002
+            @tf.function
+            def train(batches):
+                step = self.distribute_strategy.run(self.train_step, args=(next(batches),))
+                return {"loss": self.distribute_strategy.reduce("MEAN", step["loss"], axis=None)}
+
+            self.train_function = train
+
+    with strategy.scope():
+        model = Own([keras.Input((4,)), layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.01), "mse")
+
+    losses = model.fit(INPUTS, TARGETS, batch_size=20, epochs=3, verbose=0).history["loss"]
+
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_a_users_call_of_the_train_function_takes_as_many_batches_as_a_call_has():
+    model = model_in(strategy_of(1), steps_per_execution=2)
+    batches = iter(tf.data.Dataset.from_tensor_slices((INPUTS, TARGETS)).batch(10))
+    model.make_train_function()
+
+    logs = model.train_function(batches)
+
+    assert int(model.optimizer.iterations) == 2
+    assert logs["loss"].numpy() > 0
+
+
+def test_ragged_arrays(strategy):
+    lengths = np.tile([1, 2, 3, 4], 25)
+    rows = tf.RaggedTensor.from_row_lengths(tf.ones([lengths.sum()]), lengths)
+    total = layers.Lambda(lambda ragged: tf.reduce_sum(ragged, axis=1)[:, tf.newaxis])
+    with strategy.scope():
+        model = keras.Sequential([total])
+        model.compile(loss="mse")
+
+    loss = model.evaluate(rows, np.zeros([100, 1]), batch_size=30, verbose=0)
+
+    assert loss == pytest.approx((1 + 4 + 9 + 16) / 4)
+
+
+def test_targets_may_be_none(strategy):
+    class AutoEncoder(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = layers.Dense(4, kernel_initializer="zeros")
+
+        def call(self, inputs):
+            self.add_loss(ops.mean((self.dense(inputs) - inputs) ** 2))
+            return inputs
+
+    with strategy.scope():
+        model = AutoEncoder()
+        model.compile(keras.optimizers.SGD(0.0))
+
+    history = model.fit(((INPUTS, None) for _ in range(3)), verbose=0).history
+
+    assert history["loss"] == pytest.approx([np.mean(INPUTS**2)], rel=1e-5)
+
+
+def test_one_of_several_targets_may_be_none(strategy):
+    with strategy.scope():
+        inputs = keras.Input((4,))
+        outputs = [layers.Dense(1, name="a")(inputs), layers.Dense(1, name="b")(inputs)]
+        model = keras.Model(inputs, outputs)
+        model.compile("sgd", ["mse", None])
+
+    assert model.fit(INPUTS, [TARGETS, None], verbose=0).history["loss"]
+
+
+def test_what_has_no_row_for_each_example_is_refused_where_it_would_be_cut():
+    class Scaled(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = layers.Dense(1)
+
+        def call(self, inputs):
+            return self.dense(inputs["examples"]) * ops.mean(inputs["scales"])
+
+    batches = tf.data.Dataset.from_tensor_slices((INPUTS, TARGETS)).batch(10)
+    batches = batches.map(lambda x, y: ({"examples": x, "scales": tf.ones([3, 2])}, y))
+    with strategy_of(2).scope():
+        model = Scaled()
+        model.compile("sgd", "mse")
+
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match="as many rows"):
+        model.fit(batches, verbose=0)
+
+
+class Noting(keras.utils.PyDataset):
+    """Ten examples a batch, and what it was told."""
+
+    def __init__(self, batches, **options):
+        super().__init__(**options)
+        self.batches, self.told = batches, []
+
+    @property
+    def num_batches(self):
+        return self.batches
+
+    def __getitem__(self, index):
+        return INPUTS[index % 10 * 10 :][:10], TARGETS[index % 10 * 10 :][:10]
+
+    def on_epoch_begin(self):
+        self.told.append("begin")
+
+    def on_epoch_end(self):
+        self.told.append("end")
+
+
+@pytest.mark.parametrize(("batches", "steps"), [(None, 4), (6, 2), (6, None)])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_pydataset_is_told_of_each_epoch(strategy, batches, steps, workers):
+    dataset = Noting(batches, workers=workers)
+
+    model_in(strategy).fit(dataset, steps_per_epoch=steps, epochs=3, shuffle=False, verbose=0)
+
+    assert dataset.told == ["begin", "end"] * 3
+
+
+def test_whatever_is_true_shuffles():
+    orders = []
+    for shuffle in (False, 1):
+        seen = []
+        model = keras.Sequential([layers.Lambda(lambda x, seen=seen: seen.append(x.numpy()) or x)])
+        model.compile(loss="mse", run_eagerly=True)
+        model.fit(INPUTS, INPUTS, batch_size=100, shuffle=shuffle, verbose=0)
+        orders.append(seen[-1])
+
+    np.testing.assert_array_equal(orders[0], INPUTS)
+    assert (orders[1] != INPUTS).any()
+
+
+def test_what_was_created_outside_of_the_scope_is_refused():
+    outside = keras.Sequential([keras.Input((4,)), layers.Dense(2)])
+    with strategy_of(2).scope():
+        model = keras.Sequential([outside, layers.Dense(1)])
+        model.compile("sgd", "mse")
+
+    with pytest.raises(ValueError, match="outside of the strategy's scope"):
+        model.fit(INPUTS, TARGETS, verbose=0)
+
+
+def test_a_metric_from_outside_of_the_scope_is_refused():
+    metric = keras.metrics.TruePositives()
+    with strategy_of(2).scope():
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(1, "sigmoid")])
+        model.compile("sgd", "mse", metrics=[metric])
+
+    with pytest.raises(ValueError, match="outside of the strategy's scope"):
+        model.evaluate(INPUTS, TARGETS > 0, verbose=0)
+
+
+def test_layers_that_were_adapted_outside_of_the_scope_may_be_used(strategy):
+    normalise = layers.Normalization()
+    normalise.adapt(INPUTS)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), normalise, layers.Dense(1)])
+        model.compile("sgd", "mse")
+
+    assert model.fit(INPUTS, TARGETS, batch_size=30, verbose=0).history["loss"]
+
+
+def test_at_an_epochs_end_all_replicas_have_the_same_statistics(strategy):
+    seen = []
+
+    class Look(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):  # noqa: ARG002
+            values = self.model.layers[0].moving_mean.value
+            seen.append([copy.numpy() for copy in strategy.experimental_local_results(values)])
+
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), layers.BatchNormalization(), layers.Dense(1)])
+        model.compile("sgd", "mse")
+    model.fit(INPUTS, TARGETS, batch_size=40, verbose=0, callbacks=[Look()])
+
+    assert all((copy == seen[0][0]).all() for copy in seen[0])
+
+
+def test_all_workers_take_the_first_ones_seed(monkeypatch):
+    seeds = []
+    real = sources.ArraySource.__init__
+
+    def noting(self, adapter, replicas, seed):
+        seeds.append(seed)
+        real(self, adapter, replicas, seed)
+
+    monkeypatch.setattr(sources.ArraySource, "__init__", noting)
+    # Of what the workers tell each other, only a seed is so large.
+    another = lambda _, number: [number + (number > 1000)] * 2  # noqa: E731
+    monkeypatch.setattr(Workers, "gather", another)
+    keras.utils.set_random_seed(1)
+    model_in(strategy_of(1)).fit(INPUTS, TARGETS, verbose=0)
+    monkeypatch.setattr(Workers, "gather", lambda _, number: [number, number])
+    keras.utils.set_random_seed(1)
+    model_in(strategy_of(1)).fit(INPUTS, TARGETS, verbose=0)
+
+    assert seeds[0] == seeds[1] + 1
+
+
+def test_data_of_different_lengths_on_the_workers_are_refused(monkeypatch):
+    monkeypatch.setattr(Workers, "gather", lambda _, number: [number, number + 1])
+
+    with pytest.raises(ValueError, match=r"different numbers of batches: \[4, 5\]"):
+        model_in(strategy_of(1)).fit(INPUTS, TARGETS, verbose=0)

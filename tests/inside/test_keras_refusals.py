@@ -1,0 +1,46 @@
+"""What Keras's own fit cannot do on several replicas is refused, or said."""
+
+import logging
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from cluster_trainer.engine.sources import _is_in_an_order_of_its_own
+from conftest import strategy_of
+
+EXAMPLES = np.ones((8, 2), np.float32), np.ones((8, 1), np.float32)
+
+
+def compiled(optimizer, **options):
+    with strategy_of(2).scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile(optimizer, "mse", **options)
+    return model
+
+
+def test_an_optimizer_made_outside_of_the_scope_is_refused():
+    """All replicas of a process would count its steps in one variable."""
+    model = compiled(keras.optimizers.SGD(0.1))
+    with pytest.raises(ValueError, match="outside of the strategy's scope"):
+        model.fit(*EXAMPLES, verbose=0)
+
+
+def test_xla_on_several_replicas_is_said_to_be_left_out(caplog):
+    with caplog.at_level(logging.WARNING, "trainer"):
+        compiled("sgd", jit_compile=True).fit(*EXAMPLES, verbose=0)
+    assert "jit_compile=True is without effect" in caplog.text
+
+
+@pytest.mark.parametrize(("seed", "is_own"), [(None, True), (5, False)])
+def test_an_order_that_no_seed_decides_is_found(seed, is_own):
+    tf.random.set_seed(None)
+    stream = tf.data.Dataset.from_tensor_slices(EXAMPLES).shuffle(8, seed=seed).batch(4).prefetch(1)
+    assert _is_in_an_order_of_its_own(stream) == is_own
+
+
+def test_a_seed_of_the_script_decides_the_order():
+    keras.utils.set_random_seed(5)
+    stream = tf.data.Dataset.range(8).shuffle(8).batch(4)
+    assert not _is_in_an_order_of_its_own(stream)

@@ -1,0 +1,46 @@
+"""How many steps run in one call, and when the workers tell each other how long they took."""
+
+from cluster_trainer.engine.pace import TARGET_SECONDS, Pace
+
+
+def told(seconds):
+    """Return what agrees with the slowest worker, and the list of what it was told."""
+    heard = []
+
+    def agree(mine):
+        heard.append(mine)
+        return max(mine, seconds)
+
+    return agree, heard
+
+
+def test_calls_grow_to_about_a_second_of_the_slowest_worker():
+    agree, heard = told(0.0)
+    pace, lengths = Pace(None, agree), []
+    for _ in range(6):
+        steps = pace.steps(None)
+        lengths.append(steps)
+        pace.took(steps, 0.01 * steps)
+    assert lengths == [1, 4, 16, 64, 100, 100]
+    assert len(heard) == 6
+
+
+def test_a_slow_worker_shortens_everybodys_calls():
+    agree, _ = told(TARGET_SECONDS * 2)
+    pace = Pace(None, agree)
+    pace.took(1, 0.01)
+    assert pace.steps(None) == 1
+
+
+def test_no_call_is_longer_than_what_is_left():
+    pace = Pace(7, lambda seconds: seconds)
+    assert (pace.steps(3), pace.steps(None)) == (3, 7)
+
+
+def test_calls_of_a_fixed_length_are_told_of_about_once_a_second():
+    agree, heard = told(0.0)
+    pace = Pace(1, agree)
+    for _ in range(1000):
+        pace.took(1, 0.01)
+    assert 10 <= len(heard) <= 20
+    assert pace.steps(None) == 1

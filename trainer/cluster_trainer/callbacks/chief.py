@@ -1,0 +1,61 @@
+"""Callbacks that write: on several workers the chief writes, once."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+# Nothing is decided by them, so that on other workers they can be left out.
+WRITERS = (
+    keras.callbacks.CSVLogger,
+    keras.callbacks.TensorBoard,
+    keras.callbacks.RemoteMonitor,
+)
+log = logging.getLogger("trainer")
+
+
+def for_worker(callbacks: Sequence[Any], *, is_chief: bool, keeps: bool) -> list[Any]:
+    """Return a fit's callbacks as this worker should have them, each in its place.
+
+    Args:
+        callbacks: the user's.
+        is_chief: whether this worker writes what is written once.
+        keeps: whether the image keeps checkpoints of the fit.
+    """
+    return [_for_worker(one, is_chief=is_chief, keeps=keeps) for one in callbacks]
+
+
+def _for_worker(callback: Any, *, is_chief: bool, keeps: bool) -> Any:
+    if isinstance(callback, keras.callbacks.BackupAndRestore) and keeps:
+        log.info("BackupAndRestore is left out: the image's own checkpoints do what it does")
+        return keras.callbacks.Callback()
+    if is_chief:
+        return callback
+    if isinstance(callback, WRITERS):
+        return keras.callbacks.Callback()
+    if isinstance(callback, keras.callbacks.ModelCheckpoint):
+        return _deciding_only(callback)
+    return callback
+
+
+def _deciding_only(callback: keras.callbacks.ModelCheckpoint) -> keras.callbacks.ModelCheckpoint:
+    """Let a ModelCheckpoint decide what is best, as the chief's does, and write nothing."""
+    set_model = callback.set_model
+    callback.set_model = lambda model: set_model(_Unsaved(model))
+    return callback
+
+
+class _Unsaved:
+    """A model that is not saved."""
+
+    def __init__(self, model: keras.Model) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def save(self, *_: Any, **__: Any) -> None:
+        """Write nothing."""
+
+    save_weights = save

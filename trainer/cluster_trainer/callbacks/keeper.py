@@ -1,0 +1,278 @@
+"""Checkpoints of a fit, whatever the model and whatever the script."""
+
+import json
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from typing import Any, Protocol
+
+import keras
+import numpy as np
+from keras.src.backend.common import global_state
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
+
+from cluster_trainer.callbacks import states
+from cluster_trainer.checkpoints.checkpoint import Checkpoint
+from cluster_trainer.checkpoints.saver import Saver
+from cluster_trainer.checkpoints.state import State
+from cluster_trainer.engine import statistics
+from cluster_trainer.engine.metric_rows import MetricRows
+
+log = logging.getLogger("trainer")
+KEPT_STATE = "state of a callback or metric, array "
+
+
+class Phase(IntEnum):
+    """What a fit has behind it, beside its steps."""
+
+    TRAINING = 0
+    TRAINED = 1  # an epoch's steps; its validation is to come
+    EPOCH = 2
+    ALL = 3
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a fit is.
+
+    Attributes:
+        step: how many steps it has done, over all epochs.
+        epoch: which it is in, from 0.
+        done: how many steps of that epoch are done.
+        passes: how often it has gone through the data.
+        seen: how many batches of the present pass it has had.
+        phase: what else is done.
+        stopped: whether a callback has ended the fit.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    done: int = 0
+    passes: int = 0
+    seen: int = 0
+    phase: Phase = Phase.TRAINING
+    stopped: bool = False
+
+    @property
+    def number(self) -> int:
+        """What a checkpoint of this place is numbered with: the further, the larger."""
+        return self.step * len(Phase) + self.phase
+
+
+class Plan(Protocol):
+    """What a keeper tells whoever has started the fit, and asks.
+
+    Attributes:
+        validates: whether there are validations, which an interruption should not repeat.
+        described: what else must be as it was for the fit to go on, name -> value.
+        seed: of the order of the examples.
+    """
+
+    validates: bool
+    described: Mapping[str, str]
+    seed: int
+
+    def check(self, described: Mapping[str, str], names: Sequence[str]) -> None:
+        """Refuse what does not fit; all workers call it, before the first step.
+
+        Args:
+            described: how the fit's data are cut, name -> value.
+            names: of the variables that exist.
+        """
+
+    def any(self, wish: bool) -> bool:  # noqa: FBT001
+        """Tell whether any worker wishes something; all workers call it."""
+
+    def stops(self) -> bool:
+        """Tell whether the workers have agreed to stop after this call."""
+
+    def meet(self) -> None:
+        """Raise what ends the fit, if they have."""
+
+
+class Keeper(keras.callbacks.Callback):
+    """Keeps checkpoints of a fit, and puts it where the newest of them was.
+
+    Args:
+        saver: writes them.
+        every: the steps between two; 0: none but those of the stages' ends; None: none at all.
+        found: the newest of an earlier start; None: this one is the first.
+        plan: what it is told, and asks.
+        callbacks: the others, whose states are kept.
+    """
+
+    def __init__(
+        self,
+        saver: Saver,
+        every: int | None,
+        found: Checkpoint | None,
+        plan: Plan,
+        callbacks: Sequence[Any],
+    ) -> None:
+        super().__init__()
+        self._saver, self._every, self._found, self._plan = saver, every, found, plan
+        self._callbacks, self._described = callbacks, dict(plan.described)
+        self.place = Place(**found.progress["place"]) if found else Place()
+        self._iterator: Any = None
+        # Of an epoch whose validation was interrupted.
+        self.logs_of_epoch = found.progress["logs"] if found else {}
+
+    @property
+    def initial_epoch(self) -> int:
+        """The epoch that comes next."""
+        return self.place.epoch
+
+    def attach(self, iterator: Any) -> None:
+        """Let the iterator of the training batches begin where the fit is."""
+        self._iterator = iterator
+        place = self.place
+        is_over = place.phase == Phase.TRAINED
+        epochs = place.epoch + is_over
+        iterator.begin_at(epochs, place.passes, place.seen, place.done, is_over=is_over)
+
+    def steps_left(self) -> int | None:
+        """Return how many steps may be done before the next checkpoint is due."""
+        return self._every - self.place.step % self._every if self._every else None
+
+    def after_call(self, steps: int, done: int) -> None:
+        """Note that `steps` steps were done, and `done` of the epoch; all workers call it."""
+        self._move(Phase.TRAINING, step=self.place.step + steps, done=done)
+        is_due = self.steps_left() == self._every
+        if is_due or self._plan.stops():
+            self._save()
+        self._plan.meet()
+
+    def after_training(self) -> None:
+        """Note that an epoch's steps are done; its validation is to come."""
+        self._move(Phase.TRAINED)
+        if self._plan.validates:
+            self._save()
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Put variables and callbacks where they were; the others have begun by now."""
+        del logs
+        self._described |= self._iterator.described | _optimizer_described(self.model)
+        if self._found is None:
+            self._plan.check(self._described, self._state().names)
+            return
+        self.model.train_function.create_variables(self._iterator)
+        saved, state = self._found, self._state()
+        self._plan.check(self._described, state.names)
+        with self.model.distribute_strategy.scope():
+            state.put_back(saved.arrays[: len(state.names)])
+        given = states.from_json(saved.progress["callbacks"], saved.arrays)
+        states.put_back(self._callbacks, given)
+        _put_random_back(states.from_json(saved.progress["random"], saved.arrays))
+        self.model.stop_training = self.place.stopped
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Begin an epoch; the first with what the metrics had come to."""
+        del logs
+        if self._found is not None and self.place.phase == Phase.TRAINING:
+            rows = self._found.progress["metrics"]
+            MetricRows(self.model).put_back(states.from_json(rows, self._found.arrays))
+        self._found = None
+        self._move(self.place.phase, epoch=epoch)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Let a callback that ends the fit on one worker, as by a clock, end it on all."""
+        del batch, logs
+        self.model.stop_training = self._plan.any(bool(self.model.stop_training))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Keep the epoch, with what other callbacks have decided at its end."""
+        del logs
+        self.model.stop_training = self._plan.any(bool(self.model.stop_training))
+        self._move(Phase.EPOCH, epoch=epoch + 1, done=0, stopped=bool(self.model.stop_training))
+        self._save()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Keep the end, so that this fit is not trained again."""
+        del logs
+        self._move(Phase.ALL)
+        self._save()
+        self._saver.wait()
+
+    def _move(self, phase: Phase, **changes: Any) -> None:
+        passes, seen = self._iterator.position if self._iterator else (0, 0)
+        kept = asdict(self.place) | {"passes": passes, "seen": seen, "phase": phase} | changes
+        self.place = Place(**kept)
+
+    def _save(self) -> None:
+        if self._every is None:
+            return
+        statistics.average(self.model, self.model.distribute_strategy)
+        state = self._state()
+        arrays = state.take()
+        progress = {
+            "place": asdict(self.place),
+            "seed": self._plan.seed,
+            "logs": _numbers(self.model.train_function.logs),
+            "callbacks": states.taken(self._callbacks, arrays),
+            "metrics": states.as_json(self._metric_rows(), arrays),
+            "random": states.as_json(_random_state(), arrays),
+        }
+        others = range(len(state.names), len(arrays))
+        names = [*state.names, *(f"{KEPT_STATE}{index}" for index in others)]
+        self._saver.save(Checkpoint(self.place.number, 0, self._described, progress, names, arrays))
+
+    def _metric_rows(self) -> np.ndarray | None:
+        """Return what the metrics have come to, None where they begin anew next."""
+        is_within = self.place.phase == Phase.TRAINING
+        return MetricRows(self.model).take() if is_within else None
+
+    def _state(self) -> State:
+        variables = [*self.model.variables]
+        for optimizer in _optimizers(self.model):
+            variables += optimizer.variables
+        generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+        if generator is not None:
+            variables.append(generator.state)
+        return State(list({id(one): one for one in variables}.values()))
+
+
+def _optimizer_described(model: keras.Model) -> dict[str, str]:
+    """Return what a model was compiled with, as far as it decides the steps."""
+    if model.optimizer is None:
+        return {}
+    name = type(model.optimizer).__name__
+    try:
+        config = keras.saving.serialize_keras_object(model.optimizer)["config"]
+        told = {name: value for name, value in config.items() if value not in (None, False)}
+        text = json.dumps(told, default=lambda value: type(value).__name__, sort_keys=True)
+    except Exception:  # noqa: BLE001  a schedule of a user's own may have no get_config
+        text = ""
+    return {"the optimizer": f"{name} {text}".rstrip()}
+
+
+def _optimizers(model: keras.Model) -> list[BaseOptimizer]:
+    """Return those that a model was compiled with, and those that it has of its own."""
+    parts = [value for part in vars(model).values() for value in _contents(part)]
+    inner = [getattr(layer, "optimizer", None) for layer in model._flatten_layers()]  # noqa: SLF001
+    own = [one for one in (model.optimizer, *parts, *inner) if isinstance(one, BaseOptimizer)]
+    return list({id(one): one for one in own}.values())
+
+
+def _contents(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _numbers(logs: dict[str, Any]) -> dict[str, Any]:
+    return {name: np.asarray(value).tolist() for name, value in logs.items()}
+
+
+def _random_state() -> dict[str, Any]:
+    """Return the states of Python's and NumPy's global generators."""
+    version, numbers, gauss = random.getstate()
+    return {"python": [version, list(numbers), gauss], "numpy": np.random.get_state(legacy=False)}  # noqa: NPY002  Keras's users draw from it
+
+
+def _put_random_back(state: dict[str, Any]) -> None:
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    np.random.set_state(state["numpy"])  # noqa: NPY002

@@ -1,0 +1,110 @@
+"""What callbacks, and sources of data, keep of a run that goes on later.
+
+Those of Keras's that decide something are known here. One of a user's own may have two methods:
+`get_state()`, which returns numbers, texts, arrays, and lists and dictionaries of these, and
+`set_state(state)`, which is called with the same after `on_train_begin`.
+"""
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+KEPT = {
+    keras.callbacks.EarlyStopping: ("wait", "stopped_epoch", "best", "best_weights", "best_epoch"),
+    keras.callbacks.ReduceLROnPlateau: ("wait", "best", "cooldown_counter"),
+    keras.callbacks.ModelCheckpoint: (
+        "best",
+        "_batches_seen_since_last_saving",
+        "_last_batch_seen",
+    ),
+    keras.callbacks.TensorBoard: ("_global_train_batch", "_global_test_batch"),
+    keras.callbacks.SwapEMAWeights: ("_ema_weights_in_model",),
+    keras.callbacks.History: ("epoch", "history"),
+}
+AN_ARRAY = "an array, number"
+
+
+def taken(callbacks: Sequence[Any], arrays: list[np.ndarray]) -> dict[str, Any]:
+    """Return the states of those that have one as JSON knows them; see `as_json`.
+
+    One that cannot be kept is left out, and that is said.
+    """
+    found = {}
+    for name, callback in _named(callbacks):
+        before = len(arrays)
+        try:
+            state = as_json(_state(callback), arrays)
+        except Exception as error:  # noqa: BLE001  a user's own method
+            del arrays[before:]
+            warnings.warn(f"{name} is not kept in checkpoints: {error}", stacklevel=2)
+        else:
+            if state is not None:
+                found[name] = state
+    return found
+
+
+def put_back(callbacks: Sequence[Any], states: Mapping[str, Any]) -> None:
+    """Give each its state, if one of its class and its place among these had one."""
+    for name, callback in _named(callbacks):
+        if (state := states.get(name)) is None:
+            continue
+        if _has_own(callback):
+            callback.set_state(state)
+        else:
+            vars(callback).update(state)
+
+
+def _named(callbacks: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each callback with its class, and its place among those: workers may have others."""
+    counted: Counter[str] = Counter()
+    for callback in callbacks:
+        kind = type(callback).__name__
+        counted[kind] += 1
+        yield f"{kind} {counted[kind]}", callback
+
+
+def _state(callback: Any) -> Any:
+    if _has_own(callback):
+        return callback.get_state()
+    names = next((names for kind, names in KEPT.items() if isinstance(callback, kind)), ())
+    return {name: vars(callback)[name] for name in names if name in vars(callback)} or None
+
+
+def _has_own(callback: Any) -> bool:
+    return hasattr(callback, "get_state") and hasattr(callback, "set_state")
+
+
+def as_json(value: Any, arrays: list[np.ndarray]) -> Any:
+    """Return a state as JSON knows it; its arrays are put behind those that are in the list.
+
+    Raises:
+        TypeError: it holds something else.
+    """
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): as_json(part, arrays) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(part, arrays) for part in value]
+    array = np.array(value)  # a copy: it is written while the callback goes on
+    if array.dtype == object:
+        raise TypeError(f"{type(value).__name__} is no number, text, array, list or dictionary")
+    if array.ndim == 0 and array.dtype.kind in "biuf":
+        return array.item()
+    arrays.append(array)
+    return {AN_ARRAY: len(arrays) - 1}
+
+
+def from_json(value: Any, arrays: Sequence[np.ndarray]) -> Any:
+    """Return what `as_json` was given; tuples have become lists."""
+    if isinstance(value, dict):
+        if value.keys() == {AN_ARRAY}:
+            return arrays[value[AN_ARRAY]]
+        return {name: from_json(part, arrays) for name, part in value.items()}
+    if isinstance(value, list):
+        return [from_json(part, arrays) for part in value]
+    return value

@@ -1,0 +1,114 @@
+"""Where a run goes on: the newest step that is whole on any worker."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cluster_trainer.checkpoints.checkpoint import Checkpoint
+from cluster_trainer.checkpoints.saver import warn_unsaved
+from cluster_trainer.checkpoints.store import Store
+from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.task import Task
+
+NOTHING = -1
+SHOWN_VARIABLES = 3
+log = logging.getLogger("trainer")
+
+
+@dataclass(frozen=True)
+class Found:
+    """The newest checkpoint of all workers.
+
+    Attributes:
+        checkpoint: what it holds.
+        content: the same as a file's content.
+        holder: the name of a worker that has it.
+        is_here: whether this worker has it.
+    """
+
+    checkpoint: Checkpoint
+    content: bytes
+    holder: str
+    is_here: bool
+
+    @property
+    def step(self) -> int:
+        """The step that it is of; a script's fit numbers its checkpoints more finely."""
+        place = self.checkpoint.progress.get("place", {})
+        return int(place.get("step", self.checkpoint.step))
+
+
+def find_newest(store: Store, workers: Workers, task: Task) -> Found | None:
+    """Let all workers find the newest checkpoint and give it to all; None if nobody has one."""
+    mine = store.newest()
+    my_step = mine.step if mine else NOTHING
+    steps = workers.gather(my_step)
+    newest = max(steps)
+    if newest == NOTHING:
+        return None
+    holder = steps.index(newest)
+    given = mine.content if mine and task.rank == holder else None
+    content = workers.broadcast(given, holder)
+    return Found(
+        checkpoint=Checkpoint.from_bytes(content),
+        content=content,
+        holder=task.name_of(holder),
+        is_here=my_step == newest,
+    )
+
+
+def keep(found: Found, store: Store) -> None:
+    """Keep a checkpoint that this worker did not have: at once the run is as safe as before."""
+    if found.is_here:
+        return
+    try:
+        store.write(found.checkpoint.step, found.content)
+    except OSError as error:
+        warn_unsaved(found.checkpoint.step, error)
+
+
+def refuse_other_run(found: Found, settings: Mapping[str, str], names: Sequence[str]) -> None:
+    """Refuse to go on from a checkpoint of another run.
+
+    Args:
+        found: the checkpoint.
+        settings: this run's settings that have to be the same, name -> value.
+        names: of this run's variables, in the order of the checkpoint's arrays.
+
+    Raises:
+        ConfigurationError: with every setting that differs, or the variables.
+    """
+    saved = found.checkpoint
+    where = f"as in the checkpoint of step {found.step} held by {found.holder}"
+    problems = [
+        Problem(name, settings.get(name, ""), f"{saved.settings.get(name, '')}, {where}", ADVICE)
+        for name in sorted(saved.settings.keys() | settings.keys())
+        if saved.settings.get(name) != settings.get(name)
+    ]
+    if not problems and list(saved.names) != list(names):
+        problems = [_other_variables(saved.names, names, where)]
+    if problems:
+        raise ConfigurationError(problems)
+
+
+ADVICE = (
+    "Give that, another TRAINER_RUN_DIR for another run, or TRAINER_RESUME=never to begin anew "
+    "in this one."
+)
+
+
+def _other_variables(saved: Sequence[str], mine: Sequence[str], where: str) -> Problem:
+    received = [name for name in mine if name not in saved]
+    accepted = [name for name in saved if name not in mine]
+    return Problem(
+        "the model's and the optimizer's variables",
+        _listed(received) or f"{len(mine)} in another order",
+        f"{_listed(accepted) or f'those {len(saved)}'}, {where}",
+        ADVICE,
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN_VARIABLES
+    return ", ".join(names[:SHOWN_VARIABLES]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,76 @@
+"""Writing checkpoints beside training: the disk's time is not the steps' time."""
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from cluster_trainer.checkpoints.checkpoint import Checkpoint
+from cluster_trainer.checkpoints.store import Store
+
+log = logging.getLogger("trainer")
+
+
+class Saver:
+    """Writes one checkpoint at a time, in the order in which they are given.
+
+    A disk that is full or broken costs a warning and not the run: the older checkpoints remain,
+    and the next one is tried again.
+
+    Args:
+        store: where to.
+        on_saved: called after each that was written.
+
+    Attributes:
+        newest: the step of the last one that was written; None before the first.
+    """
+
+    def __init__(self, store: Store, on_saved: Callable[[], object]) -> None:
+        self.newest: int | None = None
+        self._store, self._on_saved = store, on_saved
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="saver")
+        self._pending: Future[None] | None = None
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Begin to write a checkpoint, once the one before it is done."""
+        self.wait()
+        self._pending = self._thread.submit(self._write, checkpoint)
+
+    def wait(self) -> None:
+        """Wait until nothing is left to write."""
+        if self._pending:
+            self._pending.result()
+            self._pending = None
+
+    def _write(self, checkpoint: Checkpoint) -> None:
+        try:
+            self._store.write(checkpoint.step, checkpoint.to_bytes())
+        except OSError as error:
+            warn_unsaved(checkpoint.step, error)
+        else:
+            self.newest = checkpoint.step
+            self._on_saved()
+
+
+def warn_unsaved(step: int, error: OSError) -> None:
+    """Say that a checkpoint is missing here, and that this is not the end."""
+    log.warning(
+        "the checkpoint of step %d could not be saved: %s; training goes on, older checkpoints "
+        "remain",
+        step,
+        error,
+    )
+
+
+def touch(path: Path) -> None:
+    """Change a file's time of modification; make the file if need be.
+
+    The entrypoint looks at it (PROGRESS_FILE). Two touches within one tick of a coarse clock are
+    two all the same, since the file also grows.
+    """
+    try:
+        with path.open("a") as file:
+            file.write(f"{time.time():.6f}\n")
+    except OSError as error:
+        log.warning("PROGRESS_FILE %s cannot be written: %s", path, error.strerror)

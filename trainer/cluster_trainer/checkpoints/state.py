@@ -1,0 +1,41 @@
+"""A model's and an optimizer's values, taken and put back."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+
+class State:
+    """Every variable that a run goes on from: weights, statistics, seeds, the optimizer's own.
+
+    Build it after the optimizer's variables exist.
+    """
+
+    def __init__(self, variables: Sequence[Any]) -> None:
+        self._variables = variables
+
+    @property
+    def names(self) -> list[str]:
+        """The variables by name, dtype and shape: `mnist_cnn/conv2d/kernel float32[3,3,1,32]`."""
+        return [_described(variable) for variable in self._variables]
+
+    def take(self) -> list[np.ndarray]:
+        """Return copies of the values on this process's first replica."""
+        return [np.asarray(variable.value).copy() for variable in self._variables]
+
+    def put_back(self, arrays: Sequence[np.ndarray]) -> None:
+        """Give all replicas of this process the values that `take` returned."""
+        for variable, array in zip(self._variables, arrays, strict=True):
+            variable.assign(_typed(array, variable.dtype))
+
+
+def _described(variable: Any) -> str:
+    shape = ",".join(str(size) for size in variable.shape)
+    return f"{variable.path} {variable.dtype}[{shape}]"
+
+
+def _typed(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Return the array as its own dtype: NumPy's files know bfloat16 as two bytes only."""
+    return array.view(tf.as_dtype(dtype).as_numpy_dtype) if array.dtype.kind == "V" else array

@@ -1,0 +1,103 @@
+"""One worker's folder of checkpoints: whole files under their final name, the last few kept."""
+
+import logging
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster_trainer.checkpoints.checkpoint import checksum
+from cluster_trainer.files import UNFINISHED, make_folder, write_whole
+
+KEPT = 3
+NAME = re.compile(r"(?P<step>\d{8,})-(?P<checksum>[0-9a-f]{16})\.npz")
+log = logging.getLogger("trainer")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A checkpoint as it lies on disk."""
+
+    step: int
+    content: bytes
+
+
+class Store:
+    """The folder of one worker. No other process writes to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def newest(self) -> Stored | None:
+        """Return the newest whole checkpoint; remove damaged ones, and say so."""
+        for file in reversed(self._files()):
+            content = _read_whole(file)
+            if content is not None:
+                return Stored(_step(file), content)
+        return None
+
+    def write(self, step: int, content: bytes) -> None:
+        """Write a checkpoint: it is there whole under its name, or not at all.
+
+        Older ones are removed first, so that there is never need for more than KEPT at a time.
+
+        Raises:
+            OSError: it could not be written; the older ones are still there.
+        """
+        make_folder(self.folder)
+        file = self.folder / f"{step:08d}-{checksum(content)}.npz"
+        others = [other for other in self._files() if _step(other) != step]
+        for other in others[: -(KEPT - 1)]:
+            other.unlink()
+        write_whole(file, content, durable=True)
+        for other in self._files():  # an earlier one of the same step, with other metrics
+            if _step(other) == step and other != file:
+                other.unlink()
+
+    def keep_newest(self) -> None:
+        """Remove all but the newest."""
+        for older in self._files()[:-1]:
+            older.unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        """Remove what a run that was killed left unfinished."""
+        for unfinished in self.folder.glob(f"{UNFINISHED}*"):
+            unfinished.unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Remove all of it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _files(self) -> list[Path]:
+        """Return the checkpoints in the order of their steps."""
+        if not self.folder.is_dir():
+            return []
+        return sorted((file for file in self.folder.iterdir() if _matches(file)), key=_step)
+
+
+def _matches(file: Path) -> re.Match[str] | None:
+    return NAME.fullmatch(file.name)
+
+
+def _step(file: Path) -> int:
+    return int(file.name.partition("-")[0])
+
+
+def _read_whole(file: Path) -> bytes | None:
+    """Return a file's content, None if it is not what was written."""
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        log.warning("checkpoint %s cannot be read and is left out: %s", file, error.strerror)
+        return None
+    found, expected = checksum(content), file.stem.partition("-")[2]
+    if found == expected:
+        return content
+    log.warning(
+        "checkpoint %s is damaged and was removed: its %d bytes have the SHA-256 %s…",
+        file.name,
+        len(content),
+        found,
+    )
+    file.unlink(missing_ok=True)
+    return None

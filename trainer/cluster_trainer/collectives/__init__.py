@@ -1,0 +1,5 @@
+"""What crosses replicas and workers: sums, gathered arrays, agreement, whole files.
+
+`replicas.py` is for what the replicas compute (inside of `strategy.run`), `workers.py` for what the
+workers' programs tell each other in between.
+"""

@@ -1,0 +1,80 @@
+"""The replicas of all workers, and what crosses them: sums and gathered arrays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
+
+
+def count_of(strategy: tf.distribute.Strategy) -> int:
+    """Return how many replicas a strategy has, within a step of the engine's too."""
+    return int(strategy.extended._num_replicas_in_sync)  # noqa: SLF001  the property says 1 there
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """The replicas of all workers, and those that this process computes.
+
+    Attributes:
+        total: how many there are.
+        first: this process's first, in the order of all.
+        local: how many this process has.
+        workers: how many processes there are.
+    """
+
+    total: int = 1
+    first: int = 0
+    local: int = 1
+
+    @classmethod
+    def of(cls, strategy: tf.distribute.Strategy) -> "Replicas":
+        """Return those of a strategy that keeps its replicas in step."""
+        total = count_of(strategy)
+        if total == 1:
+            return cls()
+        local = len(strategy.extended.worker_devices)
+        worker = getattr(strategy.extended, "_id_in_cluster", 0)  # of several workers' strategy
+        return cls(total, worker * local, local)
+
+    @property
+    def workers(self) -> int:
+        """How many processes there are."""
+        return self.total // self.local
+
+    def bounds(self, examples: Any) -> list[tuple[Any, Any]]:
+        """Return where each local replica's share of a batch begins and ends: contiguous parts.
+
+        Args:
+            examples: how many the global batch has: a number, or a tensor int64 [].
+        """
+        local = range(self.first, self.first + self.local)
+        return [
+            (examples * index // self.total, examples * (index + 1) // self.total)
+            for index in local
+        ]
+
+
+def summed(values: Sequence[Gradient]) -> list[Gradient]:
+    """Return each value's sum over all replicas, in one message for each type of numbers.
+
+    Call it in a replica context, as `gathered`.
+    """
+    sums: dict[int, Gradient] = {}
+    context = tf.distribute.get_replica_context()
+    for dtype in dict.fromkeys(value.dtype for value in values):  # TensorFlow packs what is alike
+        places = [place for place, value in enumerate(values) if value.dtype == dtype]
+        over_all = context.all_reduce("SUM", [values[place] for place in places])
+        sums.update(zip(places, over_all, strict=True))
+    return [sums[place] for place in range(len(values))]
+
+
+def gathered(value: tf.Tensor) -> tf.Tensor:
+    """Return the values of all replicas, one after the other along their first dimension.
+
+    Args:
+        value: [n, …], with an n of each replica's own.
+    """
+    return tf.distribute.get_replica_context().all_gather(value, axis=0)

@@ -1,0 +1,109 @@
+"""Examples: what every source of data ends in, and what the order draws from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from cluster_trainer.data import arrays
+from cluster_trainer.data.encoded import Encoded
+
+PICTURES_RANK = 4  # [n, height, width, channels]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """One split.
+
+    Attributes:
+        inputs: [n, …]. An array, in memory or a mapped file: pictures in bytes, or numbers. Or
+            pictures that are decoded when a batch is made.
+        labels: [n], whole numbers from 0.
+
+    Raises:
+        ValueError: inputs and labels do not belong together, or are empty.
+    """
+
+    inputs: np.ndarray | Encoded
+    labels: np.ndarray
+
+    def __post_init__(self) -> None:
+        """Check what a model could only answer with a puzzle."""
+        shapes = f"inputs {list(self.inputs.shape)}, labels {list(self.labels.shape)}"
+        belong = self.labels.ndim == 1 and self.inputs.shape[:1] == self.labels.shape
+        if not belong or not len(self.labels):
+            message = f"expected inputs [n, …] and labels [n] with n of 1 or more, got {shapes}"
+            raise ValueError(message)
+        if self.labels.dtype.kind not in "iu" or self.labels.min() < 0:
+            message = f"expected whole numbers from 0 as labels, got {self.labels.dtype}"
+            raise ValueError(message)
+        if self.inputs.dtype.kind not in "iuf":
+            message = f"expected numbers as inputs, got {self.inputs.dtype}"
+            raise ValueError(message)
+
+    def __len__(self) -> int:
+        """Return the number of examples."""
+        return len(self.labels)
+
+    @property
+    def largest_label(self) -> int:
+        """The largest label there is."""
+        return int(self.labels.max())
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one input, without the batch."""
+        return self.inputs.shape[1:]
+
+    @property
+    def are_pictures(self) -> bool:
+        """Whether the inputs are uint8 [n, height, width, channels], and so from 0 to 255."""
+        return self.inputs.dtype == np.uint8 and len(self.inputs.shape) == PICTURES_RANK
+
+    @property
+    def reach_a_model(self) -> str:
+        """How the inputs reach a model, in words: `as they are`, for example."""
+        if self.are_pictures:
+            return "scaled from 0..255 to 0..1"
+        stays = self.inputs.dtype.kind in "iu" or self.inputs.dtype == np.float32
+        return "as they are" if stays else "as float32"
+
+    @property
+    def described(self) -> str:
+        """The type and shape of an input: `uint8[28,28,1]`."""
+        return f"{self.inputs.dtype}[{','.join(map(str, self.input_shape))}]"
+
+    @property
+    def decodes(self) -> bool:
+        """Whether making a batch is work: its pictures are decoded then."""
+        return isinstance(self.inputs, Encoded)
+
+    def taker(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        """Return a function for graphs, from rows, int64 [m], to their inputs, [m, …].
+
+        They are as a model gets them: pictures from 0 to 1, other numbers float32, but whole
+        numbers as they are, since a float32 could not hold every id.
+        """
+        take = self._taker()
+        if self.are_pictures:
+            return lambda rows: tf.cast(take(rows), tf.float32) / 255.0
+        if self.inputs.dtype.kind in "iu":
+            return take
+        return lambda rows: tf.cast(take(rows), tf.float32)
+
+    def _taker(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        if isinstance(self.inputs, Encoded):
+            return self.inputs.take
+        inputs = arrays.as_tensor(self.inputs)
+        return lambda rows: tf.gather(inputs, rows)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A named data set for classification: what to train on and what to evaluate on."""
+
+    name: str
+    train: Examples
+    test: Examples
+    num_classes: int

@@ -1,0 +1,51 @@
+"""Which data sets there are, known without importing TensorFlow."""
+
+import difflib
+from pathlib import Path
+
+from cluster_trainer.references import is_reference, module_exists
+
+# Both are made while the image is built: the data sets that travel in the image, and the names of
+# every TFDS builder, one a line.
+BAKED_DATA_DIR = Path("/opt/cluster-trainer/data")
+TFDS_NAMES = Path("/opt/cluster-trainer/tfds-names.txt")
+VARIABLE = "TRAINER_DATASET (--dataset)"
+CACHE_VARIABLE = "TRAINER_CACHE (--cache)"
+# Sets of which `make data-sample` makes small ones.
+SAMPLES = ("cats_vs_dogs", "tf_flowers")
+ACCEPTED = "digits, a TensorFlow Datasets name such as mnist, or module:function of your own"
+
+
+def is_known(name: str, data_dir: Path) -> bool:
+    """Tell whether `name` is a TFDS set, prepared in `data_dir`, or a module:function."""
+    if is_reference(name) and module_exists(name):
+        return True
+    builder = builder_name(name)
+    return builder in tfds_names() or is_prepared(builder, data_dir)
+
+
+def builder_name(name: str) -> str:
+    """Strip configuration and version from a TFDS name: `a/b:1.0.0` is `a`."""
+    return name.partition("/")[0].partition(":")[0]
+
+
+def is_prepared(builder: str, data_dir: Path) -> bool:
+    """Tell whether any version of the set lies in `data_dir`."""
+    found = data_dir.glob(f"{builder}/**/dataset_info.json") if builder else ()
+    # A preparation that was killed may have left one in a folder that TFDS never reads.
+    return any("incomplete." not in str(file.relative_to(data_dir)) for file in found)
+
+
+def tfds_names() -> frozenset[str]:
+    """Return the names of the image's TFDS builders, and of the project's own.
+
+    Outside the image there is no such list, and TFDS itself refuses what it does not know.
+    """
+    listed = TFDS_NAMES.read_text().split() if TFDS_NAMES.exists() else []
+    return frozenset(listed) | {"digits"}
+
+
+def advice(name: str) -> str:
+    """Suggest what may have been meant."""
+    close = difflib.get_close_matches(name, tfds_names(), n=3)
+    return f"Did you mean {' or '.join(close)}?" if close else ""

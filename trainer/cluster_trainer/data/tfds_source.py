@@ -1,0 +1,104 @@
+"""TensorFlow Datasets: any of its sets by `tfds.load`, and the project's own `digits`."""
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from cluster_trainer.data import digits, names, tfds_pictures
+from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.data.memory import available_bytes
+from cluster_trainer.data.names import VARIABLE
+from cluster_trainer.data.pictures import Keeping
+from cluster_trainer.data.prepare import is_sample, prepare
+from cluster_trainer.problems import ConfigurationError, Problem
+
+log = logging.getLogger("trainer")
+
+BATCH = 256
+HELD_OUT_PERCENT = 10
+
+# Importing `digits` registers its builder, so that tfds.load finds it by name.
+assert digits.Digits.name == "digits"  # noqa: S101
+
+
+def load(name: str, image_size: int | None, keeping: Keeping) -> DataSet:
+    """Load a TFDS set, prepared if need be, in the set's own order; see registry.load.
+
+    The test split is `test`, else `validation`, else the last tenth of `train`.
+
+    Raises:
+        ConfigurationError: the set has no (input, label) pairs, or does not fit here.
+    """
+    directory = directory_of(name, keeping.data_dir)
+    folder = prepare(name, directory, keeping.say)
+    builder = tfds.builder(name, data_dir=str(directory))
+    info = builder.info
+    if info.supervised_keys is None:
+        raise _unusable(name, "a set with (input, label) pairs", "TFDS names none for this one.")
+    try:
+        splits = splits_of(list(info.splits))
+        if tfds_pictures.has_pictures(info):
+            train, test = tfds_pictures.load(builder, splits, image_size, keeping)
+        else:
+            train, test = (_load_arrays(name, builder, split) for split in splits)
+    except ValueError as error:
+        raise _unusable(name, "a set for classification", f"{error}.") from error
+    classes = info.features[info.supervised_keys[1]]
+    num_classes = getattr(classes, "num_classes", 1 + max(train.largest_label, test.largest_label))
+    return DataSet(_shown_name(info, folder), train, test, num_classes)
+
+
+def directory_of(name: str, data_dir: Path) -> Path:
+    """Return where the set lies: the user's directory, else the image's own if it has it."""
+    builder = names.builder_name(name)
+    here, baked = (names.is_prepared(builder, place) for place in (data_dir, names.BAKED_DATA_DIR))
+    return names.BAKED_DATA_DIR if baked and not here else data_dir
+
+
+def splits_of(available: list[str]) -> list[str]:
+    """Choose what to train on and what to evaluate on.
+
+    Raises:
+        ValueError: there is no split called train.
+    """
+    if "train" not in available:
+        message = f"the set has no split called train, only {', '.join(available)}"
+        raise ValueError(message)
+    for held_out in ("test", "validation"):
+        if held_out in available:
+            return ["train", held_out]
+    return [f"train[:{100 - HELD_OUT_PERCENT}%]", f"train[{100 - HELD_OUT_PERCENT}%:]"]
+
+
+def _shown_name(info: Any, folder: Path) -> str:
+    if not is_sample(folder):
+        return str(info.full_name)
+    log.warning(
+        "%s is a SAMPLE that `make data-sample` has made, not the original: "
+        "its results say nothing about the original's",
+        info.full_name,
+    )
+    return f"{info.full_name} (sample)"
+
+
+def _load_arrays(name: str, builder: Any, split: str) -> Examples:
+    data = builder.as_dataset(split=split, as_supervised=True)
+    spec = data.element_spec[0]
+    if not spec.shape.is_fully_defined():
+        accepted = "a set whose inputs all have one shape"
+        raise _unusable(name, accepted, f"This one's inputs are {spec.shape}.")
+    needed = int(data.cardinality()) * math.prod(spec.shape) * spec.dtype.size
+    free = available_bytes()
+    if needed > free:
+        accepted = f"a set that fits into this worker's memory, {free / 1e9:.1f} GB free"
+        raise _unusable(name, accepted, f"It takes {needed / 1e9:.1f} GB.")
+    inputs, labels = zip(*data.batch(BATCH).as_numpy_iterator(), strict=True)
+    return Examples(np.concatenate(inputs), np.concatenate(labels))
+
+
+def _unusable(name: str, accepted: str, advice: str) -> ConfigurationError:
+    return ConfigurationError([Problem(VARIABLE, name, accepted, advice)])

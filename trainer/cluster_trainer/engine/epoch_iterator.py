@@ -1,0 +1,280 @@
+"""Stands in for Keras's TFEpochIterator: hands out calls of several steps instead of batches."""
+
+import logging
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import tensorflow as tf
+from keras.src import tree
+from keras.src.trainers.epoch_iterator import EpochIterator as KerasEpochIterator
+from tensorflow.python.distribute import values
+
+from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.engine import running
+from cluster_trainer.engine.pace import Pace
+from cluster_trainer.engine.sources import Source, source_of
+
+log = logging.getLogger("trainer")
+NOTHING = object()
+
+
+class Call:
+    """Some steps on the next batches: what Keras hands from its epochs to a train function.
+
+    Attributes:
+        batches: TensorFlow's iterator.
+        steps: how many steps to do.
+        source: where the batches come from.
+        workers: who reads them.
+        done: how many were done; fewer than `steps` where the batches ended before.
+        seconds: how long they took.
+    """
+
+    def __init__(self, batches: Any, steps: int, source: Source, workers: Workers) -> None:
+        self.batches, self.steps, self.source, self.workers = batches, steps, source, workers
+        self.done, self.seconds = 0, 0.0
+
+    def __next__(self) -> Any:
+        """Return the next batch of this call, as `predict` asks for it; see Source.shares."""
+        if self.done == self.steps:
+            raise StopIteration
+        batch = Shared(self.take(), self.source)
+        self.done += 1
+        return batch
+
+    def take(self) -> Any:
+        """Return the next batch.
+
+        Raises:
+            StopIteration: this worker has none, or another.
+        """
+        batch = next(self.batches, NOTHING)
+        are_there = [int(batch is not NOTHING)]
+        if not self.source.is_known:
+            are_there = self.workers.gather(are_there[0])
+        if not all(are_there):
+            raise StopIteration
+        return batch
+
+    def over(self, done: int, began: float) -> None:
+        """Note that the steps have been done."""
+        self.done, self.seconds = done, time.monotonic() - began
+
+
+class Shared:
+    """A batch that was shared out; see Source.shares."""
+
+    def __init__(self, shares: Any, source: Source) -> None:
+        self.shares, self.source = shares, source
+
+
+class EpochIterator(KerasEpochIterator):
+    """The calls of each epoch, for `fit`, `evaluate` and `predict`."""
+
+    def __init__(
+        self, *arguments: Any, distribute_strategy: tf.distribute.Strategy, **keywords: Any
+    ) -> None:
+        super().__init__(*arguments, **keywords)
+        replicas = Replicas.of(distribute_strategy)
+        call = running.current()
+        self._workers = workers = workers_of(distribute_strategy)
+        # A script that draws a number on one worker only has other seeds there from then on.
+        seed = workers.gather(call.seed)[0]
+        self.source = source_of(self.data_adapter, replicas, distribute_strategy, seed)
+        self._num_batches = self.source.num_batches
+        _refuse_different(workers.gather(-1 if self._num_batches is None else self._num_batches))
+        fixed = self.steps_per_execution if self.steps_per_execution > 1 else None
+        one_batch = max(workers.gather(int(call.one_batch_a_call)))  # callbacks of one worker
+        self._pace = Pace(1 if one_batch else fixed, call.agree or workers.slowest)
+        self._pass = self._first = self._done = 0
+        self._is_over = self._is_in_epoch = False
+        self._is_between_passes = True
+        self._spec: Any = None
+        self._keeper, self._meet = call.adopt(self), call.meet
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """How many passes are over, and how many batches of the present one were given."""
+        return self._pass, self._steps_seen or self._first
+
+    @property
+    def described(self) -> dict[str, str]:
+        """How the data are cut, name -> value: what must be as it was for a fit to go on."""
+        return {
+            "the batch size": str(self.data_adapter.batch_size),
+            "batches of a pass": str(self.source.num_batches),
+            "steps_per_epoch": str(self.steps_per_epoch),
+        } | self.source.described
+
+    def begin_at(self, epochs: int, passes: int, seen: int, done: int, *, is_over: bool) -> None:
+        """Begin with another batch than the first.
+
+        Args:
+            epochs: how many epochs have ended.
+            passes: how many passes are over.
+            seen: how many batches of the next.
+            done: how many steps of the first epoch are done.
+            is_over: whether all of them are.
+        """
+        self._pass, self._first, self._is_over = passes, seen, is_over
+        self._done = 0 if is_over else done
+        for _ in range(epochs):  # a PyDataset may change its order at the end of each
+            self.source.begin_epoch()
+            self.source.end_epoch()
+        if (passes or seen) and not self.source.is_ours:
+            log.info(
+                "the data go on with batch %d of pass %d: the one that comes next, if they are the "
+                "same each time",
+                seen + 1,
+                passes + 1,
+            )
+
+    def reset(self) -> None:
+        """Begin anew; an endless iterator that has ended its pass only goes on."""
+        self._num_batches = self.source.num_batches
+        if not (self.source.is_endless and self._is_between_passes):
+            self._current_iterator = None
+            self._steps_seen = 0
+
+    def spec(self) -> Any:
+        """Return the specification of what a replica gets; None where it gets nothing."""
+        if self._spec is None:
+            spec = self.source.shares(0, 0).element_spec
+            total = self.source._replicas.total  # noqa: SLF001
+            if total > 1:
+                is_one = self.source.is_distributed
+                spec = tf.nest.map_structure(_of_one_replica, spec) if is_one else spec[0][0]
+            self._spec = tree.map_structure(_none_or_spec, spec)
+        return self._spec
+
+    def __iter__(self) -> Iterator[tuple[int, int, Call]]:
+        """Return the calls of one epoch, each with its first and its last step."""
+        return self._epoch()
+
+    def _epoch(self) -> Iterator[tuple[int, int, Call]]:
+        if self._is_over:
+            self._is_over = False
+            return
+        wanted = self.steps_per_epoch or self._num_batches
+        self._begin_epoch()
+        if self._current_iterator is None or not (self.steps_per_epoch or self.source.is_endless):
+            self._open()
+        done, self._done = self._done, 0
+        self._is_between_passes = False
+        while wanted is None or done < wanted:
+            if self._has_run_out():
+                if self.steps_per_epoch:
+                    self._interrupted_warning()
+                break
+            steps = self._pace.steps(self._left(wanted, done))
+            call = Call(self._current_iterator, steps, self.source, self._workers)
+            yield done, done + call.steps - 1, call
+            self._pace.took(call.done, call.seconds)
+            done += call.done
+            self._steps_seen += call.done
+            if self._keeper:
+                self._keeper.after_call(call.done, done)
+            else:
+                self._meet()
+            if call.done < call.steps:
+                self._end_early(wanted)
+                break
+        if self._has_run_out() or not self.steps_per_epoch:
+            self._close()
+        self._end_epoch()
+        if self._keeper:
+            self._keeper.after_training()
+
+    def _left(self, wanted: int | None, done: int) -> int | None:
+        of_epoch = None if wanted is None else wanted - done
+        of_pass = self._num_batches and self._num_batches - self._steps_seen
+        until_checkpoint = self._keeper.steps_left() if self._keeper else None
+        limits = (of_epoch, of_pass, until_checkpoint)
+        return min((one for one in limits if one is not None), default=None)
+
+    def _has_run_out(self) -> bool:
+        return self._num_batches is not None and self._steps_seen >= self._num_batches
+
+    def _end_early(self, wanted: int | None) -> None:
+        if self.steps_per_epoch:
+            self._interrupted_warning()
+            self._close()
+        elif wanted is None:
+            self._num_batches = self._steps_seen
+
+    def _begin_epoch(self) -> None:
+        self._end_epoch()  # of one that was left in its middle
+        self._is_in_epoch = True
+        self.source.begin_epoch()
+
+    def _end_epoch(self) -> None:
+        if self._is_in_epoch:
+            self.source.end_epoch()
+        self._is_in_epoch = False
+
+    def _open(self) -> None:
+        batches = self.source.shares(self._pass, self._first)
+        self.source.begin_pass(self._pass)
+        self._current_iterator = iter(batches)
+        self._steps_seen, self._first = self._first, 0
+
+    def _close(self) -> None:
+        """End a pass; what is endless goes on with the next."""
+        self._steps_seen = 0
+        self._pass += 1
+        self._is_between_passes = True
+        if not self.source.is_endless:
+            self._current_iterator = None
+            self.source.end_pass()
+
+    def _interrupted_warning(self) -> None:
+        warnings.warn(
+            "The data ended before the epoch had all of its batches; the epoch ends here. "
+            "`.repeat()` makes a tf.data.Dataset endless.",
+            stacklevel=4,
+        )
+
+    @contextmanager
+    def catch_stop_iteration(self) -> Iterator[None]:
+        """Let the end of the data end an epoch, with a warning where more was asked for."""
+        try:
+            yield
+        except (StopIteration, tf.errors.OutOfRangeError):
+            if self.num_batches is not None:
+                self._interrupted_warning()
+            self._close()
+            self._end_epoch()
+
+
+@cache
+def workers_of(strategy: tf.distribute.Strategy) -> Workers:
+    """Return one object for all of a process's fits: each has traces of its own."""
+    return Workers(strategy, Replicas.of(strategy))
+
+
+def _refuse_different(batches: list[int]) -> None:
+    """Refuse what the workers would wait for each other for.
+
+    Raises:
+        ValueError: on all workers.
+    """
+    if len(set(batches)) > 1:
+        message = (
+            f"The workers' data have different numbers of batches: {batches}, in the order of the "
+            "workers (-1: unknown). Each worker needs all of the data, of which it takes its share."
+        )
+        raise ValueError(message)
+
+
+def _none_or_spec(spec: Any) -> Any:
+    """Return None for what stands for None in a tf.data.Dataset, as Keras knows it."""
+    return spec if hasattr(spec, "shape") else None
+
+
+def _of_one_replica(spec: Any) -> Any:
+    return spec._value_specs[0] if isinstance(spec, values.PerReplicaSpec) else spec  # noqa: SLF001

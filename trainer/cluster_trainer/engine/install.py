@@ -1,0 +1,253 @@
+"""What of Keras is replaced: all of it is here.
+
+| Keras's | is replaced where | by |
+| --- | --- | --- |
+| `TFEpochIterator` | replicas are kept in step | calls of several steps on exact shares |
+| `make_train_function`, `make_test_function` | the same | `steps.Steps` |
+| `make_predict_function` | the same | `predictions.Predictions` |
+| optimizers' `apply` and `scale_loss` | within a step of several replicas | reduced gradients |
+| losses' reduction and masks | the same | the whole batch's, not the share's |
+| `Mean.update_state` | the same | a number for a share, as much as the share |
+| `SeedGenerator.next` | the same | seeds of each replica's own |
+"""
+
+import inspect
+import itertools
+import logging
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial, wraps
+from typing import Any
+
+import tensorflow as tf
+from keras.src.backend.tensorflow import trainer as keras_trainer
+from keras.src.models import model as keras_model
+from tensorflow.python.distribute import distribute_lib
+from tensorflow.python.framework import random_seed
+
+from cluster_trainer.collectives.replicas import count_of
+from cluster_trainer.engine import (
+    losses,
+    metrics,
+    optimizers,
+    random_layers,
+    running,
+    statistics,
+    step_context,
+)
+from cluster_trainer.engine.epoch_iterator import EpochIterator
+from cluster_trainer.engine.predictions import Predictions
+from cluster_trainer.engine.steps import StepLogs, Steps
+
+log = logging.getLogger("trainer")
+# (run it, its bound arguments, what is to be announced, its number in this process) -> History
+AroundFit = Callable[[Callable[..., Any], inspect.BoundArguments, running.Running, int], Any]
+IN_STEP = (
+    distribute_lib._DefaultDistributionStrategy,  # noqa: SLF001  none, as TensorFlow calls it
+    tf.distribute.MirroredStrategy,
+    tf.distribute.MultiWorkerMirroredStrategy,
+)
+KerasTrainer = keras_trainer.TensorFlowTrainer
+KerasIterator = keras_trainer.TFEpochIterator
+
+
+def keeps_in_step(strategy: tf.distribute.Strategy) -> bool:
+    """Tell whether a strategy is one that the engine is made for."""
+    return isinstance(strategy, IN_STEP)
+
+
+def install(around: AroundFit) -> None:
+    """Replace it; once in a process.
+
+    Args:
+        around: what a `fit` gets from outside of the engine.
+    """
+    # What the repaired Keras says of arrays (patches/) does not hold here.
+    warnings.filterwarnings("ignore", "No random seed is set, so each worker shuffles the arrays")
+    step_context.let_a_step_see_one_replica()
+    optimizers.reduce_first()
+    losses.reduce_over_the_whole_batch()
+    metrics.count_shares()
+    random_layers.draw_apart()
+    keras_trainer.TFEpochIterator = _iterator
+    KerasTrainer.make_train_function = _making(
+        "train_function", lambda it: Steps(it, it.train_step)
+    )
+    KerasTrainer.make_test_function = _making("test_function", lambda it: Steps(it, it.test_step))
+    KerasTrainer.make_predict_function = _making("predict_function", Predictions)
+    KerasTrainer._maybe_symbolic_build = _building(  # noqa: SLF001
+        KerasTrainer._maybe_symbolic_build  # noqa: SLF001
+    )
+    KerasTrainer.fit = _announced_fit(KerasTrainer.fit, around)
+    KerasTrainer.evaluate = _announced_evaluate(_with_averages(KerasTrainer.evaluate))
+    KerasTrainer.predict = _batch_by_batch(_with_averages(KerasTrainer.predict))
+    KerasTrainer._get_metrics_result_or_logs = _of_all_replicas(  # noqa: SLF001
+        KerasTrainer._get_metrics_result_or_logs  # noqa: SLF001
+    )
+
+
+def _iterator(*arguments: Any, distribute_strategy: tf.distribute.Strategy, **keywords: Any) -> Any:
+    is_ours = keeps_in_step(distribute_strategy) and not running.current().has_own_functions
+    kind = EpochIterator if is_ours else KerasIterator
+    return kind(*arguments, distribute_strategy=distribute_strategy, **keywords)
+
+
+def _making(name: str, make: Callable[[Any], Any]) -> Callable[..., Any]:
+    keras_own = getattr(KerasTrainer, f"make_{name}")
+
+    @wraps(keras_own)
+    def make_function(self: Any, force: bool = False) -> Any:  # noqa: FBT001, FBT002  Keras's signature
+        if not keeps_in_step(self.distribute_strategy):
+            return keras_own(self, force)
+        if force or getattr(self, name) is None:
+            setattr(self, name, make(self))
+        return getattr(self, name)
+
+    return make_function
+
+
+def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(keras_own)
+    def build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
+        """Build what a model has not built yet, for what a replica gets."""
+        if self._distribute_strategy is None:
+            return
+        if isinstance(iterator, KerasIterator) or not keeps_in_step(self.distribute_strategy):
+            keras_own(self, iterator, data_batch)
+            return
+        if type(self).call is keras_model.Model.call:
+            # Its own steps use its parts, as a GAN's do; these exist, or are built in the first
+            # step.
+            return
+        if iterator is not None:
+            data_batch = iterator.spec()
+        with self.distribute_strategy.scope():
+            self._symbolic_build(data_batch=data_batch)
+
+    return build
+
+
+def _of_all_replicas(keras_own: Callable[..., Any]) -> Callable[..., Any]:
+    """Give an epoch the results of metrics that its last call came with.
+
+    Asked outside of a step, metrics would sum over all workers again, one variable at a time. Keras
+    calls this before the callbacks of an epoch's end, which may save the model.
+    """
+
+    @wraps(keras_own)
+    def get_metrics_result_or_logs(self: Any, logs: Any) -> Any:
+        _average(self)
+        if not logs and running.current().logs_of_epoch:  # its steps were an earlier start's
+            return running.current().logs_of_epoch
+        results = logs.taken() if isinstance(logs, StepLogs) else None
+        if results is None:
+            return keras_own(self, logs)
+        return results if set(results) == set(logs) else logs
+
+    return get_metrics_result_or_logs
+
+
+def _seed_of_fit(number: int) -> int:
+    """Return the seed of a fit's order: drawn from the script's seed, or its number without one.
+
+    A script's seed is the same on all workers, as by `keras.utils.set_random_seed`.
+    """
+    if random_seed.context.global_seed() is None:
+        return number
+    return int(random_seed.context.internal_operation_seed())
+
+
+MAKERS = ("make_train_function", "make_test_function", "make_predict_function")
+
+
+def _has_own_functions(model: Any) -> bool:
+    """Tell whether a model makes the functions itself that take Keras's batches.
+
+    They get them from Keras's own iterators, then; what they do on several replicas is theirs.
+    """
+    own = [name for name in MAKERS if getattr(type(model), name) is not getattr(KerasTrainer, name)]
+    if own and count_of(model.distribute_strategy) > 1:
+        log.warning(
+            "%s has a %s of its own: it trains as Keras alone does, and the result depends on the "
+            "number of replicas",
+            type(model).__name__,
+            ", ".join(own),
+        )
+    return bool(own)
+
+
+def _announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., Any]:
+    signature, numbers = inspect.signature(fit), itertools.count()
+
+    @wraps(fit)
+    def announced_fit(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        given = signature.bind(self, *arguments, **keywords)
+        call = _running(self, given.arguments.get("callbacks"), running.FIT_HOOKS)
+        is_inner = running.is_in_fit()  # a callback's own
+        call.is_fit = True
+        if is_inner or call.has_own_functions or not keeps_in_step(self.distribute_strategy):
+            call.seed = _seed_of_fit(0)
+            return _run(fit, given, call)
+        number = next(numbers)
+        call.seed = _seed_of_fit(number)
+        return around(partial(_run, fit), given, call, number)
+
+    return announced_fit
+
+
+def _run(fit: Callable[..., Any], given: inspect.BoundArguments, call: running.Running) -> Any:
+    with running.announced(call):
+        history = fit(*given.args, **given.kwargs)
+    _average(given.args[0])
+    return history
+
+
+def _announced_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(evaluate)
+
+    @wraps(evaluate)
+    def announced_evaluate(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        callbacks = signature.bind(self, *arguments, **keywords).arguments.get("callbacks")
+        with running.announced(_running(self, callbacks, running.TEST_HOOKS)):
+            return evaluate(self, *arguments, **keywords)
+
+    return announced_evaluate
+
+
+def _running(model: Any, callbacks: Any, hooks: tuple[str, ...]) -> running.Running:
+    wanting = running.wants_each_batch(callbacks, hooks) if model.steps_per_execution == 1 else []
+    if wanting:
+        log.info("one step a call, as %s wants to be called for each batch", ", ".join(wanting))
+    return replace(  # a validation's stops and limits are those of its fit
+        running.current(),
+        one_batch_a_call=bool(wanting),
+        has_own_functions=_has_own_functions(model),
+    )
+
+
+def _batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
+    """Let Keras take as many batches at a time as it was told to: it collects what they give."""
+
+    @wraps(predict)
+    def predict_batches(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        call = _running(self, None, ())
+        call.one_batch_a_call = self.steps_per_execution == 1
+        with running.announced(call):
+            return predict(self, *arguments, **keywords)
+
+    return predict_batches
+
+
+def _with_averages(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def with_averages(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        _average(self)
+        return method(self, *arguments, **keywords)
+
+    return with_averages
+
+
+def _average(model: Any) -> None:
+    if keeps_in_step(model.distribute_strategy):
+        statistics.average(model, model.distribute_strategy)

@@ -1,0 +1,62 @@
+"""How many steps run in one call of TensorFlow.
+
+Many steps a call are fast; few keep a person informed and a stop prompt. Every worker must cut a
+run into the same calls, so the time that decides is the slowest worker's, told to all.
+"""
+
+from collections.abc import Callable
+
+TARGET_SECONDS = 1.0
+GROWTH = 4
+
+
+def next_steps(steps: int, seconds: float) -> int:
+    """Return how many steps the next call should take, after `steps` took `seconds`."""
+    fitting = int(steps * TARGET_SECONDS / max(seconds, 1e-6))
+    return max(1, min(fitting, steps * GROWTH))
+
+
+class Pace:
+    """Chooses the length of each call.
+
+    Args:
+        fixed: the number of steps in a call; None: calls of about a second.
+        agree: from this worker's seconds to the slowest worker's; all workers call it after the
+            same call.
+    """
+
+    def __init__(self, fixed: int | None, agree: Callable[[float], float]) -> None:
+        self._fixed, self._agree = fixed, agree
+        self._steps = fixed or 1
+        self._begin(1)
+
+    def steps(self, limit: int | None) -> int:
+        """Return how many steps the next call takes.
+
+        Args:
+            limit: more are not left; None: nobody knows.
+        """
+        return self._steps if limit is None else min(self._steps, limit)
+
+    def took(self, steps: int, seconds: float) -> None:
+        """Note how long a call took.
+
+        Calls of a fixed length, which may be short, are not told of one by one.
+        """
+        self._calls_left -= 1
+        self._seconds += seconds
+        if self._calls_left:
+            return
+        calls = self._calls
+        slowest = self._agree(self._seconds)
+        if self._fixed:
+            self._begin(next_steps(calls, slowest))
+            return
+        # A call cut short by the end of an epoch says nothing against a longer one.
+        if steps == self._steps or slowest > TARGET_SECONDS:
+            self._steps = next_steps(steps, slowest)
+        self._begin(1)
+
+    def _begin(self, calls: int) -> None:
+        self._calls = self._calls_left = calls
+        self._seconds = 0.0

@@ -1,0 +1,134 @@
+"""What `fit`, `evaluate` and `predict` tell the parts of the engine that Keras calls for them."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+from keras.src import tree
+from keras.src.callbacks.callback import Callback
+from keras.src.callbacks.callback_list import CallbackList
+
+# Keras's own that look at single batches, and bear to be called once for several; some of them
+# are asked what they were told to do (`_is_told_to`).
+KERAS_OWN = (
+    Callback,
+    keras.callbacks.History,
+    keras.callbacks.ProgbarLogger,
+    keras.callbacks.TerminateOnNaN,
+    keras.callbacks.ModelCheckpoint,
+    keras.callbacks.BackupAndRestore,
+    keras.callbacks.TensorBoard,
+)
+TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
+FIT_HOOKS = (
+    "on_batch_begin",
+    "on_batch_end",
+    "on_train_batch_begin",
+    "on_train_batch_end",
+    *TEST_HOOKS,
+)
+
+
+@dataclass
+class Running:
+    """One call of `fit`, `evaluate` or `predict`.
+
+    Attributes:
+        seed: of the order in which examples are seen.
+        one_batch_a_call: whether somebody wants to be called for each batch.
+        is_fit: whether it is a `fit`, and not `evaluate` or `predict`.
+        has_own_functions: whether the model makes what Keras calls for each batch itself.
+        keeper: keeps checkpoints of a fit; None: nobody does.
+        agree: from this worker's seconds to the slowest one's, where more is to be agreed on.
+        meet: raises what ends the fit, if all workers have agreed to.
+        limit: limits the time of a call of TensorFlow.
+    """
+
+    seed: int = 0
+    one_batch_a_call: bool = False
+    is_fit: bool = False
+    has_own_functions: bool = False
+    keeper: Any = None
+    agree: Callable[[float], float] | None = None
+    meet: Callable[[], None] = lambda: None
+    limit: Callable[[Any], AbstractContextManager[Any]] = nullcontext
+
+    @property
+    def logs_of_epoch(self) -> dict[str, Any]:
+        """The logs of an epoch whose steps had been done at an earlier start."""
+        return self.keeper.logs_of_epoch if self.keeper else {}
+
+    def adopt(self, iterator: Any) -> Any:
+        """Return the keeper, which attaches itself, to the first iterator: it trains."""
+        keeper, self._adopted = (None if self._adopted else self.keeper), True
+        if keeper:
+            keeper.attach(iterator)
+        return keeper
+
+    _adopted: bool = False
+
+
+class _OfThread(threading.local):
+    running: Running | None = None
+
+
+_of_thread = _OfThread()
+
+
+def current() -> Running:
+    """Return the call that is running, or what holds for one that nobody has announced."""
+    return _of_thread.running or Running()
+
+
+def is_in_fit() -> bool:
+    """Tell whether a `fit` is running."""
+    return current().is_fit
+
+
+@contextmanager
+def announced(running: Running) -> Iterator[None]:
+    """Let what is called inside know of a call of Keras's."""
+    before, _of_thread.running = _of_thread.running, running
+    try:
+        yield
+    finally:
+        _of_thread.running = before
+
+
+def wants_each_batch(callbacks: Any, hooks: Sequence[str] = FIT_HOOKS) -> list[str]:
+    """Return the names of the callbacks that want to be called for each batch.
+
+    Args:
+        callbacks: as a user gives them.
+        hooks: the methods that are called for a batch.
+    """
+    return [
+        type(one).__name__
+        for one in _flat(callbacks)
+        if _is_told_to(one) or any(_is_a_users(one, name) for name in hooks)
+    ]
+
+
+def _flat(callbacks: Any) -> Sequence[Callback]:
+    inner = callbacks.callbacks if isinstance(callbacks, CallbackList) else callbacks
+    return [one for one in tree.flatten(inner) if one is not None]
+
+
+def _is_told_to(callback: Callback) -> bool:
+    if isinstance(callback, (keras.callbacks.ModelCheckpoint, keras.callbacks.BackupAndRestore)):
+        return bool(callback.save_freq != "epoch")
+    if isinstance(callback, keras.callbacks.TensorBoard):
+        is_for_steps = callback.update_freq != "epoch" or callback.write_steps_per_second
+        return bool(is_for_steps or callback._should_trace)  # noqa: SLF001
+    return False
+
+
+def _is_a_users(callback: Callback, hook: str) -> bool:
+    """Tell whether what is called for each batch is not one of Keras's own that bear it."""
+    if hook in vars(callback):  # as a LambdaCallback has them
+        return True
+    method = getattr(type(callback), hook, None)
+    return method is not None and all(method is not getattr(kind, hook) for kind in KERAS_OWN)

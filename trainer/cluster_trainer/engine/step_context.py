@@ -1,0 +1,109 @@
+"""What a replica knows of the step that it is in: how much of the global batch is its own."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.distribute import distribute_lib, values
+
+
+@dataclass
+class Share:
+    """One replica's part of a step that several replicas compute together.
+
+    Attributes:
+        weight: float32 [], the part of the global batch's examples that this replica has; over all
+            replicas the weights add up to 1.
+        is_reduced: whether the optimizer that is at work has its gradients from all replicas, so
+            that every replica does the same to its own copy of a variable.
+        weighted: the optimizers, by `id`, whose losses were multiplied by the weight, so that
+            their gradients need only be summed.
+        gathers: whether rows of sparse gradients are gathered from all replicas.
+    """
+
+    weight: tf.Tensor
+    is_reduced: bool = False
+    weighted: set[int] = field(default_factory=set)
+    gathers: bool = False
+
+
+class _OfThread(threading.local):
+    """MirroredStrategy traces each replica in a thread of its own."""
+
+    share: Share | None = None
+
+
+_of_thread = _OfThread()
+
+
+def current() -> Share | None:
+    """Return the share that is being computed; None outside of a step of several replicas."""
+    return _of_thread.share
+
+
+@contextmanager
+def computing(weight: tf.Tensor) -> Iterator[Share]:
+    """Let what is called inside be a replica's part of a step.
+
+    Args:
+        weight: float32 [], see `Share`.
+    """
+    _of_thread.share = part = Share(weight)
+    try:
+        yield part
+    finally:
+        _of_thread.share = None
+
+
+@contextmanager
+def reduced(share: Share) -> Iterator[None]:
+    """Let what is called inside know that gradients are those of all replicas."""
+    share.is_reduced = True
+    try:
+        yield
+    finally:
+        share.is_reduced = False
+
+
+def is_of_all(variable: Any) -> bool:
+    """Tell whether every replica has a copy of a variable, Keras's or TensorFlow's."""
+    return isinstance(_tensorflow_variable(variable), values.DistributedVariable)
+
+
+def own(variable: Any) -> Any:
+    """Return this replica's own copy of a variable, Keras's or TensorFlow's.
+
+    Raises:
+        ValueError: there is one for all replicas of a process, which each would change.
+    """
+    if not is_of_all(variable):
+        name = getattr(variable, "path", variable.name)
+        message = (
+            f"{name!r} was created outside of the strategy's scope. Several replicas need the "
+            "model, its optimizer and its metrics to be created within `strategy.scope()`."
+        )
+        raise ValueError(message)
+    return _tensorflow_variable(variable)._get()  # noqa: SLF001
+
+
+def _tensorflow_variable(variable: Any) -> Any:
+    return variable if isinstance(variable, tf.Variable) else variable.value
+
+
+def let_a_step_see_one_replica() -> None:
+    """Let `strategy.num_replicas_in_sync` be 1 within a step.
+
+    Keras's losses divide by it, and so does a `train_step` that was written for tf.distribute,
+    because gradients would be summed. Here their mean is taken.
+    """
+    of_strategy = distribute_lib.StrategyBase.num_replicas_in_sync.fget
+
+    def num_replicas_in_sync(strategy: tf.distribute.Strategy) -> int:
+        return 1 if current() else int(of_strategy(strategy))
+
+    distribute_lib.StrategyBase.num_replicas_in_sync = property(
+        num_replicas_in_sync, doc=of_strategy.__doc__
+    )

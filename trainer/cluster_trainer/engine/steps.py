@@ -1,0 +1,379 @@
+"""Many steps of a model in one call of TensorFlow, on all replicas."""
+
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src import backend
+from keras.src.backend.tensorflow.core import convert_to_tensor
+from tensorflow.python.distribute import distribute_utils
+
+from cluster_trainer.collectives.replicas import Replicas, summed
+from cluster_trainer.engine import running, statistics, step_context
+from cluster_trainer.engine.cut import cut, handed_out
+from cluster_trainer.engine.epoch_iterator import Call, EpochIterator
+from cluster_trainer.engine.sources import Source
+
+log = logging.getLogger("trainer")
+Logs = dict[str, Any]
+ALMOST_ALL = 0.999
+ROUNDING = 1e-6
+
+
+class StepLogs(dict[str, Any]):
+    """What a step returned, and what the metrics of all replicas say after it.
+
+    Attributes:
+        of_metrics: every metric's result, until it is taken for an epoch's logs; None with one
+            replica, where anybody may ask the metrics.
+    """
+
+    of_metrics: Logs | None = None
+
+    def taken(self) -> Logs | None:
+        """Return `of_metrics` once; the epoch after may be one without any step."""
+        results, self.of_metrics = self.of_metrics, None
+        return results
+
+
+class Reading(NamedTuple):
+    """How the batches of a call are read; each other value is another trace of the steps.
+
+    Attributes:
+        is_known: whether there are as many batches as steps.
+        is_distributed: whether TensorFlow has shared them out.
+        guards: whether a replica may be without examples of its own.
+    """
+
+    is_known: bool
+    is_distributed: bool
+    guards: bool
+
+
+class Steps:
+    """What Keras calls `train_function` and `test_function`.
+
+    Args:
+        model: compiled.
+        step: its `train_step` or `test_step`, from a replica's batch to its logs.
+
+    Attributes:
+        logs: as they were after the last call.
+    """
+
+    def __init__(self, model: keras.Model, step: Callable[[Any], Any]) -> None:
+        self._model, self._strategy = model, model.distribute_strategy
+        self._replicas = Replicas.of(self._strategy)
+        self._step = model._autoconvert_optionals(step)  # noqa: SLF001  None in a tf.data.Dataset
+        self._own_logs: list[tuple[str, tf.TensorShape, tf.DType]] = []
+        self._guards = self._gathers = False
+        self.logs: Logs = {}
+        if model.jit_compile and self._replicas.total > 1:
+            log.warning("XLA has no sums over replicas: jit_compile=True is without effect here")
+        elif model.jit_compile:
+            self._step = tf.function(self._step, jit_compile=True, reduce_retracing=True)
+        compiled: dict[str, Any] = {"reduce_retracing": True, "autograph": False}
+        self._many: Any = None
+        if model.run_eagerly:
+            self._one, self._results = self._one_step, self._reduced
+        else:
+            self._many = tf.function(self._many_steps, **compiled)
+            self._one = tf.function(self._one_step, **compiled)
+            self._results = tf.function(self._reduced, **compiled)
+
+    def __call__(self, batches: Call | Iterator[Any]) -> Logs:
+        """Do the steps of a call; return the logs as they are afterwards.
+
+        Raises:
+            StopIteration: there was no batch.
+        """
+        if not isinstance(batches, Call):
+            return self._one_by_one(batches)
+        began = time.monotonic()
+        with running.current().limit(self):
+            done, last = self._run(batches)
+        batches.over(done, began)
+        if not done:
+            raise StopIteration
+        self.logs = self._logs(last)
+        return self.logs
+
+    def create_variables(self, iterator: EpochIterator) -> None:
+        """Trace the steps on an iterator's batches, so that all variables exist before the first.
+
+        Args:
+            iterator: whose source the batches will come from.
+        """
+        source = iterator.source
+        if self._model.run_eagerly:
+            self._model._symbolic_build(data_batch=iterator.spec())  # noqa: SLF001
+            return
+        batches = source.shares(0, 0)
+        is_plain = isinstance(batches, tf.data.Dataset)
+        given = tf.data.IteratorSpec(batches.element_spec) if is_plain else iter(batches)
+        reading = self._reading(source)
+        self._many.get_concrete_function(given, tf.constant(1), reading)
+
+    def _reading(self, source: Source) -> Reading:
+        self._guards = source.may_lack_examples and not source.is_distributed
+        return Reading(source.is_known, source.is_distributed, self._guards)
+
+    def _one_by_one(self, batches: Iterator[Any]) -> Logs:
+        """Do as many steps as a call has, on batches that a user or `train_on_batch` gives."""
+        last: Any = None
+        for batch in itertools.islice(batches, self._model.steps_per_execution):
+            last = self._one(self._shares_of(batch))
+        if last is None:
+            raise StopIteration
+        return {name: tf.convert_to_tensor(value) for name, value in self._logs(last).items()}
+
+    def _run(self, call: Call) -> tuple[int, Any]:
+        source = call.source
+        reading = self._reading(source)
+        if self._model.run_eagerly:
+            return self._run_eagerly(call, reading)
+        if self._replicas.total > 1 and source.varies:
+            self._many.get_concrete_function(call.batches, tf.constant(1), reading)
+            if self._gathers:
+                return self._run_one_by_one(call, reading)
+        done, last = self._many(call.batches, tf.constant(call.steps), reading)
+        return int(done), last
+
+    def _run_one_by_one(self, call: Call, reading: Reading) -> tuple[int, Any]:
+        """Run each step in a call of TensorFlow of its own.
+
+        Within one, what a collective gathers has to have the same size in each step; the gradients
+        of an embedding have a row for each token of a batch.
+        """
+        last: Any = ()
+        for done in range(call.steps):
+            one, last_of_one = self._many(call.batches, tf.constant(1), reading)
+            if not int(one):
+                return done, last
+            last = last_of_one
+        return call.steps, last
+
+    def _run_eagerly(self, call: Call, reading: Reading) -> tuple[int, Any]:
+        last: Any = ()
+        for done in range(call.steps):
+            try:
+                batch = call.take()
+            except (StopIteration, tf.errors.OutOfRangeError):
+                return done, last
+            last = self._one(self._weighted(batch, reading))
+        return call.steps, last
+
+    def _shares_of(self, batch: Any) -> Any:
+        """Return what all replicas get of a batch that every worker has."""
+        batch = keras.tree.map_structure(as_tensor, batch)
+        if self._replicas.total == 1:
+            return batch
+        self._guards = True
+        return cut(batch, self._replicas)
+
+    def _many_steps(
+        self, batches: Any, steps: tf.Tensor, reading: Reading
+    ) -> tuple[tf.Tensor, Any]:
+        """Do `steps` (int32 []) steps on the next batches, or fewer where they end before.
+
+        Returns:
+            How many were done, and each local replica's own logs of the last.
+        """
+        nothing = tuple(tf.zeros([0], tf.float64) for _ in range(self._replicas.local))
+        vectors = tuple(tf.TensorShape([None]) for _ in nothing)
+        if reading.is_known:
+
+            def do(done: tf.Tensor, _: Any) -> Any:
+                return done + 1, self._one_step(self._weighted(batches.get_next(), reading))
+
+            done, last = tf.while_loop(
+                lambda done, _: done < steps,
+                do,
+                (tf.constant(0), nothing),
+                shape_invariants=(tf.TensorShape([]), vectors),
+            )
+            return done, last
+        return self._until_the_end(batches, steps, reading, nothing, vectors)
+
+    def _until_the_end(
+        self, batches: Any, steps: tf.Tensor, reading: Reading, nothing: Any, vectors: Any
+    ) -> tuple[tf.Tensor, Any]:
+        """Do what `_many_steps` does where nobody knows how many batches there are."""
+
+        def do(done: tf.Tensor, _: Any, batch: Any, __: Any) -> Any:
+            last = self._one_step(self._weighted(batch.get_value(), reading))
+            following = tf.cond(done + 1 < steps, batches.get_next_as_optional, lambda: batch)
+            more = self._all_have(following.has_value())
+            return done + 1, more, following, last
+
+        first = batches.get_next_as_optional()
+        state = (tf.constant(0), self._all_have(first.has_value()), first, nothing)
+        done, _, _, last = tf.while_loop(
+            lambda done, more, *_: tf.logical_and(done < steps, more),
+            do,
+            state,
+            shape_invariants=(tf.TensorShape([]), tf.TensorShape([]), first._type_spec, vectors),  # noqa: SLF001
+        )
+        return done, last
+
+    def _all_have(self, one_has: tf.Tensor) -> tf.Tensor:
+        """Tell whether all workers have a batch: what they read need not have one length."""
+        if self._replicas.workers == 1:
+            return one_has
+        counts = self._strategy.run(lambda: summed([tf.cast(tf.identity(one_has), tf.int32)])[0])
+        return self._strategy.experimental_local_results(counts)[0] == self._replicas.total
+
+    def _weighted(self, batch: Any, reading: Reading) -> Any:
+        """Return the shares of a batch that TensorFlow has shared out as `cut` returns them."""
+        if not reading.is_distributed:
+            return batch
+        local = self._replicas.local
+        parts = handed_out(batch, self._strategy, local)
+        counts = [count for _, count in parts]
+        given = distribute_utils.regroup(tuple(counts)) if local > 1 else counts[0]
+        totals = self._strategy.run(lambda count: summed([tf.identity(count)])[0], args=(given,))
+        total = self._strategy.experimental_local_results(totals)[0]
+        return tuple((part, count / total) for part, count in parts)
+
+    def _one_step(self, batch: Any) -> tuple[tf.Tensor, ...]:
+        """Do a step; return each local replica's own logs, float64 [n]."""
+        if self._replicas.total == 1:
+            vectors = self._strategy.run(self._alone, args=(batch,))
+        else:
+            given = distribute_utils.regroup(batch) if len(batch) > 1 else batch[0]
+            vectors = self._strategy.run(self._shared, args=given)
+        return tuple(self._strategy.experimental_local_results(vectors))
+
+    def _alone(self, batch: Any) -> tf.Tensor:
+        return self._packed(self._step(batch))
+
+    def _shared(self, batch: Any, weight: tf.Tensor) -> tf.Tensor:
+        with step_context.computing(weight) as part:
+            if self._guards:
+                with self._unchanged_by_nothing(weight):
+                    logs = self._step(batch)
+            else:
+                logs = self._step(batch)
+            self._gathers |= part.gathers
+            # What a replica computes of a borrowed example may be NaN.
+            exact = tf.cast(weight, tf.float64)
+            weighted = tf.math.multiply_no_nan(self._packed(logs), exact)
+            return tf.concat([exact[tf.newaxis], weighted], 0)
+
+    @contextmanager
+    def _unchanged_by_nothing(self, weight: tf.Tensor) -> Iterator[None]:
+        """Let a replica without examples, which has borrowed one, forget what it saw."""
+        kept = [*statistics.of_metrics(self._model), *statistics.of_replica(self._model)]
+        before = [tf.identity(step_context.own(one)) for one in kept]
+        yield
+        for variable, value in zip(kept, before, strict=True):
+            copy = step_context.own(variable)
+            copy.assign(tf.where(weight > 0, copy, value))
+
+    def _packed(self, logs: Any) -> tf.Tensor:
+        """Return a step's logs in one vector, float64 [n], which holds every int32 and float32.
+
+        Their names and shapes are noted when the step is traced. With several replicas a name that
+        a metric has, too, is followed by 1 where the value is that metric's result, 0 otherwise.
+        """
+        values = {
+            name: tf.convert_to_tensor(value) for name, value in _flat_logs(logs or {}).items()
+        }
+        self._own_logs = [(name, value.shape, value.dtype) for name, value in values.items()]
+        flat = [_as_vector(value) for value in values.values()]
+        if self._replicas.total > 1:
+            results = _flat_logs(self._model.get_metrics_result())
+            flat += [
+                _is_equal(value, results[name]) for name, value in values.items() if name in results
+            ]
+        return tf.concat(flat, 0) if flat else tf.zeros([0], tf.float64)
+
+    def _logs(self, last: tuple[tf.Tensor, ...]) -> StepLogs:
+        results, own = ({}, last[0]) if self._replicas.total == 1 else self._results(last)
+        results, own = _flat_logs(results), np.asarray(own)
+        if self._replicas.total > 1:
+            own = own[1:] / own[0]  # the weights add up to 1 but for rounding
+        logs, begin = StepLogs(), 0
+        for name, shape, dtype in self._own_logs:
+            size = shape.num_elements()
+            logs[name] = _as_of(dtype, own[begin : begin + size].reshape(shape))
+            begin += size
+        if self._replicas.total > 1:
+            # The mean of the replicas' results need not be the result of all.
+            names = [name for name in logs if name in results]
+            are_results = dict(zip(names, own[begin:] > ALMOST_ALL, strict=True))
+            logs.update({name: results[name] for name in names if are_results[name]})
+            logs.of_metrics = results
+        return logs
+
+    def _reduced(self, last: tuple[tf.Tensor, ...]) -> tuple[Logs, tf.Tensor]:
+        """Return the metrics of all replicas together, and the means of their own logs."""
+        given = distribute_utils.regroup(last) if len(last) > 1 else last[0]
+        results = self._strategy.run(self._results_on_replica, args=(given,))
+        first = tf.nest.map_structure(
+            lambda value: self._strategy.experimental_local_results(value)[0], results
+        )
+        return first[0], first[1]
+
+    def _results_on_replica(self, own: tf.Tensor) -> tuple[Logs, tf.Tensor]:
+        summable = [one for one in statistics.of_metrics(self._model) if one.aggregation == "sum"]
+        copies = [step_context.own(one) for one in summable]
+        # Whole numbers stay exact, and on the device that the others are on.
+        values = [tf.cast(one, tf.float64 if one.dtype.is_integer else one.dtype) for one in copies]
+        *totals, own_total = summed([*map(tf.identity, values), tf.identity(own)])
+        mapping = [
+            (variable, tf.cast(total, copy.dtype))
+            for variable, total, copy in zip(summable, totals, copies, strict=True)
+        ]
+        with backend.StatelessScope(state_mapping=mapping):
+            return self._model.get_metrics_result(), own_total
+
+
+def _flat(logs: Logs) -> Logs:
+    """Return logs without the dicts within them, as of several metrics, as callbacks get them."""
+    flat: Logs = {}
+    for name, value in logs.items():
+        flat |= _flat(value) if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def as_tensor(value: Any) -> Any:
+    """Return what a user gives for a batch as a tensor; None stays None."""
+    return None if value is None else convert_to_tensor(value)
+
+
+def _flat_logs(logs: Any) -> Logs:
+    """Return logs without the dicts within them, as Keras shows them."""
+    flat: Logs = {}
+    for name, value in logs.items():
+        flat.update(_flat_logs(value) if isinstance(value, dict) else {name: value})
+    return flat
+
+
+def _as_of(dtype: tf.DType, value: np.ndarray) -> np.ndarray:
+    """Return a mean over replicas in the type of what it is a mean of, if it can be told there."""
+    kind = np.dtype(dtype.as_numpy_dtype)
+    if dtype.is_floating:
+        return value.astype(kind)
+    whole = np.rint(value)
+    return whole.astype(kind) if np.allclose(value, whole, rtol=0, atol=ROUNDING) else value
+
+
+def _as_vector(value: Any) -> tf.Tensor:
+    return tf.reshape(tf.cast(value, tf.float64), [-1])
+
+
+def _is_equal(value: Any, other: Any) -> tf.Tensor:
+    """Tell, as float64 [1], whether two values are the same but for rounding, or both are NaN."""
+    if value.shape != tf.convert_to_tensor(other).shape:
+        return tf.zeros([1], tf.float64)
+    one, two = _as_vector(value), _as_vector(other)
+    is_close = tf.abs(one - two) <= ROUNDING * tf.abs(two)
+    same = is_close | (tf.math.is_nan(one) & tf.math.is_nan(two))
+    return tf.cast(tf.reduce_all(same), tf.float64)[tf.newaxis]

@@ -1,0 +1,27 @@
+"""What Keras's import calls: from here on any script's `fit` is the image's own.
+
+The last lines of the installed Keras's `keras/__init__.py` do so (patches/).
+"""
+
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any
+
+from cluster_trainer.engine.install import install as install_engine
+from cluster_trainer.engine.running import Running
+
+
+def install() -> None:
+    """Replace what of Keras the image does otherwise, unless CLUSTER_TRAINER_ENGINE is off."""
+    if os.environ.get("CLUSTER_TRAINER_ENGINE") != "off":
+        install_engine(_kept)
+
+
+def _kept(
+    run: Callable[..., Any], given: inspect.BoundArguments, call: Running, number: int
+) -> Any:
+    """Run a `fit` with checkpoints; its parts are imported when the first one is called."""
+    from cluster_trainer import kept_fit  # noqa: PLC0415
+
+    return kept_fit.fit(run, given, call, number, os.environ)

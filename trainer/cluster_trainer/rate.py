@@ -1,0 +1,65 @@
+"""The learning rate of a run: scaled with the global batch, and reached by a warm-up.
+
+Linear scaling and the warm-up from the unscaled rate: Goyal et al., "Accurate, Large Minibatch SGD"
+(2017), arXiv 1706.02677, sections 2.1 and 2.2. Square root: Krizhevsky, "One weird trick" (2014),
+arXiv 1404.5997, section 5; for Adam: Malladi et al., "On the SDEs and Scaling Rules for Adaptive
+Gradient Algorithms" (2022), arXiv 2205.10287.
+"""
+
+import math
+from dataclasses import dataclass
+
+from cluster_trainer.config import TrainerConfig, shown_name
+from cluster_trainer.problems import ConfigurationError, Problem
+
+AUTO_WARMUP_EPOCHS = 5
+AUTO_WARMUP_SHARE = 10  # of the run's steps: a tenth
+
+
+@dataclass(frozen=True)
+class LearningRate:
+    """What the schedule is made from.
+
+    Attributes:
+        start: the rate of step 0; without a warm-up that is `peak`.
+        peak: the rate after `warmup_steps`, from which the schedule goes on.
+        warmup_steps: how many steps it takes to get there, in a straight line.
+    """
+
+    start: float
+    peak: float
+    warmup_steps: int
+
+    def __str__(self) -> str:
+        if not self.warmup_steps:
+            return f"{self.peak:g}"
+        return f"{self.peak:g} after a warm-up of {self.warmup_steps} steps from {self.start:g}"
+
+
+def learning_rate_of(config: TrainerConfig, steps: int, global_batch_size: int) -> LearningRate:
+    """Return the rates of a run of `steps` steps, which the number of workers has no part in.
+
+    The warm-up begins with the unscaled rate, or with 0 where that is no less.
+
+    Raises:
+        ConfigurationError: the warm-up takes the whole run, or longer.
+    """
+    peak = config.learning_rate * _factor(config, global_batch_size)
+    is_scaled_up = peak > config.learning_rate
+    if config.warmup_steps == "auto":
+        by_epochs = AUTO_WARMUP_EPOCHS * steps // config.epochs
+        warmup_steps = min(by_epochs, steps // AUTO_WARMUP_SHARE) if is_scaled_up else 0
+    else:
+        warmup_steps = config.warmup_steps
+    if warmup_steps >= steps:
+        name, received = shown_name("warmup_steps"), str(warmup_steps)
+        accepted = f"auto or fewer than the run's {steps} steps"
+        raise ConfigurationError([Problem(name, received, accepted)])
+    if not warmup_steps:
+        return LearningRate(peak, peak, 0)
+    return LearningRate(config.learning_rate if is_scaled_up else 0.0, peak, warmup_steps)
+
+
+def _factor(config: TrainerConfig, global_batch_size: int) -> float:
+    ratio = global_batch_size / config.lr_scaling_base
+    return {"none": 1.0, "linear": ratio, "sqrt": math.sqrt(ratio)}[config.lr_scaling]

@@ -1,0 +1,72 @@
+"""Ending early: SIGTERM and SIGINT, heard even while TensorFlow is deaf to them.
+
+TensorFlow's coordination service installs a C++ handler for SIGTERM that swallows it, and a
+Python handler runs only between two calls of the interpreter, which may be an hour apart while
+TensorFlow waits for a peer. So both signals are blocked in every thread and one thread of our own
+takes them with `sigwait`, which no handler can intercept.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+# A process that a signal ended has this plus the signal's number as its code.
+SIGNAL_CODES = 128
+
+
+class StopRequest:
+    """A stop that was asked for, or not yet.
+
+    Attributes:
+        signal_number: the signal that it came as; 0 until then.
+        is_watched: whether the run looks at it from time to time, so that a grace makes sense.
+        give_up: ends the process from any thread, with an exit code and the reason.
+    """
+
+    def __init__(self, give_up: Callable[[int, str], object]) -> None:
+        self.signal_number = 0
+        self.is_watched = False
+        self.give_up = give_up
+
+    def listen(self, grace_seconds: float) -> None:
+        """Start to listen; call this before any other thread exists, which inherit the mask.
+
+        Args:
+            grace_seconds: how long a run that watches may take to end by itself.
+        """
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        threading.Thread(target=self._wait, args=(grace_seconds,), name="stop", daemon=True).start()
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Listen by handlers of Python's, where threads exist that nobody can make deaf any more.
+
+        They run between two calls of TensorFlow, which may take a second each, and replace the
+        handler of its coordination service. Only a program's main thread can have them.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._note) for number in STOP_SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():  # None: TensorFlow's, which would swallow it
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def _note(self, number: int, _: object) -> None:
+        if self.signal_number:  # a second signal is somebody who will not wait
+            self.give_up(SIGNAL_CODES + number, f"stopped by {signal.Signals(number).name}")
+        self.signal_number = number
+
+    def _wait(self, grace_seconds: float) -> None:
+        self.signal_number = signal.sigwait(STOP_SIGNALS)
+        if self.is_watched:
+            # A second signal is somebody who will not wait.
+            signal.sigtimedwait(STOP_SIGNALS, grace_seconds)
+        name = signal.Signals(self.signal_number).name
+        self.give_up(SIGNAL_CODES + self.signal_number, f"stopped by {name}")

@@ -1,0 +1,77 @@
+"""Which of the cluster's tasks this process is, read from TF_CONFIG."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cluster_trainer.problems import ConfigurationError, Problem
+
+TRAINING_TYPES = ("chief", "master", "worker")
+
+
+@dataclass(frozen=True)
+class Task:
+    """This process: its type and index, and the number of processes that train together."""
+
+    type: str = "worker"
+    index: int = 0
+    num_workers: int = 1
+    has_chief_task: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of this process's directory and in its messages, `worker-1` for example."""
+        return f"{self.type}-{self.index}"
+
+    @property
+    def rank(self) -> int:
+        """This process's place among those that train together: the chief's is 0."""
+        if self.type == "chief":
+            return 0
+        return self.index + (1 if self.has_chief_task else 0)
+
+    def name_of(self, rank: int) -> str:
+        """Return the name of the process at a place; see `rank`."""
+        if self.has_chief_task:
+            return "chief-0" if rank == 0 else f"worker-{rank - 1}"
+        return f"worker-{rank}"
+
+    @property
+    def is_chief(self) -> bool:
+        """The chief writes what is written once: the chief task, else worker 0."""
+        return self.type == "chief" or (not self.has_chief_task and self.index == 0)
+
+    @property
+    def trains(self) -> bool:
+        """An evaluator is no part of the training cluster."""
+        return self.type in TRAINING_TYPES
+
+
+def from_environment(environ: Mapping[str, str]) -> Task:
+    """Read the task from TF_CONFIG; without one, this is the only worker.
+
+    Raises:
+        ConfigurationError: TF_CONFIG has not the shape that TensorFlow documents. Its details are
+            the entrypoint's matter; this is for those who start `python -m trainer` themselves.
+    """
+    text = environ.get("TF_CONFIG")
+    if not text:
+        return Task()
+    try:
+        return _from_tf_config(json.loads(text))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        received = f"({len(text)} characters, not shown)"  # a secret may be in it
+        accepted = '{"cluster": {"worker": ["host:port", …]}, "task": {"type": …, "index": …}}'
+        raise ConfigurationError([Problem("TF_CONFIG", received, accepted)]) from error
+
+
+def _from_tf_config(document: dict[str, Any]) -> Task:
+    cluster = document.get("cluster", {})
+    trained = {kind: len(cluster[kind]) for kind in TRAINING_TYPES if kind in cluster}
+    return Task(
+        type=str(document["task"]["type"]).replace("master", "chief"),
+        index=int(document["task"]["index"]),
+        num_workers=max(1, sum(trained.values())),
+        has_chief_task="chief" in trained or "master" in trained,
+    )
