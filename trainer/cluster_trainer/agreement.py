@@ -27,16 +27,17 @@ def facts_of(config: TrainerConfig, data: DataSet, settings: Mapping[str, str]) 
         settings: what the run keeps of itself in a checkpoint.
     """
     parts = {"training": data.train, "test": data.test}
+    examples = {name: part for name, part in parts.items() if isinstance(part, Examples)}
     shapes = {
         f"type and shape of the {name} inputs": f"{len(part)} of {part.described}"
-        for name, part in parts.items()
+        for name, part in examples.items()
     }
-    labels = {f"SHA-256 of the {name} labels": _digest(part) for name, part in parts.items()}
+    labels = {f"SHA-256 of the {name} labels": _digest(part) for name, part in examples.items()}
     return {**config.shared_settings(), **settings, **shapes, **labels}
 
 
 def _digest(part: Examples) -> str:
-    return sha256(part.labels.astype("<i8").tobytes()).hexdigest()[:12]
+    return sha256(part.typed_labels.tobytes()).hexdigest()[:12]
 
 
 def refuse_differing(workers: Workers, task: Task, facts: Mapping[str, str]) -> None:

@@ -13,36 +13,38 @@ variable, so that one script runs on one device, on several and on a cluster as 
 import atexit
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import keras
 import tensorflow as tf
 
-from cluster_trainer import export, gradients, train
-from cluster_trainer.build import (
-    build_optimizer,
-    check_model,
-    set_precision,
-    synchronise_batch_norm,
-    warn_of_compiled,
-)
-from cluster_trainer.config import TrainerConfig
+from cluster_trainer import export, train
+from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.config import OF_COMPILING, OF_THE_OPTIMIZER, TrainerConfig
 from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet
+from cluster_trainer.engine.epoch_iterator import workers_of
 from cluster_trainer.job import Job
 from cluster_trainer.lifecycle import context_of, end, judge, open_reporter, status_of, tell
-from cluster_trainer.loop import Loop
-from cluster_trainer.losses import read_loss, takes_logits
-from cluster_trainer.own_optimizer import read_optimizer
+from cluster_trainer.models.build import check_classifier, set_precision, synchronise_batch_norm
+from cluster_trainer.models.compiling import (
+    build_optimizer,
+    compile_with,
+    loss_of,
+    metrics_of,
+)
+from cluster_trainer.models.own_optimizer import read_optimizer
+from cluster_trainer.plan import Plan, make_plan
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
-from cluster_trainer.report import EpochMetrics, Reporter, start_log
-from cluster_trainer.run import Completed, Run
+from cluster_trainer.report import Reporter, start_log
+from cluster_trainer.run import Completed, Run, complete
 from cluster_trainer.script import read_fit, read_start, strategy_of, unused_variables
 from cluster_trainer.stall import Deadline
-from cluster_trainer.stop import StopRequest
-from cluster_trainer.train import load_data, make_pace, make_plan
+from cluster_trainer.stop import SIGNAL_CODES, StopRequest
 from cluster_trainer.watch import STALLED
 
 log = logging.getLogger("trainer")
@@ -79,66 +81,90 @@ def fit(
     *,
     optimizer: keras.optimizers.Optimizer | str | None = None,
     loss: Any = None,
+    metrics: Sequence[Any] | None = None,
     **settings: object,
-) -> list[EpochMetrics]:
-    """Train a classifier under the strategy that it was built in, whatever strategy that is.
+) -> list[SimpleNamespace]:
+    """Train a model under the strategy that it was built in, whatever strategy that is.
 
-    Does what `python -m trainer` does: the order of the examples, checkpoints on every worker and
-    going on from the newest of them, evaluation after each epoch, metrics.jsonl, result.json, the
-    trained model. All workers of a cluster call it with the same arguments and load the same
-    data; they compare both before they begin, and refuse what differs.
+    Does what `python -m trainer` does: Keras's `fit` with the order of the examples, checkpoints on
+    every worker and going on from the newest of them, evaluation after each epoch, metrics.jsonl,
+    result.json, the trained model. All workers of a cluster call it with the same arguments and
+    load the same data; they compare both before they begin, and refuse what differs.
 
     Where a peer is lost (exit code 75), or the process is asked to stop (143, after a checkpoint),
     it does not return but ends the process: TensorFlow could not go on in it. The entrypoint starts
     the script again after the one and not after the other.
 
     Args:
-        model: built within `strategy.scope()`, with outputs [n, classes]: logits, unless `loss`
-            wants probabilities. Need not be compiled; what it was compiled with is not used. One
-            with a `train_step` of its own, or the like, is refused.
+        model: built within `strategy.scope()`. One that is compiled is trained as it is, unless an
+            optimizer, a loss or metrics are given, which compile it anew.
         dataset: a name as TRAINER_DATASET takes it, or (train, test), each (inputs [n, …],
-            labels [n], whole numbers from 0) as arrays or an unbatched tf.data.Dataset of such
-            pairs. The same on all workers: each takes its own slice of every batch. Inputs reach
-            the model as they are, floating-point numbers as float32. Only uint8 [n, height, width,
-            channels] are taken for pictures, and scaled from 0..255 to 0..1.
+            labels [n, …]) as arrays, an unbatched tf.data.Dataset of such pairs, or whatever else
+            Keras's `fit` takes; test may be None. The same on all workers: each takes its own slice
+            of every batch. Inputs of pairs reach the model as they are, floating-point numbers as
+            float32; uint8 [n, height, width, channels] are taken for pictures, and scaled from
+            0..255 to 0..1. All else reaches it as it is.
         optimizer: made within the same scope, or the name of one; not given: as the settings say.
-            With `use_ema` the model gets the averages at the end, as from Keras' fit.
-        loss: as `compile` takes it, for labels int64 [n] and outputs float32 [n, classes]: a name,
-            an object of keras.losses, or a function that returns one loss for each example, [n].
-            Not given: the cross-entropy of logits.
+        loss: as `compile` takes it. Not given: for labels that are classes, whole numbers [n] from
+            0, the cross-entropy of logits [n, classes].
+        metrics: as `compile` takes them. Not given: for classes, the accuracy.
         settings: those of docs/environment.md, without TRAINER_ and in small letters: `epochs=5`,
             `global_batch_size=128`, `run_dir="/runs/first"`. What would do nothing here is refused.
 
     Returns:
-        Each epoch's metrics, the same on all workers; those of earlier starts, too.
+        Each epoch's metrics, as in metrics.jsonl: `.loss`, `.test_accuracy`; the same on all
+        workers; those of earlier starts, too.
 
     Raises:
         SystemExit: with code 78, after a message, if something does not fit.
     """
-    job = _read(model, dataset, settings, has_optimizer=optimizer is not None)
+    own = Own(optimizer, loss, metrics)
+    compiles = own.is_given or not getattr(model, "compiled", False)
+    overridden = own.overridden if compiles else OF_COMPILING
+    job = _read(model, dataset, settings, overridden)
     reporter = open_reporter(job)
-    unused = unused_variables(os.environ)
-    if optimizer is not None and unused:
-        log.warning("the script gives its own optimizer; not used: %s", ", ".join(unused))
+    unused = unused_variables(os.environ, overridden)
+    if unused:
+        log.warning("the script gives its own; not used: %s", ", ".join(unused))
     reporter.start_heartbeat()
     try:
         data = _load(dataset, job.config, reporter)
         reporter.doing("waiting until every worker has its data")
-        run = _make_run(job, model, data, optimizer, loss)
+        run = _make_run(job, model, data, own, compiles=compiles)
         completed = _complete(run, job, reporter)
     except Exception as error:
         _end(error, job, reporter)
         raise
     reporter.finish("done", None, context_of(job))
-    return list(completed.epochs)
+    return [SimpleNamespace(**line) for line in completed.epochs]
+
+
+@dataclass(frozen=True)
+class Own:
+    """What a script wants a model to be compiled with; None: as the settings say."""
+
+    optimizer: Any
+    loss: Any
+    metrics: Sequence[Any] | None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the script wants anything."""
+        return bool(self.overridden)
+
+    @property
+    def overridden(self) -> list[str]:
+        """The settings that do nothing then."""
+        names = [*OF_THE_OPTIMIZER] if self.optimizer is not None else []
+        names += ["loss"] if self.loss is not None else []
+        return names + (["metrics"] if self.metrics is not None else [])
 
 
 def _read(
     model: keras.Model,
     dataset: str | tuple[Any, Any],
     settings: Mapping[str, Any],
-    *,
-    has_optimizer: bool,
+    overridden: Collection[str],
 ) -> Job:
     """Read the settings, and say in them what this run really trains.
 
@@ -146,7 +172,7 @@ def _read(
         SystemExit: they are not acceptable.
     """
     try:
-        job = read_fit(os.environ, model, dataset, settings, has_optimizer=has_optimizer)
+        job = read_fit(os.environ, model, dataset, settings, overridden=overridden)
         _use(job)
     except ConfigurationError as error:
         _refuse(error)
@@ -177,20 +203,14 @@ def _load(dataset: str | tuple[Any, Any], config: TrainerConfig, reporter: Repor
         ConfigurationError: there is no such set, or no pair of parts.
     """
     if isinstance(dataset, str):
-        return load_data(config, reporter)
+        return train.load_data(config, reporter)
     registry.refuse_image_size(config.image_size, config.dataset)
     data = registry.from_parts("dataset", config.dataset, lambda: dataset)
     reporter.dataset(data.name)
     return data
 
 
-def _make_run(
-    job: Job,
-    model: keras.Model,
-    data: DataSet,
-    optimizer: keras.optimizers.Optimizer | str | None,
-    loss: Any,
-) -> Run:
+def _make_run(job: Job, model: keras.Model, data: DataSet, own: Own, *, compiles: bool) -> Run:
     """Put the script's parts and the settings together.
 
     Raises:
@@ -198,43 +218,79 @@ def _make_run(
     """
     config = job.config
     strategy = strategy_of(model, job.task.num_workers)
-    losses = read_loss(loss, data.num_classes)
-    check_model("model", model.name, model, data, to_logits=takes_logits(loss))
-    warn_of_compiled(model)
     if config.sync_batch_norm:
         synchronise_batch_norm(model.name, model)
     plan = make_plan(config, data, strategy.num_replicas_in_sync)
-    with strategy.scope():
-        if optimizer is None:
-            used = build_optimizer(config, plan.steps, plan.cut.global_batch_size)
-        else:
-            used = read_optimizer(optimizer, strategy, model)
-        loop = Loop(strategy, model, used, losses)
-    return Run(job, plan, data, loop, own=("loss",) if optimizer is None else ("loss", "optimizer"))
+    train.log_plan(model.name, data, plan)
+    if compiles:
+        if model.compiled:
+            log.warning("%s was compiled: it is compiled anew, as fit was called", model.name)
+        with strategy.scope():
+            _compile(model, config, data, plan, own)
+    given = own.overridden if compiles else OF_COMPILING
+    return Run(job, plan, data, model, own=[one for one in ("optimizer", "loss") if one in given])
+
+
+def _compile(
+    model: keras.Model, config: TrainerConfig, data: DataSet, plan: Plan, own: Own
+) -> None:
+    """Compile the model with what the script gives, and else with what the settings name.
+
+    Raises:
+        ConfigurationError: it does not fit.
+    """
+    loss = loss_of(config, data) if own.loss is None else own.loss
+    if own.optimizer is None:
+        optimizer = build_optimizer(config, plan)
+    else:
+        optimizer = read_optimizer(own.optimizer, model)
+    metrics = metrics_of(config, data) if own.metrics is None else list(own.metrics)
+    compile_with(model, optimizer, loss, metrics)
+    if data.num_classes is not None:
+        _check_loss(model, data, loss)
+
+
+def _check_loss(model: keras.Model, data: DataSet, given: Any) -> None:
+    """Refuse a model whose outputs are not what a loss for classes takes.
+
+    Raises:
+        ConfigurationError: they are not.
+    """
+    try:
+        loss = keras.losses.get(given)
+    except (TypeError, ValueError):  # several of them, as for several outputs
+        return
+    is_for_classes = isinstance(loss, keras.losses.SparseCategoricalCrossentropy)
+    if is_for_classes or loss is keras.losses.sparse_categorical_crossentropy:
+        to_logits = bool(getattr(loss, "from_logits", False))
+        check_classifier("model", model.name, model, data, to_logits=to_logits)
 
 
 def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
     """Train to the end, hearing stop requests, and save the model."""
     stop = StopRequest(lambda code, reason: end(job, reporter, code, reason))
     deadline = Deadline()
-    pace = make_pace(run.loop, job.config, stop, deadline)
+    workers = workers_of(run.model.distribute_strategy)
     with stop.handled(), deadline.kept(lambda: end(job, reporter, STALLED.code, STALLED.reason)):
-        completed = run.complete(pace, reporter)
+        completed = complete(run, stop, deadline, reporter)
         if job.task.is_chief:
-            _save(run.loop.model, completed, job.config.model_dir or reporter.folder)
-        pace.meet()
-    gradients.give_summing_back(run.loop.optimizer)
-    # A worker whose script ends is, to the others, one that died; they may still be at work.
-    atexit.register(pace.leave)
+            _save(run.model, completed, job.config.model_dir or reporter.folder)
+        workers.gather(0)
+    if stop.signal_number:  # too late for the run to end by it
+        end(job, reporter, SIGNAL_CODES + stop.signal_number, "stopped after the last step")
+    _leave_together(workers)
     return completed
+
+
+def _leave_together(workers: Workers) -> None:
+    """Let no worker end before the others: to these it would be one that died."""
+    atexit.register(workers.part)
 
 
 def _save(model: keras.Model, completed: Completed, folder: Path) -> None:
     """Write the trained model, from a copy that knows nothing of the strategy."""
     try:
-        copy = keras.models.clone_model(model)
-        copy.set_weights(completed.weights)
-        export.save(copy, folder)
+        export.save_copy(model, lambda: keras.models.clone_model(model), completed.weights, folder)
     except (TypeError, ValueError, NotImplementedError) as error:
         log.warning("the model was not saved, only its checkpoints: %s", error)
 

@@ -25,6 +25,7 @@ from pydantic_settings import (
 
 from cluster_trainer import devices, models
 from cluster_trainer.data import names
+from cluster_trainer.models import names as compiling_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
 PREFIX = "TRAINER_"
@@ -59,12 +60,14 @@ OF_THE_OPTIMIZER = (
     "lr_scaling_base",
     "warmup_steps",
 )
+# What a model is compiled with; one that is compiled already takes none of it.
+OF_COMPILING = (*OF_THE_OPTIMIZER, "loss", "metrics")
 OF_THE_RUN = (
     "model",
     "dataset",
     "image_size",
     "augment",
-    *OF_THE_OPTIMIZER,
+    *OF_COMPILING,
     "precision",
     "sync_batch_norm",
     "seed",
@@ -86,7 +89,9 @@ ACCEPTED = {
     "steps_per_epoch": A_COUNT,
     "per_replica_batch_size": A_COUNT,
     "global_batch_size": A_COUNT,
-    "optimizer": "sgd, momentum or adam",
+    "optimizer": compiling_names.OPTIMIZER,
+    "loss": compiling_names.LOSS,
+    "metrics": compiling_names.METRICS,
     "learning_rate": "a number above 0, at most 1000",
     "learning_rate_schedule": "constant or cosine",
     "lr_scaling": "none, linear or sqrt",
@@ -116,6 +121,26 @@ def _known_model(name: str) -> str:
         close = get_close_matches(name, models.BUILT_IN, n=1)
         raise refuse(models.ACCEPTED, f"Did you mean {close[0]}?" if close else "")
     return name
+
+
+def _known_optimizer(name: str) -> str:
+    if not compiling_names.is_optimizer(name):
+        close = get_close_matches(name.lower(), compiling_names.OPTIMIZERS, n=1)
+        raise refuse(compiling_names.OPTIMIZER, f"Did you mean {close[0]}?" if close else "")
+    return name
+
+
+def _known_loss(name: str) -> str:
+    if not compiling_names.is_name(name):
+        raise refuse(compiling_names.LOSS)
+    return name
+
+
+def _known_metrics(names_of_metrics: str) -> str:
+    metrics = [one.strip() for one in names_of_metrics.split(",")]
+    if not all(map(compiling_names.is_name, metrics)):
+        raise refuse(compiling_names.METRICS)
+    return ",".join(metrics)
 
 
 def _writable_directory(path: Path) -> Path:
@@ -221,8 +246,22 @@ class TrainerConfig(BaseSettings):
         None,
         description="Examples a step on all replicas together, instead of a size for each.",
     )
-    optimizer: Literal["sgd", "momentum", "adam"] = Field(
-        "adam", description="The optimizer; momentum is SGD with momentum 0.9."
+    optimizer: Annotated[str, AfterValidator(_known_optimizer)] = Field(
+        "adam",
+        description="The optimizer, by its name in Keras (adam, adamw, sgd …); momentum is SGD "
+        "with momentum 0.9. Or module:function of your own, from the learning rate, a number or a "
+        "schedule, to an optimizer.",
+    )
+    loss: Annotated[str, AfterValidator(_known_loss)] | None = Field(
+        None,
+        description="The loss of a model that is not compiled, by its name in Keras (mse, "
+        "binary_crossentropy …) or module:function of your own. Not given: for classes, the "
+        "cross-entropy of logits.",
+    )
+    metrics: Annotated[str, AfterValidator(_known_metrics)] | None = Field(
+        None,
+        description="The metrics of a model that is not compiled, by their names in Keras or "
+        "module:function, with commas between them. Not given: for classes, the accuracy.",
     )
     learning_rate: float = Field(
         0.001, gt=0, le=1000, allow_inf_nan=False, description="The optimizer's learning rate."

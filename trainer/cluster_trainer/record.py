@@ -5,26 +5,37 @@ from typing import Any
 
 import keras
 
-from cluster_trainer.loop import Loop
+from cluster_trainer.collectives.replicas import count_of
 
 
-def of(loop: Loop) -> dict[str, Any]:
-    """Return the optimizer, the loss and the strategy, as JSON knows them."""
+def of(model: keras.Model) -> dict[str, Any]:
+    """Return the optimizer, the loss and the strategy of a compiled model, as JSON knows them."""
     return {
-        "optimizer": _described(loop.optimizer),
-        "loss": loop.loss_name,
-        "strategy": type(loop.strategy).__name__,
-        "replicas": loop.strategy.num_replicas_in_sync,
+        "optimizer": _described(model.optimizer),
+        "loss": name_of(model.loss),
+        "strategy": type(model.distribute_strategy).__name__,
+        "replicas": count_of(model.distribute_strategy),
     }
 
 
-def _described(optimizer: keras.optimizers.Optimizer) -> dict[str, Any]:
+def _described(optimizer: Any) -> dict[str, Any]:
     """Return an optimizer as `keras.optimizers.deserialize` takes it, or else its name alone."""
     try:
         described = keras.optimizers.serialize(optimizer)
     except (AttributeError, NotImplementedError, TypeError, ValueError):
         return {"class_name": type_name(optimizer)}
     return dict(described)
+
+
+def name_of(given: Any) -> Any:
+    """Return the name of what was given as a loss; for several, as they were given."""
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, dict):
+        return {name: name_of(one) for name, one in given.items()}
+    if isinstance(given, (list, tuple)):
+        return [name_of(one) for one in given]
+    return str(getattr(given, "name", None) or getattr(given, "__name__", type_name(given)))
 
 
 def as_text(what: Any) -> str:

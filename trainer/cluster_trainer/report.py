@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +15,9 @@ PROGRESS_SECONDS = 10.0
 METRICS_FILE = "metrics.jsonl"
 RESULT_FILE = "result.json"
 LOG_FILE = "train.log"
+COUNTS = ("epoch", "step", "test_examples", "examples_per_second", "seconds")
+SMALL = 0.001
 log = logging.getLogger("trainer")
-
-
-@dataclass(frozen=True)
-class EpochMetrics:
-    """One line of metrics.jsonl. Losses are means of an example, accuracies shares of 1."""
-
-    epoch: int
-    step: int
-    loss: float
-    accuracy: float
-    test_loss: float
-    test_accuracy: float
-    test_examples: int
-    examples_per_second: float
-    seconds: float
 
 
 def start_log(worker: str, folder: Path | None = None) -> None:
@@ -70,7 +56,6 @@ class Reporter:
         self._doing = "starting"
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        self._metrics: list[EpochMetrics] = []
         self._result: dict[str, Any] = {
             "dataset": None,
             "optimizer": None,
@@ -116,27 +101,26 @@ class Reporter:
                 self._last_line = time.monotonic()
                 log.info("%s", self._doing)
 
-    def begin(self, step: int, epochs: Sequence[EpochMetrics]) -> None:
-        """Note where the run begins: at which step, and the epochs that it has behind it."""
-        self._metrics = list(epochs)
+    def begin(self, step: int) -> None:
+        """Note at which step the run begins; the epochs behind it are reported by `epochs`."""
         self._result |= {"resumed_from_step": step or None, "steps": step}
-        self._note_metrics()
+        if not step:
+            self._note([])
 
-    def epoch(self, metrics: EpochMetrics) -> None:
-        """Report a finished epoch, to people and to metrics.jsonl."""
-        self._last_line = time.monotonic()
-        self._metrics.append(metrics)
-        self._note_metrics()
-        log.info("%s", describe(metrics, self._epochs))
+    def epochs(self, lines: Sequence[Mapping[str, Any]], is_new: bool) -> None:  # noqa: FBT001
+        """Report the epochs so far to metrics.jsonl, and to people the last, if it is new."""
+        self._note(lines)
+        if is_new:
+            self._last_line = time.monotonic()
+            log.info("%s", describe(lines[-1], self._epochs))
 
-    def _note_metrics(self) -> None:
+    def _note(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Write metrics.jsonl anew: it is small, and so it is whole after any interruption."""
-        lines = [json.dumps(asdict(metrics)) + "\n" for metrics in self._metrics]
-        if self._metrics:
-            last = self._metrics[-1]
-            self._result |= {"epochs": last.epoch, "metrics": asdict(last)}
+        if lines:
+            self._result |= {"epochs": lines[-1]["epoch"], "metrics": lines[-1]}
+        text = "".join(json.dumps(line) + "\n" for line in lines)
         try:
-            write_whole(self.folder / METRICS_FILE, "".join(lines).encode(), durable=False)
+            write_whole(self.folder / METRICS_FILE, text.encode(), durable=False)
         except OSError as error:
             log.warning("%s could not be written: %s", METRICS_FILE, error)
 
@@ -170,12 +154,22 @@ class Reporter:
         write_whole(self.folder / RESULT_FILE, text.encode(), durable=True)
 
 
-def describe(metrics: EpochMetrics, epochs: int) -> str:
-    """Return an epoch as one line that a person can read down a column."""
+def describe(line: Mapping[str, Any], epochs: int) -> str:
+    """Return an epoch's numbers as one line that a person can read down a column."""
     width = len(str(epochs))
-    return (
-        f"epoch {metrics.epoch:{width}}/{epochs}  step {metrics.step}"
-        f"  loss {metrics.loss:.4f}  accuracy {metrics.accuracy:.4f}"
-        f"  test loss {metrics.test_loss:.4f}  test accuracy {metrics.test_accuracy:.4f}"
-        f"  {metrics.examples_per_second:,.0f} examples/s  {metrics.seconds:.1f} s"
-    )
+    parts = [f"epoch {line['epoch']:{width}}/{epochs}", f"step {line['step']}"]
+    parts += [
+        f"{name.replace('_', ' ')} {_shown(value)}"
+        for name, value in line.items()
+        if name not in COUNTS
+    ]
+    if "examples_per_second" in line:
+        parts.append(f"{line['examples_per_second']:,.0f} examples/s")
+    return "  ".join([*parts, f"{line['seconds']:.1f} s"])
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, float):
+        return "not finite" if value is None else str(value)
+    is_small = 0 < abs(value) < SMALL
+    return f"{value:.1e}" if is_small else f"{value:.4f}"

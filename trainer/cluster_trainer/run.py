@@ -1,38 +1,52 @@
-"""A run and its checkpoints: from the newest of them to the end."""
+"""One run of the trainer: Keras's `fit` with the project's callbacks."""
 
+import inspect
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
+import keras
 import numpy as np
 
 from cluster_trainer import done, record, weights
 from cluster_trainer.agreement import facts_of, refuse_differing
-from cluster_trainer.batches import make_batches
-from cluster_trainer.checkpoints.checkpoint import Checkpoint
-from cluster_trainer.checkpoints.resume import Found, find_newest, keep, refuse_other_run
-from cluster_trainer.checkpoints.saver import Saver, touch
-from cluster_trainer.checkpoints.state import State
-from cluster_trainer.checkpoints.store import Store
-from cluster_trainer.collectives.replicas import Replicas
-from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.config import TrainerConfig, shown_name, variable_of
-from cluster_trainer.data.examples import DataSet
-from cluster_trainer.epochs import Epochs, Plan
+from cluster_trainer.callbacks.divergence import Divergence
+from cluster_trainer.callbacks.epoch_metrics import EpochMetrics, Line
+from cluster_trainer.callbacks.heartbeat import Heartbeat
+from cluster_trainer.config import variable_of
+from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.data.feeds import fit_arguments
+from cluster_trainer.engine import running
+from cluster_trainer.engine.epoch_iterator import workers_of
 from cluster_trainer.job import Job
-from cluster_trainer.loop import Loop
-from cluster_trainer.pace import Pace
-from cluster_trainer.position import Position
-from cluster_trainer.problems import (
-    ConfigurationError,
-    PeerStoppedError,
-    Problem,
-    StopRequestedError,
-)
-from cluster_trainer.report import EpochMetrics, Reporter
+from cluster_trainer.kept_fit import CHECKPOINTS, KeptFit
+from cluster_trainer.kept_fit import Plan as Keeping
+from cluster_trainer.plan import Plan
+from cluster_trainer.report import Reporter
+from cluster_trainer.stall import Deadline
+from cluster_trainer.stop import StopRequest
 
-CHECKPOINTS = "checkpoints"
 log = logging.getLogger("trainer")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is trained, and how.
+
+    Attributes:
+        job: what this process was started to do.
+        plan: how long it is.
+        data: what is trained on.
+        model: compiled.
+        own: the parts of `record.of` that a script or a module of the user's has given.
+    """
+
+    job: Job
+    plan: Plan
+    data: DataSet
+    model: keras.Model
+    own: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -41,141 +55,109 @@ class Completed:
 
     Attributes:
         weights: the model's, in its own order.
-        epochs: every epoch's metrics, those of earlier starts too.
-        first_step: where this start began.
+        epochs: every epoch's metrics, those of earlier starts too; see EpochMetrics.
+        steps: how many it took, those of earlier starts too.
     """
 
     weights: list[np.ndarray]
-    epochs: tuple[EpochMetrics, ...]
-    first_step: int
+    epochs: list[Line]
+    steps: int
 
 
-class Run:
-    """A run's checkpoints: where it goes on from, and what it keeps of itself.
+def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter) -> Completed:
+    """Train from the newest checkpoint of any worker, or from the start, to the end.
 
-    Args:
-        job: what this process was started to do.
-        plan: how the data are cut into steps and epochs.
-        data: what is trained on.
-        loop: the model, the optimizer and the compiled steps.
-        own: the parts of `record.of` that a script has given, for the workers to compare.
-
-    Attributes:
-        plan: how the data are cut into steps and epochs.
-        loop: the model, the optimizer and the compiled steps.
+    Raises:
+        ConfigurationError: the workers differ, or the checkpoint is of another run.
+        StopRequestedError, PeerStoppedError: a worker was asked to stop.
+        TrainingDivergedError: the loss is not a finite number.
     """
-
-    def __init__(
-        self, job: Job, plan: Plan, data: DataSet, loop: Loop, own: Collection[str] = ()
-    ) -> None:
-        self._own = own
-        self.plan, self.loop = plan, loop
-        self._job, self._data = job, data
-        self._state = State([*loop.model.variables, *loop.optimizer.variables])
-        self._store = Store(job.folder / CHECKPOINTS)
-        self._saver = Saver(self._store, self._note_saved)
-        self._settings = settings_of(job.config, data, plan)
-
-    def find_position(self, workers: Workers) -> Position:
-        """Put all workers where the newest checkpoint of any of them is; return where that is.
-
-        Raises:
-            ConfigurationError: it is one of another run, or has to be there and is not.
-        """
-        self._store.tidy()
-        # A crash is no wish to begin anew.
-        if self._job.config.resume == "never" and not self._job.is_restart:
-            done.remove_mark(self._job)
-            self._store.clear()
-        found = find_newest(self._store, workers, self._job.task)
-        if found is None:
-            refuse_beginning(self._job.config)
-            log.info("no checkpoint on any worker: starting at step 0")
-            return Position()
-        return self._go_on_from(found)
-
-    def _go_on_from(self, found: Found) -> Position:
-        refuse_other_run(found, self._settings, self._state.names)
-        keep(found, self._store)
-        saved = found.checkpoint
-        with self.loop.strategy.scope():
-            self._state.put_back(saved.arrays)
-        log.info("resuming from step %d held by %s", saved.step, found.holder)
-        return Position.from_json(saved.step, saved.progress)
-
-    def complete(self, pace: Pace, reporter: Reporter) -> Completed:
-        """Train from the newest checkpoint, or from the start, to the end."""
-        config, strategy = self._job.config, self.loop.strategy
-        workers = Workers(strategy, Replicas.of(strategy))
-        used = record.of(self.loop)
-        reporter.used(used)
-        log.info("optimizer %s, loss %s", used["optimizer"]["class_name"], used["loss"])
-        own = {f"the {name}": record.as_text(used[name]) for name in self._own}
-        facts = facts_of(config, self._data, self._settings | own)
-        refuse_differing(workers, self._job.task, facts)
-        position = self.find_position(workers)
-        reporter.begin(position.step, position.epochs)
-        batches = make_batches(strategy, self._data, self.plan.cut, config, position.step)
-        epochs = Epochs(self.plan, self.loop, pace, batches, reporter)
-        self.train(epochs, position, reporter)
-        self.loop.finish()
-        values = weights.values_of(self.loop.model)
-        reporter.weights(weights.digest(values))
-        return Completed(values, epochs.position.epochs, position.step)
-
-    def train(self, epochs: Epochs, position: Position, reporter: Reporter) -> None:
-        """Go through the epochs; whatever ends them, leave no checkpoint half written."""
-        try:
-            for metrics in epochs.go_on(position, self.save):
-                reporter.epoch(metrics)
-        except (StopRequestedError, PeerStoppedError):
-            self._saver.wait()
-            if self._saver.newest is not None:
-                log.info("saved the checkpoint of step %d", self._saver.newest)
-            raise
-        finally:
-            self._saver.wait()
-
-    def save(self, position: Position) -> None:
-        """Keep a checkpoint; all workers do at the same step."""
-        if not self.plan.checkpoint_steps:
-            return
-        self.loop.average_statistics()
-        self._saver.save(
-            Checkpoint(
-                step=position.step,
-                examples=self.plan.examples_at(position.step, len(self._data.train)),
-                settings=self._settings,
-                progress=position.as_json(),
-                names=self._state.names,
-                arrays=self._state.take(),
-            )
+    described = _described(run, reporter)
+    kept = KeptFit(_keeping(run, stop, deadline, described), run.model)
+    kept.find()
+    reporter.begin(kept.place.step)
+    metrics = EpochMetrics(
+        place=lambda: kept.place,
+        examples_at=run.plan.examples_at if run.plan.counts_examples else None,
+        test_examples=len(run.data.test) if isinstance(run.data.test, Examples) else None,
+        report=reporter.epochs,
+    )
+    callbacks = [
+        metrics,
+        Heartbeat(reporter, lambda: kept.place),
+        Divergence(lambda: kept.place),
+    ]
+    with running.fits_run_by(_with_settings(run, kept)):
+        run.model.fit(
+            **fit_arguments(run.data, run.job.config, run.plan),
+            epochs=run.plan.epochs,
+            callbacks=callbacks,
+            verbose=0,
         )
+    reporter.step(kept.place.step)
+    values = weights.values_of(run.model)
+    reporter.weights(weights.digest(values))
+    return Completed(values, metrics.lines, kept.place.step)
 
-    def _note_saved(self) -> None:
-        if self._job.progress_file:
-            touch(self._job.progress_file)
+
+def _described(run: Run, reporter: Reporter) -> dict[str, str]:
+    """Return what must be as it was for the run to go on, the same on all workers.
+
+    Raises:
+        ConfigurationError: it differs between them, or what they have loaded.
+    """
+    used = record.of(run.model)
+    reporter.used(used)
+    log.info("optimizer %s, loss %s", used["optimizer"]["class_name"], used["loss"])
+    described = _settings_of(run)
+    own = {f"the {name}": record.as_text(used[name]) for name in run.own}
+    facts = facts_of(run.job.config, run.data, described | own)
+    refuse_differing(workers_of(run.model.distribute_strategy), run.job.task, facts)
+    return described
 
 
-def settings_of(config: TrainerConfig, data: DataSet, plan: Plan) -> dict[str, str]:
+def _settings_of(run: Run) -> dict[str, str]:
     """Return what a run that goes on from a checkpoint must have as it was: name -> value.
 
     The number of workers may be another one, as long as the global batch is the same.
     """
-    return config.run_settings() | {
-        variable_of("global_batch_size"): str(plan.cut.global_batch_size),
-        variable_of("steps_per_epoch"): str(plan.steps_per_epoch),
-        "training examples": f"{len(data.train)} of {data.name}",
-    }
+    described = run.job.config.run_settings()
+    if run.data.has_examples:
+        described |= {
+            variable_of("global_batch_size"): str(run.plan.global_batch_size),
+            variable_of("steps_per_epoch"): str(run.plan.steps_per_epoch),
+            "training examples": f"{run.plan.examples} of {run.data.name}",
+        }
+    return described
 
 
-def refuse_beginning(config: TrainerConfig) -> None:
-    """Refuse to begin at step 0 where that is not wanted.
+def _keeping(run: Run, stop: StopRequest, deadline: Deadline, described: dict[str, str]) -> Keeping:
+    """Return how its `fit` is kept; where it is to begin anew, nothing of an earlier one is."""
+    job = run.job
+    keeping = Keeping(
+        job=job,
+        stop=stop,
+        deadline=deadline,
+        folder=job.folder / CHECKPOINTS,
+        described=described,
+        describes_data=run.data.has_examples,
+        must_resume=job.config.resume == "must",
+    )
+    # A crash is no wish to begin anew.
+    if job.config.resume == "never" and not job.is_restart:
+        done.remove_mark(job)
+        keeping.clear()
+    return keeping
 
-    Raises:
-        ConfigurationError: a checkpoint must be there.
-    """
-    if config.resume == "must":
-        accepted = "auto or never, since no worker holds a whole checkpoint"
-        advice = f"Is {config.run_dir} the run's own directory, mounted on every worker?"
-        raise ConfigurationError([Problem(shown_name("resume"), "must", accepted, advice)])
+
+def _with_settings(run: Run, kept: KeptFit) -> running.AroundFit:
+    """Return what the `fit` is run by: with the order, and the calls, that the settings ask for."""
+    steps, seed = run.job.config.steps_per_call, run.job.config.seed
+
+    def around(
+        fit: Callable[..., Any], given: inspect.BoundArguments, call: running.Running
+    ) -> Any:
+        call.seed, call.steps_a_call = seed, None if steps == "auto" else steps
+        return kept.run(fit, given, call)
+
+    return around

@@ -7,9 +7,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from cluster_trainer.config import OF_THE_OPTIMIZER, setting_names, variable_of
+from cluster_trainer.config import setting_names, variable_of
 from cluster_trainer.job import Job, read_job
-from cluster_trainer.own_optimizer import compute_dtypes
+from cluster_trainer.models.own_optimizer import compute_dtypes
 from cluster_trainer.problems import ConfigurationError, Problem
 
 OWN = "the script's own"
@@ -40,9 +40,16 @@ def read_fit(
     dataset: str | Any,
     settings: Mapping[str, Any],
     *,
-    has_optimizer: bool,
+    overridden: Collection[str],
 ) -> Job:
     """Read what `fit` was called with; the settings say then what is really trained.
+
+    Args:
+        environ: TRAINER_ variables, and the rest.
+        model: what the script gives.
+        dataset: the same.
+        settings: the same, by name.
+        overridden: settings in whose place the script gives something else.
 
     Raises:
         ConfigurationError: something is not acceptable, or would do nothing.
@@ -50,8 +57,9 @@ def read_fit(
     if not isinstance(model, keras.Model):
         raise ConfigurationError([Problem("model", type(model).__name__, "a keras.Model")])
     accepted = dict.fromkeys(OF_THE_STRATEGY, "an argument of start_strategy")
-    if has_optimizer:
-        accepted |= dict.fromkeys(OF_THE_OPTIMIZER, "left out where an optimizer is given")
+    accepted |= dict.fromkeys(
+        overridden, "left out where an optimizer, or a compiled model, is given"
+    )
     problems = [
         _do_nothing(name, settings, accepted[name]) for name in settings if name in accepted
     ]
@@ -59,13 +67,13 @@ def read_fit(
     job = _read(environ, {**settings, **named}, problems + _of_the_process(settings))
     own = {"model": model.name, "precision": _precision(model, job.config.precision)}
     own |= {} if named else {"dataset": OWN_ARRAYS}
-    own |= dict.fromkeys(OF_THE_OPTIMIZER, OWN) if has_optimizer else {}
+    own |= dict.fromkeys(overridden, OWN)
     return replace(job, config=job.config.model_copy(update=own))
 
 
-def unused_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return the variables that are set, and would do nothing where a script has its optimizer."""
-    variables = map(variable_of, OF_THE_OPTIMIZER)
+def unused_variables(environ: Mapping[str, str], overridden: Collection[str]) -> list[str]:
+    """Return the variables that are set, and do nothing where a script overrides them."""
+    variables = map(variable_of, overridden)
     return [variable for variable in variables if environ.get(variable, "").strip()]
 
 

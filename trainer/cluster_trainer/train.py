@@ -1,4 +1,4 @@
-"""One run from beginning to end: the only place that knows all the parts."""
+"""A run of the image's own trainer from beginning to end: a Keras program, with all its parts."""
 
 import logging
 import time
@@ -8,22 +8,21 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer import done, export, strategy
-from cluster_trainer.build import build_model, build_optimizer, warn_of_compiled
 from cluster_trainer.config import TrainerConfig, shown_name
-from cluster_trainer.data import order, registry
-from cluster_trainer.data.examples import DataSet
-from cluster_trainer.epochs import Plan
+from cluster_trainer.data import registry
+from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.engine.epoch_iterator import workers_of
 from cluster_trainer.job import Job
-from cluster_trainer.loop import Loop
-from cluster_trainer.pace import Pace
+from cluster_trainer.models.build import build_model
+from cluster_trainer.models.compiling import compile_as_set
+from cluster_trainer.plan import Plan, make_plan
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.report import Reporter
-from cluster_trainer.run import Run
-from cluster_trainer.stall import Deadline, StallLimit
+from cluster_trainer.run import Run, complete
+from cluster_trainer.stall import Deadline
 from cluster_trainer.stop import StopRequest
 from cluster_trainer.task import Task
 
-PICTURE_RANK = 3
 log = logging.getLogger("trainer")
 
 
@@ -42,16 +41,45 @@ def train_and_evaluate(job: Job, stop: StopRequest, deadline: Deadline, reporter
     data = load_data(config, reporter)
     reporter.doing("building the model, and waiting until every worker has its data")
     run = build_run(job, data, distribution)
-    pace = make_pace(run.loop, config, stop, deadline)
-    completed = run.complete(pace, reporter)
+    completed = complete(run, stop, deadline, reporter)
     reporter.doing("saving the model")
     if task.is_chief:
-        save_model(config, data, completed.weights, reporter)
+        save_model(run, completed.weights, reporter)
     # Nobody leaves before the chief has written: a worker that exits early is, to the others, one
     # that died. From here on nothing is left to do for anyone.
-    pace.meet()
-    done.mark(job, run.plan.steps)
-    pace.leave()
+    workers = workers_of(distribution)
+    workers.gather(0)
+    done.mark(job, completed.steps)
+    workers.part()
+
+
+def build_run(job: Job, data: DataSet, distribution: tf.distribute.Strategy) -> Run:
+    """Build and compile the model that the settings name.
+
+    Raises:
+        ConfigurationError: a setting does not fit the data, the model or the number of replicas.
+    """
+    config = job.config
+    plan = make_plan(config, data, distribution.num_replicas_in_sync)
+    log_plan(config.model, data, plan)
+    with distribution.scope():
+        keras.utils.set_random_seed(config.seed)
+        model = build_model(config, data)
+        is_own = model.compiled
+        compile_as_set(model, config, data, plan)
+    return Run(job, plan, data, model, own=("optimizer", "loss") if is_own else ())
+
+
+def log_plan(model: str, data: DataSet, plan: Plan) -> None:
+    """Say how much there is to do."""
+    what = ""
+    if isinstance(data.train, Examples):
+        tested = 0 if data.test is None else len(data.test)
+        what = f": {len(data.train)} examples to train on, {tested} to test"
+    log.info("%s on %s%s", model, data.name, what)
+    batch = plan.global_batch_size or "as the data give it"
+    steps = plan.steps_per_epoch or "an unknown number of"
+    log.info("global batch %s, %s steps an epoch", batch, steps)
 
 
 def load_data(config: TrainerConfig, reporter: Reporter) -> DataSet:
@@ -66,28 +94,6 @@ def load_data(config: TrainerConfig, reporter: Reporter) -> DataSet:
     )
     reporter.dataset(data.name)
     return data
-
-
-def make_pace(loop: Loop, config: TrainerConfig, stop: StopRequest, deadline: Deadline) -> Pace:
-    """Return what runs the compiled steps, and looks for stops and stalls in between."""
-    stall = StallLimit(deadline, config.stall_timeout_seconds)
-    return Pace(loop, config.steps_per_call, stop, stall)
-
-
-def build_run(job: Job, data: DataSet, distribution: tf.distribute.Strategy) -> Run:
-    """Build the model, its optimizer and the compiled steps that the settings name.
-
-    Raises:
-        ConfigurationError: a setting does not fit the data, the model or the number of replicas.
-    """
-    plan = make_plan(job.config, data, distribution.num_replicas_in_sync)
-    with distribution.scope():
-        keras.utils.set_random_seed(job.config.seed)
-        model = build_model(job.config, data)
-        warn_of_compiled(model)
-        optimizer = build_optimizer(job.config, plan.steps, plan.cut.global_batch_size)
-        loop = Loop(distribution, model, optimizer)
-    return Run(job, plan, data, loop)
 
 
 def start_strategy(config: TrainerConfig, task: Task) -> tf.distribute.Strategy:
@@ -125,43 +131,9 @@ def check_gpus(config: TrainerConfig, num_gpus: int) -> None:
         raise ConfigurationError([Problem(name, str(wanted), accepted, advice)])
 
 
-def make_plan(config: TrainerConfig, data: DataSet, num_replicas: int) -> Plan:
-    """Cut the data as the settings say.
-
-    Raises:
-        ConfigurationError: the global batch size cannot be shared out among the replicas, or what
-            is to be augmented are no pictures.
-    """
-    if config.augment != "none" and len(data.train.input_shape) != PICTURE_RANK:
-        shape, accepted = list(data.train.input_shape), "none, since the inputs are no pictures"
-        advice = f"Each of {data.name} has the shape {shape}, not [height, width, channels]."
-        raise ConfigurationError([Problem(shown_name("augment"), config.augment, accepted, advice)])
-    cut = order.Slice(config.batch_size_per_replica(num_replicas), num_replicas)
-    steps_per_epoch = config.steps_per_epoch or cut.steps_per_pass(len(data.train))
-    log.info(
-        "%s on %s: %d examples to train on, %d to test",
-        config.model,
-        data.name,
-        len(data.train),
-        len(data.test),
-    )
-    log.info("global batch %d, %d steps an epoch", cut.global_batch_size, steps_per_epoch)
-    return Plan(
-        cut=cut,
-        epochs=config.epochs,
-        steps_per_epoch=steps_per_epoch,
-        test_steps=cut.steps_per_pass(len(data.test)),
-        checkpoint_steps=config.checkpoint_steps,
-    )
-
-
-def save_model(
-    config: TrainerConfig, data: DataSet, values: list[np.ndarray], reporter: Reporter
-) -> None:
+def save_model(run: Run, values: list[np.ndarray], reporter: Reporter) -> None:
     """Write the trained model, from a copy that knows nothing of the strategy."""
-    started = time.monotonic()
-    copy = build_model(config, data)
-    copy.set_weights(values)
+    started, config = time.monotonic(), run.job.config
     folder = config.model_dir or reporter.folder
-    export.save(copy, folder)
+    export.save_copy(run.model, lambda: build_model(config, run.data), values, folder)
     log.info("saved the model to %s in %.1f s", folder, time.monotonic() - started)

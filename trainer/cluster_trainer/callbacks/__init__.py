@@ -1,5 +1,7 @@
 """Keras's callbacks on a cluster, and those of the image's own.
 
-`keeper.py` keeps checkpoints of a fit, `states.py` the state of other callbacks in them, `chief.py`
-lets one worker write what is written once.
+For each `fit`: `keeper.py` keeps checkpoints, `states.py` the state of other callbacks in them,
+`chief.py` lets one worker write what is written once. For the trainer: `epoch_metrics.py` collects
+each epoch's numbers, `heartbeat.py` tells where the run is, `divergence.py` ends it where its loss
+is no number.
 """

@@ -1,11 +1,9 @@
 """Checkpoints of a fit, whatever the model and whatever the script."""
 
-import json
 import logging
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from enum import IntEnum
 from typing import Any, Protocol
 
 import keras
@@ -15,7 +13,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
 
 from cluster_trainer.callbacks import states
-from cluster_trainer.checkpoints.checkpoint import Checkpoint
+from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.state import State
 from cluster_trainer.engine import statistics
@@ -23,15 +21,6 @@ from cluster_trainer.engine.metric_rows import MetricRows
 
 log = logging.getLogger("trainer")
 KEPT_STATE = "state of a callback or metric, array "
-
-
-class Phase(IntEnum):
-    """What a fit has behind it, beside its steps."""
-
-    TRAINING = 0
-    TRAINED = 1  # an epoch's steps; its validation is to come
-    EPOCH = 2
-    ALL = 3
 
 
 @dataclass(frozen=True)
@@ -44,7 +33,7 @@ class Place:
         done: how many steps of that epoch are done.
         passes: how often it has gone through the data.
         seen: how many batches of the present pass it has had.
-        phase: what else is done.
+        stage: what else is done.
         stopped: whether a callback has ended the fit.
     """
 
@@ -53,13 +42,13 @@ class Place:
     done: int = 0
     passes: int = 0
     seen: int = 0
-    phase: Phase = Phase.TRAINING
+    stage: Stage = Stage.TRAINING
     stopped: bool = False
 
-    @property
-    def number(self) -> int:
-        """What a checkpoint of this place is numbered with: the further, the larger."""
-        return self.step * len(Phase) + self.phase
+
+def place_of(checkpoint: Checkpoint) -> Place:
+    """Return where a fit was."""
+    return Place(**checkpoint.progress["place"])
 
 
 class Plan(Protocol):
@@ -68,11 +57,13 @@ class Plan(Protocol):
     Attributes:
         validates: whether there are validations, which an interruption should not repeat.
         described: what else must be as it was for the fit to go on, name -> value.
+        describes_data: whether that tells how the data are cut, too.
         seed: of the order of the examples.
     """
 
     validates: bool
     described: Mapping[str, str]
+    describes_data: bool
     seed: int
 
     def check(self, described: Mapping[str, str], names: Sequence[str]) -> None:
@@ -115,21 +106,16 @@ class Keeper(keras.callbacks.Callback):
         super().__init__()
         self._saver, self._every, self._found, self._plan = saver, every, found, plan
         self._callbacks, self._described = callbacks, dict(plan.described)
-        self.place = Place(**found.progress["place"]) if found else Place()
+        self.place = place_of(found) if found else Place()
         self._iterator: Any = None
         # Of an epoch whose validation was interrupted.
         self.logs_of_epoch = found.progress["logs"] if found else {}
-
-    @property
-    def initial_epoch(self) -> int:
-        """The epoch that comes next."""
-        return self.place.epoch
 
     def attach(self, iterator: Any) -> None:
         """Let the iterator of the training batches begin where the fit is."""
         self._iterator = iterator
         place = self.place
-        is_over = place.phase == Phase.TRAINED
+        is_over = place.stage == Stage.TRAINED
         epochs = place.epoch + is_over
         iterator.begin_at(epochs, place.passes, place.seen, place.done, is_over=is_over)
 
@@ -139,7 +125,7 @@ class Keeper(keras.callbacks.Callback):
 
     def after_call(self, steps: int, done: int) -> None:
         """Note that `steps` steps were done, and `done` of the epoch; all workers call it."""
-        self._move(Phase.TRAINING, step=self.place.step + steps, done=done)
+        self._move(Stage.TRAINING, step=self.place.step + steps, done=done)
         is_due = self.steps_left() == self._every
         if is_due or self._plan.stops():
             self._save()
@@ -147,14 +133,15 @@ class Keeper(keras.callbacks.Callback):
 
     def after_training(self) -> None:
         """Note that an epoch's steps are done; its validation is to come."""
-        self._move(Phase.TRAINED)
+        self._move(Stage.TRAINED)
         if self._plan.validates:
             self._save()
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Put variables and callbacks where they were; the others have begun by now."""
         del logs
-        self._described |= self._iterator.described | _optimizer_described(self.model)
+        if not self._plan.describes_data:
+            self._described |= self._iterator.described
         if self._found is None:
             self._plan.check(self._described, self._state().names)
             return
@@ -171,11 +158,11 @@ class Keeper(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Begin an epoch; the first with what the metrics had come to."""
         del logs
-        if self._found is not None and self.place.phase == Phase.TRAINING:
+        if self._found is not None and self.place.stage == Stage.TRAINING:
             rows = self._found.progress["metrics"]
             MetricRows(self.model).put_back(states.from_json(rows, self._found.arrays))
         self._found = None
-        self._move(self.place.phase, epoch=epoch)
+        self._move(self.place.stage, epoch=epoch)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Let a callback that ends the fit on one worker, as by a clock, end it on all."""
@@ -186,19 +173,19 @@ class Keeper(keras.callbacks.Callback):
         """Keep the epoch, with what other callbacks have decided at its end."""
         del logs
         self.model.stop_training = self._plan.any(bool(self.model.stop_training))
-        self._move(Phase.EPOCH, epoch=epoch + 1, done=0, stopped=bool(self.model.stop_training))
+        self._move(Stage.EPOCH, epoch=epoch + 1, done=0, stopped=bool(self.model.stop_training))
         self._save()
 
     def on_train_end(self, logs: Any = None) -> None:
         """Keep the end, so that this fit is not trained again."""
         del logs
-        self._move(Phase.ALL)
+        self._move(Stage.ALL)
         self._save()
         self._saver.wait()
 
-    def _move(self, phase: Phase, **changes: Any) -> None:
+    def _move(self, stage: Stage, **changes: Any) -> None:
         passes, seen = self._iterator.position if self._iterator else (0, 0)
-        kept = asdict(self.place) | {"passes": passes, "seen": seen, "phase": phase} | changes
+        kept = asdict(self.place) | {"passes": passes, "seen": seen, "stage": stage} | changes
         self.place = Place(**kept)
 
     def _save(self) -> None:
@@ -217,11 +204,14 @@ class Keeper(keras.callbacks.Callback):
         }
         others = range(len(state.names), len(arrays))
         names = [*state.names, *(f"{KEPT_STATE}{index}" for index in others)]
-        self._saver.save(Checkpoint(self.place.number, 0, self._described, progress, names, arrays))
+        place = self.place
+        self._saver.save(
+            Checkpoint(place.step, place.stage, self._described, progress, names, arrays)
+        )
 
     def _metric_rows(self) -> np.ndarray | None:
         """Return what the metrics have come to, None where they begin anew next."""
-        is_within = self.place.phase == Phase.TRAINING
+        is_within = self.place.stage == Stage.TRAINING
         return MetricRows(self.model).take() if is_within else None
 
     def _state(self) -> State:
@@ -232,20 +222,6 @@ class Keeper(keras.callbacks.Callback):
         if generator is not None:
             variables.append(generator.state)
         return State(list({id(one): one for one in variables}.values()))
-
-
-def _optimizer_described(model: keras.Model) -> dict[str, str]:
-    """Return what a model was compiled with, as far as it decides the steps."""
-    if model.optimizer is None:
-        return {}
-    name = type(model.optimizer).__name__
-    try:
-        config = keras.saving.serialize_keras_object(model.optimizer)["config"]
-        told = {name: value for name, value in config.items() if value not in (None, False)}
-        text = json.dumps(told, default=lambda value: type(value).__name__, sort_keys=True)
-    except Exception:  # noqa: BLE001  a schedule of a user's own may have no get_config
-        text = ""
-    return {"the optimizer": f"{name} {text}".rstrip()}
 
 
 def _optimizers(model: keras.Model) -> list[BaseOptimizer]:

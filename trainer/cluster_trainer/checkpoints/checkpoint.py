@@ -5,12 +5,27 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
-FORM = 1
+FORM = 2
 ABOUT = "about"
+
+
+class Stage(IntEnum):
+    """What a run has behind it, beside its steps."""
+
+    TRAINING = 0
+    TRAINED = 1  # an epoch's steps; its validation is to come
+    EPOCH = 2
+    ALL = 3
+
+
+def number_of(step: int, stage: Stage) -> int:
+    """Return the number of a checkpoint: the further, the larger."""
+    return step * len(Stage) + stage
 
 
 @dataclass(frozen=True)
@@ -19,26 +34,31 @@ class Checkpoint:
 
     Attributes:
         step: training steps done, over all epochs.
-        examples: training examples seen: the position in the data, whatever the number of workers.
+        stage: what it has behind it, beside these.
         settings: those that must be the same for the run to go on, name -> value.
-        progress: what the epochs have brought so far, as JSON knows it.
+        progress: the place in the run, and the states of callbacks, as JSON knows them.
         names: of the arrays.
-        arrays: the values of the model's and the optimizer's variables.
+        arrays: the values of the model's and the optimizer's variables, and of callbacks' states.
     """
 
     step: int
-    examples: int
+    stage: Stage
     settings: Mapping[str, str]
     progress: Mapping[str, Any]
     names: Sequence[str]
     arrays: Sequence[np.ndarray]
+
+    @property
+    def number(self) -> int:
+        """What it is found by; see `number_of`."""
+        return number_of(self.step, self.stage)
 
     def to_bytes(self) -> bytes:
         """Return it as an .npz file, which `numpy.load` reads: `about` is JSON, the rest arrays."""
         about = {
             "form": FORM,
             "step": self.step,
-            "examples": self.examples,
+            "stage": self.stage,
             "settings": dict(self.settings),
             "progress": dict(self.progress),
             "names": list(self.names),
@@ -57,7 +77,7 @@ class Checkpoint:
             arrays = [members[_member(index)] for index in range(len(about["names"]))]
         return cls(
             step=about["step"],
-            examples=about["examples"],
+            stage=Stage(about["stage"]),
             settings=about["settings"],
             progress=about["progress"],
             names=about["names"],

@@ -32,29 +32,23 @@ class Found:
     holder: str
     is_here: bool
 
-    @property
-    def step(self) -> int:
-        """The step that it is of; a script's fit numbers its checkpoints more finely."""
-        place = self.checkpoint.progress.get("place", {})
-        return int(place.get("step", self.checkpoint.step))
-
 
 def find_newest(store: Store, workers: Workers, task: Task) -> Found | None:
     """Let all workers find the newest checkpoint and give it to all; None if nobody has one."""
     mine = store.newest()
-    my_step = mine.step if mine else NOTHING
-    steps = workers.gather(my_step)
-    newest = max(steps)
+    my_number = mine.number if mine else NOTHING
+    numbers = workers.gather(my_number)
+    newest = max(numbers)
     if newest == NOTHING:
         return None
-    holder = steps.index(newest)
+    holder = numbers.index(newest)
     given = mine.content if mine and task.rank == holder else None
     content = workers.broadcast(given, holder)
     return Found(
         checkpoint=Checkpoint.from_bytes(content),
         content=content,
         holder=task.name_of(holder),
-        is_here=my_step == newest,
+        is_here=my_number == newest,
     )
 
 
@@ -63,7 +57,7 @@ def keep(found: Found, store: Store) -> None:
     if found.is_here:
         return
     try:
-        store.write(found.checkpoint.step, found.content)
+        store.write(found.checkpoint.number, found.content)
     except OSError as error:
         warn_unsaved(found.checkpoint.step, error)
 
@@ -80,7 +74,7 @@ def refuse_other_run(found: Found, settings: Mapping[str, str], names: Sequence[
         ConfigurationError: with every setting that differs, or the variables.
     """
     saved = found.checkpoint
-    where = f"as in the checkpoint of step {found.step} held by {found.holder}"
+    where = f"as in the checkpoint of step {saved.step} held by {found.holder}"
     problems = [
         Problem(name, settings.get(name, ""), f"{saved.settings.get(name, '')}, {where}", ADVICE)
         for name in sorted(saved.settings.keys() | settings.keys())

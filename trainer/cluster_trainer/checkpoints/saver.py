@@ -45,7 +45,7 @@ class Saver:
 
     def _write(self, checkpoint: Checkpoint) -> None:
         try:
-            self._store.write(checkpoint.step, checkpoint.to_bytes())
+            self._store.write(checkpoint.number, checkpoint.to_bytes())
         except OSError as error:
             warn_unsaved(checkpoint.step, error)
         else:

@@ -6,11 +6,11 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster_trainer.checkpoints.checkpoint import checksum
+from cluster_trainer.checkpoints.checkpoint import Stage, checksum, number_of
 from cluster_trainer.files import UNFINISHED, make_folder, write_whole
 
 KEPT = 3
-NAME = re.compile(r"(?P<step>\d{8,})-(?P<checksum>[0-9a-f]{16})\.npz")
+NAME = re.compile(r"(?P<step>\d{8,})\.(?P<stage>\d)-(?P<checksum>[0-9a-f]{16})\.npz")
 log = logging.getLogger("trainer")
 
 
@@ -18,7 +18,7 @@ log = logging.getLogger("trainer")
 class Stored:
     """A checkpoint as it lies on disk."""
 
-    step: int
+    number: int
     content: bytes
 
 
@@ -33,10 +33,10 @@ class Store:
         for file in reversed(self._files()):
             content = _read_whole(file)
             if content is not None:
-                return Stored(_step(file), content)
+                return Stored(_number(file), content)
         return None
 
-    def write(self, step: int, content: bytes) -> None:
+    def write(self, number: int, content: bytes) -> None:
         """Write a checkpoint: it is there whole under its name, or not at all.
 
         Older ones are removed first, so that there is never need for more than KEPT at a time.
@@ -45,13 +45,14 @@ class Store:
             OSError: it could not be written; the older ones are still there.
         """
         make_folder(self.folder)
-        file = self.folder / f"{step:08d}-{checksum(content)}.npz"
-        others = [other for other in self._files() if _step(other) != step]
+        step, stage = divmod(number, len(Stage))
+        file = self.folder / f"{step:08d}.{stage}-{checksum(content)}.npz"
+        others = [other for other in self._files() if _number(other) != number]
         for other in others[: -(KEPT - 1)]:
             other.unlink()
         write_whole(file, content, durable=True)
-        for other in self._files():  # an earlier one of the same step, with other metrics
-            if _step(other) == step and other != file:
+        for other in self._files():  # an earlier one of the same place, with other metrics
+            if _number(other) == number and other != file:
                 other.unlink()
 
     def keep_newest(self) -> None:
@@ -69,18 +70,20 @@ class Store:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _files(self) -> list[Path]:
-        """Return the checkpoints in the order of their steps."""
+        """Return the checkpoints in the order of their places in the run."""
         if not self.folder.is_dir():
             return []
-        return sorted((file for file in self.folder.iterdir() if _matches(file)), key=_step)
+        return sorted((file for file in self.folder.iterdir() if _matches(file)), key=_number)
 
 
 def _matches(file: Path) -> re.Match[str] | None:
     return NAME.fullmatch(file.name)
 
 
-def _step(file: Path) -> int:
-    return int(file.name.partition("-")[0])
+def _number(file: Path) -> int:
+    found = NAME.fullmatch(file.name)
+    assert found  # noqa: S101  only these are listed
+    return number_of(int(found["step"]), Stage(int(found["stage"])))
 
 
 def _read_whole(file: Path) -> bytes | None:
@@ -90,7 +93,7 @@ def _read_whole(file: Path) -> bytes | None:
     except OSError as error:
         log.warning("checkpoint %s cannot be read and is left out: %s", file, error.strerror)
         return None
-    found, expected = checksum(content), file.stem.partition("-")[2]
+    found, expected = checksum(content), file.stem.rpartition("-")[2]
     if found == expected:
         return content
     log.warning(

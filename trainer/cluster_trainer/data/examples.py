@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +20,7 @@ class Examples:
     Attributes:
         inputs: [n, …]. An array, in memory or a mapped file: pictures in bytes, or numbers. Or
             pictures that are decoded when a batch is made.
-        labels: [n], whole numbers from 0.
+        labels: [n, …]: a class for each, whole numbers from 0, or whatever numbers a loss takes.
 
     Raises:
         ValueError: inputs and labels do not belong together, or are empty.
@@ -31,12 +32,12 @@ class Examples:
     def __post_init__(self) -> None:
         """Check what a model could only answer with a puzzle."""
         shapes = f"inputs {list(self.inputs.shape)}, labels {list(self.labels.shape)}"
-        belong = self.labels.ndim == 1 and self.inputs.shape[:1] == self.labels.shape
+        belong = self.labels.ndim >= 1 and self.inputs.shape[:1] == self.labels.shape[:1]
         if not belong or not len(self.labels):
-            message = f"expected inputs [n, …] and labels [n] with n of 1 or more, got {shapes}"
+            message = f"expected inputs [n, …] and labels [n, …] with n of 1 or more, got {shapes}"
             raise ValueError(message)
-        if self.labels.dtype.kind not in "iu" or self.labels.min() < 0:
-            message = f"expected whole numbers from 0 as labels, got {self.labels.dtype}"
+        if self.labels.dtype.kind not in "biuf":
+            message = f"expected numbers as labels, got {self.labels.dtype}"
             raise ValueError(message)
         if self.inputs.dtype.kind not in "iuf":
             message = f"expected numbers as inputs, got {self.inputs.dtype}"
@@ -47,9 +48,15 @@ class Examples:
         return len(self.labels)
 
     @property
-    def largest_label(self) -> int:
-        """The largest label there is."""
-        return int(self.labels.max())
+    def num_classes(self) -> int | None:
+        """One more than the largest label; None where the labels are no whole numbers from 0."""
+        is_one_each = self.labels.ndim == 1 and self.labels.dtype.kind in "iu"
+        return 1 + int(self.labels.max()) if is_one_each and self.labels.min() >= 0 else None
+
+    @property
+    def typed_labels(self) -> np.ndarray:
+        """The labels as a loss gets them: int64 or float32."""
+        return self.labels.astype(np.float32 if self.labels.dtype.kind == "f" else np.int64)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -101,9 +108,27 @@ class Examples:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A named data set for classification: what to train on and what to evaluate on."""
+    """A named data set: what to train on and what to evaluate on.
+
+    Attributes:
+        name: as the results have it.
+        train: examples, or whatever else Keras's `fit` takes.
+        test: examples, or what `fit` takes as validation data; None: there is nothing.
+        num_classes: how many there are; None where the labels are no classes.
+    """
 
     name: str
-    train: Examples
-    test: Examples
-    num_classes: int
+    train: Any
+    test: Any
+    num_classes: int | None = None
+
+    @property
+    def has_examples(self) -> bool:
+        """Whether both parts are examples; else none is."""
+        return isinstance(self.train, Examples)
+
+
+def classes_of(*parts: Examples) -> int | None:
+    """Return how many classes there are in all parts, None where one's labels are none."""
+    counts = [part.num_classes for part in parts]
+    return None if None in counts else max(count or 0 for count in counts)

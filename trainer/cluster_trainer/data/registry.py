@@ -9,14 +9,17 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer import references
-from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.data.examples import DataSet, Examples, classes_of
 from cluster_trainer.data.names import VARIABLE
 from cluster_trainer.data.pictures import Keeping
 from cluster_trainer.problems import ConfigurationError, Problem
 
 log = logging.getLogger("trainer")
 IMAGE_SIZE = "TRAINER_IMAGE_SIZE (--image-size)"
-ACCEPTED = "a function () -> (train, test), each arrays (inputs, labels) or a tf.data.Dataset"
+ACCEPTED = (
+    "a function () -> (train, test), each arrays (inputs, labels), or what Keras's fit takes: "
+    "a tf.data.Dataset of batches, a PyDataset, a generator, (x, y, sample_weight)"
+)
 
 
 def load(
@@ -39,7 +42,7 @@ def load(
         say: is told what goes on where it takes long.
 
     Raises:
-        ConfigurationError: there is no such set, or it cannot be used for classification.
+        ConfigurationError: there is no such set, or it cannot be used.
     """
     if references.is_reference(name):
         refuse_image_size(image_size, name)
@@ -73,47 +76,76 @@ def from_parts(variable: str, name: str, load: Callable[[], Any]) -> DataSet:
     Args:
         variable: what a message calls it.
         name: its own name.
-        load: returns (train, test), each (inputs, labels) or a tf.data.Dataset of such pairs.
+        load: returns (train, test); see `DataSet`. Arrays (inputs, labels), and a tf.data.Dataset
+            of single examples (input, label), become examples; test may be None.
 
     Raises:
         ConfigurationError: it is none.
     """
     try:
-        train, test = (_examples(part) for part in load())
+        parts = _two(load())
+        train, test = map(_examples, parts)
+        if train is None or (test is None and parts[1] is not None):
+            log.info("a model gets the data as %s gives them", name)
+            return DataSet(name, *map(_batches, parts))
         _refuse_differing(train, test)
     except (TypeError, ValueError) as error:
         raise ConfigurationError([Problem(variable, name, ACCEPTED, f"{error}.")]) from error
     log.info("a model gets the inputs, %s, %s", train.described, train.reach_a_model)
-    return DataSet(name, train, test, 1 + max(train.largest_label, test.largest_label))
+    return DataSet(name, train, test, classes_of(*[part for part in (train, test) if part]))
 
 
-def _examples(part: Any) -> Examples:
-    if isinstance(part, tf.data.Dataset):
-        inputs, labels = zip(*map(_pair, part.as_numpy_iterator()), strict=True)
-        return Examples(np.stack(inputs), np.asarray(labels))
-    inputs, labels = _pair(part)
-    return Examples(np.asarray(inputs), np.asarray(labels))
-
-
-def _pair(parts: Any) -> tuple[Any, Any]:
-    """Return inputs and labels, if that is all there is.
+def _two(parts: Any) -> tuple[Any, Any]:
+    """Return what to train on and what to evaluate on.
 
     Raises:
         ValueError: there is more or less.
     """
-    if len(parts) != len(("inputs", "labels")):
-        message = f"expected (inputs, labels), got {len(parts)} parts; weights are not used"
+    if not isinstance(parts, (tuple, list)) or len(parts) != len(("train", "test")):
+        what = f"{len(parts)} parts" if isinstance(parts, (tuple, list)) else type(parts).__name__
+        message = f"expected (train, test), got {what}; test may be None"
         raise ValueError(message)
-    inputs, labels = parts
-    return inputs, labels
+    return parts[0], parts[1]
 
 
-def _refuse_differing(train: Examples, test: Examples) -> None:
+def _examples(part: Any) -> Examples | None:
+    """Return pairs of single arrays as examples; None for all else."""
+    if isinstance(part, tf.data.Dataset) and _gives_single_examples(part):
+        inputs, labels = zip(*part.as_numpy_iterator(), strict=True)
+        return Examples(np.stack(inputs), np.asarray(labels))
+    is_pair = isinstance(part, (tuple, list)) and len(part) == len(("inputs", "labels"))
+    if not is_pair or not all(isinstance(one, (np.ndarray, list, tf.Tensor)) for one in part):
+        return None
+    return Examples(*map(np.asarray, part))
+
+
+def _batches(part: Any) -> Any:
+    """Return what Keras's fit takes as it is.
+
+    Raises:
+        ValueError: it gives single examples.
+    """
+    if isinstance(part, tf.data.Dataset) and _gives_single_examples(part):
+        message = "one part gives single examples, the other does not"
+        raise ValueError(message)
+    return part
+
+
+def _gives_single_examples(dataset: tf.data.Dataset) -> bool:
+    """Tell whether a dataset gives (input, label), and no batches of these."""
+    spec = dataset.element_spec
+    is_pair = isinstance(spec, tuple) and len(spec) == len(("input", "label"))
+    return is_pair and isinstance(spec[1], tf.TensorSpec) and spec[1].shape.rank == 0
+
+
+def _refuse_differing(train: Examples, test: Examples | None) -> None:
     """Refuse two parts that would reach a model in different ways.
 
     Raises:
         ValueError: with the types and shapes of both.
     """
+    if test is None:
+        return
     floats = {part.inputs.dtype.kind for part in (train, test)} == {"f"}
     same_type = floats or train.inputs.dtype == test.inputs.dtype
     if not same_type or train.input_shape != test.input_shape:

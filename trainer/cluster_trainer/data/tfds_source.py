@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from cluster_trainer.data import digits, names, tfds_pictures
-from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.data.examples import DataSet, Examples, classes_of
 from cluster_trainer.data.memory import available_bytes
 from cluster_trainer.data.names import VARIABLE
 from cluster_trainer.data.pictures import Keeping
@@ -46,9 +46,9 @@ def load(name: str, image_size: int | None, keeping: Keeping) -> DataSet:
         else:
             train, test = (_load_arrays(name, builder, split) for split in splits)
     except ValueError as error:
-        raise _unusable(name, "a set for classification", f"{error}.") from error
+        raise _unusable(name, "a set whose examples are numbers", f"{error}.") from error
     classes = info.features[info.supervised_keys[1]]
-    num_classes = getattr(classes, "num_classes", 1 + max(train.largest_label, test.largest_label))
+    num_classes = getattr(classes, "num_classes", classes_of(train, test))
     return DataSet(_shown_name(info, folder), train, test, num_classes)
 
 

@@ -88,7 +88,7 @@ class EpochIterator(KerasEpochIterator):
         self.source = source_of(self.data_adapter, replicas, distribute_strategy, seed)
         self._num_batches = self.source.num_batches
         _refuse_different(workers.gather(-1 if self._num_batches is None else self._num_batches))
-        fixed = self.steps_per_execution if self.steps_per_execution > 1 else None
+        fixed = self.steps_per_execution if self.steps_per_execution > 1 else call.steps_a_call
         one_batch = max(workers.gather(int(call.one_batch_a_call)))  # callbacks of one worker
         self._pace = Pace(1 if one_batch else fixed, call.agree or workers.slowest)
         self._pass = self._first = self._done = 0

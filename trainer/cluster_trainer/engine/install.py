@@ -41,8 +41,8 @@ from cluster_trainer.engine.predictions import Predictions
 from cluster_trainer.engine.steps import StepLogs, Steps
 
 log = logging.getLogger("trainer")
-# (run it, its bound arguments, what is to be announced, its number in this process) -> History
-AroundFit = Callable[[Callable[..., Any], inspect.BoundArguments, running.Running, int], Any]
+# As running.AroundFit, and which of the process's fits it is, from 0.
+AroundAny = Callable[[Callable[..., Any], inspect.BoundArguments, running.Running, int], Any]
 IN_STEP = (
     distribute_lib._DefaultDistributionStrategy,  # noqa: SLF001  none, as TensorFlow calls it
     tf.distribute.MirroredStrategy,
@@ -57,7 +57,7 @@ def keeps_in_step(strategy: tf.distribute.Strategy) -> bool:
     return isinstance(strategy, IN_STEP)
 
 
-def install(around: AroundFit) -> None:
+def install(around: AroundAny) -> None:
     """Replace it; once in a process.
 
     Args:
@@ -177,7 +177,7 @@ def _has_own_functions(model: Any) -> bool:
     return bool(own)
 
 
-def _announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., Any]:
+def _announced_fit(fit: Callable[..., Any], around: AroundAny) -> Callable[..., Any]:
     signature, numbers = inspect.signature(fit), itertools.count()
 
     @wraps(fit)
@@ -189,6 +189,8 @@ def _announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., 
         if is_inner or call.has_own_functions or not keeps_in_step(self.distribute_strategy):
             call.seed = _seed_of_fit(0)
             return _run(fit, given, call)
+        if (given_by_trainer := running.around_fit()) is not None:
+            return given_by_trainer(partial(_run, fit), given, call)
         number = next(numbers)
         call.seed = _seed_of_fit(number)
         return around(partial(_run, fit), given, call, number)

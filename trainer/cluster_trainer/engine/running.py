@@ -1,5 +1,6 @@
 """What `fit`, `evaluate` and `predict` tell the parts of the engine that Keras calls for them."""
 
+import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -39,6 +40,7 @@ class Running:
     Attributes:
         seed: of the order in which examples are seen.
         one_batch_a_call: whether somebody wants to be called for each batch.
+        steps_a_call: how many steps are to be done in a call; None: as many as take a second.
         is_fit: whether it is a `fit`, and not `evaluate` or `predict`.
         has_own_functions: whether the model makes what Keras calls for each batch itself.
         keeper: keeps checkpoints of a fit; None: nobody does.
@@ -49,6 +51,7 @@ class Running:
 
     seed: int = 0
     one_batch_a_call: bool = False
+    steps_a_call: int | None = None
     is_fit: bool = False
     has_own_functions: bool = False
     keeper: Any = None
@@ -71,8 +74,13 @@ class Running:
     _adopted: bool = False
 
 
+# (run it, its bound arguments, what is to be announced) -> History
+AroundFit = Callable[[Callable[..., Any], inspect.BoundArguments, Running], Any]
+
+
 class _OfThread(threading.local):
     running: Running | None = None
+    around: AroundFit | None = None
 
 
 _of_thread = _OfThread()
@@ -96,6 +104,21 @@ def announced(running: Running) -> Iterator[None]:
         yield
     finally:
         _of_thread.running = before
+
+
+def around_fit() -> AroundFit | None:
+    """Return what a `fit` of this thread is to be run by, where that is not as any other."""
+    return _of_thread.around
+
+
+@contextmanager
+def fits_run_by(around: AroundFit) -> Iterator[None]:
+    """Let the `fit` that is called inside be run by a function."""
+    before, _of_thread.around = _of_thread.around, around
+    try:
+        yield
+    finally:
+        _of_thread.around = before
 
 
 def wants_each_batch(callbacks: Any, hooks: Sequence[str] = FIT_HOOKS) -> list[str]:
@@ -127,7 +150,12 @@ def _is_told_to(callback: Callback) -> bool:
 
 
 def _is_a_users(callback: Callback, hook: str) -> bool:
-    """Tell whether what is called for each batch is not one of Keras's own that bear it."""
+    """Tell whether what is called for each batch is not one of Keras's own that bear it.
+
+    A callback may say of itself that it does: `several_batches_a_call = True`.
+    """
+    if getattr(callback, "several_batches_a_call", False):
+        return False
     if hook in vars(callback):  # as a LambdaCallback has them
         return True
     method = getattr(type(callback), hook, None)

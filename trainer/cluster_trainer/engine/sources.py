@@ -8,6 +8,7 @@ reads them all and takes its shares.
 
 import logging
 import os
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
@@ -22,6 +23,7 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.data import arrays
 from cluster_trainer.engine.cut import cut, weighted
+from cluster_trainer.engine.row_dataset import RowDataset, Rows
 
 log = logging.getLogger("trainer")
 # Batches in an endless stream: more than any run takes, few enough for int64 positions.
@@ -76,10 +78,9 @@ class Source:
         batches = self._batches(pass_number, first)
         if self._replicas.total == 1:
             return batches
-        threads = tf.config.threading.get_inter_op_parallelism_threads() or os.cpu_count()
         shared = batches.map(
             lambda *batch: cut(_unstarred(batch, batches), self._replicas),
-            num_parallel_calls=threads,
+            num_parallel_calls=_threads(),
             deterministic=True,
         )
         return shared.prefetch(2)
@@ -98,6 +99,10 @@ class Source:
 
     def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:
         raise NotImplementedError
+
+
+def _threads() -> int | None:
+    return tf.config.threading.get_inter_op_parallelism_threads() or os.cpu_count()
 
 
 def _unstarred(batch: tuple[Any, ...], dataset: tf.data.Dataset) -> Any:
@@ -119,6 +124,10 @@ def source_of(
     if isinstance(adapter, ArrayDataAdapter):
         return ArraySource(adapter, replicas, seed)
     if isinstance(adapter, PyDatasetAdapter):
+        dataset = adapter.py_dataset
+        if isinstance(dataset, RowDataset) and adapter.class_weight is None:
+            rows = dataset.rows(seed if adapter.shuffle else None)
+            return RowSource(rows, replicas, dataset.take)
         return PyDatasetSource(adapter, replicas, seed)
     if isinstance(adapter, TFDatasetAdapter) and _is_for_tensorflow(adapter.get_tf_dataset()):
         return DistributedSource(adapter, replicas, strategy)
@@ -133,71 +142,57 @@ def _is_for_tensorflow(dataset: Any) -> bool:
     return policy in POLICIES_OF_TENSORFLOW
 
 
-class ArraySource(Source):
-    """Arrays: each replica's examples are picked out, and nobody copies the others'."""
+class RowSource(Source):
+    """Examples that are picked out by their rows: each replica's own, and nobody else's."""
 
     is_endless = is_ours = True
 
-    def __init__(self, adapter: ArrayDataAdapter, replicas: Replicas, seed: int) -> None:
-        super().__init__(adapter.num_batches, replicas)
-        inputs = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow")  # noqa: SLF001
-        self._inputs = tree.lists_to_tuples(tree.map_structure(_as_tensor, inputs))
-        self._examples = adapter._num_samples  # noqa: SLF001
-        self._batch_size = min(adapter.batch_size, self._examples)
-        # Within a batch the order makes no difference that could be meant.
-        self._is_shuffled = bool(adapter._shuffle) and adapter._shuffle != "batch"  # noqa: SLF001
-        self._seed = seed
-        short = self._examples % self._batch_size
+    def __init__(
+        self, rows: Rows, replicas: Replicas, pick: Callable[[tf.Tensor, tf.Tensor], Any]
+    ) -> None:
+        super().__init__(-(-rows.examples // rows.batch_size), replicas)
+        self._rows, self._pick = rows, pick
+        short = rows.examples % rows.batch_size
         self.varies = bool(short)
-        self.may_lack_examples = min(short or self._batch_size, self._batch_size) < replicas.total
-
-    @property
-    def described(self) -> dict[str, str]:
-        """The types and shapes of the arrays, and a digest of some examples."""
-        leaves = [leaf for leaf in tf.nest.flatten(self._inputs) if tf.is_tensor(leaf)]
-        rows = np.unique(np.linspace(0, self._examples - 1, DIGESTED, dtype=np.int64))
-        digest = sha256()
-        for leaf in leaves:
-            digest.update(str(tf.gather(leaf, rows).numpy().tolist()).encode())
-        shapes = [f"{leaf.dtype.name}{list(leaf.shape)}" for leaf in leaves]
-        return {
-            "the arrays": ", ".join(shapes),
-            "SHA-256 of some of their examples": digest.hexdigest()[:12],
-        }
+        self.may_lack_examples = (short or rows.batch_size) < replicas.total
 
     def shares(self, pass_number: int, first: int) -> tf.data.Dataset:
         """Return one pass after the other; see Source.shares."""
-        assert self.num_batches  # noqa: S101  there is no array of no examples
+        assert self.num_batches  # noqa: S101  there are no data of no examples
         begin = pass_number * self.num_batches + first
         steps = tf.data.Dataset.range(begin, MANY_BATCHES)
         options = tf.data.Options()
         options.autotune.enabled = False
         # Rewriting the pipeline copies the arrays that it reads from (measured).
         options.experimental_optimization.apply_default_optimizations = False
-        batches = steps.map(self._alone if self._replicas.total == 1 else self._shared)
+        share = self._alone if self._replicas.total == 1 else self._shared
+        # One thread copies batches faster than any model takes them; real work takes all there are.
+        works = {"num_parallel_calls": _threads(), "deterministic": True}
+        batches = steps.map(share, **(works if self._rows.take_work else {}))
         return batches.prefetch(self._prefetched()).with_options(options)
 
     def _alone(self, step: tf.Tensor) -> Any:
         begin, examples, pass_number = self._place(step)
-        return self._take(begin, begin + examples, self._batch_size, pass_number)
+        return self._take(begin, begin + examples, self._rows.batch_size, pass_number)
 
     def _shared(self, step: tf.Tensor) -> tuple[tuple[Any, tf.Tensor], ...]:
         begin, examples, pass_number = self._place(step)
-        even = self._batch_size // self._replicas.total
-        size = even if self._batch_size % self._replicas.total == 0 else None
+        even, rest = divmod(self._rows.batch_size, self._replicas.total)
         shares = []
         for start, stop in self._replicas.bounds(examples):
             filled, weight = weighted(start, stop, examples)
+            size = None if rest else even
             part = self._take(begin + start, begin + filled, size, pass_number)
             shares.append((part, weight))
         return tuple(shares)
 
     def _place(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return where a step's batch begins in its pass, its examples, and the pass."""
-        begin = step % self.num_batches * self._batch_size
-        examples = tf.constant(self._batch_size, tf.int64)
-        if self._examples % self._batch_size:
-            examples = tf.minimum(self._examples - begin, examples)
+        rows = self._rows
+        begin = step % self.num_batches * rows.batch_size
+        examples = tf.constant(rows.batch_size, tf.int64)
+        if rows.examples % rows.batch_size:
+            examples = tf.minimum(rows.examples - begin, examples)
         return begin, examples, step // self.num_batches
 
     def _take(self, start: tf.Tensor, stop: tf.Tensor, size: int | None, number: tf.Tensor) -> Any:
@@ -209,26 +204,60 @@ class ArraySource(Source):
             size: how many there are, but in a last batch that is short; None: it varies.
             number: of the pass.
         """
-        if size and self._examples % self._batch_size == 0:
-            rows = start + tf.range(size, dtype=tf.int64)
+        if size and self._rows.examples % self._rows.batch_size == 0:
+            places = start + tf.range(size, dtype=tf.int64)
         else:
-            rows = tf.range(start, stop)
-        if self._is_shuffled:
-            key = tf.stack([tf.constant(self._seed, tf.int64), number])
-            rows = tf.random.experimental.index_shuffle(rows, key, self._examples - 1)
+            places = tf.range(start, stop)
+        if self._rows.seed is None:
+            return self._pick(places, number)
+        key = tf.stack([tf.constant(self._rows.seed, tf.int64), number])
+        last = self._rows.examples - 1
+        return self._pick(tf.random.experimental.index_shuffle(places, key, last), number)
 
+    def _prefetched(self) -> int:
+        here = self._rows.batch_size * self._replicas.local / self._replicas.total
+        batch = max(1, self._rows.bytes_of_example * here)
+        return int(max(1, min(PREFETCHED, PREFETCHED_BYTES // batch)))
+
+
+class ArraySource(RowSource):
+    """Arrays."""
+
+    def __init__(self, adapter: ArrayDataAdapter, replicas: Replicas, seed: int) -> None:
+        inputs = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow")  # noqa: SLF001
+        self._inputs = tree.lists_to_tuples(tree.map_structure(_as_tensor, inputs))
+        examples = adapter._num_samples  # noqa: SLF001
+        # Within a batch the order makes no difference that could be meant.
+        is_shuffled = bool(adapter._shuffle) and adapter._shuffle != "batch"  # noqa: SLF001
+        rows = Rows(
+            examples=examples,
+            batch_size=min(adapter.batch_size, examples),
+            seed=seed if is_shuffled else None,
+            bytes_of_example=sum(map(_bytes_of_all, tf.nest.flatten(self._inputs))) / examples,
+        )
+        super().__init__(rows, replicas, self._pick_from_arrays)
+
+    @property
+    def described(self) -> dict[str, str]:
+        """The types and shapes of the arrays, and a digest of some examples."""
+        leaves = [leaf for leaf in tf.nest.flatten(self._inputs) if tf.is_tensor(leaf)]
+        rows = np.unique(np.linspace(0, self._rows.examples - 1, DIGESTED, dtype=np.int64))
+        digest = sha256()
+        for leaf in leaves:
+            digest.update(str(tf.gather(leaf, rows).numpy().tolist()).encode())
+        shapes = [f"{leaf.dtype.name}{list(leaf.shape)}" for leaf in leaves]
+        return {
+            "the arrays": ", ".join(shapes),
+            "SHA-256 of some of their examples": digest.hexdigest()[:12],
+        }
+
+    def _pick_from_arrays(self, rows: tf.Tensor, _: tf.Tensor) -> Any:
         def pick(leaf: Any) -> Any:
             if isinstance(leaf, array_slicing.TensorflowSparseWrapper):
                 return array_slicing.slice_tensorflow_sparse_wrapper(leaf, rows)
             return tf.gather(leaf, rows, axis=0) if tf.is_tensor(leaf) else None
 
         return tree.traverse(pick, self._inputs)
-
-    def _prefetched(self) -> int:
-        an_example = sum(map(_bytes_of_all, tf.nest.flatten(self._inputs))) / self._examples
-        here = self._batch_size * self._replicas.local / self._replicas.total
-        batch = max(1, an_example * here)
-        return int(max(1, min(PREFETCHED, PREFETCHED_BYTES // batch)))
 
 
 def _bytes_of_all(leaf: Any) -> int:

@@ -36,13 +36,21 @@ class LearningRate:
         return f"{self.peak:g} after a warm-up of {self.warmup_steps} steps from {self.start:g}"
 
 
-def learning_rate_of(config: TrainerConfig, steps: int, global_batch_size: int) -> LearningRate:
+def learning_rate_of(
+    config: TrainerConfig, steps: int, global_batch_size: int | None
+) -> LearningRate:
     """Return the rates of a run of `steps` steps, which the number of workers has no part in.
 
     The warm-up begins with the unscaled rate, or with 0 where that is no less.
 
+    Args:
+        config: the settings.
+        steps: of the whole run.
+        global_batch_size: of all replicas; None: nobody knows.
+
     Raises:
-        ConfigurationError: the warm-up takes the whole run, or longer.
+        ConfigurationError: the warm-up takes the whole run, or longer, or the rate is to be scaled
+            with a batch that nobody knows.
     """
     peak = config.learning_rate * _factor(config, global_batch_size)
     is_scaled_up = peak > config.learning_rate
@@ -60,6 +68,11 @@ def learning_rate_of(config: TrainerConfig, steps: int, global_batch_size: int) 
     return LearningRate(config.learning_rate if is_scaled_up else 0.0, peak, warmup_steps)
 
 
-def _factor(config: TrainerConfig, global_batch_size: int) -> float:
+def _factor(config: TrainerConfig, global_batch_size: int | None) -> float:
+    if config.lr_scaling == "none":
+        return 1.0
+    if global_batch_size is None:
+        name, accepted = shown_name("lr_scaling"), "none, since the data give batches of their own"
+        raise ConfigurationError([Problem(name, config.lr_scaling, accepted)])
     ratio = global_batch_size / config.lr_scaling_base
-    return {"none": 1.0, "linear": ratio, "sqrt": math.sqrt(ratio)}[config.lr_scaling]
+    return {"linear": ratio, "sqrt": math.sqrt(ratio)}[config.lr_scaling]

@@ -1,0 +1,36 @@
+"""The end of a run whose loss is no number any more: no further step could mend it."""
+
+from collections.abc import Callable
+from math import isfinite
+from typing import Any
+
+import keras
+
+from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.problems import TrainingDivergedError
+
+
+class Divergence(keras.callbacks.Callback):
+    """Ends a run before a checkpoint is made of weights that are no numbers.
+
+    Args:
+        place: tells where the run was before the call.
+    """
+
+    several_batches_a_call = True
+
+    def __init__(self, place: Callable[[], Place]) -> None:
+        super().__init__()
+        self._place = place
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Look at the loss, which is the same on all workers.
+
+        Raises:
+            TrainingDivergedError: it is not finite.
+        """
+        loss = float((logs or {}).get("loss", 0.0))
+        if not isfinite(loss):
+            place = self._place()
+            step = place.step - place.done + batch + 1
+            raise TrainingDivergedError(f"the loss is {loss} after step {step}")

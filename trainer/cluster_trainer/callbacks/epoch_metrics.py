@@ -1,0 +1,127 @@
+"""What each epoch has come to: one line of numbers, with every metric of the model."""
+
+import time
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any
+
+import keras
+import numpy as np
+
+from cluster_trainer.callbacks.keeper import Place
+
+Line = dict[str, Any]
+VALIDATION = "val_"
+
+
+class EpochMetrics(keras.callbacks.Callback):
+    """Collects the epochs' numbers, over stops and restarts, and hands them on.
+
+    A line has `epoch` and `step`, both counted from 1; `loss` and every metric of the model, over
+    the epoch's examples; the same as `test_…` over the test examples; `test_examples`,
+    `examples_per_second` of training, where these can be counted; `seconds` of the whole epoch. A
+    number that is not finite is None.
+
+    Args:
+        place: tells where the run is.
+        examples_at: from a step to the training examples seen until then; None: nobody knows.
+        test_examples: how many there are; None: nobody knows, or there are none.
+        report: is called with all lines so far, and with whether the last is a new one.
+    """
+
+    several_batches_a_call = True
+
+    def __init__(
+        self,
+        place: Callable[[], Place],
+        examples_at: Callable[[int], int] | None,
+        test_examples: int | None,
+        report: Callable[[list[Line], bool], None],
+    ) -> None:
+        super().__init__()
+        self._place, self._examples_at, self._report = place, examples_at, report
+        self._test_examples = test_examples
+        self.lines: list[Line] = []
+        self._seconds = 0.0  # of the epoch, up to the moment below
+        self._trained_seconds: float | None = None
+        self._counted = time.monotonic()
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what a run that goes on needs."""
+        self._count()
+        trained = self._trained_seconds
+        return {"lines": self.lines, "seconds": self._seconds, "trained_seconds": trained}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on where `get_state` was called."""
+        self.lines = list(state["lines"])
+        self._seconds, self._trained_seconds = state["seconds"], state["trained_seconds"]
+        self._counted = time.monotonic()
+        self._report(self.lines, False)  # noqa: FBT003
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Begin to count the seconds."""
+        del logs
+        self._counted = time.monotonic()
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Note that the epoch is trained."""
+        del logs
+        self._count()
+        self._trained_seconds = self._seconds
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Note what the epoch has come to."""
+        self._count()
+        step = self._place().step
+        self.lines.append(
+            {
+                "epoch": epoch + 1,
+                "step": step,
+                **_named(logs or {}),
+                **self._counts(step),
+                "seconds": round(self._seconds, 3),
+            }
+        )
+        self._seconds, self._trained_seconds = 0.0, None
+        self._report(self.lines, True)  # noqa: FBT003
+
+    def _counts(self, step: int) -> Line:
+        counts: Line = {}
+        if self._test_examples is not None:
+            counts["test_examples"] = self._test_examples
+        if self._examples_at:
+            before = self.lines[-1]["step"] if self.lines else 0
+            examples = self._examples_at(step) - self._examples_at(before)
+            trained = self._trained_seconds or self._seconds
+            counts["examples_per_second"] = round(examples / max(trained, 1e-9), 1)
+        return counts
+
+    def _count(self) -> None:
+        """Add the time since this was last done: whatever the run was at, checkpoints too."""
+        before, self._counted = self._counted, time.monotonic()
+        self._seconds += self._counted - before
+
+
+def _named(logs: Mapping[str, Any]) -> Line:
+    """Return an epoch's logs with the losses first, and those of the test examples last."""
+    names = sorted(logs, key=lambda name: (name.startswith(VALIDATION), not _is_loss(name)))
+    return {
+        f"test_{name.removeprefix(VALIDATION)}" if name.startswith(VALIDATION) else name: _number(
+            logs[name]
+        )
+        for name in names
+    }
+
+
+def _is_loss(name: str) -> bool:
+    return name.removeprefix(VALIDATION) == "loss"
+
+
+def _number(value: Any) -> Any:
+    """Return a number as JSON knows it; a list of numbers for an array of them."""
+    numbers = np.asarray(value)
+    if numbers.ndim:
+        return [_number(one) for one in numbers]
+    number = numbers.item()
+    return number if not isinstance(number, float) or isfinite(number) else None

@@ -1,0 +1,69 @@
+"""Data that are read by their rows within TensorFlow's graphs: each replica reads its own alone."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What there is to be read, and in which order.
+
+    Attributes:
+        examples: how many there are.
+        batch_size: of the global batch.
+        seed: of the order, which is another in each pass; None: their own order.
+        bytes_of_example: what one takes in memory, about.
+        take_work: whether taking them is more than copying.
+    """
+
+    examples: int
+    batch_size: int
+    seed: int | None
+    bytes_of_example: float
+    take_work: bool = False
+
+
+class RowDataset(keras.utils.PyDataset):
+    """A PyDataset whose examples can be taken one by one, by their rows.
+
+    Args:
+        examples: how many there are.
+        batch_size: of the global batch.
+    """
+
+    bytes_of_example = 1.0
+    take_work = False
+
+    def __init__(self, examples: int, batch_size: int) -> None:
+        super().__init__()
+        self.examples, self.batch_size = examples, batch_size
+
+    def take(self, rows: tf.Tensor, pass_number: tf.Tensor) -> Any:
+        """Return examples as a model gets them.
+
+        Args:
+            rows: int64 [n].
+            pass_number: int64 [], how often all of them were seen before.
+        """
+        raise NotImplementedError
+
+    def rows(self, seed: int | None) -> Rows:
+        """Return what there is to be read, in the order of a seed."""
+        return Rows(self.examples, self.batch_size, seed, self.bytes_of_example, self.take_work)
+
+    @property
+    def num_batches(self) -> int:
+        """How many global batches hold all examples; the last may be short."""
+        return math.ceil(self.examples / self.batch_size)
+
+    def __getitem__(self, index: int) -> Any:
+        """Return a whole batch, where Keras asks for one, as without the engine."""
+        begin = index * self.batch_size
+        rows = np.arange(begin, min(begin + self.batch_size, self.examples), dtype=np.int64)
+        batch = self.take(tf.constant(rows), tf.constant(0, tf.int64))
+        return tf.nest.map_structure(np.asarray, batch)

@@ -1,0 +1,160 @@
+"""What a model is compiled with: the optimizer, the loss and the metrics that the settings name."""
+
+import inspect
+import logging
+from typing import Any, Literal
+
+import keras
+
+from cluster_trainer import references
+from cluster_trainer.config import OF_COMPILING, TrainerConfig, shown_name
+from cluster_trainer.data.examples import DataSet
+from cluster_trainer.models.build import check_classifier
+from cluster_trainer.models.rate import LearningRate, learning_rate_of
+from cluster_trainer.plan import Plan
+from cluster_trainer.problems import ConfigurationError, Problem
+
+CONSTANT = "constant"
+log = logging.getLogger("trainer")
+
+
+def compile_as_set(model: keras.Model, config: TrainerConfig, data: DataSet, plan: Plan) -> None:
+    """Compile a model as the settings say, unless it is compiled; call it in the scope.
+
+    Raises:
+        ConfigurationError: they name what is not there, or does not fit, or would do nothing.
+    """
+    if model.compiled:
+        _refuse_settings(config)
+        return
+    optimizer = build_optimizer(config, plan)
+    compile_with(model, optimizer, loss_of(config, data), metrics_of(config, data))
+    if config.loss is None:
+        check_classifier(shown_name("model"), config.model, model, data, to_logits=True)
+
+
+def compile_with(model: keras.Model, optimizer: Any, loss: Any, metrics: list[Any]) -> None:
+    """Compile a model; call it in the scope.
+
+    Raises:
+        ConfigurationError: Keras does not take something.
+    """
+    try:
+        # XLA is left to `compile` calls of users' own.
+        model.compile(optimizer, loss, metrics=metrics, jit_compile=False)
+    except (TypeError, ValueError) as error:
+        received, accepted = model.name, "an optimizer, a loss and metrics that it can be used with"
+        raise ConfigurationError([Problem("model", received, accepted, f"{error}")]) from error
+
+
+def _refuse_settings(config: TrainerConfig) -> None:
+    given = [name for name in OF_COMPILING if name in config.model_fields_set]
+    accepted = f"not given, since {config.model} compiles its model"
+    problems = [Problem(shown_name(one), str(getattr(config, one)), accepted) for one in given]
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def default_loss() -> keras.losses.Loss:
+    """Return the cross-entropy of logits, for whole numbers as labels."""
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def loss_of(config: TrainerConfig, data: DataSet) -> Any:
+    """Return the loss that the settings name: for classes, the cross-entropy of logits without one.
+
+    Raises:
+        ConfigurationError: there is no such loss, or none is given and the labels are no classes.
+    """
+    if config.loss is not None:
+        return _named("loss", config.loss, keras.losses.get, "a loss of keras.losses")
+    if data.num_classes is not None:
+        return default_loss()
+    accepted = "a loss, since the model is not compiled and the labels are no classes"
+    raise ConfigurationError([Problem(shown_name("loss"), "", accepted, "Such as mse.")])
+
+
+def metrics_of(config: TrainerConfig, data: DataSet) -> list[Any]:
+    """Return the metrics that the settings name: for classes, the accuracy without any.
+
+    Raises:
+        ConfigurationError: there is no such metric.
+    """
+    if config.metrics is None:
+        return [] if data.num_classes is None else ["accuracy"]
+    known = ("accuracy", "acc", "crossentropy", "ce")  # which of several, `compile` decides
+    return [
+        one if one in known else _named("metrics", one, keras.metrics.get, "of keras.metrics")
+        for one in config.metrics.split(",")
+    ]
+
+
+def _named(setting: str, name: str, get: Any, kind: str) -> Any:
+    """Return what Keras, or a module of the user's, has by a name; a class as an object."""
+    if references.is_reference(name):
+        found = references.resolve(shown_name(setting), name)
+        return found() if inspect.isclass(found) else found
+    try:
+        return get(name)
+    except (TypeError, ValueError) as error:
+        accepted = f"{kind} by its name, or module:function of your own"
+        raise ConfigurationError([Problem(shown_name(setting), name, accepted)]) from error
+
+
+def build_optimizer(config: TrainerConfig, plan: Plan) -> keras.optimizers.Optimizer:
+    """Build the optimizer that the settings name.
+
+    Raises:
+        ConfigurationError: there is none, the warm-up does not fit into the run, or a schedule is
+            wanted for a run whose length nobody knows.
+    """
+    rate = learning_rate_of(config, _steps(config, plan), plan.global_batch_size)
+    log.info("learning rate %s, %s", rate, config.learning_rate_schedule)
+    learning_rate = _schedule(rate, config.learning_rate_schedule, plan.steps)
+    optimizer = _optimizer(config.optimizer, learning_rate)
+    if config.precision == "float16":
+        return keras.optimizers.LossScaleOptimizer(optimizer)
+    return optimizer
+
+
+def _steps(config: TrainerConfig, plan: Plan) -> int:
+    """Return the steps of the run, where the learning rate depends on them.
+
+    Raises:
+        ConfigurationError: it does, and nobody knows them.
+    """
+    if plan.steps is not None:
+        return plan.steps
+    if config.learning_rate_schedule == CONSTANT and config.lr_scaling == "none":
+        return config.warmup_steps + 1 if isinstance(config.warmup_steps, int) else 1
+    name, received = shown_name("learning_rate_schedule"), config.learning_rate_schedule
+    accepted = "constant, without TRAINER_LR_SCALING, since the data do not say how long a pass is"
+    advice = "Or give TRAINER_STEPS_PER_EPOCH."
+    raise ConfigurationError([Problem(name, received, accepted, advice)])
+
+
+def _optimizer(name: str, learning_rate: Any) -> keras.optimizers.Optimizer:
+    if references.is_reference(name):
+        made = references.resolve(shown_name("optimizer"), name)(learning_rate)
+        if isinstance(made, keras.optimizers.Optimizer):
+            return made
+        accepted = "a function from a learning rate to a keras.optimizers.Optimizer"
+        advice = f"It returned {type(made).__name__}."
+        raise ConfigurationError([Problem(shown_name("optimizer"), name, accepted, advice)])
+    if name == "momentum":
+        return keras.optimizers.SGD(learning_rate, momentum=0.9)
+    return type(keras.optimizers.get(name))(learning_rate)
+
+
+def _schedule(rate: LearningRate, kind: Literal["constant", "cosine"], steps: int | None) -> Any:
+    schedules = keras.optimizers.schedules
+    if kind == "cosine" and steps is not None:
+        return schedules.CosineDecay(
+            rate.start,
+            decay_steps=steps - rate.warmup_steps,
+            warmup_target=rate.peak if rate.warmup_steps else None,
+            warmup_steps=rate.warmup_steps,
+        )
+    if rate.warmup_steps:  # a straight line, and from its end on its last value
+        return schedules.PolynomialDecay(rate.start, rate.warmup_steps, rate.peak, power=1.0)
+    return rate.peak

@@ -1,0 +1,63 @@
+"""An optimizer that a script gives to `fit`: made ready, or refused."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from cluster_trainer.problems import ConfigurationError, Problem
+
+ACCEPTED = "an optimizer of keras.optimizers, or its name"
+IN_SCOPE = "an optimizer that was made in the same strategy.scope() as the model"
+COUNTS_REPLICAS = "Made outside, it would count a step once for each replica."
+
+
+def read_optimizer(given: Any, model: keras.Model) -> keras.optimizers.Optimizer:
+    """Return an optimizer that was made in the scope of a model's strategy.
+
+    As `compile` does, this gives an optimizer a loss scale where layers compute in float16. Call
+    it in the strategy's scope.
+
+    Raises:
+        ConfigurationError: it is none, or belongs to another strategy.
+    """
+    try:
+        optimizer = keras.optimizers.get(given)
+    except ValueError as error:
+        raise ConfigurationError([Problem("optimizer", str(given), ACCEPTED)]) from error
+    _refuse_other_scope(optimizer, model)
+    optimizer.build(model.trainable_variables)
+    _refuse_other_scope(optimizer, model)  # again: one that holds several may have made them now
+    is_scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    if is_scaled or optimizer.loss_scale_factor or "float16" not in compute_dtypes(model):
+        return optimizer
+    return keras.optimizers.LossScaleOptimizer(optimizer)
+
+
+def compute_dtypes(model: keras.Model) -> set[str]:
+    """Return what the model's layers compute in."""
+    # Keras has no public way into nested layers.
+    return {layer.compute_dtype for layer in model._flatten_layers()}  # noqa: SLF001
+
+
+def _refuse_other_scope(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> None:
+    """Refuse an optimizer that was made for another strategy, or that holds one that was.
+
+    Raises:
+        ConfigurationError: it was.
+    """
+    wanted = _strategy_of(model.weights[0])
+    for one in (optimizer, *_inner(optimizer)):
+        if _strategy_of(one.iterations) is not wanted:
+            raise ConfigurationError([Problem("optimizer", one.name, IN_SCOPE, COUNTS_REPLICAS)])
+
+
+def _inner(optimizer: Any) -> list[Any]:
+    """Return the optimizers that one holds."""
+    held = [getattr(optimizer, "inner_optimizer", None), *getattr(optimizer, "optimizers", [])]
+    return [one for one in held if one is not None]
+
+
+def _strategy_of(variable: keras.Variable) -> tf.distribute.Strategy | None:
+    """Return the strategy in whose scope a variable was made, None for one that was in none."""
+    return getattr(variable.value, "distribute_strategy", None)
