@@ -81,10 +81,11 @@ RUN --mount=type=bind,from=installer,target=/mnt --mount=type=cache,target=/srv 
     --mount=type=secret,id=ca,target=/srv/ca.pem --mount=type=secret,id=pip_conf,target=/srv/pip.conf \
     /mnt/installer/image-install.sh /opt/venv/bin/python --target /scikit-learn -r /locks/digits.txt
 COPY trainer/cluster_trainer/__init__.py /opt/cluster-trainer/trainer/cluster_trainer/
-COPY trainer/cluster_trainer/data/__init__.py trainer/cluster_trainer/data/digits.py \
-    /opt/cluster-trainer/trainer/cluster_trainer/data/
+COPY trainer/cluster_trainer/data/__init__.py /opt/cluster-trainer/trainer/cluster_trainer/data/
+COPY trainer/cluster_trainer/data/preparing/__init__.py trainer/cluster_trainer/data/preparing/digits.py \
+    /opt/cluster-trainer/trainer/cluster_trainer/data/preparing/
 RUN export PYTHONPATH=/scikit-learn TF_CPP_MIN_LOG_LEVEL=2 CUDA_VISIBLE_DEVICES=-1; \
-    /opt/venv/bin/python -m cluster_trainer.data.digits /prepared/data; \
+    /opt/venv/bin/python -m cluster_trainer.data.preparing.digits /prepared/data; \
     /opt/venv/bin/python -c 'import tensorflow_datasets as tfds; print(*tfds.list_builders(with_community_datasets=False), sep="\n")' \
         > /prepared/tfds-names.txt; \
     rm -r /prepared/data/downloads; \

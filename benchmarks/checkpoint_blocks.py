@@ -11,54 +11,59 @@ import os
 import sys
 import time
 
-from cluster_trainer.batches import make_batches
-from cluster_trainer.collectives.replicas import Replicas
-from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.callbacks.keeper import Keeper
 from cluster_trainer.data import registry
-from cluster_trainer.job import read_job
-from cluster_trainer.pace import Pace
-from cluster_trainer.position import Position
-from cluster_trainer.stall import Deadline, StallLimit
-from cluster_trainer.stop import StopRequest
+from cluster_trainer.engine.epoch_iterator import workers_of
+from cluster_trainer.fits.run import complete
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.results.report import Reporter
+from cluster_trainer.settings.job import read_job
 from cluster_trainer.train import build_run, start_strategy
 
 PAIRS = int(sys.argv[1])
+WARM_UP = 4  # blocks in which steps are compiled, and the length of a call is found
 WITH, WITHOUT = "with", "without"
+MANY_STEPS = 10**9
 
-job = read_job(os.environ, [])
-config, steps = job.config, job.config.checkpoint_steps
+# In both orders, so that a machine that grows slower or faster favours neither.
+PAIR_OF_KINDS = ((WITHOUT, WITH), (WITH, WITHOUT))
+kinds = [WITH, WITHOUT] * (WARM_UP // 2)
+kinds += [kind for pair in range(PAIRS) for kind in PAIR_OF_KINDS[pair % 2]]
+seconds = []
+began = None
+keep = Keeper._save  # noqa: SLF001  it is called wherever a checkpoint is due
+
+
+def begin_block(self: Keeper) -> None:
+    """End the block before, and begin the next one, after a checkpoint or not."""
+    global began  # noqa: PLW0603
+    now = time.monotonic()
+    if began is not None:
+        seconds.append(now - began)
+    began = now
+    if len(seconds) == len(kinds):
+        end()
+    if kinds[len(seconds)] == WITH:
+        keep(self)
+
+
+def end() -> None:
+    """Print the result, and end as the trainer does."""
+    workers = workers_of(distribution)
+    workers.gather(0)
+    if job.task.is_chief:
+        measured = [*zip(kinds, seconds, strict=True)][WARM_UP:]
+        by_kind = {one: [took for kind, took in measured if kind == one] for one in (WITH, WITHOUT)}
+        print(json.dumps(by_kind), flush=True)
+    workers.part()
+    os._exit(0)
+
+
+Keeper._save = begin_block  # noqa: SLF001
+job = read_job(os.environ, [], {"steps_per_epoch": MANY_STEPS})
 job.folder.mkdir(parents=True, exist_ok=True)
-distribution = start_strategy(config, job.task)
-data = registry.load(config.dataset, config.data_dir, config.image_size)
+distribution = start_strategy(job.config, job.task)
+data = registry.load(job.config.dataset, job.config.data_dir, job.config.image_size)
 run = build_run(job, data, distribution)
-run.find_position(Workers(distribution, Replicas.of(distribution)))
-loop = run.loop
-batches = make_batches(distribution, data, run.plan.cut, config, first_step=0)
-pace = Pace(loop, config.steps_per_call, StopRequest(print), StallLimit(Deadline(), "auto"))
-step = 0
-
-
-def block(kind: str) -> float:
-    """Train one interval, after a checkpoint or not; return the seconds it took."""
-    global step  # noqa: PLW0603
-    begin = time.monotonic()
-    if kind == WITH:
-        loop.totals()
-        run.save(Position(step))
-    pace.run(loop.train, batches.training, steps, lambda _: None)
-    step += steps
-    return time.monotonic() - begin
-
-
-for kind in (WITH, WITHOUT) * 2:  # compiles, and finds the length of a call
-    block(kind)
-seconds = {WITH: [], WITHOUT: []}
-for pair in range(PAIRS):
-    # In both orders, so that a machine that grows slower or faster favours neither.
-    for kind in (WITH, WITHOUT) if pair % 2 else (WITHOUT, WITH):
-        seconds[kind].append(block(kind))
-pace.meet()
-if job.task.is_chief:
-    print(json.dumps(seconds), flush=True)
-pace.leave()
-os._exit(0)  # as the trainer does: destructors of iterators wait for seconds
+complete(run, StopRequest(print), Deadline(), Reporter(job.folder, job.config.epochs))

@@ -37,7 +37,9 @@ CASES = {
     ],
 }
 IMPORTED = "import cluster_trainer.train"
-TRAINER_WAY = "from cluster_trainer.imports import without_collection\nwith without_collection(): "
+TRAINER_WAY = (
+    "from cluster_trainer.process.imports import without_collection\nwith without_collection(): "
+)
 PROGRAMS = {
     IMPORTED: IMPORTED,
     "the same without collection, as the trainer does it": TRAINER_WAY + IMPORTED,

@@ -31,7 +31,7 @@ def data(workbench, tmp_path_factory):
 def killed(workbench, data):
     """Leave what a preparation leaves that was killed half-way."""
     container = workbench.start(
-        "python", "-m", "trainer.data.prepare", "tf_flowers", volumes=[f"{data}:/data"]
+        "python", "-m", "trainer", "prepare", "tf_flowers", volumes=[f"{data}:/data"]
     )
     try:
         wait_until(
@@ -77,7 +77,7 @@ def test_what_the_killed_one_left_is_removed(trained, data):
 def test_it_is_prepared_once(workbench, trained, data):
     assert trained
     again = run_and_remove(
-        workbench, "python", "-m", "trainer.data.prepare", "tf_flowers", volumes=[f"{data}:/data"]
+        workbench, "python", "-m", "trainer", "prepare", "tf_flowers", volumes=[f"{data}:/data"]
     )
     assert again.code == 0, again.err
     assert "preparing" not in again.out

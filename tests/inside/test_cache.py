@@ -9,9 +9,13 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from cluster_trainer.data import cache as caches
-from cluster_trainer.data import pictures, registry, tfds_pictures
-from cluster_trainer.data.order import Slice, evaluation_batches, training_batches
+from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.data import registry
+from cluster_trainer.data.pictures import cache as caches
+from cluster_trainer.data.pictures import kept as pictures
+from cluster_trainer.data.pictures import tfds_pictures
+from cluster_trainer.data.rows import ExampleRows
+from cluster_trainer.engine.data.sources import RowSource
 from cluster_trainer.problems import ConfigurationError
 
 CACHES = ("memory", "disk", "none")
@@ -63,9 +67,12 @@ def load(data_dir, cache, image_size=SIDE):
     return registry.load("tf_flowers", data_dir, image_size, cache)
 
 
-def taken(batches, count):
-    iterator = iter(batches)
-    return [[part.numpy() for part in next(iterator)] for _ in range(count)]
+def taken(examples, seed, count, first=0):
+    """Return batches of 16, as the second of two replicas has them."""
+    rows = ExampleRows(examples, 16)
+    source = RowSource(rows.rows(seed), Replicas(2, 1, 1), rows.take)
+    batches = source.shares(0, first).take(count)
+    return [[inputs.numpy(), labels.numpy()] for (((inputs, labels), _),) in batches]
 
 
 def assert_same(some, others):
@@ -76,16 +83,12 @@ def assert_same(some, others):
 
 @pytest.mark.parametrize("first_step", [0, 2, 7])
 def test_every_cache_gives_the_same_batches_bit_for_bit_from_any_step_on(data_dir, first_step):
-    # 45 pictures in batches of 2 x 8: the third of each pass is short.
-    cut = Slice(8, 2, 1)
+    # 45 pictures: the third batch of each pass is short.
     found = {cache: load(data_dir, cache) for cache in CACHES}
     for other in ("disk", "none"):
-        parts = [
-            taken(training_batches(found[cache].train, cut, 5, first_step), 6)
-            for cache in ("memory", other)
-        ]
-        assert_same(*parts)
-        tested = [taken(evaluation_batches(found[c].test, cut), 2) for c in ("memory", other)]
+        trained = [taken(found[c].train, 5, 6, first_step) for c in ("memory", other)]
+        assert_same(*trained)
+        tested = [taken(found[c].test, None, 1) for c in ("memory", other)]
         assert_same(*tested)
 
 

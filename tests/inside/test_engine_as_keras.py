@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 from keras import layers, ops
 
-from cluster_trainer import kept_fit
 from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.engine import sources
+from cluster_trainer.engine.data import sources
+from cluster_trainer.fits import script_fits
 from conftest import strategy_of
 
 RANDOM = np.random.default_rng(0)
@@ -20,7 +20,7 @@ TARGETS = INPUTS @ np.array([[1], [2], [-1], [0.5]], "float32")
 def keeps_nothing(monkeypatch):
     """Let no fit go on from what one of another test has left in /runs."""
     monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "0")
-    monkeypatch.setattr(kept_fit, "_process", None)
+    monkeypatch.setattr(script_fits, "_process", None)
 
 
 def model_in(strategy, **options):

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer import export
 from cluster_trainer.models import mnist_cnn
-from cluster_trainer.weights import digest, values_of
+from cluster_trainer.results import export
+from cluster_trainer.results.weights import digest, values_of
 
 PICTURES = np.random.default_rng(0).random([8, 28, 28, 1], np.float32)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cluster_trainer.engine.sources import _is_in_an_order_of_its_own
+from cluster_trainer.engine.data.sources import _is_in_an_order_of_its_own
 from conftest import strategy_of
 
 EXAMPLES = np.ones((8, 2), np.float32), np.ones((8, 1), np.float32)

@@ -7,8 +7,8 @@ or made to fail; the rest is in its libraries, NCCL's and CUDA's.
 import pytest
 import tensorflow as tf
 
-from cluster_trainer.lifecycle import judge
 from cluster_trainer.problems import ExitCode
+from cluster_trainer.process.lifecycle import judge
 
 errors = tf.errors
 ABOVE = """Graph execution error:

@@ -4,9 +4,9 @@ import pytest
 import tensorflow as tf
 
 from cluster_trainer.data.memory import available_bytes
+from cluster_trainer.distribution.strategy import choose, cpu_quota, set_devices, set_threads
 from cluster_trainer.problems import ConfigurationError
-from cluster_trainer.strategy import choose, cpu_quota, set_devices, set_threads
-from cluster_trainer.task import Task
+from cluster_trainer.settings.task import Task
 
 CLUSTER = Task(num_workers=2)
 MEMINFO = "MemTotal: 4000 kB\nMemAvailable: 3000 kB\n"

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from cluster_trainer import models
-from cluster_trainer.build import build_model as build_model_of
-from cluster_trainer.config import TrainerConfig
 from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.models.build import build_model as build_model_of
 from cluster_trainer.problems import ConfigurationError
+from cluster_trainer.settings.config import TrainerConfig
 
 EXAMPLES = Examples(np.zeros([4, 3], np.float32), np.arange(4))
 DATA = DataSet("four", EXAMPLES, EXAMPLES, 4)
@@ -38,15 +38,49 @@ def test_own_function_builds_the_model(own):
 
 
 @pytest.mark.parametrize(
-    ("build", "said"),
+    "build",
     [
-        (dense(5), "4 logits"),
-        (dense(4, "softmax"), "leave it out"),
-        (lambda _shape, _classes: "model", "returned str"),
-        (lambda: None, "positional argument"),
+        lambda shape, classes: dense(classes)(shape, classes),
+        lambda shape, classes=4, *, name="own": dense(classes)(shape, name),
+        lambda shape: dense(4)(shape, None),
+        lambda: dense(4)((3,), None),
+        lambda *told: dense(told[1])(told[0], None),
     ],
 )
-def test_an_unusable_model_is_a_problem(own, build, said):
+def test_it_is_told_as_much_as_it_takes(own, build):
+    own.build = build
+    assert build_model("own_model:build", DATA).output_shape == (None, 4)
+
+
+@pytest.mark.parametrize("data", [[1, 2], None], ids=["batches", "nothing"])
+def test_of_other_data_it_is_told_nothing(own, data):
+    other = DataSet("other", data, None)
+    own.build = lambda: dense(4)((3,), None)
+    assert build_model("own_model:build", other).output_shape == (None, 4)
+    own.build = dense(4)
+    with pytest.raises(ConfigurationError, match="a function of 0 arguments or fewer"):
+        build_model("own_model:build", other)
+
+
+def test_a_compiled_model_stays_compiled(own):
+    def build(shape):
+        model = dense(4)(shape, None)
+        model.compile("sgd", "mse")
+        return model
+
+    own.build = build
+    assert build_model("own_model:build", DATA).compiled
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda _shape, _classes: "model", "returned str"),
+        (lambda _shape, _classes, _more: None, "It takes 3"),
+        (lambda _shape: keras.layers.Dense("x"), "x"),
+    ],
+)
+def test_an_unusable_function_is_a_problem(own, build, said):
     own.build = build
     with pytest.raises(ConfigurationError, match=said):
         build_model("own_model:build", DATA)

@@ -5,10 +5,21 @@ import json
 import keras
 import numpy as np
 import pytest
-from test_ignored import DATA, RUN, built
+from noise import pictures
 
 from cluster_trainer import api, fit
 from conftest import strategy_of
+
+RUN = {"epochs": 1, "global_batch_size": 16}
+EXAMPLES = pictures(32)
+DATA = ((EXAMPLES.inputs, EXAMPLES.labels),) * 2
+
+
+def built(dtype=None):
+    layers = keras.layers
+    inner = layers.Dense(4, dtype=dtype)
+    parts = [keras.Input((28, 28, 1)), layers.Flatten(), inner, layers.Dense(10)]
+    return keras.Sequential(parts, name="own")
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +52,7 @@ def test_the_settings_where_the_script_gives_none(result):
     fit(built(), DATA, learning_rate=0.01, **RUN)
     assert result()["optimizer"]["class_name"] == "Adam"
     assert result()["optimizer"]["config"]["learning_rate"]["class_name"] == "CosineDecay"
-    assert result()["loss"] == "cross_entropy"
+    assert result()["loss"] == "sparse_categorical_crossentropy"
     assert result()["settings"]["learning_rate"] == 0.01
     assert result()["settings"]["optimizer"] == "adam"
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cluster_trainer.data import registry, tfds_pictures, tfds_source
+from cluster_trainer.data import registry, tfds_source
+from cluster_trainer.data.pictures import tfds_pictures
 from cluster_trainer.problems import ConfigurationError
 
 NOWHERE = Path("/tmp/no-data")
@@ -69,6 +70,32 @@ def test_own_function_may_return_tf_data(own):
 
 
 @pytest.mark.parametrize(
+    "labels", [np.zeros(3), -np.ones(3, int), np.zeros([3, 2], int)], ids=["floats", "-1", "rows"]
+)
+def test_labels_need_not_be_classes(own, labels):
+    own.load = lambda: ((np.zeros([3, 2]), labels),) * 2
+    data = load("own_data:load")
+    assert data.num_classes is None
+    assert data.train.typed_labels.dtype == (np.float32 if labels.dtype.kind == "f" else np.int64)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        (np.zeros([3, 2]), np.arange(3), np.ones(3)),
+        ({"a": np.zeros(3)}, np.arange(3)),
+        tf.data.Dataset.from_tensor_slices((np.zeros([4, 2]), np.arange(4))).batch(2),
+    ],
+    ids=["weights", "dict", "batches"],
+)
+def test_what_fit_takes_stays_as_it_is(own, part):
+    own.load = lambda: (part, None)
+    data = load("own_data:load")
+    assert data.train is part
+    assert (data.test, data.num_classes, data.has_examples) == (None, None, False)
+
+
+@pytest.mark.parametrize(
     ("dtype", "shape", "said"),
     [
         (np.uint8, [8, 8, 1], "uint8[8,8,1], scaled from 0..255 to 0..1"),
@@ -97,9 +124,12 @@ def test_what_becomes_of_own_inputs_is_said(own, said_in_log, dtype, shape, said
             r"float64\[2\].*float64\[4\]",
         ),
         (((np.zeros([3, 2]), np.zeros(2, int)),) * 2, "belong|labels"),
-        (((np.zeros([3, 2]), np.arange(3), np.ones(3)),) * 2, "weights are not used"),
-        (((np.zeros([3, 2]), np.zeros(3)),) * 2, "whole numbers"),
-        (((np.zeros([3, 2]), -np.ones(3, int)),) * 2, "whole numbers"),
+        (((np.zeros([3, 2]), np.array(["a"] * 3)),) * 2, "numbers as labels"),
+        ((np.zeros([3, 2]), np.arange(3), np.arange(3)), "3 parts"),
+        (
+            (tf.data.Dataset.from_tensor_slices((np.zeros([3, 2]), np.arange(3))), [1, 2, 3]),
+            "gives single examples",
+        ),
         (((np.zeros([0, 2]), np.zeros(0, int)),) * 2, "1 or more"),
         (((np.array(["a", "b"]), np.zeros(2, int)),) * 2, "numbers as inputs"),
     ],

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cluster_trainer.weights import digest
+from cluster_trainer.results.weights import digest
 
 VALUES = [np.zeros([2, 3], np.float32), np.ones([4], np.float32)]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
-from cluster_trainer.config import ACCEPTED, TrainerConfig, setting_names, variable_of
+from cluster_trainer.settings.config import ACCEPTED, TrainerConfig, setting_names, variable_of
 from entrypoint.settings.options import VARIABLES
 
 DOCUMENT = Path(__file__).parents[2] / "docs/environment.md"

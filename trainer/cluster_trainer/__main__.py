@@ -2,15 +2,18 @@
 
 `python -m trainer check` only says, as JSON, what is wrong with the settings, which of them all
 workers must share, and whether the run is done already.
+
+`python -m trainer prepare NAME [FOLDER]` prepares a data set of TensorFlow Datasets.
 """
 
+import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from cluster_trainer import done
-from cluster_trainer.job import read_job
 from cluster_trainer.problems import ConfigurationError, ExitCode, as_json
+from cluster_trainer.results import done
+from cluster_trainer.settings.job import read_job
 
 
 def check(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
@@ -25,10 +28,23 @@ def check(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
     return ExitCode.DONE
 
 
+def prepare(arguments: Sequence[str]) -> int:
+    """Prepare a data set; return the exit code."""
+    parser = argparse.ArgumentParser(prog="trainer prepare")
+    parser.add_argument("name", help="of TensorFlow Datasets")
+    parser.add_argument("folder", nargs="?", default="/data", help="where to")
+    given = parser.parse_args(arguments)
+    from cluster_trainer.data.preparing import prepare as preparing  # noqa: PLC0415  it is slow
+
+    return preparing.main(given.name, given.folder)
+
+
 def main(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
     """Check or train; return the exit code, unless training ends the process itself."""
     if arguments[:1] == ["check"]:
         return check(environ, arguments[1:])
+    if arguments[:1] == ["prepare"]:
+        return prepare(arguments[1:])
     try:
         job = read_job(environ, arguments)
         finished = done.sentence_if_done(job)
@@ -41,7 +57,7 @@ def main(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
     if not job.task.trains:
         print(f"{job.task.name}: the workers evaluate; there is nothing to do here.")  # noqa: T201
         return ExitCode.DONE
-    from cluster_trainer.lifecycle import run  # noqa: PLC0415  a refusal needs none of it
+    from cluster_trainer.process.lifecycle import run  # noqa: PLC0415  a refusal needs none of it
 
     return run(job)
 

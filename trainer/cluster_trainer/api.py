@@ -22,14 +22,13 @@ from typing import Any, NoReturn
 import keras
 import tensorflow as tf
 
-from cluster_trainer import export, train
+from cluster_trainer import train
 from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.config import OF_COMPILING, OF_THE_OPTIMIZER, TrainerConfig
 from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet
 from cluster_trainer.engine.epoch_iterator import workers_of
-from cluster_trainer.job import Job
-from cluster_trainer.lifecycle import context_of, end, judge, open_reporter, status_of, tell
+from cluster_trainer.fits.plan import Plan, make_plan
+from cluster_trainer.fits.run import Completed, Run, complete
 from cluster_trainer.models.build import check_classifier, set_precision, synchronise_batch_norm
 from cluster_trainer.models.compiling import (
     build_optimizer,
@@ -38,14 +37,16 @@ from cluster_trainer.models.compiling import (
     metrics_of,
 )
 from cluster_trainer.models.own_optimizer import read_optimizer
-from cluster_trainer.plan import Plan, make_plan
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
-from cluster_trainer.report import Reporter, start_log
-from cluster_trainer.run import Completed, Run, complete
-from cluster_trainer.script import read_fit, read_start, strategy_of, unused_variables
-from cluster_trainer.stall import Deadline
-from cluster_trainer.stop import SIGNAL_CODES, StopRequest
-from cluster_trainer.watch import STALLED
+from cluster_trainer.process.lifecycle import context_of, end, judge, open_reporter, status_of, tell
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import SIGNAL_CODES, StopRequest
+from cluster_trainer.process.watch import STALLED
+from cluster_trainer.results import export
+from cluster_trainer.results.report import Reporter, start_log
+from cluster_trainer.settings.config import OF_COMPILING, OF_THE_OPTIMIZER, TrainerConfig
+from cluster_trainer.settings.job import Job
+from cluster_trainer.settings.script import read_fit, read_start, strategy_of, unused_variables
 
 log = logging.getLogger("trainer")
 # Folders that this process has trained into.

@@ -22,6 +22,6 @@ def _kept(
     run: Callable[..., Any], given: inspect.BoundArguments, call: Running, number: int
 ) -> Any:
     """Run a `fit` with checkpoints; its parts are imported when the first one is called."""
-    from cluster_trainer import script_fits  # noqa: PLC0415
+    from cluster_trainer.fits import script_fits  # noqa: PLC0415
 
     return script_fits.fit(run, given, call, number, os.environ)

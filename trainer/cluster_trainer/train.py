@@ -7,21 +7,22 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer import done, export, strategy
-from cluster_trainer.config import TrainerConfig, shown_name
 from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.distribution import strategy
 from cluster_trainer.engine.epoch_iterator import workers_of
-from cluster_trainer.job import Job
+from cluster_trainer.fits.plan import Plan, make_plan
+from cluster_trainer.fits.run import Run, complete
 from cluster_trainer.models.build import build_model
 from cluster_trainer.models.compiling import compile_as_set
-from cluster_trainer.plan import Plan, make_plan
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.report import Reporter
-from cluster_trainer.run import Run, complete
-from cluster_trainer.stall import Deadline
-from cluster_trainer.stop import StopRequest
-from cluster_trainer.task import Task
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.results import done, export
+from cluster_trainer.results.report import Reporter
+from cluster_trainer.settings.config import TrainerConfig, shown_name
+from cluster_trainer.settings.job import Job
+from cluster_trainer.settings.task import Task
 
 log = logging.getLogger("trainer")
 

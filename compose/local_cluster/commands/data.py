@@ -33,7 +33,7 @@ def prepare(environ: Mapping[str, str], name: str) -> NoReturn:
     Raises:
         EndError: there is a mistake in what was given, or no image.
     """
-    _become(environ, ["trainer.data.prepare", name], [name])
+    _become(environ, ["-m", "trainer", "prepare", name], [name])
 
 
 def sample(environ: Mapping[str, str], names: Sequence[str]) -> NoReturn:
@@ -46,12 +46,14 @@ def sample(environ: Mapping[str, str], names: Sequence[str]) -> NoReturn:
         accepted = f"pictures in {PICTURES}; `scripts/build.sh pictures` fetches them"
         raise EndError(EXIT_CONFIGURATION, f"data sample: accepted: {accepted}.")
     count = environ.get("SAMPLE_PICTURES") or PICTURES_OF_EACH
-    command = ["trainer.data.sample", "--pictures", count, *names]
-    _become(environ, command, names, "--volume", f"{PICTURES}:/pictures:ro")
+    command = ["/data_sample.py", "--pictures", count, *names]
+    mounts = {PICTURES: "/pictures", ROOT / "scripts/data_sample.py": command[0]}
+    options = [part for here, there in mounts.items() for part in ("--volume", f"{here}:{there}:ro")]
+    _become(environ, command, names, *options)
 
 
 def _become(
-    environ: Mapping[str, str], module: Sequence[str], names: Sequence[str], *options: str
+    environ: Mapping[str, str], program: Sequence[str], names: Sequence[str], *options: str
 ) -> NoReturn:
     """Become `docker run`: Ctrl-C and the exit code are the container's."""
     if not all(names) or not names:
@@ -64,7 +66,7 @@ def _become(
     place = folder or _volume(project(environ))
     proxies = [part for name in PROXIES if environ.get(name) for part in ("--env", name)]
     command = ["docker", "run", *OPTIONS, "--user", f"{user.uid}:{user.gid}", *proxies]
-    command += ["--volume", f"{place}:/data", *options, image, "python", "-m", *module]
+    command += ["--volume", f"{place}:/data", *options, image, "python", *program]
     sys.stdout.flush()
     os.execvp(command[0], command)
 

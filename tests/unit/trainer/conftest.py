@@ -4,6 +4,12 @@ from pathlib import Path
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def found_by_children(monkeypatch):
+    """Let Python processes that a test starts find the package where it is."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3] / "trainer"))
+
+
 @pytest.fixture
 def disk(monkeypatch):
     """What reached the disk for good, in order: `sync NAME` and `rename OLD NEW`."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from cluster_trainer.checkpoints.checkpoint import Checkpoint
+from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage, number_of
 from cluster_trainer.checkpoints.saver import Saver, touch
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.files import make_folder
@@ -18,7 +18,7 @@ from cluster_trainer.files import make_folder
 def checkpoint(step=1, values=(), **fields):
     made = {
         "step": step,
-        "examples": 32 * step,
+        "stage": Stage.EPOCH,
         "settings": {"TRAINER_SEED": "42"},
         "progress": {"epochs": []},
         "names": [f"v{index}" for index in range(len(values))],
@@ -42,12 +42,17 @@ def files(store):
     return sorted(file.name for file in store.folder.iterdir())
 
 
-def steps(store):
-    return [int(name.partition("-")[0]) for name in files(store)]
+def number(name):
+    step, stage = name.partition("-")[0].split(".")
+    return number_of(int(step), Stage(int(stage)))
 
 
-def file_of(store, step):
-    (file,) = store.folder.glob(f"{step:08d}-*")
+def numbers(store):
+    return [number(name) for name in files(store)]
+
+
+def file_of(store, wanted):
+    (file,) = [file for file in store.folder.iterdir() if number(file.name) == wanted]
     return file
 
 
@@ -64,7 +69,8 @@ TEXTS = st.dictionaries(st.text(), st.text(), max_size=4)
 def test_what_is_read_is_what_was_written(step, settings, values):
     written = checkpoint(step, values, settings=settings)
     read = Checkpoint.from_bytes(written.to_bytes())
-    assert (read.step, read.examples, read.settings) == (step, 32 * step, settings)
+    assert (read.step, read.stage, read.settings) == (step, Stage.EPOCH, settings)
+    assert read.number == written.number == 4 * step + 2
     assert (read.progress, read.names) == (written.progress, written.names)
     for got, expected in zip(read.arrays, values, strict=True):
         assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
@@ -81,12 +87,23 @@ def test_anybody_can_read_a_file_with_numpy(store):
 # ---- the folder ---------------------------------------------------------------------------------
 
 
+def test_a_name_tells_the_step_and_what_was_done_after_it(store):
+    for step, stage in ((9, Stage.TRAINED), (10, Stage.TRAINING), (9, Stage.EPOCH)):
+        store.write(number_of(step, stage), b"content")
+    assert [name.partition("-")[0] for name in files(store)] == [
+        "00000009.1",
+        "00000009.2",
+        "00000010.0",
+    ]
+    assert store.newest().number == number_of(10, Stage.TRAINING)
+
+
 def test_the_last_three_are_kept(store):
     for step in (10, 20, 30, 40, 50):
         store.write(step, b"content %d" % step)
-    assert steps(store) == [30, 40, 50]
+    assert numbers(store) == [30, 40, 50]
     newest = store.newest()
-    assert (newest.step, newest.content) == (50, b"content 50")
+    assert (newest.number, newest.content) == (50, b"content 50")
 
 
 def test_there_are_never_more_than_three_on_the_disk(store, monkeypatch):
@@ -101,7 +118,7 @@ def test_there_are_never_more_than_three_on_the_disk(store, monkeypatch):
 def test_a_step_is_there_once_whatever_its_content(store):
     store.write(10, b"before the evaluation")
     store.write(10, b"after it")
-    assert steps(store) == [10]
+    assert numbers(store) == [10]
     assert store.newest().content == b"after it"
 
 
@@ -131,7 +148,7 @@ def test_a_damaged_file_is_removed_and_an_older_one_taken(store, warnings, damag
     newest.write_bytes(damage(newest.read_bytes()))
     assert store.newest().content == b"content of 10"
     assert f"checkpoint {newest.name} is damaged and was removed" in warnings.text
-    assert steps(store) == [10]
+    assert numbers(store) == [10]
 
 
 @given(st.binary(min_size=1, max_size=200), st.data())
@@ -147,10 +164,10 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path_factory, content, data):
 
 def test_what_a_killed_run_left_unfinished_is_not_read_and_goes(store):
     store.write(10, b"content")
-    (store.folder / ".unfinished.00000020-0123456789abcdef.npz").write_bytes(b"half")
-    assert store.newest().step == 10
+    (store.folder / ".unfinished.00000020.0-0123456789abcdef.npz").write_bytes(b"half")
+    assert store.newest().number == 10
     store.tidy()
-    assert steps(store) == [10]
+    assert numbers(store) == [10]
 
 
 def test_a_folder_that_is_cleared_holds_nothing(store):
@@ -175,7 +192,7 @@ def test_a_full_disk_leaves_the_older_ones(store, request):
     request.getfixturevalue("full")
     with pytest.raises(OSError, match="No space left"):
         store.write(30, b"content")
-    assert steps(store) == [10, 20]
+    assert numbers(store) == [10, 20]
 
 
 def test_a_file_system_that_cannot_sync_folders_will_do(store, monkeypatch):
@@ -188,7 +205,7 @@ def test_a_file_system_that_cannot_sync_folders_will_do(store, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", refuse_folders)
     store.write(10, b"content")
-    assert store.newest().step == 10
+    assert store.newest().number == 10
 
 
 # ---- saving -------------------------------------------------------------------------------------
@@ -200,7 +217,7 @@ def test_a_saved_checkpoint_is_there_after_waiting(store):
     for step in (1, 2):
         saver.save(checkpoint(step))
     saver.wait()
-    assert steps(store) == [1, 2]
+    assert numbers(store) == [number_of(step, Stage.EPOCH) for step in (1, 2)]
     assert saver.newest == 2
     assert saved == [True, True]
 

@@ -3,8 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster_trainer import problems
-from cluster_trainer.config import TrainerConfig, setting_names, variable_of
 from cluster_trainer.problems import ConfigurationError
+from cluster_trainer.settings.config import TrainerConfig, setting_names, variable_of
 from entrypoint import errors
 
 BAD_VALUES = [
@@ -15,7 +15,9 @@ BAD_VALUES = [
     ("TRAINER_DATASET", "no_such_package_here:load", "module:function"),
     ("TRAINER_STRATEGY", "mirror", "auto, none, mirrored or multiworker"),
     ("TRAINER_AUGMENT", "rotate", "none, flip, crop or flip_crop"),
-    ("TRAINER_OPTIMIZER", "rmsprop", "sgd, momentum or adam"),
+    ("TRAINER_OPTIMIZER", "rmspropp", "Did you mean rmsprop?"),
+        ("TRAINER_LOSS", "mean-square", "a loss of keras.losses by its name"),
+        ("TRAINER_METRICS", "accuracy,a b", "metrics of keras.metrics by their names"),
     ("TRAINER_EPOCHS", "0", "1 or more"),
     ("TRAINER_EPOCHS", "many", "1 or more"),
     ("TRAINER_EPOCHS", "1.5", "1 or more"),
@@ -155,7 +157,7 @@ def test_help_names_every_flag(base, capsys):
 
 
 def test_a_directory_that_cannot_be_written_is_refused(base, tmp_path, monkeypatch):
-    monkeypatch.setattr("cluster_trainer.config.os.access", lambda *_: False)
+    monkeypatch.setattr("cluster_trainer.settings.config.os.access", lambda *_: False)
     message = refusal(base)
     assert str(tmp_path) in message
     assert "cannot be written" in message

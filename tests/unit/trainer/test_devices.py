@@ -1,8 +1,8 @@
 import pytest
 
-from cluster_trainer import devices
-from cluster_trainer.config import TrainerConfig
+from cluster_trainer.distribution import devices
 from cluster_trainer.problems import ConfigurationError
+from cluster_trainer.settings.config import TrainerConfig
 
 
 @pytest.mark.parametrize(

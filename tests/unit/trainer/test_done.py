@@ -2,11 +2,11 @@ import json
 
 import pytest
 
-from cluster_trainer import done
-from cluster_trainer.config import TrainerConfig
-from cluster_trainer.job import Job
 from cluster_trainer.problems import ConfigurationError
-from cluster_trainer.task import Task
+from cluster_trainer.results import done
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.job import Job
+from cluster_trainer.settings.task import Task
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from cluster_trainer.imports import without_collection
+from cluster_trainer.process.imports import without_collection
 
 
 @pytest.fixture(autouse=True)

@@ -2,17 +2,15 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
-from cluster_trainer.data.lock import alone
+from cluster_trainer.data.preparing.lock import alone
 
-ROOT = Path(__file__).parents[3]
 HOLD = """
 import sys, time
 from pathlib import Path
-from cluster_trainer.data.lock import alone
+from cluster_trainer.data.preparing.lock import alone
 with alone(Path(sys.argv[1]), lambda: None):
     print("held", flush=True)
     time.sleep(600)
@@ -28,7 +26,7 @@ def file(tmp_path):
 def holder(file):
     """Another process that holds the lock."""
     line = [sys.executable, "-c", HOLD, str(file)]
-    with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "held\n"
         yield process
         process.kill()

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster_trainer import done
 from cluster_trainer.__main__ import main
-from cluster_trainer.job import read_job
+from cluster_trainer.results import done
+from cluster_trainer.settings.job import read_job
 
 CLUSTER = {"worker": ["a:1", "b:1"]}
 

@@ -1,8 +1,8 @@
 import pytest
 
-from cluster_trainer.config import TrainerConfig
+from cluster_trainer.models.rate import LearningRate, learning_rate_of
 from cluster_trainer.problems import ConfigurationError
-from cluster_trainer.rate import LearningRate, learning_rate_of
+from cluster_trainer.settings.config import TrainerConfig
 
 STEPS = 1000
 

@@ -1,14 +1,23 @@
 import errno
 import json
 import queue
-from dataclasses import replace
 
 import pytest
 
-from cluster_trainer import report
-from cluster_trainer.report import EpochMetrics, Reporter, describe
+from cluster_trainer.results import report
+from cluster_trainer.results.report import Reporter, describe
 
-METRICS = EpochMetrics(3, 36, 0.25, 0.9, 0.3, 0.875, 360, 5921.4, 1.26)
+METRICS = {
+    "epoch": 3,
+    "step": 36,
+    "loss": 0.25,
+    "accuracy": 0.9,
+    "test_loss": 0.3,
+    "test_accuracy": 0.875,
+    "test_examples": 360,
+    "examples_per_second": 5921.4,
+    "seconds": 1.26,
+}
 
 
 @pytest.fixture
@@ -21,19 +30,9 @@ def result(folder):
 
 
 def test_an_epoch_is_one_line_of_metrics(reporter, tmp_path):
-    reporter.epoch(METRICS)
+    reporter.epochs([METRICS], is_new=True)
     (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert json.loads(line) == {
-        "epoch": 3,
-        "step": 36,
-        "loss": 0.25,
-        "accuracy": 0.9,
-        "test_loss": 0.3,
-        "test_accuracy": 0.875,
-        "test_examples": 360,
-        "examples_per_second": 5921.4,
-        "seconds": 1.26,
-    }
+    assert json.loads(line) == METRICS
 
 
 def test_an_epoch_is_one_line_for_people():
@@ -41,6 +40,12 @@ def test_an_epoch_is_one_line_for_people():
         "epoch  3/12  step 36  loss 0.2500  accuracy 0.9000"
         "  test loss 0.3000  test accuracy 0.8750  5,921 examples/s  1.3 s"
     )
+
+
+def test_it_has_whatever_metrics_there_are():
+    line = {"epoch": 1, "step": 9, "mae": 0.00012, "auc": None, "learning_rate": 0.5, "seconds": 2}
+    expected = "epoch 1/1  step 9  mae 1.2e-04  auc not finite  learning rate 0.5000  2.0 s"
+    assert describe(line, 1) == expected
 
 
 @pytest.fixture
@@ -62,7 +67,7 @@ def test_a_silent_run_says_what_it_is_at(reporter, lines, monkeypatch):
 def test_a_run_that_speaks_needs_no_heartbeat(reporter, lines):
     reporter.doing("epoch 1/12  training")
     reporter.start_heartbeat()
-    reporter.epoch(METRICS)
+    reporter.epochs([METRICS], is_new=True)
     assert lines.get(timeout=20).startswith("epoch  3/12  step 36")
     assert lines.empty()
 
@@ -72,7 +77,7 @@ def test_the_result_says_how_far_the_run_came(reporter, tmp_path):
     used = {"optimizer": {"class_name": "SGD"}, "loss": "own", "strategy": "Mine", "replicas": 2}
     reporter.used(used)
     reporter.step(40)
-    reporter.epoch(METRICS)
+    reporter.epochs([METRICS], is_new=True)
     reporter.weights("abc")
     reporter.finish("failed", "a peer was lost", {"task": {"type": "worker", "index": 1}})
     written = result(tmp_path)
@@ -104,20 +109,21 @@ def test_only_the_first_end_counts(reporter, tmp_path):
 
 
 def test_an_earlier_runs_results_do_not_pass_for_this_ones(reporter, tmp_path):
-    reporter.epoch(METRICS)
+    reporter.epochs([METRICS], is_new=True)
     reporter.finish("done", None, {})
-    Reporter(tmp_path, epochs=1).begin(0, ())
+    Reporter(tmp_path, epochs=1).begin(0)
     assert not (tmp_path / "result.json").exists()
     assert (tmp_path / "metrics.jsonl").read_text() == ""
 
 
 def test_a_run_that_goes_on_has_each_epoch_once(reporter, tmp_path):
-    second, third = replace(METRICS, epoch=2), METRICS
-    reporter.epoch(second)
-    reporter.epoch(third)
+    second, third = METRICS | {"epoch": 2}, METRICS
+    reporter.epochs([second], is_new=True)
+    reporter.epochs([second, third], is_new=True)
     again = Reporter(tmp_path, epochs=12)
-    again.begin(30, [second])
-    again.epoch(third)
+    again.begin(30)
+    again.epochs([second], is_new=False)
+    again.epochs([second, third], is_new=True)
     epochs = [json.loads(line)["epoch"] for line in (tmp_path / "metrics.jsonl").open()]
     assert epochs == [2, 3]
     again.finish("done", None, {})
@@ -136,14 +142,14 @@ def full_disk(monkeypatch):
 
 def test_a_full_disk_costs_a_warning(reporter, full_disk, caplog):  # noqa: ARG001
     report.log.propagate = True
-    reporter.epoch(METRICS)
+    reporter.epochs([METRICS], is_new=True)
     assert "metrics.jsonl could not be written" in caplog.text
     assert "No space left on device" in caplog.text
 
 
 def test_another_process_may_finish_the_result(reporter, tmp_path):
     watcher = Reporter(tmp_path, epochs=12)
-    reporter.epoch(METRICS)
+    reporter.epochs([METRICS], is_new=True)
     watcher.read_back()
     watcher.finish("failed", "killed", {})
     assert result(tmp_path)["steps"] == 36

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from cluster_trainer.stall import LEAST_SECONDS, Deadline, StallLimit
+from cluster_trainer.process.stall import LEAST_SECONDS, Deadline, StallLimit
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import os, signal, sys, threading
-from cluster_trainer.stop import StopRequest
+from cluster_trainer.process.stop import StopRequest
 stop = StopRequest(lambda code, reason: os._exit(code))
 stop.is_watched = {watched}
 stop.listen(grace_seconds={grace})

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from cluster_trainer.problems import ConfigurationError
-from cluster_trainer.task import Task, from_environment
+from cluster_trainer.settings.task import Task, from_environment
 
 TWO = {"worker": ["a:2222", "b:2222"]}
 WITH_CHIEF = {"chief": ["c:2222"], "worker": ["a:2222"]}

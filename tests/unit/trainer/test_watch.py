@@ -11,12 +11,12 @@ PROGRAM = """
 import json, os, signal, sys, time
 from dataclasses import asdict
 from pathlib import Path
-import cluster_trainer.watch
-from cluster_trainer.oom import OomKills
-from cluster_trainer.stall import Deadline
-from cluster_trainer.watch import AWAITED, Limits, Watch
+import cluster_trainer.process.watch
+from cluster_trainer.process.oom import OomKills
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.watch import AWAITED, Limits, Watch
 cgroup = Path({cgroup!r})
-cluster_trainer.watch.OomKills = lambda: OomKills(cgroup)
+cluster_trainer.process.watch.OomKills = lambda: OomKills(cgroup)
 signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
 reading, writing = os.pipe()
 is_watched, begin = os.pipe()

@@ -16,8 +16,8 @@ from cluster_trainer.callbacks import states
 from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.state import State
-from cluster_trainer.engine import statistics
-from cluster_trainer.engine.metric_rows import MetricRows
+from cluster_trainer.engine.replicas import statistics
+from cluster_trainer.engine.replicas.metric_rows import MetricRows
 
 log = logging.getLogger("trainer")
 KEPT_STATE = "state of a callback or metric, array "

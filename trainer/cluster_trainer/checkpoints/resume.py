@@ -9,7 +9,7 @@ from cluster_trainer.checkpoints.saver import warn_unsaved
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.task import Task
+from cluster_trainer.settings.task import Task
 
 NOTHING = -1
 SHOWN_VARIABLES = 3

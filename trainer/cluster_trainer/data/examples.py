@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.data import arrays
-from cluster_trainer.data.encoded import Encoded
+from cluster_trainer.data.pictures.encoded import Encoded
 
 PICTURES_RANK = 4  # [n, height, width, channels]
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from cluster_trainer.config import TrainerConfig
 from cluster_trainer.data import augment
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.rows import ExampleRows
-from cluster_trainer.plan import Plan, are_arrays
+from cluster_trainer.fits.plan import Plan, are_arrays
+from cluster_trainer.settings.config import TrainerConfig
 
 
 def fit_arguments(data: DataSet, config: TrainerConfig, plan: Plan) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer import references
 from cluster_trainer.data.examples import DataSet, Examples, classes_of
 from cluster_trainer.data.names import VARIABLE
-from cluster_trainer.data.pictures import Keeping
+from cluster_trainer.data.pictures.kept import Keeping
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings import references
 
 log = logging.getLogger("trainer")
 IMAGE_SIZE = "TRAINER_IMAGE_SIZE (--image-size)"

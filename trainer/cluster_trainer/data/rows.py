@@ -8,7 +8,7 @@ import tensorflow as tf
 from cluster_trainer.data import arrays
 from cluster_trainer.data.augment import Augmentation
 from cluster_trainer.data.examples import Examples
-from cluster_trainer.engine.row_dataset import RowDataset
+from cluster_trainer.engine.data.row_dataset import RowDataset
 
 FLOAT_BYTES = 4
 

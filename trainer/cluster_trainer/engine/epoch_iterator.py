@@ -16,8 +16,8 @@ from tensorflow.python.distribute import values
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine import running
+from cluster_trainer.engine.data.sources import Source, source_of
 from cluster_trainer.engine.pace import Pace
-from cluster_trainer.engine.sources import Source, source_of
 
 log = logging.getLogger("trainer")
 NOTHING = object()
@@ -176,7 +176,7 @@ class EpochIterator(KerasEpochIterator):
             yield done, done + call.steps - 1, call
             self._pace.took(call.done, call.seconds)
             done += call.done
-            self._steps_seen += call.done
+            self._count(call.done)
             if self._keeper:
                 self._keeper.after_call(call.done, done)
             else:
@@ -190,11 +190,23 @@ class EpochIterator(KerasEpochIterator):
         if self._keeper:
             self._keeper.after_training()
 
+    def _count(self, steps: int) -> None:
+        """Note that so many batches were seen; they may be of several passes."""
+        self._steps_seen += steps
+        if self._num_batches and self._goes_on:
+            passes, self._steps_seen = divmod(self._steps_seen, self._num_batches)
+            self._pass += passes
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether an epoch goes on with the next pass where one ends within it."""
+        return bool(self.source.goes_on and self.steps_per_epoch)
+
     def _left(self, wanted: int | None, done: int) -> int | None:
         of_epoch = None if wanted is None else wanted - done
         of_pass = self._num_batches and self._num_batches - self._steps_seen
         until_checkpoint = self._keeper.steps_left() if self._keeper else None
-        limits = (of_epoch, of_pass, until_checkpoint)
+        limits = (of_epoch, None if self._goes_on else of_pass, until_checkpoint)
         return min((one for one in limits if one is not None), default=None)
 
     def _has_run_out(self) -> bool:

@@ -27,17 +27,17 @@ from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.framework import random_seed
 
 from cluster_trainer.collectives.replicas import count_of
-from cluster_trainer.engine import (
+from cluster_trainer.engine import running
+from cluster_trainer.engine.epoch_iterator import EpochIterator
+from cluster_trainer.engine.predictions import Predictions
+from cluster_trainer.engine.replicas import (
     losses,
     metrics,
     optimizers,
     random_layers,
-    running,
     statistics,
     step_context,
 )
-from cluster_trainer.engine.epoch_iterator import EpochIterator
-from cluster_trainer.engine.predictions import Predictions
 from cluster_trainer.engine.steps import StepLogs, Steps
 
 log = logging.getLogger("trainer")

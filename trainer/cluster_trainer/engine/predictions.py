@@ -8,9 +8,9 @@ from keras.src.backend.tensorflow.trainer import concat
 from tensorflow.python.distribute import distribute_utils
 
 from cluster_trainer.collectives.replicas import Replicas, gathered
-from cluster_trainer.engine import step_context
-from cluster_trainer.engine.cut import cut, handed_out
+from cluster_trainer.engine.data.cut import cut, handed_out
 from cluster_trainer.engine.epoch_iterator import Shared
+from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.engine.steps import as_tensor
 
 

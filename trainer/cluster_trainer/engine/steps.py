@@ -15,10 +15,11 @@ from keras.src.backend.tensorflow.core import convert_to_tensor
 from tensorflow.python.distribute import distribute_utils
 
 from cluster_trainer.collectives.replicas import Replicas, summed
-from cluster_trainer.engine import running, statistics, step_context
-from cluster_trainer.engine.cut import cut, handed_out
+from cluster_trainer.engine import running
+from cluster_trainer.engine.data.cut import cut, handed_out
+from cluster_trainer.engine.data.sources import Source
 from cluster_trainer.engine.epoch_iterator import Call, EpochIterator
-from cluster_trainer.engine.sources import Source
+from cluster_trainer.engine.replicas import statistics, step_context
 
 log = logging.getLogger("trainer")
 Logs = dict[str, Any]

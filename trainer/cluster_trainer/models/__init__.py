@@ -4,7 +4,7 @@ The model takes a batch [n, *input_shape] and returns logits [n, num_classes], w
 This module imports no TensorFlow, so that a name can be checked at once.
 """
 
-from cluster_trainer.references import is_reference, module_exists
+from cluster_trainer.settings.references import is_reference, module_exists
 
 BUILT_IN = {
     name: f"cluster_trainer.models.{name}:build"

@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 import keras
 
-from cluster_trainer import references
-from cluster_trainer.config import OF_COMPILING, TrainerConfig, shown_name
 from cluster_trainer.data.examples import DataSet
+from cluster_trainer.fits.plan import Plan
 from cluster_trainer.models.build import check_classifier
 from cluster_trainer.models.rate import LearningRate, learning_rate_of
-from cluster_trainer.plan import Plan
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings import references
+from cluster_trainer.settings.config import OF_COMPILING, TrainerConfig, shown_name
 
 CONSTANT = "constant"
 log = logging.getLogger("trainer")
@@ -40,6 +40,8 @@ def compile_with(model: keras.Model, optimizer: Any, loss: Any, metrics: list[An
         ConfigurationError: Keras does not take something.
     """
     try:
+        if isinstance(loss, str):
+            keras.losses.get(loss)  # `compile` believes any name
         # XLA is left to `compile` calls of users' own.
         model.compile(optimizer, loss, metrics=metrics, jit_compile=False)
     except (TypeError, ValueError) as error:
@@ -90,15 +92,16 @@ def metrics_of(config: TrainerConfig, data: DataSet) -> list[Any]:
 
 
 def _named(setting: str, name: str, get: Any, kind: str) -> Any:
-    """Return what Keras, or a module of the user's, has by a name; a class as an object."""
+    """Return the name, if Keras knows it; what a module of the user's has, a class as an object."""
     if references.is_reference(name):
         found = references.resolve(shown_name(setting), name)
         return found() if inspect.isclass(found) else found
     try:
-        return get(name)
+        get(name)
     except (TypeError, ValueError) as error:
         accepted = f"{kind} by its name, or module:function of your own"
         raise ConfigurationError([Problem(shown_name(setting), name, accepted)]) from error
+    return name
 
 
 def build_optimizer(config: TrainerConfig, plan: Plan) -> keras.optimizers.Optimizer:
@@ -143,7 +146,8 @@ def _optimizer(name: str, learning_rate: Any) -> keras.optimizers.Optimizer:
         raise ConfigurationError([Problem(shown_name("optimizer"), name, accepted, advice)])
     if name == "momentum":
         return keras.optimizers.SGD(learning_rate, momentum=0.9)
-    return type(keras.optimizers.get(name))(learning_rate)
+    kinds = {kind.lower(): made for kind, made in vars(keras.optimizers).items()}
+    return kinds[name](learning_rate)
 
 
 def _schedule(rate: LearningRate, kind: Literal["constant", "cosine"], steps: int | None) -> Any:

@@ -48,7 +48,8 @@ def _refuse_other_scope(optimizer: keras.optimizers.Optimizer, model: keras.Mode
     """
     wanted = _strategy_of(model.weights[0])
     for one in (optimizer, *_inner(optimizer)):
-        if _strategy_of(one.iterations) is not wanted:
+        # The property `iterations` may be a number that is computed from it.
+        if _strategy_of(one._iterations) is not wanted:  # noqa: SLF001
             raise ConfigurationError([Problem("optimizer", one.name, IN_SCOPE, COUNTS_REPLICAS)])
 
 

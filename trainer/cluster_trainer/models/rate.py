@@ -9,8 +9,8 @@ Gradient Algorithms" (2022), arXiv 2205.10287.
 import math
 from dataclasses import dataclass
 
-from cluster_trainer.config import TrainerConfig, shown_name
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings.config import TrainerConfig, shown_name
 
 AUTO_WARMUP_EPOCHS = 5
 AUTO_WARMUP_SHARE = 10  # of the run's steps: a tenth

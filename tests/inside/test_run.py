@@ -1,0 +1,383 @@
+"""A run of the trainer: one that was interrupted anywhere ends as one that was not."""
+
+import logging
+from dataclasses import dataclass
+from itertools import count
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from noise import pictures, relative_difference
+
+from cluster_trainer.checkpoints.state import State
+from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.collectives.workers import CHUNK_BYTES, Workers
+from cluster_trainer.data.examples import DataSet
+from cluster_trainer.fits.plan import make_plan
+from cluster_trainer.fits.run import Run, complete
+from cluster_trainer.models.build import build_model, synchronise_batch_norm
+from cluster_trainer.models.compiling import compile_as_set
+from cluster_trainer.problems import (
+    ConfigurationError,
+    StopRequestedError,
+    TrainingDivergedError,
+)
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.results.report import Reporter
+from cluster_trainer.results.weights import digest
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.job import Job
+from cluster_trainer.settings.task import Task
+from conftest import strategy_of
+
+GLOBAL_BATCH = 16
+SETTINGS = {"epochs": 3, "global_batch_size": GLOBAL_BATCH, "steps_per_call": 2}
+EXAMPLES = DataSet("noise", pictures(100), pictures(30), 10)  # 7 steps an epoch, the last one short
+TIMES = ("seconds", "examples_per_second")
+
+
+def dense(*more):
+    layers = [keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(16)]
+    return keras.Sequential([*layers, *more, keras.layers.Dense(10)])
+
+
+def synchronised():
+    # No bias before BatchNorm: its gradient is rounding and nothing else.
+    convolution = keras.layers.Conv2D(4, 3, strides=4, use_bias=False)
+    inner = keras.Sequential([keras.Input((28, 28, 1)), convolution])
+    inner.add(keras.layers.BatchNormalization())
+    model = keras.Sequential([inner, keras.layers.Flatten(), keras.layers.Dense(10)])
+    synchronise_batch_norm("own", model)
+    return model
+
+
+def regularised():
+    penalty = keras.regularizers.L2(0.1)
+    layers = [keras.Input((28, 28, 1)), keras.layers.Flatten()]
+    return keras.Sequential([*layers, keras.layers.Dense(10, kernel_regularizer=penalty)])
+
+
+MODELS = {
+    "plain": dense,
+    "dropout": lambda: dense(keras.layers.Dropout(0.5)),
+    "batch-norm": lambda: dense(keras.layers.BatchNormalization()),
+    "synchronised": synchronised,
+    "regularised": regularised,
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended.
+
+    Attributes:
+        weights: the model's.
+        epochs: each epoch's numbers, but for the times.
+        began: the step that it began with.
+    """
+
+    weights: list
+    epochs: list
+    began: int
+
+    @property
+    def digest(self):
+        return digest(self.weights)
+
+
+class StopsAt(StopRequest):
+    """Somebody asks to stop before the workers meet for the n-th time."""
+
+    def __init__(self, meeting):
+        super().__init__(print)
+        self._asked, self._stop_at = count(1), meeting
+
+    @property
+    def signal_number(self):
+        return 15 if next(self._asked) >= self._stop_at else 0
+
+    @signal_number.setter
+    def signal_number(self, _):
+        pass
+
+
+class Noting(Reporter):
+    began = 0
+
+    def begin(self, step):
+        super().begin(step)
+        self.began = step
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run to the end, or until the stop; what is kept lies in one folder for all of them."""
+
+    def go(strategy, build, stop=None, *, is_restart=False, data=EXAMPLES, **settings):
+        keras.backend.clear_session()  # so that names are those of a new process
+        environ = {f"TRAINER_{n.upper()}": str(v) for n, v in (SETTINGS | settings).items()}
+        config = TrainerConfig.read({"TRAINER_RUN_DIR": str(tmp_path)} | environ, [])
+        job = Job(config, Task(), tmp_path / "progress", is_restart=is_restart)
+        job.folder.mkdir(exist_ok=True)
+        plan = make_plan(config, data, strategy.num_replicas_in_sync)
+        with strategy.scope():
+            keras.utils.set_random_seed(config.seed)
+            model = build()
+            compile_as_set(model, config, data, plan)
+        reporter = Noting(job.folder, config.epochs)
+        stop = stop or StopRequest(print)
+        completed = complete(Run(job, plan, data, model), stop, Deadline(), reporter)
+        timeless = [
+            {name: value for name, value in line.items() if name not in TIMES}
+            for line in completed.epochs
+        ]
+        return Ended(completed.weights, timeless, reporter.began)
+
+    return go
+
+
+@pytest.fixture
+def undisturbed(run, tmp_path_factory):
+    """Run without a stop, in another folder."""
+
+    def go(*arguments, **settings):
+        other = tmp_path_factory.mktemp("undisturbed")
+        return run(*arguments, run_dir=other, **settings)
+
+    return go
+
+
+@pytest.mark.parametrize(
+    ("model", "replicas"),
+    [("plain", 2), ("plain", 4), ("synchronised", 2), ("regularised", 2)],
+)
+def test_replicas_train_to_the_weights_of_one_device(undisturbed, model, replicas):
+    settings = {"optimizer": "momentum", "learning_rate": 0.01}
+    alone, together = (
+        undisturbed(strategy_of(n), MODELS[model], **settings) for n in (1, replicas)
+    )
+    assert relative_difference(alone.weights, together.weights) < 1e-4
+    for one, other in zip(alone.epochs, together.epochs, strict=True):
+        assert other == pytest.approx(one, rel=1e-4)
+
+
+def test_an_epoch_has_the_numbers_of_its_examples(undisturbed, strategy):
+    (epoch,) = undisturbed(strategy, MODELS["plain"], epochs=1, learning_rate=1e-9).epochs
+    keras.utils.set_random_seed(42)
+    model = dense()
+    for part, prefix in ((EXAMPLES.train, ""), (EXAMPLES.test, "test_")):
+        logits = model(part.inputs.astype(np.float32) / 255).numpy()
+        losses = keras.losses.sparse_categorical_crossentropy(part.labels, logits, from_logits=True)
+        assert epoch[f"{prefix}loss"] == pytest.approx(float(np.mean(losses)), rel=1e-4)
+        accuracy = (logits.argmax(-1) == part.labels).mean()
+        assert epoch[f"{prefix}accuracy"] == pytest.approx(accuracy)
+    assert epoch["test_examples"] == 30
+
+
+@pytest.mark.parametrize("steps", [5, 10, 20])
+def test_an_epoch_may_be_a_part_of_a_pass_or_several(run, undisturbed, steps):
+    strategy, settings = strategy_of(2), {"steps_per_epoch": steps, "steps_per_call": 3}
+    expected = undisturbed(strategy, MODELS["plain"], **settings)
+    assert [line["step"] for line in expected.epochs] == [steps, 2 * steps, 3 * steps]
+    with pytest.raises(StopRequestedError):
+        run(strategy, MODELS["plain"], StopsAt(2), **settings)
+    assert run(strategy, MODELS["plain"], **settings).digest == expected.digest
+
+
+@pytest.mark.parametrize(
+    ("model", "meeting"), [("plain", 1), ("plain", 4), ("plain", 8), ("dropout", 6)]
+)
+def test_a_run_that_was_stopped_ends_bit_for_bit_the_same(run, undisturbed, model, meeting):
+    strategy = strategy_of(1)
+    expected = undisturbed(strategy, MODELS[model], steps_per_call="auto")
+    with pytest.raises(StopRequestedError):
+        run(strategy, MODELS[model], StopsAt(meeting), steps_per_call="auto")
+    resumed = run(strategy, MODELS[model], steps_per_call="auto")
+    assert resumed.began > 0
+    assert resumed.digest == expected.digest
+    for one, other in zip(expected.epochs, resumed.epochs, strict=True):
+        assert other == pytest.approx(one, rel=1e-6)
+
+
+@tf.custom_gradient
+def within_range(inputs):
+    """Let gradients through like a type whose largest number is 100."""
+
+    def gradient(upstream):
+        fits = tf.reduce_max(tf.abs(upstream)) < 100
+        return tf.where(fits, upstream, float("inf"))
+
+    return tf.identity(inputs), gradient
+
+
+class NarrowGradients(keras.layers.Layer):
+    def call(self, inputs):
+        return within_range(inputs)
+
+
+def test_a_run_goes_on_with_its_loss_scale(run, undisturbed):
+    """With the scale of a run's beginning it would skip steps again."""
+    strategy = strategy_of(1)
+
+    def build():
+        return dense(NarrowGradients())
+
+    expected = undisturbed(strategy, build, precision="float16")
+    with pytest.raises(StopRequestedError):
+        run(strategy, build, StopsAt(3), precision="float16")
+    assert run(strategy, build, precision="float16").digest == expected.digest
+
+
+@pytest.mark.parametrize("model", ["dropout", "batch-norm"])
+def test_replicas_go_on_together(run, undisturbed, model):
+    strategy = strategy_of(2)
+    expected = undisturbed(strategy, MODELS[model])
+    with pytest.raises(StopRequestedError):
+        run(strategy, MODELS[model], StopsAt(3))
+    resumed = run(strategy, MODELS[model])
+    assert resumed.began > 0
+    assert resumed.digest == expected.digest
+
+
+@pytest.mark.parametrize(("first", "then"), [(2, 4), (2, 1)])
+def test_another_number_of_replicas_goes_on_with_the_same_global_batch(run, first, then):
+    with pytest.raises(StopRequestedError):
+        run(strategy_of(first), MODELS["plain"], StopsAt(3))
+    resumed = run(strategy_of(then), MODELS["plain"])
+    assert resumed.began > 0
+    assert [epoch["epoch"] for epoch in resumed.epochs] == [1, 2, 3]
+
+
+def step_of(file):
+    return int(file.name.partition(".")[0])
+
+
+def test_a_run_killed_between_two_checkpoints_goes_on_from_the_older(run, tmp_path):
+    strategy = strategy_of(1)
+    with pytest.raises(StopRequestedError):
+        run(strategy, MODELS["plain"], StopsAt(4), checkpoint_steps=2)
+    *_, newest = sorted((tmp_path / "worker-0/checkpoints").iterdir())
+    newest.write_bytes(b"")
+    resumed = run(strategy, MODELS["plain"], checkpoint_steps=2)
+    assert 0 < resumed.began <= step_of(newest)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"learning_rate": 0.1}, 'TRAINER_LEARNING_RATE: received "0.1"; accepted: 0.001, as in'),
+        ({"global_batch_size": 8}, 'TRAINER_GLOBAL_BATCH_SIZE: received "8"; accepted: 16'),
+        ({"steps_per_epoch": 3}, 'TRAINER_STEPS_PER_EPOCH: received "3"; accepted: 7'),
+        ({"epochs": 9}, "TRAINER_EPOCHS"),
+        ({"metrics": "mse"}, 'TRAINER_METRICS: received "mse"'),
+    ],
+)
+def test_another_run_is_refused_by_what_differs(run, settings, said):
+    strategy = strategy_of(1)
+    with pytest.raises(StopRequestedError):
+        run(strategy, MODELS["plain"], StopsAt(2))
+    with pytest.raises(ConfigurationError) as refused:
+        run(strategy, MODELS["plain"], **settings)
+    assert said in str(refused.value)
+    assert "held by worker-0" in str(refused.value)
+
+
+def test_another_model_is_refused_by_what_differs(run):
+    strategy = strategy_of(1)
+    with pytest.raises(StopRequestedError):
+        run(strategy, MODELS["plain"], StopsAt(2))
+    with pytest.raises(ConfigurationError) as refused:
+        run(strategy, MODELS["batch-norm"])
+    assert "batch_normalization/gamma float32[16]" in str(refused.value)
+
+
+def test_a_run_may_get_more_epochs(run, undisturbed):
+    strategy, constant = strategy_of(1), {"learning_rate_schedule": "constant"}
+    expected = undisturbed(strategy, MODELS["plain"], epochs=3, **constant)
+    run(strategy, MODELS["plain"], epochs=2, **constant)
+    more = run(strategy, MODELS["plain"], epochs=3, **constant)
+    assert more.began == 14
+    assert [line["epoch"] for line in more.epochs] == [1, 2, 3]
+    assert more.digest == expected.digest
+
+
+def test_never_begins_anew_and_removes_what_was_there(run, tmp_path):
+    strategy = strategy_of(1)
+    with pytest.raises(StopRequestedError):
+        run(strategy, MODELS["plain"], StopsAt(3))
+    with pytest.raises(StopRequestedError):
+        run(strategy, MODELS["plain"], StopsAt(1), resume="never")
+    (left,) = (tmp_path / "worker-0/checkpoints").iterdir()
+    assert step_of(left) == 2
+
+
+def test_a_restart_goes_on_whatever_was_wished_at_the_start(run):
+    strategy = strategy_of(1)
+    with pytest.raises(StopRequestedError):
+        run(strategy, MODELS["plain"], StopsAt(2), resume="never")
+    assert run(strategy, MODELS["plain"], resume="never", is_restart=True).began > 0
+
+
+def test_must_refuses_to_begin(run):
+    with pytest.raises(ConfigurationError, match="no worker holds a whole checkpoint"):
+        run(strategy_of(1), MODELS["plain"], resume="must")
+
+
+def test_0_steps_keep_no_checkpoint(run, tmp_path):
+    run(strategy_of(1), MODELS["plain"], checkpoint_steps=0)
+    assert not (tmp_path / "worker-0/checkpoints").exists()
+    assert not (tmp_path / "progress").exists()
+
+
+def test_every_checkpoint_is_progress(run, tmp_path):
+    run(strategy_of(1), MODELS["plain"], checkpoint_steps=5)
+    # 5, 7, 10, 14, 15, 20, 21; and each epoch before and after its evaluation; and the end.
+    assert len((tmp_path / "progress").read_text().splitlines()) == 4 + 2 * 3 + 1
+
+
+def test_the_log_says_where_a_run_goes_on(run, caplog):
+    logging.getLogger("trainer").propagate = True
+    logging.getLogger("trainer").setLevel(logging.INFO)
+    with pytest.raises(StopRequestedError):
+        run(strategy_of(1), MODELS["plain"], StopsAt(1))
+    run(strategy_of(1), MODELS["plain"])
+    assert "no checkpoint on any worker: starting at step 0" in caplog.text
+    assert "saved the checkpoint of step 2" in caplog.text
+    assert "resuming from step 2 held by worker-0" in caplog.text
+
+
+def test_a_loss_that_is_no_number_ends_the_run_before_a_checkpoint(run, tmp_path):
+    with pytest.raises(TrainingDivergedError, match=r"the loss is (nan|inf) after step \d+"):
+        run(strategy_of(2), MODELS["plain"], learning_rate=1000, optimizer="sgd")
+    assert not (tmp_path / "worker-0/checkpoints").exists()
+
+
+def test_a_model_without_batch_norm_cannot_be_synchronised(tmp_path):
+    config = TrainerConfig(run_dir=tmp_path, sync_batch_norm=True)
+    with pytest.raises(ConfigurationError, match=r"SYNC_BATCH_NORM.* false for mnist_cnn"):
+        build_model(config, EXAMPLES)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, CHUNK_BYTES - 1, CHUNK_BYTES, 2 * CHUNK_BYTES + 5])
+def test_a_file_arrives_as_it_was_sent(size):
+    # Each replica stands for a worker. The others give other bytes, of which none may arrive.
+    content = np.random.default_rng(size).bytes(size)
+    assert Workers(strategy_of(4), Replicas(total=4)).broadcast(content, holder=2) == content
+
+
+def test_all_workers_numbers_are_gathered():
+    assert Workers(strategy_of(4), Replicas(total=4, local=2)).gather(2**40) == [2**40, 2**40]
+
+
+def test_bfloat16_is_put_back():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, dtype="bfloat16")])
+    optimizer = keras.optimizers.SGD()
+    optimizer.build(model.trainable_variables)
+    state = State([*model.variables, *optimizer.variables])
+    before = state.take()
+    kernel = model.weights[0]
+    kernel.assign(kernel.value + 1)
+    state.put_back([array.view("V2") if array.dtype.itemsize == 2 else array for array in before])
+    assert digest(state.take()) == digest(before)

@@ -1,0 +1,169 @@
+"""The pictures of one split, kept as its cache says: three ways to the same batches."""
+
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from cluster_trainer.data import arrays
+from cluster_trainer.data.examples import Examples
+from cluster_trainer.data.pictures.encoded import Decoder, Encoded
+from cluster_trainer.data.preparing.lock import alone
+from cluster_trainer.files import sync_folder, sync_tree
+
+log = logging.getLogger("trainer")
+
+Say = Callable[[str], None]
+DECODE_BATCH = 64
+FOLDER = ".decoded"
+HALF_MADE = ".half"
+INPUTS, LABELS = "inputs.npy", "labels.npy"
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """How the examples are to be kept.
+
+    Attributes:
+        data_dir: what TFDS prepares lies here, and the decoded pictures in a folder of it.
+        cache: `memory`, `disk`, `none` or `auto`.
+        say: is told what goes on where it takes long.
+    """
+
+    data_dir: Path
+    cache: str
+    say: Say
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """One split of a set of pictures.
+
+    Attributes:
+        files: (string [], int64 []): each picture's file and label, in the set's own order.
+        decoder: decodes them.
+        folder: where the decoded split lies on disk, if it does, for all that share the disk.
+    """
+
+    files: tf.data.Dataset
+    decoder: Decoder
+    folder: Path
+
+    def __len__(self) -> int:
+        """Return the number of pictures."""
+        return int(self.files.cardinality())
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of all of them decoded, uint8 [n, height, width, channels]."""
+        return (len(self), *self.decoder.shape)
+
+    @property
+    def decoded_bytes(self) -> int:
+        """What they take once they are decoded."""
+        return prod(self.shape)
+
+    def decoded(self, say: Say) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Decode all of them on all threads, and yield (inputs, labels) of DECODE_BATCH each."""
+        threads = tf.config.threading.get_inter_op_parallelism_threads() or tf.data.AUTOTUNE
+        decoded = self.files.map(
+            lambda file, label: (self.decoder.decode(file), label),
+            num_parallel_calls=threads,
+            deterministic=True,
+        )
+        done = 0
+        for inputs, labels in decoded.batch(DECODE_BATCH).prefetch(2).as_numpy_iterator():
+            yield inputs, labels
+            done += len(labels)
+            say(f"decoding pictures: {done:,} of {len(self):,}")
+
+
+def folder_of(data_dir: Path, prepared: Path, full_name: str, split: str, side: int | None) -> Path:
+    """Name a decoded split; a set that was made anew, of other pictures, gets another name."""
+    info = (prepared / "dataset_info.json").read_bytes()
+    parts = json.dumps([split, side, tf.__version__])
+    digest = sha256(info + parts.encode()).hexdigest()[:12]
+    name = f"{full_name.replace('/', '-')}-{split.partition('[')[0]}-{side or 'own'}-{digest}"
+    return data_dir / FOLDER / name
+
+
+def keep(pictures: Pictures, cache: str, say: Say) -> Examples:
+    """Return the split's examples, kept in the given way: `memory`, `disk` or `none`.
+
+    Raises:
+        OSError: the disk is full, or cannot be written.
+    """
+    if cache == "disk":
+        return _on_disk(pictures, say)
+    if cache == "none":
+        files, labels = pictures.files.batch(len(pictures)).get_single_element()
+        return Examples(Encoded(files, pictures.decoder), labels.numpy())
+    return _in_memory(pictures, say)
+
+
+def _in_memory(pictures: Pictures, say: Say) -> Examples:
+    inputs, labels = arrays.empty(pictures.shape, np.uint8), np.empty(len(pictures), np.int64)
+    start = 0
+    for some, their_labels in pictures.decoded(say):
+        end = start + len(some)
+        inputs[start:end], labels[start:end] = some, their_labels
+        start = end
+    return Examples(inputs, labels)
+
+
+def _on_disk(pictures: Pictures, say: Say) -> Examples:
+    """Map what one process writes, and all that share the directory then read."""
+    folder = pictures.folder
+
+    def say_waiting() -> None:
+        waiting = f"waiting for another container that decodes pictures in {folder.parent}"
+        log.info(waiting)
+        say(waiting)
+
+    if not folder.exists():
+        folder.parent.mkdir(mode=0o777, exist_ok=True)
+        with alone(folder.parent / ".lock", say_waiting):
+            if not folder.exists():
+                _write(pictures, say)
+    # Copy-on-write: DLPack takes no array that must not be written to. Nobody does.
+    return Examples(np.load(folder / INPUTS, mmap_mode="c"), np.load(folder / LABELS))
+
+
+def _write(pictures: Pictures, say: Say) -> None:
+    """Decode into a folder that gets its name once it is whole."""
+    folder = pictures.folder
+    for left in folder.parent.glob(f"*{HALF_MADE}"):  # by a process that was killed
+        shutil.rmtree(left, ignore_errors=True)  # may be another user's
+    half = folder.with_name(folder.name + HALF_MADE)
+    half.mkdir()
+    try:
+        labels = _write_inputs(pictures, half / INPUTS, say)
+        np.save(half / LABELS, labels)
+        sync_tree(half)
+    except OSError:
+        shutil.rmtree(half, ignore_errors=True)
+        raise
+    half.rename(folder)
+    sync_folder(folder.parent)
+
+
+def _write_inputs(pictures: Pictures, path: Path, say: Say) -> np.ndarray:
+    """Write the decoded pictures and return their labels.
+
+    Written and not mapped: a mapping of a disk that runs full ends the process by SIGBUS.
+    """
+    labels = []
+    with path.open("wb") as file:
+        header = {"descr": "|u1", "fortran_order": False, "shape": pictures.shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for some, their_labels in pictures.decoded(say):
+            file.write(some.data)
+            labels.append(their_labels)
+    return np.concatenate(labels)

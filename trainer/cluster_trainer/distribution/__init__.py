@@ -1,0 +1,1 @@
+"""Devices, threads and the strategy."""

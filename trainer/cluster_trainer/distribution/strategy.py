@@ -1,0 +1,143 @@
+"""The strategy: none, mirrored or multiworker; devices and threads, set before it exists.
+
+TensorFlow reads TF_CONFIG and starts its gRPC server when MultiWorkerMirroredStrategy is
+constructed, and refuses changes to threads and devices from then on.
+"""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import tensorflow as tf
+
+from cluster_trainer.distribution import devices
+from cluster_trainer.distribution.logical_cpus import LogicalCpusStrategy
+from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings.config import shown_name
+from cluster_trainer.settings.task import Task
+
+Choice = Literal["none", "mirrored", "multiworker"]
+CGROUP_V2_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+CGROUP_V1 = Path("/sys/fs/cgroup/cpu")
+
+
+def choose(wanted: str, task: Task, num_devices: int) -> Choice:
+    """Resolve `auto`: the cluster if there is one, else this machine's devices if several."""
+    if wanted != "auto":
+        return wanted  # type: ignore[return-value]
+    if task.num_workers > 1:
+        return "multiworker"
+    return "mirrored" if num_devices > 1 else "none"
+
+
+def count_gpus() -> int:
+    """Return the number of GPUs that this process could use."""
+    return len(tf.config.list_physical_devices("GPU"))
+
+
+def set_devices(wanted: str | None, logical_cpus: int | None) -> tuple[str, ...]:
+    """Leave TensorFlow the devices that train; return its names for them, one for each replica.
+
+    Args:
+        wanted: the devices, as the setting has them; None for all GPUs, or else the CPU.
+        logical_cpus: into how many devices the CPU is cut; given, no GPU is used.
+
+    Raises:
+        ConfigurationError: one is wanted that is not there.
+    """
+    cpus = devices.numbered("CPU", logical_cpus or 1)
+    gpus = devices.numbered("GPU", count_gpus())
+    chosen = cpus if logical_cpus or not gpus else gpus
+    if wanted is not None:
+        chosen = tuple(wanted.split(","))
+    if not {*chosen} <= {*cpus, *gpus}:
+        accepted = " ".join([*gpus, *cpus])
+        advice = "TensorFlow sees no other here." + ("" if gpus else " Is --gpus all missing?")
+        raise ConfigurationError([Problem(shown_name("devices"), str(wanted), accepted, advice)])
+    return _set_cpus(chosen, logical_cpus) if chosen[0] in cpus else _set_gpus(chosen)
+
+
+def _set_cpus(chosen: tuple[str, ...], logical_cpus: int | None) -> tuple[str, ...]:
+    tf.config.set_visible_devices([], "GPU")
+    if logical_cpus:
+        cpu, *_ = tf.config.list_physical_devices("CPU")
+        parts = [tf.config.LogicalDeviceConfiguration() for _ in range(logical_cpus)]
+        tf.config.set_logical_device_configuration(cpu, parts)
+    return chosen
+
+
+def _set_gpus(chosen: tuple[str, ...]) -> tuple[str, ...]:
+    """Hide all other GPUs; TensorFlow numbers the rest anew, in the same order."""
+    there = tf.config.list_physical_devices("GPU")
+    gpus = [there[int(name.removeprefix("GPU:"))] for name in chosen]
+    tf.config.set_visible_devices(gpus, "GPU")
+    for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, True)  # noqa: FBT003  TensorFlow's signature
+    return devices.numbered("GPU", len(gpus))
+
+
+def set_threads(threads: int | Literal["auto"], local_devices: tuple[str, ...]) -> int:
+    """Set the thread pools and return how many threads there are.
+
+    One pool inside operations serves all devices of the CPU, and lets each of them split its work
+    over all threads. With a share each, two devices on two cores took a third less CPU time a step.
+    """
+    count = available_cpus() if threads == "auto" else threads
+    shared_by = 1 if on_gpus(local_devices) else len(local_devices)
+    tf.config.threading.set_intra_op_parallelism_threads(max(1, count // shared_by))
+    tf.config.threading.set_inter_op_parallelism_threads(count)
+    return count
+
+
+def build(choice: Choice, local_devices: tuple[str, ...]) -> tf.distribute.Strategy:
+    """Construct the strategy; for several workers this returns when all of them are there."""
+    if choice == "multiworker":
+        return _build_multiworker(local_devices)
+    if choice == "mirrored":
+        return tf.distribute.MirroredStrategy(list(local_devices))
+    return tf.distribute.get_strategy()
+
+
+def _build_multiworker(local_devices: tuple[str, ...]) -> tf.distribute.Strategy:
+    options = communication_options(local_devices)
+    if on_gpus(local_devices) or local_devices == ("CPU:0",):  # what TensorFlow itself would take
+        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    return LogicalCpusStrategy(local_devices, options)
+
+
+def communication_options(
+    local_devices: tuple[str, ...],
+) -> tf.distribute.experimental.CommunicationOptions:
+    """Ask for NCCL where every replica is a GPU; AUTO would mean RING even there."""
+    kinds = tf.distribute.experimental.CommunicationImplementation
+    return tf.distribute.experimental.CommunicationOptions(
+        implementation=kinds.NCCL if on_gpus(local_devices) else kinds.RING
+    )
+
+
+def on_gpus(local_devices: tuple[str, ...]) -> bool:
+    """Tell whether the replicas are on GPUs; they are all of one kind."""
+    return local_devices[0].startswith("GPU")
+
+
+def available_cpus() -> int:
+    """Count the CPUs this process may use: its affinity, and the container's quota.
+
+    TensorFlow and Python see a cpuset, but neither sees a quota (`docker run --cpus`).
+    """
+    quota = cpu_quota()
+    allowed = len(os.sched_getaffinity(0))
+    return allowed if quota is None else max(1, min(allowed, round(quota)))
+
+
+def cpu_quota(v2: Path = CGROUP_V2_QUOTA, v1: Path = CGROUP_V1) -> float | None:
+    """Return the container's CPU quota in CPUs, None without one; cgroup v2, else v1."""
+    try:
+        if v2.exists():
+            quota, period = v2.read_text().split()
+        else:
+            quota = (v1 / "cpu.cfs_quota_us").read_text().strip()
+            period = (v1 / "cpu.cfs_period_us").read_text().strip()
+    except (OSError, ValueError):
+        return None
+    return None if quota in ("max", "-1") else int(quota) / int(period)

@@ -1,0 +1,421 @@
+"""Where batches come from: all that Keras's `fit` takes, as each replica's shares of a batch.
+
+A *pass* goes through all batches once. Arrays and PyDatasets are shuffled in an order that is a
+function of seed and pass alone, so that any number of workers sees the same batches, and a run can
+begin at any batch. A `tf.data.Dataset` and a generator give their batches themselves: each worker
+reads them all and takes its shares.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras.src import tree
+from keras.src.trainers.data_adapters import array_slicing
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDataset, PyDatasetAdapter
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
+
+from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.data import arrays
+from cluster_trainer.engine.data.cut import cut, weighted
+from cluster_trainer.engine.data.row_dataset import RowDataset, Rows
+
+log = logging.getLogger("trainer")
+# Batches in an endless stream: more than any run takes, few enough for int64 positions.
+MANY_BATCHES = 2**40
+# Batches that are ready before they are asked for: so many, unless they are large.
+PREFETCHED = 8
+PREFETCHED_BYTES = 256 * 2**20
+# Examples that tell whether all workers have the same.
+DIGESTED = 16
+POLICIES_OF_TENSORFLOW = (
+    tf.data.experimental.AutoShardPolicy.FILE,
+    tf.data.experimental.AutoShardPolicy.OFF,
+)
+
+
+class Source:
+    """Batches of one `fit`, `evaluate` or `predict`.
+
+    Attributes:
+        num_batches: of one pass; None where nobody knows before, or they never end.
+        is_infinite: whether they never end.
+        is_endless: whether one pass follows the other in one iterator.
+        goes_on: whether an epoch of more steps than a pass has goes on with the next pass.
+        is_ours: whether the order is a function of seed and pass.
+        is_distributed: whether TensorFlow shares the batches out.
+        may_lack_examples: whether a batch may have fewer examples than there are replicas.
+        varies: whether one batch may have another shape than the next.
+    """
+
+    is_endless = is_distributed = False
+    is_infinite = is_ours = goes_on = False
+    may_lack_examples = varies = True
+
+    def __init__(self, num_batches: int | None, replicas: Replicas) -> None:
+        self.num_batches, self._replicas = num_batches, replicas
+
+    @property
+    def described(self) -> dict[str, str]:
+        """What the data are, as far as that can be told without reading them: name -> value."""
+        return {}
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a call can be told how many batches there will be."""
+        return self.num_batches is not None or self.is_endless or self.is_infinite
+
+    def shares(self, pass_number: int, first: int) -> Any:
+        """Return a dataset of batches: from batch `first` of a pass to the pass's end.
+
+        With one replica they are what the model gets; with several, a tuple with the pair (share,
+        weight) of each local replica.
+        """
+        batches = self._batches(pass_number, first)
+        if self._replicas.total == 1:
+            return batches
+        shared = batches.map(
+            lambda *batch: cut(_unstarred(batch, batches), self._replicas),
+            num_parallel_calls=_threads(),
+            deterministic=True,
+        )
+        return shared.prefetch(2)
+
+    def begin_epoch(self) -> None:
+        """Note that an epoch begins, which may be a part of a pass, or several."""
+
+    def end_epoch(self) -> None:
+        """Note that an epoch has ended."""
+
+    def begin_pass(self, number: int) -> None:
+        """Note that what `shares` returned for a pass is going to be read."""
+
+    def end_pass(self) -> None:
+        """Note that it has been read."""
+
+    def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:
+        raise NotImplementedError
+
+
+def _threads() -> int | None:
+    return tf.config.threading.get_inter_op_parallelism_threads() or os.cpu_count()
+
+
+def _unstarred(batch: tuple[Any, ...], dataset: tf.data.Dataset) -> Any:
+    """Undo what `Dataset.map` does to elements that are tuples."""
+    return batch if isinstance(dataset.element_spec, tuple) else batch[0]
+
+
+def source_of(
+    adapter: Any, replicas: Replicas, strategy: tf.distribute.Strategy, seed: int
+) -> Source:
+    """Return the source for what Keras's adapter was made for.
+
+    Args:
+        adapter: Keras's, which has checked what was given.
+        replicas: who shares the batches.
+        strategy: the replicas' strategy.
+        seed: of the order, the same on all workers.
+    """
+    if isinstance(adapter, ArrayDataAdapter):
+        return ArraySource(adapter, replicas, seed)
+    if isinstance(adapter, PyDatasetAdapter):
+        dataset = adapter.py_dataset
+        if isinstance(dataset, RowDataset) and adapter.class_weight is None:
+            rows = dataset.rows(seed if adapter.shuffle else None)
+            source = RowSource(rows, replicas, dataset.take)
+            source.goes_on = True
+            return source
+        return PyDatasetSource(adapter, replicas, seed)
+    if isinstance(adapter, TFDatasetAdapter) and _is_for_tensorflow(adapter.get_tf_dataset()):
+        return DistributedSource(adapter, replicas, strategy)
+    return DatasetSource(adapter, replicas)
+
+
+def _is_for_tensorflow(dataset: Any) -> bool:
+    """Tell whether a user has decided how TensorFlow shares a dataset out."""
+    if isinstance(dataset, tf.distribute.DistributedDataset):
+        return True
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    return policy in POLICIES_OF_TENSORFLOW
+
+
+class RowSource(Source):
+    """Examples that are picked out by their rows: each replica's own, and nobody else's."""
+
+    is_endless = is_ours = True
+
+    def __init__(
+        self, rows: Rows, replicas: Replicas, pick: Callable[[tf.Tensor, tf.Tensor], Any]
+    ) -> None:
+        super().__init__(-(-rows.examples // rows.batch_size), replicas)
+        self._rows, self._pick = rows, pick
+        short = rows.examples % rows.batch_size
+        self.varies = bool(short)
+        self.may_lack_examples = (short or rows.batch_size) < replicas.total
+
+    def shares(self, pass_number: int, first: int) -> tf.data.Dataset:
+        """Return one pass after the other; see Source.shares."""
+        assert self.num_batches  # noqa: S101  there are no data of no examples
+        begin = pass_number * self.num_batches + first
+        steps = tf.data.Dataset.range(begin, MANY_BATCHES)
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        # Rewriting the pipeline copies the arrays that it reads from (measured).
+        options.experimental_optimization.apply_default_optimizations = False
+        share = self._alone if self._replicas.total == 1 else self._shared
+        # One thread copies batches faster than any model takes them; real work takes all there are.
+        works = {"num_parallel_calls": _threads(), "deterministic": True}
+        batches = steps.map(share, **(works if self._rows.take_work else {}))
+        return batches.prefetch(self._prefetched()).with_options(options)
+
+    def _alone(self, step: tf.Tensor) -> Any:
+        begin, examples, pass_number = self._place(step)
+        return self._take(begin, begin + examples, self._rows.batch_size, pass_number)
+
+    def _shared(self, step: tf.Tensor) -> tuple[tuple[Any, tf.Tensor], ...]:
+        begin, examples, pass_number = self._place(step)
+        even, rest = divmod(self._rows.batch_size, self._replicas.total)
+        shares = []
+        for start, stop in self._replicas.bounds(examples):
+            filled, weight = weighted(start, stop, examples)
+            size = None if rest else even
+            part = self._take(begin + start, begin + filled, size, pass_number)
+            shares.append((part, weight))
+        return tuple(shares)
+
+    def _place(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Return where a step's batch begins in its pass, its examples, and the pass."""
+        rows = self._rows
+        begin = step % self.num_batches * rows.batch_size
+        examples = tf.constant(rows.batch_size, tf.int64)
+        if rows.examples % rows.batch_size:
+            examples = tf.minimum(rows.examples - begin, examples)
+        return begin, examples, step // self.num_batches
+
+    def _take(self, start: tf.Tensor, stop: tf.Tensor, size: int | None, number: tf.Tensor) -> Any:
+        """Return the examples at some positions of a pass.
+
+        Args:
+            start: the first position.
+            stop: the position after the last.
+            size: how many there are, but in a last batch that is short; None: it varies.
+            number: of the pass.
+        """
+        if size and self._rows.examples % self._rows.batch_size == 0:
+            places = start + tf.range(size, dtype=tf.int64)
+        else:
+            places = tf.range(start, stop)
+        if self._rows.seed is None:
+            return self._pick(places, number)
+        key = tf.stack([tf.constant(self._rows.seed, tf.int64), number])
+        last = self._rows.examples - 1
+        return self._pick(tf.random.experimental.index_shuffle(places, key, last), number)
+
+    def _prefetched(self) -> int:
+        here = self._rows.batch_size * self._replicas.local / self._replicas.total
+        batch = max(1, self._rows.bytes_of_example * here)
+        return int(max(1, min(PREFETCHED, PREFETCHED_BYTES // batch)))
+
+
+class ArraySource(RowSource):
+    """Arrays."""
+
+    def __init__(self, adapter: ArrayDataAdapter, replicas: Replicas, seed: int) -> None:
+        inputs = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow")  # noqa: SLF001
+        self._inputs = tree.lists_to_tuples(tree.map_structure(_as_tensor, inputs))
+        examples = adapter._num_samples  # noqa: SLF001
+        # Within a batch the order makes no difference that could be meant.
+        is_shuffled = bool(adapter._shuffle) and adapter._shuffle != "batch"  # noqa: SLF001
+        rows = Rows(
+            examples=examples,
+            batch_size=min(adapter.batch_size, examples),
+            seed=seed if is_shuffled else None,
+            bytes_of_example=sum(map(_bytes_of_all, tf.nest.flatten(self._inputs))) / examples,
+        )
+        super().__init__(rows, replicas, self._pick_from_arrays)
+
+    @property
+    def described(self) -> dict[str, str]:
+        """The types and shapes of the arrays, and a digest of some examples."""
+        leaves = [leaf for leaf in tf.nest.flatten(self._inputs) if tf.is_tensor(leaf)]
+        rows = np.unique(np.linspace(0, self._rows.examples - 1, DIGESTED, dtype=np.int64))
+        digest = sha256()
+        for leaf in leaves:
+            digest.update(str(tf.gather(leaf, rows).numpy().tolist()).encode())
+        shapes = [f"{leaf.dtype.name}{list(leaf.shape)}" for leaf in leaves]
+        return {
+            "the arrays": ", ".join(shapes),
+            "SHA-256 of some of their examples": digest.hexdigest()[:12],
+        }
+
+    def _pick_from_arrays(self, rows: tf.Tensor, _: tf.Tensor) -> Any:
+        def pick(leaf: Any) -> Any:
+            if isinstance(leaf, array_slicing.TensorflowSparseWrapper):
+                return array_slicing.slice_tensorflow_sparse_wrapper(leaf, rows)
+            return tf.gather(leaf, rows, axis=0) if tf.is_tensor(leaf) else None
+
+        return tree.traverse(pick, self._inputs)
+
+
+def _bytes_of_all(leaf: Any) -> int:
+    if isinstance(leaf, tf.RaggedTensor):
+        leaf = leaf.flat_values
+    return int(np.prod(leaf.shape)) * leaf.dtype.size if tf.is_tensor(leaf) else 0
+
+
+def _as_tensor(value: Any) -> Any:
+    """Return an array as a tensor, which shares its memory if that is possible."""
+    if not isinstance(value, np.ndarray):
+        return value
+    return arrays.as_tensor(value) if value.dtype.kind in "biuf" else tf.convert_to_tensor(value)
+
+
+class PyDatasetSource(Source):
+    """A PyDataset, in an order of ours where it is to be shuffled."""
+
+    is_ours = True
+
+    def __init__(self, adapter: PyDatasetAdapter, replicas: Replicas, seed: int) -> None:
+        self._reading: PyDatasetAdapter | None = None
+        super().__init__(adapter.num_batches, replicas)
+        self._adapter, self._seed = adapter, seed
+        self.is_infinite = adapter.num_batches is None
+        self._signature: Any = None
+
+    def begin_epoch(self) -> None:
+        """Tell the dataset that an epoch begins."""
+        self._adapter.py_dataset.on_epoch_begin()
+
+    def end_epoch(self) -> None:
+        """Tell the dataset that an epoch has ended."""
+        self._adapter.py_dataset.on_epoch_end()
+
+    def begin_pass(self, number: int) -> None:  # noqa: ARG002  `shares` was told
+        """Begin to read ahead."""
+        if self._reading and self._reading.enqueuer:
+            self._reading.enqueuer.start()
+
+    def end_pass(self) -> None:
+        """Stop reading ahead."""
+        if self._reading and self._reading.enqueuer:
+            self._reading.enqueuer.stop()
+        self._reading = None
+
+    def __del__(self) -> None:
+        """Stop reading ahead; a pass may be left in its middle."""
+        self.end_pass()
+
+    def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:
+        self.end_pass()
+        ordered = _InOrder(self._adapter.py_dataset, self._order(pass_number), first)
+        reading = PyDatasetAdapter(ordered, class_weight=self._adapter.class_weight)
+        reading._output_signature = self._signature  # noqa: SLF001  else it reads two batches more
+        dataset = reading.get_tf_dataset()
+        self._signature = reading._output_signature  # noqa: SLF001
+        self._reading = reading
+        return dataset
+
+    def _order(self, pass_number: int) -> np.ndarray | None:
+        if not (self._adapter.shuffle and self.num_batches):
+            return None
+        return np.random.default_rng([self._seed, pass_number]).permutation(self.num_batches)
+
+
+class _InOrder(PyDataset):
+    """A PyDataset from one of its batches on, in another order."""
+
+    def __init__(self, inner: PyDataset, order: np.ndarray | None, first: int) -> None:
+        super().__init__(
+            workers=inner.workers,
+            use_multiprocessing=inner.use_multiprocessing,
+            max_queue_size=inner.max_queue_size,
+        )
+        self._inner, self._order, self._first = inner, order, first
+
+    @property
+    def num_batches(self) -> int | None:
+        """How many batches are left."""
+        known = self._inner.num_batches
+        return None if known is None else known - self._first
+
+    def __getitem__(self, index: int) -> Any:
+        """Return the batch that is the next but `index`."""
+        place = self._first + index
+        return self._inner[place if self._order is None else int(self._order[place])]
+
+
+class DatasetSource(Source):
+    """Anything that Keras turns into a tf.data.Dataset: each worker reads it all."""
+
+    def __init__(self, adapter: Any, replicas: Replicas) -> None:
+        super().__init__(adapter.num_batches, replicas)
+        self._adapter, self._begun = adapter, 0
+        self._dataset = adapter.get_tf_dataset()
+        if replicas.workers > 1 and _is_in_an_order_of_its_own(self._dataset):
+            log.warning(
+                "A tf.data.Dataset is shuffled without a seed, by each worker for itself: some "
+                "examples come twice and others not at all. Give `shuffle` a seed, or call "
+                "`keras.utils.set_random_seed` first, with the same number on all workers."
+            )
+        self.is_infinite = int(self._dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
+        specs = tf.nest.flatten(self._dataset.element_spec)
+        shapes = [spec.shape for spec in specs if hasattr(spec, "shape")]  # None has none
+        sizes = [shape[0] for shape in shapes if shape.rank]
+        self.varies = not all(shape.is_fully_defined() for shape in shapes)
+        self.may_lack_examples = not sizes or sizes[0] is None or sizes[0] < replicas.total
+
+    def begin_pass(self, number: int) -> None:
+        """Begin as many passes as an earlier start of the program had.
+
+        A `Dataset.shuffle` draws another order for each iterator: so this one has the order that
+        it would have had.
+        """
+        if isinstance(self._adapter, TFDatasetAdapter):
+            for _ in range(self._begun, number):
+                next(iter(self._dataset), None)
+        self._begun = number + 1
+
+    def begin_epoch(self) -> None:
+        """Tell Keras's adapter that an epoch begins."""
+        self._adapter.on_epoch_begin()
+
+    def end_epoch(self) -> None:
+        """Tell Keras's adapter that an epoch has ended."""
+        self._adapter.on_epoch_end()
+
+    def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:  # noqa: ARG002  its order is its own
+        return self._dataset.skip(first) if first else self._dataset
+
+
+def _is_in_an_order_of_its_own(dataset: Any) -> bool:
+    """Tell whether a dataset is shuffled without a seed, so that each worker has another order."""
+    seeds = [getattr(dataset, name, None) for name in ("_seed", "_seed2")]
+    if all(seed is not None and int(seed) == 0 for seed in seeds):
+        return True
+    return any(_is_in_an_order_of_its_own(one) for one in dataset._inputs())  # noqa: SLF001
+
+
+class DistributedSource(Source):
+    """What a user has asked TensorFlow to share out, by files for example."""
+
+    is_distributed = True
+
+    def __init__(
+        self, adapter: TFDatasetAdapter, replicas: Replicas, strategy: tf.distribute.Strategy
+    ) -> None:
+        super().__init__(adapter.num_batches, replicas)
+        dataset = adapter.get_tf_dataset()
+        if replicas.total > 1 and not isinstance(dataset, tf.distribute.DistributedDataset):
+            dataset = strategy.experimental_distribute_dataset(dataset)
+        self._dataset = dataset
+        self.is_distributed = replicas.total > 1
+
+    def shares(self, pass_number: int, first: int) -> Any:  # noqa: ARG002  the order is TensorFlow's
+        """Return the distributed dataset."""
+        return self._dataset

@@ -1,0 +1,1 @@
+"""What Keras does otherwise within a step of several replicas."""

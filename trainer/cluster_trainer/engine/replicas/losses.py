@@ -1,0 +1,74 @@
+"""Losses of a share, so that their weighted mean over replicas is the loss of the global batch.
+
+A mean over the examples of a share needs nothing: Keras's divisions by the number of replicas are
+left out (`step_context.let_a_step_see_one_replica`). A sum over a share stands for as many times
+more as the batch is larger; and a mean over what a mask or weights leave of a share is divided by
+what they leave of the whole batch.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+from keras.src.losses import loss as keras_loss
+
+from cluster_trainer.collectives.replicas import summed
+from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.engine.replicas.replaced import replace
+
+MEANS = ("mean", "sum_over_batch_size")
+_reduce_values = keras_loss.reduce_values
+_apply_mask = keras_loss.apply_mask
+
+
+def reduce_over_the_whole_batch() -> None:
+    """Replace what of Keras's losses takes a share for the whole batch."""
+    replace(keras_loss, "reduce_values", _reduced, _is_shared)
+    replace(keras_loss, "apply_mask", _masked, _is_shared)
+
+
+def _is_shared() -> bool:
+    return step_context.current() is not None
+
+
+def _weight() -> tf.Tensor:
+    part = step_context.current()
+    assert part is not None  # noqa: S101  `_is_shared` was asked
+    return part.weight
+
+
+def _of_all(count: Any) -> tf.Tensor:
+    """Return what stands for a share's count, so that the mean over all is right.
+
+    The count of all replicas, times this one's weight.
+    """
+    count = tf.stop_gradient(tf.convert_to_tensor(count))
+    weight = tf.cast(_weight(), count.dtype)
+    (total,) = summed([tf.where(weight > 0, count, 0)])  # what is only borrowed is another's
+    return total * weight
+
+
+def _reduced(
+    values: Any, sample_weight: Any = None, reduction: str | None = "sum_over_batch_size"
+) -> Any:
+    is_scalar = tuple(values.shape) == ()
+    if reduction == "sum" and not is_scalar:
+        return tf.math.divide_no_nan(tf.reduce_sum(values), tf.cast(_weight(), values.dtype))
+    if reduction == "mean_with_sample_weight" and sample_weight is not None and not is_scalar:
+        divisor = _of_all(tf.reduce_sum(tf.cast(sample_weight, values.dtype)))
+        return tf.math.divide_no_nan(tf.reduce_sum(values), divisor)
+    return _reduce_values(values, sample_weight, reduction)
+
+
+def _masked(sample_weight: Any, mask: Any, dtype: Any, reduction: str | None) -> Any:
+    if mask is None or reduction not in MEANS:
+        return _apply_mask(sample_weight, mask, dtype, reduction)
+    mask = tf.cast(mask, dtype)
+    total = tf.cast(tf.size(mask), dtype)
+    each = tf.math.divide_no_nan(total, _of_all(tf.reduce_sum(mask)))
+    weights = mask * each
+    if sample_weight is None:
+        return weights
+    weights, sample_weight = keras_loss.squeeze_or_expand_to_same_rank(
+        weights, tf.cast(sample_weight, dtype)
+    )
+    return sample_weight * weights

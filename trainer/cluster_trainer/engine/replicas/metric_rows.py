@@ -1,0 +1,60 @@
+"""What the metrics of a model have come to on each replica, taken and put back."""
+
+from collections.abc import MutableMapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from cluster_trainer.collectives.replicas import count_of, gathered
+from cluster_trainer.engine.replicas import statistics, step_context
+
+# Each model's function, by its variables: a new trace would be new collectives on all workers.
+_taking: MutableMapping[Any, tuple[list[int], Any]] = WeakKeyDictionary()
+
+
+class MetricRows:
+    """The variables of all of a model's metrics, as one row of numbers for each replica."""
+
+    def __init__(self, model: keras.Model) -> None:
+        self._model, self._strategy = model, model.distribute_strategy
+        self._total = count_of(self._strategy)
+        self._variables = statistics.of_metrics(model)
+
+    def take(self) -> np.ndarray:
+        """Return the rows of all replicas, float64 [replicas, n]; all workers call it."""
+        names = [id(one) for one in self._variables]
+        known = _taking.get(self._model)
+        if known is None or known[0] != names:
+            known = names, tf.function(lambda: self._strategy.run(self._row))
+            _taking[self._model] = known
+        return np.asarray(self._strategy.experimental_local_results(known[1]())[0])
+
+    def put_back(self, rows: np.ndarray) -> None:
+        """Give each replica its row; if there are more or fewer replicas now, one has the sum."""
+        if len(rows) != self._total:
+            others = np.zeros((self._total - 1, *rows.shape[1:]))
+            rows = np.concatenate([rows.sum(0, keepdims=True), others])
+        assign = tf.function(lambda: self._strategy.run(self._assign, args=(tf.constant(rows),)))
+        assign()
+
+    def _own(self, variable: Any) -> Any:
+        return variable.value if self._total == 1 else step_context.own(variable)
+
+    def _row(self) -> tf.Tensor:
+        values = [tf.cast(self._own(one), tf.float64) for one in self._variables]
+        if not values:
+            return tf.zeros([self._total, 0], tf.float64)
+        row = tf.concat([tf.reshape(value, [-1]) for value in values], 0)[tf.newaxis]
+        return row if self._total == 1 else gathered(row)
+
+    def _assign(self, rows: Any) -> None:
+        context = tf.distribute.get_replica_context()
+        row, begin = rows[context.replica_id_in_sync_group], 0
+        for variable in self._variables:
+            size = int(np.prod(variable.shape))
+            value = tf.reshape(row[begin : begin + size], variable.shape)
+            self._own(variable).assign(tf.cast(value, variable.dtype))
+            begin += size

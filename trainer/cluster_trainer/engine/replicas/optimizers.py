@@ -1,0 +1,165 @@
+"""Gradients are reduced over all replicas first; whatever looks at them does so afterwards.
+
+Left to themselves, Keras's optimizers sum last (`_backend_update_step` in
+keras/src/backend/tensorflow/optimizer.py): each replica clips its own part, LossScaleOptimizer
+looks for overflows on the first replica alone, and `gradient_accumulation_steps` fails. Here all
+replicas have the same gradients before an optimizer begins, and each updates its own copies of the
+variables, which therefore stay alike. Nothing crosses replicas after that, so that an optimizer
+may put what it does into a condition.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import tensorflow as tf
+from keras.src.backend.tensorflow.core import Variable
+from keras.src.backend.tensorflow.optimizer import TFOptimizer
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
+from keras.src.optimizers.multi_optimizer import MultiOptimizer
+
+from cluster_trainer.collectives.replicas import Gradient, summed
+from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.engine.replicas.replaced import replace
+
+
+def mean_of(gradients: Sequence[Gradient | None], weight: tf.Tensor) -> list[Gradient | None]:
+    """Return the means of all replicas' gradients, weighted with the replicas' shares."""
+    return sum_of([None if one is None else _times(one, weight) for one in gradients])
+
+
+def sum_of(gradients: Sequence[Gradient | None]) -> list[Gradient | None]:
+    """Return the sums of all replicas' gradients."""
+    sums = iter(summed([one for one in gradients if one is not None]))
+    return [None if one is None else next(sums) for one in gradients]
+
+
+def _times(gradient: Gradient, weight: tf.Tensor) -> Gradient:
+    weight = tf.cast(weight, gradient.dtype)
+    if isinstance(gradient, tf.IndexedSlices):
+        values = gradient.values * weight
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return gradient * weight
+
+
+def reduce_first() -> None:
+    """Replace what of Keras's optimizers knows of several replicas."""
+    for kind in (BaseOptimizer, LossScaleOptimizer, MultiOptimizer):
+        if "apply" in vars(kind):
+            kind.apply = _reducing(kind.apply)
+        if "scale_loss" in vars(kind):
+            kind.scale_loss = _weighting(kind.scale_loss)
+    replace(TFOptimizer, "_backend_update_step", _update_own_copies, _is_reduced)
+    replace(TFOptimizer, "_apply_weight_decay", _decay_own_copies, _is_reduced)
+    replace(
+        TFOptimizer, "_backend_increment_gradient_accumulators", _accumulate_in_own, _is_reduced
+    )
+    replace(
+        TFOptimizer, "_overwrite_model_variables_with_average_value", _overwrite_own, _is_reduced
+    )
+    replace(LossScaleOptimizer, "_tf_apply", LossScaleOptimizer._common_apply, _is_reduced)  # noqa: SLF001
+    # An optimizer's own counters would be sent from the first replica, which no condition allows.
+    replace(Variable, "_direct_assign", _assign_own, _is_reduced)
+
+
+def _reducing(apply: Callable[..., None]) -> Callable[..., None]:
+    @wraps(apply)
+    def reduce_and_apply(self: Any, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+        part = step_context.current()
+        if part is None or part.is_reduced:
+            return apply(self, grads, trainable_variables)
+        _must_be_of_the_strategy(self)
+        if not self.built:
+            _build(self, trainable_variables)
+        part.gathers |= any(isinstance(one, tf.IndexedSlices) for one in grads)
+        is_weighted = id(self) in part.weighted
+        over_all = sum_of(grads) if is_weighted else mean_of(grads, part.weight)
+        with step_context.reduced(part):
+            return apply(self, over_all, trainable_variables)
+
+    return reduce_and_apply
+
+
+def _must_be_of_the_strategy(optimizer: Any) -> None:
+    """Refuse an optimizer whose counter all replicas of a process would share, each counting on."""
+    counter = getattr(optimizer, "inner_optimizer", optimizer)._iterations  # noqa: SLF001
+    if step_context.own(counter) is counter.value:
+        raise ValueError(
+            f"The optimizer {optimizer.name!r} was made outside of the strategy's scope. Make it "
+            "in `with strategy.scope():`, as the model."
+        )
+
+
+def _build(optimizer: Any, trainable_variables: Sequence[Any]) -> None:
+    """Create an optimizer's variables outside of the step that uses it for the first time.
+
+    Where a model was compiled with it, Keras has done so already; where its own `train_step` has
+    several, nobody has.
+    """
+
+    def of_all(strategy: tf.distribute.Strategy, variables: Sequence[Any]) -> None:
+        with tf.init_scope(), strategy.scope():
+            optimizer.build(variables)
+
+    context = tf.distribute.get_replica_context()
+    context.merge_call(of_all, args=(list(trainable_variables),))
+    optimizer.built = True
+
+
+def _weighting(scale_loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Weight a loss rather than all of its gradients.
+
+    Above all where they are float16: each example's part is as large then as on one device, and
+    overflows where it would overflow there.
+    """
+
+    @wraps(scale_loss)
+    def weight_and_scale(self: Any, loss: Any) -> Any:
+        part = step_context.current()
+        if part is None:
+            return scale_loss(self, loss)
+        part.weighted.add(id(self))
+        weight = part.weight
+        if loss.shape.rank:  # a loss of each example, whose gradients are those of their sum
+            weight = tf.sign(weight)
+        return scale_loss(self, loss * tf.cast(weight, loss.dtype))
+
+    return weight_and_scale
+
+
+def _is_reduced() -> bool:
+    part = step_context.current()
+    return part is not None and part.is_reduced
+
+
+def _update_own_copies(self: Any, grads: Any, trainable_variables: Any, learning_rate: Any) -> None:
+    for gradient, variable in zip(grads, trainable_variables, strict=True):
+        self.update_step(gradient, step_context.own(variable), learning_rate)
+
+
+def _decay_own_copies(self: Any, variables: Sequence[Any]) -> None:
+    if self.weight_decay is None:
+        return
+    for variable in variables:
+        copy = step_context.own(variable)
+        if self._use_weight_decay(copy):
+            rate = tf.cast(self.learning_rate, copy.dtype)
+            copy.assign_sub(copy * tf.cast(self.weight_decay, copy.dtype) * rate)
+
+
+def _accumulate_in_own(_: Any, grads: Sequence[Any], acc_grads: Sequence[Any]) -> None:
+    for gradient, accumulator in zip(grads, acc_grads, strict=True):
+        copy = step_context.own(accumulator)
+        copy.assign(copy + gradient)
+
+
+def _overwrite_own(self: Any, trainable_variables: Sequence[Any]) -> None:
+    averages = self._model_variables_moving_average
+    for variable, average in zip(trainable_variables, averages, strict=True):
+        step_context.own(variable).assign(step_context.own(average))
+
+
+def _assign_own(self: Any, value: Any) -> None:
+    copy = step_context.own(self)
+    copy.assign(tf.cast(value, copy.dtype))

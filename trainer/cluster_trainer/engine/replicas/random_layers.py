@@ -1,0 +1,30 @@
+"""Keras's random layers draw on each replica for itself.
+
+A layer's seeds are a variable (`keras.random.SeedGenerator`) that counts alike on all replicas, so
+that all would drop the same units of their different examples. Here each replica folds its number
+into every seed that it takes. What is drawn is a function of the seed, of how often something was
+drawn before, and of the replica; the variables stay alike everywhere, and a checkpoint of any
+worker has them all.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+from keras.src.random.seed_generator import SeedGenerator
+
+from cluster_trainer.engine.replicas import step_context
+
+_next_alike = SeedGenerator.next
+
+
+def draw_apart() -> None:
+    """Let all random layers draw so within a step; on one replica nothing changes."""
+    SeedGenerator.next = _next_apart
+
+
+def _next_apart(self: Any, ordered: bool = True) -> tf.Tensor:  # noqa: FBT001, FBT002  Keras's signature
+    seed = _next_alike(self, ordered)
+    if step_context.current() is None:
+        return seed
+    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+    return tf.random.experimental.stateless_fold_in(seed, tf.cast(replica, seed.dtype))

@@ -1,0 +1,75 @@
+"""What each replica keeps for itself while it trains, and what becomes of it.
+
+Keras has BatchNorm's moving statistics, and all else that a layer assigns in a training step, on
+each replica apart. Before anybody looks at them they are made the mean over all replicas.
+"""
+
+from collections.abc import Callable, MutableMapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import keras
+import tensorflow as tf
+
+from cluster_trainer.collectives.replicas import count_of, summed
+from cluster_trainer.engine.replicas import step_context
+
+# Each model's function, by its variables: a new trace would be new collectives on all workers.
+_averaging: MutableMapping[Any, tuple[list[int], Callable[[], Any]]] = WeakKeyDictionary()
+
+
+def of_replica(model: keras.Model) -> list[Any]:
+    """Return the variables that a training step may change otherwise than by an optimizer.
+
+    Those of layers that were made without the strategy are none of them, as a Normalization has
+    that was adapted before.
+    """
+    variables = model.non_trainable_variables
+    return [one for one in variables if _is_float(one) and step_context.is_of_all(one)]
+
+
+def of_metrics(model: keras.Model) -> list[Any]:
+    """Return the variables of all of a model's metrics."""
+    return [variable for metric in model.metrics for variable in metric.variables]
+
+
+def average(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
+    """Make a model's statistics the mean over all replicas, on all of them."""
+    if count_of(strategy) == 1:
+        return
+    variables = of_replica(model)
+    if not variables:
+        return
+    names = [id(one) for one in variables]
+    known = _averaging.get(model)
+    if known is None or known[0] != names:
+        known = names, _averaging_of(variables, strategy)
+        _averaging[model] = known
+    known[1]()
+
+
+def _averaging_of(variables: list[Any], strategy: tf.distribute.Strategy) -> Callable[[], Any]:
+    total = count_of(strategy)
+
+    def on_replica() -> None:
+        values = [tf.identity(step_context.own(one)) for one in variables]
+        for variable, value, over_all in zip(variables, values, summed(values), strict=True):
+            copy = step_context.own(variable)
+            # A mean of equal numbers is not always that number; a frozen layer's stay as they are.
+            is_same = tf.reduce_all(over_all == _times(value, total))
+            copy.assign(tf.where(is_same, value, over_all / tf.cast(total, value.dtype)))
+
+    averaging: Callable[[], Any] = tf.function(lambda: strategy.run(on_replica))
+    return averaging
+
+
+def _times(value: tf.Tensor, count: int) -> tf.Tensor:
+    """Return what a sum of equal numbers comes to, added one by one as the replicas add them."""
+    result = value
+    for _ in range(count - 1):
+        result = result + value
+    return result
+
+
+def _is_float(variable: Any) -> bool:
+    return bool(tf.as_dtype(variable.dtype).is_floating)

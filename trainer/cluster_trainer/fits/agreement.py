@@ -1,0 +1,75 @@
+"""Whether all workers were started for the same run.
+
+The gate has compared what the environment says. This compares what has become of it: the arguments
+that a script gives, and the data that each worker has loaded.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+
+from cluster_trainer.collectives.workers import WORD, Workers
+from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings.config import PREFIX, TrainerConfig
+from cluster_trainer.settings.task import Task
+
+THE_SAME = "the same on all workers"
+THE_SAME_DATA = "Every worker loads all examples in the same order, and is given its own slices."
+
+
+def facts_of(config: TrainerConfig, data: DataSet, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return what must be the same on all workers: name -> value.
+
+    Args:
+        config: the settings.
+        data: as this worker has loaded it.
+        settings: what the run keeps of itself in a checkpoint.
+    """
+    parts = {"training": data.train, "test": data.test}
+    examples = {name: part for name, part in parts.items() if isinstance(part, Examples)}
+    shapes = {
+        f"type and shape of the {name} inputs": f"{len(part)} of {part.described}"
+        for name, part in examples.items()
+    }
+    labels = {f"SHA-256 of the {name} labels": _digest(part) for name, part in examples.items()}
+    return {**config.shared_settings(), **settings, **shapes, **labels}
+
+
+def _digest(part: Examples) -> str:
+    return sha256(part.typed_labels.tobytes()).hexdigest()[:12]
+
+
+def refuse_differing(workers: Workers, task: Task, facts: Mapping[str, str]) -> None:
+    """Let all workers compare their facts; each of them must call this.
+
+    Raises:
+        ConfigurationError: with everything that differs, on every worker.
+    """
+    content = json.dumps(facts, sort_keys=True).encode()
+    digest = int.from_bytes(sha256(content).digest()[: WORD.itemsize], signed=True)
+    if len(set(workers.gather(digest))) == 1:
+        return
+    contents = [
+        workers.broadcast(content if rank == task.rank else None, rank)
+        for rank in range(task.num_workers)
+    ]
+    workers.part()
+    raise ConfigurationError(_problems([json.loads(one) for one in contents], task))
+
+
+def digest_of(names: Sequence[str]) -> str:
+    """Return what tells one list of names from another."""
+    return sha256("\n".join(names).encode()).hexdigest()[:12]
+
+
+def _problems(everyone: list[dict[str, str]], task: Task) -> list[Problem]:
+    """Return a problem for each fact that differs; `everyone` is in the order of the ranks."""
+    problems = []
+    for name in sorted({name for facts in everyone for name in facts}):
+        values = [facts.get(name, "") for facts in everyone]
+        if len(set(values)) > 1:
+            listed = ", ".join(f"{task.name_of(rank)} has {one}" for rank, one in enumerate(values))
+            advice = f"{listed}." if name.startswith(PREFIX) else f"{listed}. {THE_SAME_DATA}"
+            problems.append(Problem(name, values[task.rank], THE_SAME, advice))
+    return problems

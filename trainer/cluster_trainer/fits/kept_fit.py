@@ -1,0 +1,298 @@
+"""One `fit`, with checkpoints, resume, stops and time limits: a script's, or the trainer's own."""
+
+import inspect
+import json
+import logging
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from cluster_trainer.callbacks.chief import for_worker
+from cluster_trainer.callbacks.keeper import KEPT_STATE, Keeper, Place, place_of
+from cluster_trainer.checkpoints.checkpoint import Stage
+from cluster_trainer.checkpoints.resume import Found, find_newest, keep, refuse_other_run
+from cluster_trainer.checkpoints.saver import Saver, touch
+from cluster_trainer.checkpoints.store import Store
+from cluster_trainer.engine.epoch_iterator import workers_of
+from cluster_trainer.engine.running import Running
+from cluster_trainer.files import make_folder, write_whole
+from cluster_trainer.fits import agreement
+from cluster_trainer.problems import (
+    ConfigurationError,
+    PeerStoppedError,
+    Problem,
+    StopRequestedError,
+)
+from cluster_trainer.process.stall import Deadline, StallLimit
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.settings.config import TrainerConfig, shown_name
+from cluster_trainer.settings.job import Job
+
+CHECKPOINTS = "checkpoints"
+log = logging.getLogger("trainer")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a fit is kept.
+
+    Attributes:
+        job: the settings, and which worker this is.
+        stop: whether this process was asked to stop.
+        deadline: until when a call of TensorFlow must be over.
+        folder: where its checkpoints lie.
+        described: what must be as it was for the fit to go on, name -> value.
+        describes_data: whether that tells how the data are cut, too.
+        name: what the log calls it; empty where there is one alone.
+        must_resume: whether a checkpoint has to be there.
+        interrupts: whether Ctrl-C raises KeyboardInterrupt, as a script may expect.
+    """
+
+    job: Job
+    stop: StopRequest
+    deadline: Deadline
+    folder: Path
+    described: Mapping[str, str]
+    describes_data: bool = False
+    name: str = ""
+    must_resume: bool = False
+    interrupts: bool = False
+
+    def clear(self) -> None:
+        """Remove the checkpoints of an earlier fit."""
+        Store(self.folder).clear()
+
+
+class KeptFit:
+    """One `fit` and its checkpoints.
+
+    Args:
+        plan: how it is kept.
+        model: what is trained; made in the scope of its strategy.
+    """
+
+    def __init__(self, plan: Plan, model: keras.Model) -> None:
+        self._plan, self._job, self._model = plan, plan.job, model
+        self._workers = workers_of(model.distribute_strategy)
+        self._store = Store(plan.folder)
+        self._saver = Saver(self._store, self._note_saved)
+        self._found: Found | None = None
+        self._keeper: Keeper | None = None
+        self._stops = self._has_looked = False
+        self.validates, self.seed = False, 0
+        self.described, self.describes_data = plan.described, plan.describes_data
+
+    @property
+    def place(self) -> Place:
+        """Where the fit is."""
+        if self._keeper:
+            return self._keeper.place
+        return place_of(self._found.checkpoint) if self._found else Place()
+
+    def find(self) -> None:
+        """Find the newest checkpoint of any worker, which all have then; all workers call it.
+
+        Raises:
+            ConfigurationError: it has to be there and is not.
+        """
+        self._has_looked = True
+        self._store.tidy()
+        # One worker may keep none.
+        if not min(self._workers.gather(self._job.config.checkpoint_steps)):
+            return
+        self._found = find_newest(self._store, self._workers, self._job.task)
+        if self._found:
+            keep(self._found, self._store)
+            self._say(self._found)
+        else:
+            if self._plan.must_resume:
+                _refuse_beginning(self._job.config)
+            log.info("%sno checkpoint on any worker: starting at step 0", self._prefix)
+
+    def run(self, run: Callable[..., Any], given: inspect.BoundArguments, call: Running) -> Any:
+        """Run it from the newest checkpoint of any worker, or from its beginning.
+
+        Args:
+            run: runs it, with its arguments and what is to be announced.
+            given: its arguments.
+            call: is announced.
+
+        Raises:
+            StopRequestedError, PeerStoppedError: it was stopped, after a checkpoint.
+            ConfigurationError: the checkpoint is of another fit, or the workers differ.
+        """
+        if not self._has_looked:
+            self.find()
+        steps = min(self._workers.gather(self._job.config.checkpoint_steps))
+        found = self._found.checkpoint if self._found else None
+        callbacks = self._callbacks(given.arguments.get("callbacks"), keeps=bool(steps))
+        self.seed = call.seed = found.progress["seed"] if found else call.seed
+        self.validates = given.arguments.get("validation_data") is not None or bool(
+            given.arguments.get("validation_split")
+        )
+        self._keeper = Keeper(self._saver, steps or None, found, self, callbacks)
+        self._arrange(given, callbacks)
+        call.keeper, call.agree, call.meet = self._keeper, self._agree, self.meet
+        limit = self._job.config.stall_timeout_seconds
+        call.limit = StallLimit(self._plan.deadline, limit).call
+        self._plan.stop.is_watched = True
+        try:
+            history = run(given, call)
+            self._saver.wait()
+            self._store.keep_newest()
+            self._share_files(callbacks)
+        except (StopRequestedError, PeerStoppedError):
+            self._saver.wait()
+            if self._saver.newest is not None:
+                log.info("saved the checkpoint of step %d", self._saver.newest)
+            raise
+        finally:
+            self._saver.wait()
+            self._plan.stop.is_watched = False
+        return history
+
+    def check(self, described: Mapping[str, str], names: Sequence[str]) -> None:
+        """Refuse workers that differ, and a checkpoint of another fit; see callbacks.keeper.Plan.
+
+        Raises:
+            ConfigurationError: with everything that differs.
+        """
+        variables = {"the variables": f"{len(names)}, {agreement.digest_of(names)}"}
+        agreement.refuse_differing(self._workers, self._job.task, {**described, **variables})
+        if self._found:
+            saved = self._found.checkpoint
+            kept = [name for name in saved.names if not name.startswith(KEPT_STATE)]
+            found = replace(self._found, checkpoint=replace(saved, names=kept))
+            refuse_other_run(found, described, names)
+
+    def any(self, wish: bool) -> bool:  # noqa: FBT001
+        """Tell whether any worker wishes something."""
+        return max(self._workers.gather(int(wish))) > 0
+
+    def stops(self) -> bool:
+        """Tell whether the workers have agreed to stop."""
+        return self._stops
+
+    def meet(self) -> None:
+        """End the fit if the workers have agreed to.
+
+        Raises:
+            StopRequestedError: this worker was asked to stop.
+            PeerStoppedError: another worker was.
+        """
+        if not self._stops:
+            return
+        stop = self._plan.stop
+        is_alone = self._job.task.num_workers == 1
+        if self._plan.interrupts and is_alone and stop.signal_number == signal.SIGINT:
+            stop.signal_number = 0
+            raise KeyboardInterrupt  # as everywhere in Python: the script may have plans
+        if stop.signal_number:
+            raise StopRequestedError(stop.signal_number)
+        raise PeerStoppedError
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self._plan.name}: " if self._plan.name else ""
+
+    def _say(self, found: Found) -> None:
+        place = place_of(found.checkpoint)
+        if place.stage == Stage.ALL:
+            log.info("%shad ended after %d steps", self._prefix, place.step)
+        log.info("%sresuming from step %d held by %s", self._prefix, place.step, found.holder)
+
+    def _callbacks(self, given: Any, *, keeps: bool) -> list[Any]:
+        """Return the user's callbacks as this worker should have them, and Keras's History."""
+        inner = getattr(given, "callbacks", given) or []
+        callbacks = keras.tree.flatten(inner)
+        callbacks = for_worker(callbacks, is_chief=self._job.task.is_chief, keeps=keeps)
+        if not any(isinstance(one, keras.callbacks.History) for one in callbacks):
+            callbacks.append(keras.callbacks.History())
+        if self._found:
+            for callback in callbacks:
+                if isinstance(callback, keras.callbacks.CSVLogger):
+                    callback.append = True
+        return callbacks
+
+    def _arrange(self, given: inspect.BoundArguments, callbacks: list[Any]) -> None:
+        """Let the fit begin where it is, with the keeper as its last callback."""
+        arguments = given.arguments
+        if not self._job.task.is_chief and arguments.get("verbose", "auto") in ("auto", 1):
+            arguments["verbose"] = 0  # the progress bar is the chief's
+        first, epochs = int(arguments.get("initial_epoch", 0)), int(arguments.get("epochs", 1))
+        shown: list[Any] = callbacks
+        if self._found:
+            first = epochs if self.place.stopped else min(self.place.epoch, epochs)
+            if first == epochs:  # nothing is left for them to see
+                shown = [one for one in callbacks if isinstance(one, keras.callbacks.History)]
+            elif self.place.stage == Stage.ALL and _averages(self._model):
+                log.warning(
+                    "%sgoes on from the averages of the weights (use_ema), which it ended with",
+                    self._prefix,
+                )
+        arguments |= {"initial_epoch": first, "callbacks": [*shown, self._keeper]}
+
+    def _share_files(self, callbacks: Sequence[Any]) -> None:
+        """Give all workers what the chief's ModelCheckpoint has written: a script may load it."""
+        writing = [one for one in callbacks if isinstance(one, keras.callbacks.ModelCheckpoint)]
+        if len(set(self._workers.gather(len(writing)))) > 1:
+            log.info("a ModelCheckpoint of some workers alone: its file is not given to the others")
+            return
+        for callback in writing:
+            self._share_file(Path(callback.filepath))
+
+    def _share_file(self, file: Path) -> None:
+        if "{" in file.name:
+            log.info("%s: only on the chief's disk, as each has a name of its own", file)
+            return
+        is_here = self._workers.gather(int(file.is_file()))
+        if is_here[0] and not all(is_here):
+            mine = file.read_bytes() if self._job.task.is_chief else None
+            content = self._workers.broadcast(mine, 0)
+            if not is_here[self._job.task.rank]:
+                make_folder(file.parent)
+                write_whole(file, content, durable=False)
+
+    def _agree(self, seconds: float) -> float:
+        """Meet the other workers; return the slowest one's seconds, and note if one has to stop."""
+        number = float(self._plan.stop.signal_number)
+        slowest, number = self._workers.largest([seconds, number])
+        self._stops = bool(number)
+        return slowest
+
+    def _note_saved(self) -> None:
+        if self._job.progress_file:
+            touch(self._job.progress_file)
+
+
+def optimizer_described(model: keras.Model) -> dict[str, str]:
+    """Return what a model was compiled with, as far as it decides the steps: name -> value."""
+    if model.optimizer is None:
+        return {}
+    name = type(model.optimizer).__name__
+    try:
+        config = keras.saving.serialize_keras_object(model.optimizer)["config"]
+        told = {name: value for name, value in config.items() if value not in (None, False)}
+        text = json.dumps(told, default=lambda value: type(value).__name__, sort_keys=True)
+    except Exception:  # noqa: BLE001  a schedule of a user's own may have no get_config
+        text = ""
+    return {"the optimizer": f"{name} {text}".rstrip()}
+
+
+def _averages(model: keras.Model) -> bool:
+    return bool(getattr(model.optimizer, "use_ema", False))
+
+
+def _refuse_beginning(config: TrainerConfig) -> None:
+    """Refuse to begin at step 0 where that is not wanted.
+
+    Raises:
+        ConfigurationError: always.
+    """
+    accepted = "auto or never, since no worker holds a whole checkpoint"
+    advice = f"Is {config.run_dir} the run's own directory, mounted on every worker?"
+    raise ConfigurationError([Problem(shown_name("resume"), "must", accepted, advice)])

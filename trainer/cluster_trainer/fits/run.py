@@ -1,0 +1,163 @@
+"""One run of the trainer: Keras's `fit` with the project's callbacks."""
+
+import inspect
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+
+from cluster_trainer.callbacks.divergence import Divergence
+from cluster_trainer.callbacks.epoch_metrics import EpochMetrics, Line
+from cluster_trainer.callbacks.heartbeat import Heartbeat
+from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.data.feeds import fit_arguments
+from cluster_trainer.engine import running
+from cluster_trainer.engine.epoch_iterator import workers_of
+from cluster_trainer.fits.agreement import facts_of, refuse_differing
+from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit
+from cluster_trainer.fits.kept_fit import Plan as Keeping
+from cluster_trainer.fits.plan import Plan
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.results import done, record, weights
+from cluster_trainer.results.report import Reporter
+from cluster_trainer.settings.config import variable_of
+from cluster_trainer.settings.job import Job
+
+log = logging.getLogger("trainer")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is trained, and how.
+
+    Attributes:
+        job: what this process was started to do.
+        plan: how long it is.
+        data: what is trained on.
+        model: compiled.
+        own: the parts of `record.of` that a script or a module of the user's has given.
+    """
+
+    job: Job
+    plan: Plan
+    data: DataSet
+    model: keras.Model
+    own: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What a run has come to.
+
+    Attributes:
+        weights: the model's, in its own order.
+        epochs: every epoch's metrics, those of earlier starts too; see EpochMetrics.
+        steps: how many it took, those of earlier starts too.
+    """
+
+    weights: list[np.ndarray]
+    epochs: list[Line]
+    steps: int
+
+
+def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter) -> Completed:
+    """Train from the newest checkpoint of any worker, or from the start, to the end.
+
+    Raises:
+        ConfigurationError: the workers differ, or the checkpoint is of another run.
+        StopRequestedError, PeerStoppedError: a worker was asked to stop.
+        TrainingDivergedError: the loss is not a finite number.
+    """
+    described = _described(run, reporter)
+    kept = KeptFit(_keeping(run, stop, deadline, described), run.model)
+    kept.find()
+    reporter.begin(kept.place.step)
+    metrics = EpochMetrics(
+        place=lambda: kept.place,
+        examples_at=run.plan.examples_at if run.plan.counts_examples else None,
+        test_examples=len(run.data.test) if isinstance(run.data.test, Examples) else None,
+        report=reporter.epochs,
+    )
+    callbacks = [
+        metrics,
+        Heartbeat(reporter, lambda: kept.place),
+        Divergence(lambda: kept.place),
+    ]
+    with running.fits_run_by(_with_settings(run, kept)):
+        run.model.fit(
+            **fit_arguments(run.data, run.job.config, run.plan),
+            epochs=run.plan.epochs,
+            callbacks=callbacks,
+            verbose=0,
+        )
+    reporter.step(kept.place.step)
+    values = weights.values_of(run.model)
+    reporter.weights(weights.digest(values))
+    return Completed(values, metrics.lines, kept.place.step)
+
+
+def _described(run: Run, reporter: Reporter) -> dict[str, str]:
+    """Return what must be as it was for the run to go on, the same on all workers.
+
+    Raises:
+        ConfigurationError: it differs between them, or what they have loaded.
+    """
+    used = record.of(run.model)
+    reporter.used(used)
+    log.info("optimizer %s, loss %s", used["optimizer"]["class_name"], used["loss"])
+    described = _settings_of(run)
+    own = {f"the {name}": record.as_text(used[name]) for name in run.own}
+    facts = facts_of(run.job.config, run.data, described | own)
+    refuse_differing(workers_of(run.model.distribute_strategy), run.job.task, facts)
+    return described
+
+
+def _settings_of(run: Run) -> dict[str, str]:
+    """Return what a run that goes on from a checkpoint must have as it was: name -> value.
+
+    The number of workers may be another one, as long as the global batch is the same.
+    """
+    described = run.job.config.run_settings()
+    if run.data.has_examples:
+        described |= {
+            variable_of("global_batch_size"): str(run.plan.global_batch_size),
+            variable_of("steps_per_epoch"): str(run.plan.steps_per_epoch),
+            "training examples": f"{run.plan.examples} of {run.data.name}",
+        }
+    return described
+
+
+def _keeping(run: Run, stop: StopRequest, deadline: Deadline, described: dict[str, str]) -> Keeping:
+    """Return how its `fit` is kept; where it is to begin anew, nothing of an earlier one is."""
+    job = run.job
+    keeping = Keeping(
+        job=job,
+        stop=stop,
+        deadline=deadline,
+        folder=job.folder / CHECKPOINTS,
+        described=described,
+        describes_data=run.data.has_examples,
+        must_resume=job.config.resume == "must",
+    )
+    # A crash is no wish to begin anew.
+    if job.config.resume == "never" and not job.is_restart:
+        done.remove_mark(job)
+        keeping.clear()
+    return keeping
+
+
+def _with_settings(run: Run, kept: KeptFit) -> running.AroundFit:
+    """Return what the `fit` is run by: with the order, and the calls, that the settings ask for."""
+    steps, seed = run.job.config.steps_per_call, run.job.config.seed
+
+    def around(
+        fit: Callable[..., Any], given: inspect.BoundArguments, call: running.Running
+    ) -> Any:
+        call.seed, call.steps_a_call = seed, None if steps == "auto" else steps
+        return kept.run(fit, given, call)
+
+    return around

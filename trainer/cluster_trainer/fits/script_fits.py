@@ -1,0 +1,232 @@
+"""Each `fit` of a script, with what the trainer's own has: checkpoints, resume, stops, exit codes.
+
+What all fits of a script share is here; one of them is kept_fit.py's.
+"""
+
+import atexit
+import fcntl
+import inspect
+import logging
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any, NoReturn
+
+import keras
+
+from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.engine.epoch_iterator import workers_of
+from cluster_trainer.engine.running import Running
+from cluster_trainer.files import make_folder
+from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit, Plan, optimizer_described
+from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
+from cluster_trainer.process.lifecycle import judge, leave_process, tell
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.process.watch import STALLED
+from cluster_trainer.results.report import start_log
+from cluster_trainer.settings.job import Job, read_job
+
+ENDED, LOCK = "ENDED", "LOCK"
+LEAVING_SECONDS = 60.0
+log = logging.getLogger("trainer")
+
+
+@dataclass
+class Process:
+    """What all fits of a script share.
+
+    Attributes:
+        job: the settings, and which worker this is.
+        stop: whether this process was asked to stop.
+        deadline: until when a call of TensorFlow must be over.
+        has_failed: whether a fit did not end well, so that the script's end is none.
+    """
+
+    job: Job
+    stop: StopRequest
+    deadline: Deadline = field(default_factory=Deadline)
+    has_failed: bool = False
+
+
+_process: Process | None = None
+_locks: list[Any] = []  # open as long as the process lives
+
+
+def fit(
+    run: Callable[..., Any],
+    given: inspect.BoundArguments,
+    call: Running,
+    number: int,
+    environ: Mapping[str, str],
+) -> Any:
+    """Run a `fit`, from where an earlier start of the script has left it.
+
+    Where a peer is lost (exit code 75), or the process is asked to stop (143, after a checkpoint),
+    it does not return but ends the process: TensorFlow could not go on in it. The entrypoint
+    starts the script again after the one and not after the other.
+
+    Args:
+        run: runs it, with its arguments and what is to be announced.
+        given: its arguments.
+        call: is announced.
+        number: counts the fits of this process, from 0.
+        environ: TRAINER_ variables, TF_CONFIG, and what the entrypoint sets.
+
+    Raises:
+        SystemExit: with code 78, after a message, if something does not fit.
+    """
+    model = given.args[0]
+    try:
+        process = _begin(environ, model)
+        with process.stop.handled(), process.deadline.kept(_stalled):
+            history = KeptFit(_plan(process, model, number), model).run(run, given, call)
+    except BaseException as error:
+        if _process is not None:
+            _process.has_failed = True
+        if not isinstance(error, Exception):
+            raise
+        num_workers = _process.job.task.num_workers if _process else 1
+        _end(error, num_workers)
+        raise
+    if process.stop.signal_number:  # too late for this fit to end by it
+        os.kill(os.getpid(), process.stop.signal_number)
+    return history
+
+
+def _begin(environ: Mapping[str, str], model: keras.Model) -> Process:
+    """Return what all fits share; the first one reads the settings, and looks for an end."""
+    global _process  # noqa: PLW0603  it is this process's
+    if _process is None:
+        job = _read(environ)
+        _lock(job)
+        _process = Process(job, StopRequest(leave_process))
+        workers = workers_of(model.distribute_strategy)
+        _begin_anew(job, workers)
+        os.register_at_fork(after_in_child=_forget_signals)
+        atexit.register(_note_end, _process, workers)
+    return _process
+
+
+def _plan(process: Process, model: keras.Model, number: int) -> Plan:
+    """Return how the script's fit of a number is kept; say so if each worker trains by itself."""
+    job, name = process.job, f"fit {number + 1}"
+    if workers_of(model.distribute_strategy).count < job.task.num_workers:
+        log.warning(
+            "%s trains on this worker alone: its model was not made in the scope of a "
+            "MultiWorkerMirroredStrategy",
+            name,
+        )
+    return Plan(
+        job=job,
+        stop=process.stop,
+        deadline=process.deadline,
+        folder=job.folder / name.replace(" ", "-") / CHECKPOINTS,
+        described={"the script": Path(sys.argv[0]).name, **optimizer_described(model)},
+        name=name,
+        must_resume=number == 0 and job.config.resume == "must",
+        interrupts=True,
+    )
+
+
+def _read(environ: Mapping[str, str]) -> Job:
+    """Read the settings; where nobody has given a folder and there is none, nothing is kept.
+
+    Raises:
+        ConfigurationError: something is not acceptable.
+    """
+    try:
+        job = read_job(environ, [])
+    except ConfigurationError:
+        if environ.get("TRAINER_RUN_DIR"):
+            raise
+        job = read_job(environ, [], {"run_dir": gettempdir(), "checkpoint_steps": 0})
+        start_log(job.task.name)
+        log.warning("/runs cannot be written, so that no checkpoints are kept (TRAINER_RUN_DIR)")
+    start_log(job.task.name)
+    return job
+
+
+def _lock(job: Job) -> None:
+    """Keep out of a folder that another process trains into: each would go on from the other's.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    if not job.config.checkpoint_steps:
+        return
+    make_folder(job.folder)
+    file = (job.folder / LOCK).open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        accepted = "a folder that no other process trains into"
+        advice = f"One does, into {job.folder}; TRAINER_CHECKPOINT_STEPS=0 keeps no checkpoints."
+        folder = str(job.config.run_dir)
+        raise ConfigurationError([Problem("TRAINER_RUN_DIR", folder, accepted, advice)]) from error
+    except OSError:  # a file system without locks
+        log.warning("%s cannot be locked: no other process may train into it", job.folder)
+    _locks.append(file)
+
+
+def _begin_anew(job: Job, workers: Workers) -> None:
+    """Remove what an earlier start has left, if that has ended, or if it is not wanted."""
+    mark = job.folder / ENDED
+    has_ended = min(workers.gather(int(mark.exists()))) == 1
+    if has_ended and not job.is_restart:
+        log.info("the script has ended before with this TRAINER_RUN_DIR: it begins anew")
+    is_wanted = has_ended or job.config.resume == "never"
+    if is_wanted and not job.is_restart and job.config.checkpoint_steps:
+        for fits in job.folder.glob("fit-*"):
+            shutil.rmtree(fits, ignore_errors=True)
+    workers.gather(0)  # until all have: killed before, each begins anew again
+    mark.unlink(missing_ok=True)
+
+
+def _forget_signals() -> None:
+    """Let a process that a script forks end by the signals that end others."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _note_end(process: Process, workers: Workers) -> None:
+    """Mark the end of a script that ends well, and let no worker leave before the others.
+
+    One that fails leaves at once: the others may wait for it in the middle of a step, and so it
+    does not wait for ever after a `sys.exit` either, which nothing tells from an end.
+    """
+    if process.has_failed or getattr(sys, "last_value", None) is not None:
+        return
+    if process.job.config.checkpoint_steps:
+        try:
+            (process.job.folder / ENDED).touch()
+        except OSError:
+            log.warning("the script's end could not be noted in %s", process.job.folder)
+    waiting = threading.Thread(target=workers.part, daemon=True)
+    waiting.start()
+    waiting.join(LEAVING_SECONDS)
+
+
+def _stalled() -> NoReturn:
+    leave_process(STALLED.code, STALLED.reason or "")
+
+
+def _end(error: Exception, num_workers: int) -> None:
+    """End the process as the trainer would, unless the error is the script's own affair.
+
+    Raises:
+        SystemExit: something does not fit, and no peer would wait for this process to be gone.
+    """
+    code, reason = judge(error, num_workers)
+    if code == ExitCode.CRASHED:
+        return
+    tell(error, num_workers)
+    if isinstance(error, ConfigurationError) and num_workers == 1:
+        raise SystemExit(code)
+    leave_process(code, reason)

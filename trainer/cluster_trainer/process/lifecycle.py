@@ -1,0 +1,184 @@
+"""From settings to an exit code: the log, stop requests, and every way in which a run can end."""
+
+import logging
+import os
+import platform
+import signal
+import sys
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from math import inf
+from typing import NoReturn
+
+from cluster_trainer.files import make_folder
+from cluster_trainer.problems import (
+    ConfigurationError,
+    ExitCode,
+    PeerLostError,
+    Problem,
+    StopRequestedError,
+    TrainingDivergedError,
+    render,
+)
+from cluster_trainer.process.imports import without_collection
+from cluster_trainer.process.lost_peer import gist, tells_of_lost_peer
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import SIGNAL_CODES, STOP_SIGNALS, StopRequest
+from cluster_trainer.process.watch import AWAITED, Ended, Limits, Watch
+from cluster_trainer.results.report import Reporter, start_log
+from cluster_trainer.settings.config import shown_name
+from cluster_trainer.settings.job import Job
+
+log = logging.getLogger("trainer")
+
+PACKAGES = {
+    "tensorflow": ("tensorflow", "tensorflow-cpu"),
+    "keras": ("keras",),
+    "tensorflow-datasets": ("tensorflow-datasets",),
+    "numpy": ("numpy",),
+}
+
+
+def run(job: Job) -> int:
+    """Train in a child process, watch it, and return the code that says how it went.
+
+    The child ends by `os._exit`: TensorFlow's destructors can hang once a peer is lost.
+    """
+    try:
+        reporter = open_reporter(job)
+    except OSError as error:
+        accepted = f"a directory that user {os.getuid()}:{os.getgid()} can write"
+        problem = Problem(shown_name("run_dir"), str(job.config.run_dir), accepted, f"{error}.")
+        print(render([problem]), file=sys.stderr)  # noqa: T201
+        return ExitCode.BAD_CONFIGURATION
+    # Before any child or thread exists: they inherit it, and no signal is lost in between.
+    signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
+    reading, writing = os.pipe()
+    deadline = Deadline()
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+        reporter.on_up = lambda: os.write(writing, b"1")
+        train(job, reporter, deadline)
+    ended = watch(job, child, reading, deadline)
+    if ended.reason is not None:
+        reporter.read_back()
+        end(job, reporter, ended.code, ended.reason)
+    return ended.code
+
+
+def watch(job: Job, child: int, up: int, deadline: Deadline) -> Ended:
+    """Watch the training process until it has ended."""
+    config, num_workers = job.config, job.task.num_workers
+    message = f"waiting for TensorFlow's cluster of {num_workers} workers"
+    limits = Limits(
+        start_up_seconds=(config.startup_timeout_seconds or inf) if num_workers > 1 else None,
+        stop_seconds=config.stop_seconds + 1,
+        deadline=deadline,
+    )
+    return Watch(child, up, limits, say_waiting=lambda: log.info(message)).wait()
+
+
+def train(job: Job, reporter: Reporter, deadline: Deadline) -> NoReturn:
+    """Train in this process, and end it."""
+    stop = StopRequest(lambda code, reason: end(job, reporter, code, reason))
+    stop.listen(job.config.stop_seconds)
+    code, reason = attempt(job, stop, reporter, deadline)
+    end(job, reporter, code, reason)
+
+
+def open_reporter(job: Job) -> Reporter:
+    """Make this worker's own directory, with its log."""
+    make_folder(job.folder)
+    start_log(job.task.name, job.folder)
+    return Reporter(job.folder, job.config.epochs)
+
+
+def attempt(
+    job: Job, stop: StopRequest, reporter: Reporter, deadline: Deadline
+) -> tuple[int, str | None]:
+    """Train and return the exit code, with the reason where it is not 0."""
+    try:
+        # Here and not above: the import takes seconds, in which a stop is already heard.
+        with without_collection():
+            from cluster_trainer.train import train_and_evaluate  # noqa: PLC0415
+
+        train_and_evaluate(job, stop, deadline, reporter)
+    except Exception as error:  # noqa: BLE001  the last place that can say what happened
+        tell(error, job.task.num_workers)
+        return judge(error, job.task.num_workers)
+    return ExitCode.DONE, None
+
+
+def judge(error: Exception, num_workers: int) -> tuple[int, str]:
+    """Return the exit code for what has ended a run, and the reason in one line."""
+    if isinstance(error, ConfigurationError):
+        return ExitCode.BAD_CONFIGURATION, "; ".join(map(str, error.problems))
+    if isinstance(error, StopRequestedError):
+        return SIGNAL_CODES + error.signal_number, str(error)
+    if isinstance(error, PeerLostError):
+        return ExitCode.PEER_LOST, str(error)
+    if isinstance(error, TrainingDivergedError):
+        # The same settings would lead there again.
+        return ExitCode.BAD_CONFIGURATION, str(error)
+    if num_workers > 1 and tells_of_lost_peer(error):
+        return ExitCode.PEER_LOST, f"a peer was lost ({gist(error)})"
+    return ExitCode.CRASHED, gist(error)
+
+
+def tell(error: Exception, num_workers: int) -> None:
+    """Print what a person needs beyond the line that says how the run ended."""
+    if isinstance(error, ConfigurationError):
+        print(error, file=sys.stderr)  # noqa: T201
+    elif judge(error, num_workers)[0] == ExitCode.CRASHED:
+        log.error("training failed", exc_info=error)
+
+
+def end(job: Job, reporter: Reporter, code: int, reason: str | None) -> NoReturn:
+    """Write result.json, say how the run ended, and end the process."""
+    status = status_of(code)
+    try:
+        reporter.finish(status, reason, context_of(job))
+    except OSError as error:
+        log.error("result.json could not be written: %s", error)  # noqa: TRY400  one line is enough
+    if code:
+        leave_process(code, reason)
+    log.info("done: results in %s", reporter.folder)
+    leave_process(code, None)
+
+
+def leave_process(code: int, reason: str | None) -> NoReturn:
+    """Say why, if there is a reason, and end the process without waiting for anybody."""
+    if reason is not None:
+        log.error("%s: %s (exit code %d)", status_of(code), reason, code)
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def status_of(code: int) -> str:
+    """Return an exit code's word in result.json."""
+    if code == ExitCode.DONE:
+        return "done"
+    return "stopped" if code - SIGNAL_CODES in STOP_SIGNALS else "failed"
+
+
+def context_of(job: Job) -> dict[str, object]:
+    """Return what else result.json holds: who ran, on what, with which settings."""
+    return {
+        "task": {"type": job.task.type, "index": job.task.index},
+        "versions": versions(),
+        "settings": job.config.as_json(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what decides the numbers."""
+    found = {"python": platform.python_version()}
+    for name, distributions in PACKAGES.items():
+        for distribution in distributions:
+            with suppress(PackageNotFoundError):
+                found[name] = version(distribution)
+    return found

@@ -1,0 +1,143 @@
+"""The process that watches the one with TensorFlow in it.
+
+TensorFlow holds Python's interpreter lock while it waits for its peers, for up to an hour
+(measured): no thread of that process runs, no signal is heard, no limit of its own can end it. So
+training runs in a child process, and this one, which never imports TensorFlow, takes the signals,
+says what is awaited, and ends what is stuck.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cluster_trainer.problems import ExitCode
+from cluster_trainer.process.oom import OomKills
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import SIGNAL_CODES, STOP_SIGNALS
+
+AWAITED = (*STOP_SIGNALS, signal.SIGCHLD)
+HEARTBEAT_SECONDS = 10.0
+# Before the cluster is complete nothing was trained, and nothing is lost.
+STARTING_STOP_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the child ended; `reason` is None where the child has told it itself."""
+
+    code: int
+    reason: str | None = None
+
+
+STALLED = Ended(
+    ExitCode.PEER_LOST,
+    "a step takes far longer than all before it, here or on another worker "
+    "(TRAINER_STALL_TIMEOUT_SECONDS): the run is stuck",
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long the child may take for what.
+
+    Attributes:
+        start_up_seconds: until its cluster is complete; None: there is none.
+        stop_seconds: to end once it was asked to.
+        deadline: by when its present call of TensorFlow must be over.
+    """
+
+    start_up_seconds: float | None
+    stop_seconds: float
+    deadline: Deadline
+
+
+class Watch:
+    """Watches one child.
+
+    Args:
+        child: its process id. It leads a process group of its own, so that what a terminal or tini
+            sends to this process's group reaches it once, from here.
+        up: the reading end of a pipe, into which the child writes once its cluster is complete.
+        limits: how long it may take.
+        say_waiting: called every ten seconds until the cluster is complete, if it has to be.
+    """
+
+    def __init__(
+        self, child: int, up: int, limits: Limits, say_waiting: Callable[[], None]
+    ) -> None:
+        self._child, self._up, self._say_waiting = child, up, say_waiting
+        self._oom_kills = OomKills()
+        self._stop_seconds, self._deadline = limits.stop_seconds, limits.deadline
+        start_up_seconds = limits.start_up_seconds
+        self._starting = start_up_seconds is not None
+        os.set_blocking(up, False)
+        reason = (
+            f"TensorFlow's cluster was not complete after {start_up_seconds:g} s "
+            "(TRAINER_STARTUP_TIMEOUT_SECONDS). Is every worker of the list running, and can each "
+            "reach the others' addresses and ports?"
+            if start_up_seconds is not None
+            else ""
+        )
+        self._at_limit = Ended(ExitCode.PEER_LOST, reason)
+        self._limit = time.monotonic() + start_up_seconds if start_up_seconds else None
+
+    def wait(self) -> Ended:
+        """Wait until the child has ended, by itself or by force."""
+        while True:
+            number = self._next_signal()
+            if self._starting and self._is_up():
+                self._starting, self._limit = False, None
+            if number == signal.SIGCHLD:
+                child, status = os.waitpid(self._child, os.WNOHANG)
+                if child:
+                    return _ended(os.waitstatus_to_exitcode(status), self._oom_kills.cause())
+            elif number:
+                self._pass_on(number)
+            elif self._limit is not None and time.monotonic() >= self._limit:
+                return self._end_child(self._at_limit)
+            elif self._limit is None and time.monotonic() >= self._deadline.moment:
+                return self._end_child(STALLED)
+            elif self._starting:
+                self._say_waiting()
+
+    def _next_signal(self) -> int | None:
+        """Wait for a signal, or until something is due; return its number, or None."""
+        due = self._deadline.moment if self._limit is None else self._limit
+        seconds = max(0.0, min(HEARTBEAT_SECONDS, due - time.monotonic()))
+        received = signal.sigtimedwait(AWAITED, seconds)
+        return received.si_signo if received else None
+
+    def _end_child(self, ended: Ended) -> Ended:
+        os.kill(self._child, signal.SIGKILL)
+        os.waitpid(self._child, 0)
+        return ended
+
+    def _is_up(self) -> bool:
+        try:
+            return bool(os.read(self._up, 1))
+        except BlockingIOError:
+            return False
+
+    def _pass_on(self, number: int) -> None:
+        os.kill(self._child, number)
+        name = signal.Signals(number).name
+        self._at_limit = Ended(SIGNAL_CODES + number, f"stopped by {name}")
+        grace = STARTING_STOP_SECONDS if self._starting else self._stop_seconds
+        self._limit = time.monotonic() + grace
+        self._starting = False
+
+
+def _ended(code: int, ran_out: str | None) -> Ended:
+    """Explain a child that could not do so itself.
+
+    `ran_out` says what the kernel has killed something for (`OomKills.cause`).
+    """
+    if code >= 0:
+        return Ended(code)
+    reason = f"the training process was killed by {signal.Signals(-code).name}"
+    if -code == signal.SIGKILL:
+        guess = "out of memory?" if ran_out is None else ran_out
+        reason = f"{reason}: {guess}" if guess else reason
+    return Ended(SIGNAL_CODES - code, reason)

@@ -1,0 +1,71 @@
+"""DONE: the mark of a run that is over, so that whatever starts it again ends at once."""
+
+import json
+import logging
+from typing import Any
+
+from cluster_trainer.files import write_whole
+from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings.job import Job
+
+FILE = "DONE"
+log = logging.getLogger("trainer")
+
+
+def mark(job: Job, steps: int) -> None:
+    """Write the mark, whole or not at all; all workers have everything on disk by now."""
+    document = {
+        "steps": steps,
+        "epochs": job.config.epochs,
+        "settings": job.config.run_settings(),
+    }
+    text = json.dumps(document, indent=2) + "\n"
+    try:
+        write_whole(job.folder / FILE, text.encode(), durable=True)
+    except OSError as error:
+        log.warning("the run is done, but %s could not be written: %s", FILE, error)
+
+
+def remove_mark(job: Job) -> None:
+    """Let the run begin anew."""
+    (job.folder / FILE).unlink(missing_ok=True)
+
+
+def sentence_if_done(job: Job) -> str:
+    """Return a sentence if this worker's run is done and nothing is left to do, else "".
+
+    Raises:
+        ConfigurationError: the run that is done was another one.
+    """
+    document = _read(job)
+    if document is None or job.config.resume == "never":
+        return ""
+    _refuse_other_settings(job, document["settings"])
+    if document["epochs"] < job.config.epochs:
+        return ""
+    return (
+        f"this run is done ({document['epochs']} epochs, {document['steps']} steps); results in "
+        f"{job.folder}. For another run give another TRAINER_RUN_DIR, to train this one anew "
+        "TRAINER_RESUME=never."
+    )
+
+
+def _read(job: Job) -> dict[str, Any] | None:
+    """Return the mark, None where there is none, or none that can be read."""
+    try:
+        document = json.loads((job.folder / FILE).read_text())
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _refuse_other_settings(job: Job, done: dict[str, str]) -> None:
+    mine = job.config.run_settings()
+    advice = "Give that, or another TRAINER_RUN_DIR, or TRAINER_RESUME=never to train anew."
+    problems = [
+        Problem(name, mine.get(name, ""), f"{done.get(name, '')}, as {job.folder} has it", advice)
+        for name in sorted(mine.keys() | done.keys())
+        if mine.get(name) != done.get(name)
+    ]
+    if problems:
+        raise ConfigurationError(problems)

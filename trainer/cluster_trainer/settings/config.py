@@ -1,0 +1,600 @@
+"""What a run is: every setting once, as a flag and as a TRAINER_ variable.
+
+`TrainerConfig` is read first by anybody who wants to know what can be set. Nothing here imports
+TensorFlow: a bad setting is refused before the seconds that its import takes.
+"""
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+from pydantic_settings import (
+    BaseSettings,
+    CliSettingsSource,
+    CliUnknownArgs,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from cluster_trainer import models
+from cluster_trainer.data import names
+from cluster_trainer.distribution import devices
+from cluster_trainer.models import names as compiling_names
+from cluster_trainer.problems import ConfigurationError, Problem
+
+PREFIX = "TRAINER_"
+DEFAULT_PER_REPLICA_BATCH_SIZE = 32
+
+PositiveInt = Annotated[int, Field(ge=1)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
+AutoOrPositive = Literal["auto"] | PositiveInt
+AutoOrNonNegative = Literal["auto"] | NonNegativeInt
+
+# What each worker may have its own way; in all else workers that train together must agree.
+OWN_TO_EACH_WORKER = frozenset(
+    {
+        "data_dir",
+        "cache",
+        "run_dir",
+        "model_dir",
+        "threads",
+        "startup_timeout_seconds",
+        "stop_seconds",
+        "stall_timeout_seconds",
+    }
+)
+
+# What decides the numbers of a run; the batch and the steps of an epoch, too, but their effective
+# values depend on the data and the replicas.
+OF_THE_OPTIMIZER = (
+    "optimizer",
+    "learning_rate",
+    "learning_rate_schedule",
+    "lr_scaling",
+    "lr_scaling_base",
+    "warmup_steps",
+)
+# What a model is compiled with; one that is compiled already takes none of it.
+OF_COMPILING = (*OF_THE_OPTIMIZER, "loss", "metrics")
+OF_THE_RUN = (
+    "model",
+    "dataset",
+    "image_size",
+    "augment",
+    *OF_COMPILING,
+    "precision",
+    "sync_batch_norm",
+    "seed",
+)
+
+HELP_LISTS = "the flags that --help lists"
+A_COUNT = "a whole number, 1 or more"
+A_COUNT_OR_0 = "a whole number, 0 or more"
+# What pydantic's own messages leave to the reader. Values that only this module can judge carry
+# their text with the error (see `refuse`).
+ACCEPTED = {
+    "image_size": A_COUNT,
+    "augment": "none, flip, crop or flip_crop",
+    "cache": "auto, memory, disk or none",
+    "strategy": "auto, none, mirrored or multiworker",
+    "logical_cpus": A_COUNT,
+    "devices": devices.ACCEPTED,
+    "epochs": A_COUNT,
+    "steps_per_epoch": A_COUNT,
+    "per_replica_batch_size": A_COUNT,
+    "global_batch_size": A_COUNT,
+    "optimizer": compiling_names.OPTIMIZER,
+    "loss": compiling_names.LOSS,
+    "metrics": compiling_names.METRICS,
+    "learning_rate": "a number above 0, at most 1000",
+    "learning_rate_schedule": "constant or cosine",
+    "lr_scaling": "none, linear or sqrt",
+    "lr_scaling_base": A_COUNT,
+    "warmup_steps": f"auto or {A_COUNT_OR_0}",
+    "precision": "float32, bfloat16 or float16",
+    "sync_batch_norm": "true or false",
+    "seed": "a whole number from 0 to 2147483647",
+    "steps_per_call": f"auto or {A_COUNT}",
+    "threads": f"auto or {A_COUNT}",
+    "startup_timeout_seconds": A_COUNT_OR_0,
+    "stall_timeout_seconds": f"auto or {A_COUNT_OR_0}",
+    "stop_seconds": A_COUNT,
+    "checkpoint_steps": A_COUNT_OR_0,
+    "resume": "never, auto or must",
+    "gpus_per_worker": A_COUNT_OR_0,
+}
+
+
+def refuse(accepted: str, advice: str = "") -> PydanticCustomError:
+    """Make the error of a value that is well formed but not acceptable."""
+    return PydanticCustomError("refused", "{accepted}", {"accepted": accepted, "advice": advice})
+
+
+def _known_model(name: str) -> str:
+    if not models.is_known(name):
+        close = get_close_matches(name, models.BUILT_IN, n=1)
+        raise refuse(models.ACCEPTED, f"Did you mean {close[0]}?" if close else "")
+    return name
+
+
+def _known_optimizer(name: str) -> str:
+    if not compiling_names.is_optimizer(name):
+        close = get_close_matches(name.lower(), compiling_names.OPTIMIZERS, n=1)
+        raise refuse(compiling_names.OPTIMIZER, f"Did you mean {close[0]}?" if close else "")
+    return name
+
+
+def _known_loss(name: str) -> str:
+    if not compiling_names.is_name(name):
+        raise refuse(compiling_names.LOSS)
+    return name
+
+
+def _known_metrics(names_of_metrics: str) -> str:
+    metrics = [one.strip() for one in names_of_metrics.split(",")]
+    if not all(map(compiling_names.is_name, metrics)):
+        raise refuse(compiling_names.METRICS)
+    return ",".join(metrics)
+
+
+def _writable_directory(path: Path) -> Path:
+    """Refuse a directory that this user could not make or write; nothing is made here."""
+    place = path
+    # Path.exists() raises where a folder on the way may not be entered.
+    while not os.path.exists(place) and place != place.parent:  # noqa: PTH110
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        what = "cannot be written" if place.is_dir() else "is not a directory"
+        who = f"user {os.getuid()}:{os.getgid()}"
+        raise refuse(
+            f"a directory that {who} can write",
+            f"{place} {what}. Mount one with -v and give its owner with --user.",
+        )
+    return path
+
+
+def _device_names(text: str) -> str:
+    try:
+        return ",".join(devices.parse(text))
+    except ValueError as error:
+        raise refuse(devices.ACCEPTED, str(error)) from error
+
+
+class TrainerConfig(BaseSettings):
+    """Train a Keras model on one device, on several GPUs, or on a cluster of workers.
+
+    Each flag is also a variable: --run-dir is TRAINER_RUN_DIR. A flag wins over its variable.
+    """
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        env_prefix=PREFIX,
+        cli_kebab_case=True,
+        cli_hide_none_type=True,
+        cli_avoid_json=True,
+        cli_ignore_unknown_args=True,
+        cli_shortcuts=None,
+    )
+
+    model: Annotated[str, AfterValidator(_known_model)] = Field(
+        "mnist_cnn",
+        description="The model: mnist_cnn, mobilenet_v2 and resnet50 (pictures of 32x32 or more, "
+        "see TRAINER_IMAGE_SIZE), or module:function of your own in /workspace, whose model may be "
+        "compiled.",
+    )
+    data_dir: Path = Field(
+        Path("/data"), description="Where TensorFlow Datasets keeps prepared data sets."
+    )
+    dataset: str = Field(
+        "digits",
+        description="The data set: digits (in the image), a TensorFlow Datasets name such as "
+        "mnist, or module:function of your own in /workspace.",
+    )
+    image_size: PositiveInt | None = Field(
+        None,
+        description="Side in pixels to which pictures are resized. Not given: 224 where a data "
+        "set's pictures differ in size, else as they are.",
+    )
+    augment: Literal["none", "flip", "crop", "flip_crop"] = Field(
+        "none",
+        description="How pictures to train on are changed each time they are seen: half of them "
+        "mirrored left to right (flip), a random window of three quarters to all of their height "
+        "and width (crop), both, or not at all.",
+    )
+    cache: Literal["auto", "memory", "disk", "none"] = Field(
+        "auto",
+        description="Where the pictures of a TensorFlow Datasets set are kept: decoded in memory, "
+        "decoded on disk in data_dir, or not (none: decoded whenever they are needed). auto: the "
+        "first of these that they fit into well. The numbers of a run do not depend on it.",
+    )
+    run_dir: Annotated[Path, AfterValidator(_writable_directory)] = Field(
+        Path("/runs"), description="Where each worker writes its results, as worker-0, worker-1 …"
+    )
+    model_dir: Annotated[Path, AfterValidator(_writable_directory)] | None = Field(
+        None,
+        description="Where the chief saves the trained model. Not given: its own folder in "
+        "run_dir.",
+    )
+    strategy: Literal["auto", "none", "mirrored", "multiworker"] = Field(
+        "auto",
+        description="How to distribute: over the workers of TF_CONFIG (multiworker), over this "
+        "machine's GPUs (mirrored), not at all (none), or whichever fits (auto).",
+    )
+    logical_cpus: PositiveInt | None = Field(
+        None,
+        description="Trains on the CPU, cut into so many devices, each with a replica as on a GPU.",
+    )
+    devices: Annotated[str, AfterValidator(_device_names)] | None = Field(
+        None,
+        description="Which of this worker's devices train, in any order; several are mirrored. "
+        "Not given: all GPUs, or without one the CPU.",
+    )
+    epochs: PositiveInt = Field(50, description="How many epochs to train.")
+    steps_per_epoch: PositiveInt | None = Field(
+        None,
+        description="Global batches in an epoch. Not given: one pass over the training data.",
+    )
+    per_replica_batch_size: PositiveInt | None = Field(
+        None, description="Examples a step on each replica. Not given: 32."
+    )
+    global_batch_size: PositiveInt | None = Field(
+        None,
+        description="Examples a step on all replicas together, instead of a size for each.",
+    )
+    optimizer: Annotated[str, AfterValidator(_known_optimizer)] = Field(
+        "adam",
+        description="The optimizer, by its name in Keras (adam, adamw, sgd …); momentum is SGD "
+        "with momentum 0.9. Or module:function of your own, from the learning rate, a number or a "
+        "schedule, to an optimizer.",
+    )
+    loss: Annotated[str, AfterValidator(_known_loss)] | None = Field(
+        None,
+        description="The loss of a model that is not compiled, by its name in Keras (mse, "
+        "binary_crossentropy …) or module:function of your own. Not given: for classes, the "
+        "cross-entropy of logits.",
+    )
+    metrics: Annotated[str, AfterValidator(_known_metrics)] | None = Field(
+        None,
+        description="The metrics of a model that is not compiled, by their names in Keras or "
+        "module:function, with commas between them. Not given: for classes, the accuracy.",
+    )
+    learning_rate: float = Field(
+        0.001, gt=0, le=1000, allow_inf_nan=False, description="The optimizer's learning rate."
+    )
+    learning_rate_schedule: Literal["constant", "cosine"] = Field(
+        "cosine",
+        description="cosine lowers the learning rate to 0 over the whole run; constant keeps it.",
+    )
+    lr_scaling: Literal["none", "linear", "sqrt"] = Field(
+        "none",
+        description="Multiplies the learning rate by global batch / TRAINER_LR_SCALING_BASE "
+        "(linear, for SGD) or by its square root (sqrt, for Adam), however many workers share "
+        "the batch.",
+    )
+    lr_scaling_base: PositiveInt = Field(
+        DEFAULT_PER_REPLICA_BATCH_SIZE,
+        description="The global batch that TRAINER_LEARNING_RATE is meant for.",
+    )
+    warmup_steps: AutoOrNonNegative = Field(
+        "auto",
+        description="Steps in which the learning rate rises from the unscaled one (from 0, where "
+        "it is not scaled up). auto: where it is scaled up 5 epochs, but at most a tenth of the "
+        "run; else 0.",
+    )
+    precision: Literal["float32", "bfloat16", "float16"] = Field(
+        "float32",
+        description="What layers compute in; weights stay float32. bfloat16 and float16 are for "
+        "GPUs made for them (CPUs are slow with float16). float16 scales the loss; a step that "
+        "overflows on any replica is skipped on all.",
+    )
+    sync_batch_norm: bool = Field(
+        False,  # noqa: FBT003  pydantic's signature
+        description="BatchNorm takes mean and variance over the whole global batch, not each "
+        "replica's part, so that any number of replicas trains to the same weights.",
+    )
+    seed: int = Field(
+        42,
+        ge=0,
+        lt=2**31,
+        description="Seed of the initial weights and of the order of the examples.",
+    )
+    checkpoint_steps: NonNegativeInt = Field(
+        200,
+        description="Steps between two checkpoints, which every worker keeps in its folder in "
+        "run_dir; there is one at the end of each epoch, too. 0 keeps none.",
+    )
+    resume: Literal["never", "auto", "must"] = Field(
+        "auto",
+        description="auto goes on from the newest checkpoint of any worker, if there is one; must "
+        "refuses to begin without one; never begins anew, and removes those that are there (a "
+        "restart after a crash still goes on).",
+    )
+    steps_per_call: AutoOrPositive = Field(
+        "auto",
+        description="Steps that run inside TensorFlow before Python looks again. auto: as many "
+        "as take about a second.",
+    )
+    threads: AutoOrPositive = Field(
+        "auto", description="CPU threads of TensorFlow. auto: the CPUs this container may use."
+    )
+    startup_timeout_seconds: NonNegativeInt = Field(
+        300,
+        description="How long TensorFlow may wait for the other workers before it gives up; 0 is "
+        "no limit.",
+    )
+    stall_timeout_seconds: AutoOrNonNegative = Field(
+        "auto",
+        description="How long one call of TensorFlow may take before the run counts as stuck and "
+        "starts again from its last checkpoint. auto: a minute and ten times the longest so far; "
+        "0 is no limit.",
+    )
+    stop_seconds: PositiveInt = Field(
+        6,
+        description="How long a run may take to end after SIGTERM; docker stop's own limit is 10.",
+    )
+    gpus_per_worker: NonNegativeInt | None = Field(
+        None,
+        description="How many GPUs TensorFlow must see here, whichever of them train. Not given: "
+        "any number.",
+    )
+    unknown_arguments: CliUnknownArgs = Field(default=[], repr=False, exclude=True)
+
+    @field_validator("dataset")
+    @classmethod
+    def _known_dataset(cls, name: str, info: ValidationInfo) -> str:
+        if not names.is_known(name, info.data.get("data_dir", Path("/data"))):
+            raise refuse(names.ACCEPTED, names.advice(name))
+        return name
+
+    @field_validator("logical_cpus")
+    @classmethod
+    def _several_devices_need_a_strategy(
+        cls, count: int | None, info: ValidationInfo
+    ) -> int | None:
+        if count is not None and count > 1 and info.data.get("strategy") == "none":
+            raise refuse("1, since TRAINER_STRATEGY is none", "mirrored trains on several.")
+        return count
+
+    @field_validator("devices")
+    @classmethod
+    def _devices_that_can_be_had(cls, text: str | None, info: ValidationInfo) -> str | None:
+        if text is None:
+            return None
+        if "," in text and info.data.get("strategy") == "none":
+            raise refuse(
+                "one device, since TRAINER_STRATEGY is none", "mirrored trains on several."
+            )
+        num_cpus = info.data.get("logical_cpus")
+        there = devices.numbered("CPU", num_cpus or 1)
+        if (num_cpus or devices.are_cpus(text)) and not set(text.split(",")) <= set(there):
+            cut = f"is {num_cpus}" if num_cpus else "cuts the CPU into more, and is not given"
+            raise refuse(" ".join(there), f"TRAINER_LOGICAL_CPUS {cut}.")
+        return text
+
+    @field_validator("global_batch_size")
+    @classmethod
+    def _one_batch_size(cls, size: int | None, info: ValidationInfo) -> int | None:
+        per_replica = info.data.get("per_replica_batch_size")
+        if size is not None and per_replica is not None:
+            raise refuse(
+                "one of the two batch sizes",
+                f"TRAINER_PER_REPLICA_BATCH_SIZE is {per_replica}; leave one of them out.",
+            )
+        return size
+
+    def batch_size_per_replica(self, num_replicas: int) -> int:
+        """Return how many examples each of `num_replicas` takes in a step.
+
+        Raises:
+            ConfigurationError: the global batch size cannot be shared out evenly.
+        """
+        if self.global_batch_size is None:
+            return self.per_replica_batch_size or DEFAULT_PER_REPLICA_BATCH_SIZE
+        if self.global_batch_size % num_replicas:
+            accepted = f"a multiple of {num_replicas}, the number of replicas"
+            received = str(self.global_batch_size)
+            raise ConfigurationError([Problem(shown_name("global_batch_size"), received, accepted)])
+        return self.global_batch_size // num_replicas
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all settings; a script may have put words in the place of what it overrides."""
+        return self.model_dump(mode="json", warnings=False)
+
+    def shared_settings(self) -> dict[str, str]:
+        """Return what all workers of a cluster must have alike: variable -> value as text."""
+        values = self.as_json()
+        if self.global_batch_size is None:  # one worker may have written down the default
+            values["per_replica_batch_size"] = self.batch_size_per_replica(1)
+        # Each worker may use others, but as many: TensorFlow assumes that, and asks nobody.
+        values["devices"] = devices.counted(self.devices)
+        return {
+            variable_of(name): str(value)
+            for name, value in values.items()
+            if name not in OWN_TO_EACH_WORKER
+        }
+
+    def run_settings(self) -> dict[str, str]:
+        """Return what a run must keep from its first start to its last: variable -> value.
+
+        A run may get more epochs, unless its learning rate depends on how many there are.
+        """
+        values = self.as_json()
+        auto_warmup = self.lr_scaling != "none" and self.warmup_steps == "auto"
+        needs_epochs = self.learning_rate_schedule == "cosine" or auto_warmup
+        names = [*OF_THE_RUN, *(["epochs"] if needs_epochs else [])]
+        return {variable_of(name): str(values[name]) for name in names}
+
+    def check_against(self, num_workers: int) -> None:
+        """Refuse a strategy that would leave the workers of a cluster on their own.
+
+        Raises:
+            ConfigurationError: several workers, but a strategy for one.
+        """
+        if num_workers > 1 and self.strategy not in ("auto", "multiworker"):
+            advice = f"The cluster has {num_workers} workers; each would train by itself."
+            name, accepted = shown_name("strategy"), "auto or multiworker"
+            raise ConfigurationError([Problem(name, self.strategy, accepted, advice)])
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003  the signature is pydantic-settings'
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take what the constructor is given and nothing else: no hidden look at os.environ."""
+        return (init_settings,)
+
+    @classmethod
+    def read(
+        cls,
+        environ: Mapping[str, str],
+        arguments: Sequence[str],
+        settings: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Read the settings from flags and variables; `settings` are given by name, and win.
+
+        Raises:
+            ConfigurationError: with every problem there is, not only the first.
+            SystemExit: the arguments ask for --help, which is printed.
+        """
+        problems = _unknown_variables(environ) + _unknown_settings(settings or {})
+        try:
+            given = _Variables(cls, environ)() | _Flags(cls, arguments)()
+            problems += _unknown_flags(given.pop("unknown_arguments", []))
+            config = cls(**(given | _known(settings or {})))
+        except SettingsError as error:
+            flags = " ".join(_without_values(arguments))
+            problems.append(Problem("the flags", flags, HELP_LISTS, f"{error}."))
+        except ValidationError as error:
+            by_setting = {details["loc"][0]: _problem_of(details) for details in error.errors()}
+            problems += by_setting.values()
+        if problems:
+            raise ConfigurationError(problems)
+        return config
+
+
+class _Variables(EnvSettingsSource):
+    """TRAINER_ variables from a mapping that is handed in."""
+
+    def __init__(self, settings: type[BaseSettings], environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        super().__init__(settings)
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        return {
+            name.lower(): text
+            for name, text in self._environ.items()
+            if name.startswith(PREFIX) and text.strip()
+        }
+
+
+class _Flags(CliSettingsSource[Any]):
+    """--flags from a list that is handed in."""
+
+    def __init__(self, settings: type[BaseSettings], arguments: Sequence[str]) -> None:
+        super().__init__(
+            settings,
+            cli_prog_name="trainer",
+            cli_parse_args=[_dashed(argument) for argument in arguments],
+            cli_exit_on_error=False,
+            formatter_class=_wide_help,
+        )
+
+
+def _dashed(argument: str) -> str:
+    """Turn --learning_rate, as Vertex AI's tuning writes a flag, into --learning-rate.
+
+    Source: https://cloud.google.com/vertex-ai/docs/training/using-hyperparameter-tuning
+    """
+    flag, equals, value = argument.partition("=")
+    dashed = flag.replace("_", "-")
+    return dashed + equals + value if dashed in _flags() else argument
+
+
+def _wide_help(prog: str) -> argparse.HelpFormatter:
+    return argparse.HelpFormatter(prog, max_help_position=34, width=100)
+
+
+def setting_names() -> list[str]:
+    """Return the settings' names in the order of their definition."""
+    return [name for name in TrainerConfig.model_fields if name != "unknown_arguments"]
+
+
+def variable_of(setting: str) -> str:
+    """Return the variable of a setting: run_dir is TRAINER_RUN_DIR."""
+    return PREFIX + setting.upper()
+
+
+def _flags() -> list[str]:
+    """Return the flags: run_dir is --run-dir."""
+    return ["--" + setting.replace("_", "-") for setting in setting_names()]
+
+
+def shown_name(setting: str) -> str:
+    """Name a setting in a message by both of its names."""
+    return f"{variable_of(setting)} (--{setting.replace('_', '-')})"
+
+
+def _problem_of(error: Any) -> Problem:
+    """Turn pydantic's description of an error into ours."""
+    setting = str(error["loc"][0])
+    context = error.get("ctx", {})
+    accepted = context.get("accepted") or ACCEPTED.get(setting, error["msg"])
+    return Problem(shown_name(setting), str(error["input"]), accepted, context.get("advice", ""))
+
+
+def _unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
+    known = [variable_of(setting) for setting in setting_names()]
+    unknown = [name for name in environ if name.startswith(PREFIX) and name not in known]
+    accepted = "the TRAINER_ variables that docs/environment.md lists"
+    # It is the name that is wrong, and the value may be a secret.
+    return [Problem(name, "(not shown)", accepted, _did_you_mean(name, known)) for name in unknown]
+
+
+def _unknown_settings(settings: Mapping[str, Any]) -> list[Problem]:
+    known = setting_names()
+    accepted = "the settings that docs/environment.md lists, without TRAINER_"
+    return [
+        Problem(name, str(settings[name]), accepted, _did_you_mean(name, known))
+        for name in settings
+        if name not in known
+    ]
+
+
+def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name in setting_names()}
+
+
+def _unknown_flags(arguments: Sequence[str]) -> list[Problem]:
+    known = _flags()
+    return [
+        Problem("unknown flag", flag, HELP_LISTS, _did_you_mean(flag, known))
+        for flag in _without_values(arguments)
+    ]
+
+
+def _without_values(arguments: Sequence[str]) -> list[str]:
+    """Return the flags without their values, which may be secrets, and words that are no value."""
+    flags: list[str] = []
+    before = ""
+    for argument in arguments:
+        may_be_value = before.startswith("-") and "=" not in before
+        if argument.startswith("-") or not may_be_value:
+            flags.append(argument.partition("=")[0])
+        before = argument
+    return flags
+
+
+def _did_you_mean(received: str, known: Sequence[str]) -> str:
+    close = get_close_matches(received, known, n=1)
+    return f"Did you mean {close[0]}?" if close else ""

@@ -1,0 +1,138 @@
+"""What a script's call of `fit` or `start_strategy` says of a run, beside the settings."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from cluster_trainer.models.own_optimizer import compute_dtypes
+from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings.config import setting_names, variable_of
+from cluster_trainer.settings.job import Job, read_job
+
+OWN = "the script's own"
+OWN_ARRAYS = "arrays of the script's own"
+OF_THE_STRATEGY = ("strategy", "logical_cpus", "devices", "threads", "gpus_per_worker")
+# Settings that only the trainer's own process heeds; a script is watched by the entrypoint.
+OF_THE_PROCESS = {
+    "startup_timeout_seconds": "the entrypoint's variable STARTUP_TIMEOUT",
+    "stop_seconds": "the entrypoint's variable STOP_GRACE_SECONDS",
+}
+
+
+def read_start(environ: Mapping[str, str], settings: Mapping[str, Any]) -> Job:
+    """Read what `start_strategy` was called with.
+
+    Raises:
+        ConfigurationError: something is not acceptable, or would do nothing.
+    """
+    of_fit = {*setting_names()} - {"precision", *OF_THE_STRATEGY, *OF_THE_PROCESS}
+    strangers = [name for name in settings if name in of_fit]
+    problems = [_do_nothing(name, settings, "an argument of fit") for name in strangers]
+    return _read(environ, settings, problems + _of_the_process(settings))
+
+
+def read_fit(
+    environ: Mapping[str, str],
+    model: Any,
+    dataset: str | Any,
+    settings: Mapping[str, Any],
+    *,
+    overridden: Collection[str],
+) -> Job:
+    """Read what `fit` was called with; the settings say then what is really trained.
+
+    Args:
+        environ: TRAINER_ variables, and the rest.
+        model: what the script gives.
+        dataset: the same.
+        settings: the same, by name.
+        overridden: settings in whose place the script gives something else.
+
+    Raises:
+        ConfigurationError: something is not acceptable, or would do nothing.
+    """
+    if not isinstance(model, keras.Model):
+        raise ConfigurationError([Problem("model", type(model).__name__, "a keras.Model")])
+    accepted = dict.fromkeys(OF_THE_STRATEGY, "an argument of start_strategy")
+    accepted |= dict.fromkeys(
+        overridden, "left out where an optimizer, or a compiled model, is given"
+    )
+    problems = [
+        _do_nothing(name, settings, accepted[name]) for name in settings if name in accepted
+    ]
+    named = {"dataset": dataset} if isinstance(dataset, str) else {}
+    job = _read(environ, {**settings, **named}, problems + _of_the_process(settings))
+    own = {"model": model.name, "precision": _precision(model, job.config.precision)}
+    own |= {} if named else {"dataset": OWN_ARRAYS}
+    own |= dict.fromkeys(overridden, OWN)
+    return replace(job, config=job.config.model_copy(update=own))
+
+
+def unused_variables(environ: Mapping[str, str], overridden: Collection[str]) -> list[str]:
+    """Return the variables that are set, and do nothing where a script overrides them."""
+    variables = map(variable_of, overridden)
+    return [variable for variable in variables if environ.get(variable, "").strip()]
+
+
+def strategy_of(model: keras.Model, num_workers: int) -> tf.distribute.Strategy:
+    """Return the strategy in whose scope the model was built.
+
+    Raises:
+        ConfigurationError: it has no variables yet, or would be trained by each worker alone.
+    """
+    if not model.weights:
+        raise _refused(model, "a model whose variables exist: begin it with keras.Input(shape)")
+    if tf.distribute.has_strategy():
+        raise _refused(model, "a call of fit after `with strategy.scope():`, not within it")
+    strategy = getattr(model.weights[0].value, "distribute_strategy", tf.distribute.get_strategy())
+    several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    if num_workers > 1 and not several:
+        advice = f"The cluster has {num_workers} workers; each would train by itself."
+        raise _refused(model, "a model built in start_strategy().scope()", advice)
+    return strategy
+
+
+def _refused(model: keras.Model, accepted: str, advice: str = "") -> ConfigurationError:
+    return ConfigurationError([Problem("model", model.name, accepted, advice)])
+
+
+def _read(
+    environ: Mapping[str, str], settings: Mapping[str, Any], problems: Collection[Problem]
+) -> Job:
+    try:
+        job = read_job(environ, [], settings)
+    except ConfigurationError as error:
+        raise ConfigurationError([*error.problems, *problems]) from error
+    if problems:
+        raise ConfigurationError([*problems])
+    return job
+
+
+def _of_the_process(settings: Mapping[str, Any]) -> list[Problem]:
+    return [
+        _do_nothing(name, settings, accepted)
+        for name, accepted in OF_THE_PROCESS.items()
+        if name in settings
+    ]
+
+
+def _do_nothing(name: str, settings: Mapping[str, Any], accepted: str) -> Problem:
+    return Problem(name, str(settings[name]), accepted, "It would do nothing here.")
+
+
+def _precision(model: keras.Model, wanted: str) -> str:
+    """Return what the model computes in.
+
+    Raises:
+        ConfigurationError: another precision was asked for.
+    """
+    dtypes = compute_dtypes(model)
+    found = next((one for one in ("float16", "bfloat16") if one in dtypes), "float32")
+    if wanted not in ("float32", found):
+        accepted = f"{found}, which the model computes in"
+        advice = "Call start_strategy, which sets it, before the model is built."
+        raise ConfigurationError([Problem("precision", wanted, accepted, advice)])
+    return found
