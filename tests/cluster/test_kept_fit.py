@@ -52,6 +52,6 @@ def test_so_is_what_fit_returns(runs):
 
 
 def test_a_fit_that_had_ended_is_not_trained_again(runs):
-    assert "fit 1 had ended after" in runs["killed"].output
-    assert "fit 2 resumes from step" in runs["killed"].output
+    assert "fit 1: had ended after" in runs["killed"].output
+    assert "fit 2: resuming from step" in runs["killed"].output
     assert "had ended" not in runs["undisturbed"].output

@@ -9,12 +9,12 @@ import pytest
 from noise import pictures
 
 from cluster_trainer.data.examples import DataSet, Examples
-from cluster_trainer.fits.plan import Plan
+from cluster_trainer.data.plan import Plan
 from cluster_trainer.models import build
 from cluster_trainer.models.compiling import build_optimizer, compile_as_set, loss_of, metrics_of
-from cluster_trainer.models.names import OPTIMIZERS
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.names.compiling import OPTIMIZERS
 
 PLAN = Plan(epochs=10, steps_per_epoch=10, global_batch_size=128)
 CLASSES = DataSet("classes", pictures(4), pictures(4), 10)

@@ -5,11 +5,11 @@ import keras
 import numpy as np
 import pytest
 
-from cluster_trainer import models
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.models.build import build_model as build_model_of
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.names import models
 
 EXAMPLES = Examples(np.zeros([4, 3], np.float32), np.arange(4))
 DATA = DataSet("four", EXAMPLES, EXAMPLES, 4)

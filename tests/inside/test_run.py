@@ -14,7 +14,7 @@ from cluster_trainer.checkpoints.state import State
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import CHUNK_BYTES, Workers
 from cluster_trainer.data.examples import DataSet
-from cluster_trainer.fits.plan import make_plan
+from cluster_trainer.data.plan import make_plan
 from cluster_trainer.fits.run import Run, complete
 from cluster_trainer.models.build import build_model, synchronise_batch_norm
 from cluster_trainer.models.compiling import compile_as_set

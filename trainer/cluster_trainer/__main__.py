@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from cluster_trainer.problems import ConfigurationError, ExitCode, as_json
 from cluster_trainer.results import done
@@ -59,7 +60,13 @@ def main(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
         return ExitCode.DONE
     from cluster_trainer.process.lifecycle import run  # noqa: PLC0415  a refusal needs none of it
 
-    return run(job)
+    return run(job, _training)
+
+
+def _training() -> Any:
+    from cluster_trainer.train import train_and_evaluate  # noqa: PLC0415  TensorFlow's import
+
+    return train_and_evaluate
 
 
 if __name__ == "__main__":

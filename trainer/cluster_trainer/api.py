@@ -26,9 +26,10 @@ from cluster_trainer import train
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet
+from cluster_trainer.data.plan import Plan, make_plan
 from cluster_trainer.engine.epoch_iterator import workers_of
-from cluster_trainer.fits.plan import Plan, make_plan
 from cluster_trainer.fits.run import Completed, Run, complete
+from cluster_trainer.fits.script_settings import read_fit, read_start, strategy_of, unused_variables
 from cluster_trainer.models.build import check_classifier, set_precision, synchronise_batch_norm
 from cluster_trainer.models.compiling import (
     build_optimizer,
@@ -46,7 +47,6 @@ from cluster_trainer.results import export
 from cluster_trainer.results.report import Reporter, start_log
 from cluster_trainer.settings.config import OF_COMPILING, OF_THE_OPTIMIZER, TrainerConfig
 from cluster_trainer.settings.job import Job
-from cluster_trainer.settings.script import read_fit, read_start, strategy_of, unused_variables
 
 log = logging.getLogger("trainer")
 # Folders that this process has trained into.

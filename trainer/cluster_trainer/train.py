@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.data.plan import Plan, make_plan
 from cluster_trainer.distribution import strategy
 from cluster_trainer.engine.epoch_iterator import workers_of
-from cluster_trainer.fits.plan import Plan, make_plan
 from cluster_trainer.fits.run import Run, complete
 from cluster_trainer.models.build import build_model
 from cluster_trainer.models.compiling import compile_as_set

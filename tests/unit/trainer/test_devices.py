@@ -1,8 +1,8 @@
 import pytest
 
-from cluster_trainer.distribution import devices
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.names import devices
 
 
 @pytest.mark.parametrize(

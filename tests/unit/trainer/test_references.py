@@ -1,8 +1,8 @@
 import pytest
 
-from cluster_trainer.data import names
 from cluster_trainer.problems import ConfigurationError
-from cluster_trainer.settings import references
+from cluster_trainer.settings.names import data_sets as names
+from cluster_trainer.settings.names import references
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer.data import arrays
 from cluster_trainer.data.pictures.encoded import Encoded
+from cluster_trainer.engine.data import arrays
 
 PICTURES_RANK = 4  # [n, height, width, channels]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from cluster_trainer.data import augment
 from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.data.plan import Plan, are_arrays
 from cluster_trainer.data.rows import ExampleRows
-from cluster_trainer.fits.plan import Plan, are_arrays
 from cluster_trainer.settings.config import TrainerConfig
 
 

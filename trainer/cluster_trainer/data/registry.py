@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.data.examples import DataSet, Examples, classes_of
-from cluster_trainer.data.names import VARIABLE
 from cluster_trainer.data.pictures.kept import Keeping
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.settings import references
+from cluster_trainer.settings.names import references
+from cluster_trainer.settings.names.data_sets import VARIABLE
 
 log = logging.getLogger("trainer")
 IMAGE_SIZE = "TRAINER_IMAGE_SIZE (--image-size)"

@@ -5,9 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from cluster_trainer.data import arrays
 from cluster_trainer.data.augment import Augmentation
 from cluster_trainer.data.examples import Examples
+from cluster_trainer.engine.data import arrays
 from cluster_trainer.engine.data.row_dataset import RowDataset
 
 FLOAT_BYTES = 4

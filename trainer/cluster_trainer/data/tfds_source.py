@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from cluster_trainer.data import names
 from cluster_trainer.data.examples import DataSet, Examples, classes_of
 from cluster_trainer.data.memory import available_bytes
-from cluster_trainer.data.names import VARIABLE
 from cluster_trainer.data.pictures import tfds_pictures
 from cluster_trainer.data.pictures.kept import Keeping
 from cluster_trainer.data.preparing import digits
 from cluster_trainer.data.preparing.prepare import is_sample, prepare
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings.names import data_sets as names
+from cluster_trainer.settings.names.data_sets import VARIABLE
 
 log = logging.getLogger("trainer")
 

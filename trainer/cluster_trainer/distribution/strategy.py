@@ -10,10 +10,10 @@ from typing import Literal
 
 import tensorflow as tf
 
-from cluster_trainer.distribution import devices
 from cluster_trainer.distribution.logical_cpus import LogicalCpusStrategy
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import shown_name
+from cluster_trainer.settings.names import devices
 from cluster_trainer.settings.task import Task
 
 Choice = Literal["none", "mirrored", "multiworker"]

@@ -14,12 +14,12 @@ from cluster_trainer.callbacks.epoch_metrics import EpochMetrics, Line
 from cluster_trainer.callbacks.heartbeat import Heartbeat
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.feeds import fit_arguments
+from cluster_trainer.data.plan import Plan
 from cluster_trainer.engine import running
 from cluster_trainer.engine.epoch_iterator import workers_of
 from cluster_trainer.fits.agreement import facts_of, refuse_differing
 from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit
 from cluster_trainer.fits.kept_fit import Plan as Keeping
-from cluster_trainer.fits.plan import Plan
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results import done, record, weights

@@ -1,25 +1,5 @@
-"""Models: the registry. Each is a function (input_shape, num_classes) -> keras.Model.
+"""Models: the built-in ones, each a function (input_shape, num_classes) -> keras.Model, and others.
 
-The model takes a batch [n, *input_shape] and returns logits [n, num_classes], without a softmax.
-This module imports no TensorFlow, so that a name can be checked at once.
+A built-in model takes a batch [n, *input_shape] and returns logits [n, num_classes], without a
+softmax. `build.py` builds what the settings name, `compiling.py` compiles it.
 """
-
-from cluster_trainer.settings.references import is_reference, module_exists
-
-BUILT_IN = {
-    name: f"cluster_trainer.models.{name}:build"
-    for name in ("mnist_cnn", "mobilenet_v2", "resnet50")
-}
-# Height and width in pixels; Keras refuses less, whether or not the layers would still fit.
-SMALLEST_SIDES = {"mobilenet_v2": 32, "resnet50": 32}
-ACCEPTED = f"{', '.join(BUILT_IN)}, or module:function of your own in /workspace"
-
-
-def reference_of(name: str) -> str:
-    """Return the module:function behind a model's name; a module:function is itself."""
-    return BUILT_IN.get(name, name)
-
-
-def is_known(name: str) -> bool:
-    """Tell whether `name` is built in, or a module:function whose package exists."""
-    return name in BUILT_IN or (is_reference(name) and module_exists(name))

@@ -6,11 +6,10 @@ from typing import Any
 
 import keras
 
-from cluster_trainer import models
 from cluster_trainer.data.examples import DataSet
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.settings import references
 from cluster_trainer.settings.config import TrainerConfig, shown_name
+from cluster_trainer.settings.names import models, references
 
 MODEL_VARIABLE = shown_name("model")
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}

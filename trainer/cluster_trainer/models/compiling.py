@@ -7,12 +7,12 @@ from typing import Any, Literal
 import keras
 
 from cluster_trainer.data.examples import DataSet
-from cluster_trainer.fits.plan import Plan
+from cluster_trainer.data.plan import Plan
 from cluster_trainer.models.build import check_classifier
 from cluster_trainer.models.rate import LearningRate, learning_rate_of
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.settings import references
 from cluster_trainer.settings.config import OF_COMPILING, TrainerConfig, shown_name
+from cluster_trainer.settings.names import references
 
 CONSTANT = "constant"
 log = logging.getLogger("trainer")

@@ -5,6 +5,7 @@ import os
 import platform
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from math import inf
@@ -39,10 +40,18 @@ PACKAGES = {
 }
 
 
-def run(job: Job) -> int:
+# (job, stop request, deadline, reporter): trains, or raises what ended the training.
+Training = Callable[[Job, StopRequest, Deadline, Reporter], None]
+
+
+def run(job: Job, load: Callable[[], Training]) -> int:
     """Train in a child process, watch it, and return the code that says how it went.
 
     The child ends by `os._exit`: TensorFlow's destructors can hang once a peer is lost.
+
+    Args:
+        job: what is to be trained.
+        load: imports what trains, and returns it.
     """
     try:
         reporter = open_reporter(job)
@@ -60,7 +69,7 @@ def run(job: Job) -> int:
         os.setpgid(0, 0)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         reporter.on_up = lambda: os.write(writing, b"1")
-        train(job, reporter, deadline)
+        train(job, reporter, deadline, load)
     ended = watch(job, child, reading, deadline)
     if ended.reason is not None:
         reporter.read_back()
@@ -80,12 +89,22 @@ def watch(job: Job, child: int, up: int, deadline: Deadline) -> Ended:
     return Watch(child, up, limits, say_waiting=lambda: log.info(message)).wait()
 
 
-def train(job: Job, reporter: Reporter, deadline: Deadline) -> NoReturn:
+def train(
+    job: Job, reporter: Reporter, deadline: Deadline, load: Callable[[], Training]
+) -> NoReturn:
     """Train in this process, and end it."""
     stop = StopRequest(lambda code, reason: end(job, reporter, code, reason))
     stop.listen(job.config.stop_seconds)
-    code, reason = attempt(job, stop, reporter, deadline)
-    end(job, reporter, code, reason)
+    try:
+        # Here and not before: the import takes seconds, in which a stop is already heard.
+        with without_collection():
+            training = load()
+        training(job, stop, deadline, reporter)
+    except Exception as error:  # noqa: BLE001  the last place that can say what happened
+        tell(error, job.task.num_workers)
+        code, reason = judge(error, job.task.num_workers)
+        end(job, reporter, code, reason)
+    end(job, reporter, ExitCode.DONE, None)
 
 
 def open_reporter(job: Job) -> Reporter:
@@ -93,22 +112,6 @@ def open_reporter(job: Job) -> Reporter:
     make_folder(job.folder)
     start_log(job.task.name, job.folder)
     return Reporter(job.folder, job.config.epochs)
-
-
-def attempt(
-    job: Job, stop: StopRequest, reporter: Reporter, deadline: Deadline
-) -> tuple[int, str | None]:
-    """Train and return the exit code, with the reason where it is not 0."""
-    try:
-        # Here and not above: the import takes seconds, in which a stop is already heard.
-        with without_collection():
-            from cluster_trainer.train import train_and_evaluate  # noqa: PLC0415
-
-        train_and_evaluate(job, stop, deadline, reporter)
-    except Exception as error:  # noqa: BLE001  the last place that can say what happened
-        tell(error, job.task.num_workers)
-        return judge(error, job.task.num_workers)
-    return ExitCode.DONE, None
 
 
 def judge(error: Exception, num_workers: int) -> tuple[int, str]:

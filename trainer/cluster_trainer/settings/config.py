@@ -23,11 +23,10 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from cluster_trainer import models
-from cluster_trainer.data import names
-from cluster_trainer.distribution import devices
-from cluster_trainer.models import names as compiling_names
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings.names import compiling as compiling_names
+from cluster_trainer.settings.names import data_sets as names
+from cluster_trainer.settings.names import devices, models
 
 PREFIX = "TRAINER_"
 DEFAULT_PER_REPLICA_BATCH_SIZE = 32

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from cluster_trainer.data.names import CACHE_VARIABLE, VARIABLE
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings.names.data_sets import CACHE_VARIABLE, VARIABLE
 
 # `auto` leaves the rest to the model, its batches, and other workers on the same machine.
 SHARE_OF_MEMORY = 0.25

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer.data import arrays
 from cluster_trainer.data.examples import Examples
 from cluster_trainer.data.pictures.encoded import Decoder, Encoded
 from cluster_trainer.data.preparing.lock import alone
+from cluster_trainer.engine.data import arrays
 from cluster_trainer.files import sync_folder, sync_tree
 
 log = logging.getLogger("trainer")

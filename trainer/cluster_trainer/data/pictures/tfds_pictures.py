@@ -11,12 +11,12 @@ import tensorflow_datasets as tfds
 
 from cluster_trainer.data.examples import Examples
 from cluster_trainer.data.memory import available_bytes
-from cluster_trainer.data.names import CACHE_VARIABLE
 from cluster_trainer.data.pictures import cache as caches
 from cluster_trainer.data.pictures import kept as pictures
 from cluster_trainer.data.pictures.encoded import Decoder
 from cluster_trainer.data.pictures.kept import Keeping, Pictures
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings.names.data_sets import CACHE_VARIABLE
 
 log = logging.getLogger("trainer")
 

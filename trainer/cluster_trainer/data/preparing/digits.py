@@ -5,7 +5,7 @@ Handwritten Digits" data (E. Alpaydin, C. Kaynak, 1998; 8x8 pixels with values 0
 Each picture is resized bilinearly to 28x28 and scaled to 0..255, so that `digits` has exactly
 the features of `mnist` and every model for the one trains on the other.
 
-The set is prepared while the image is built (`python -m cluster_trainer.data.preparing.digits FOLDER`), which is
+The set is prepared while the image is built (`python -m …data.preparing.digits FOLDER`), which is
 the only moment that needs scikit-learn. From then on it is read by `tfds.load` like any other.
 """
 

@@ -16,10 +16,10 @@ import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import downloader
 from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
 
-from cluster_trainer.data import names
 from cluster_trainer.data.preparing.lock import alone
 from cluster_trainer.data.preparing.progress import progress
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
+from cluster_trainer.settings.names import data_sets as names
 
 log = logging.getLogger("trainer")
 

@@ -21,7 +21,7 @@ from keras.src.trainers.data_adapters.py_dataset_adapter import PyDataset, PyDat
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from cluster_trainer.collectives.replicas import Replicas
-from cluster_trainer.data import arrays
+from cluster_trainer.engine.data import arrays
 from cluster_trainer.engine.data.cut import cut, weighted
 from cluster_trainer.engine.data.row_dataset import RowDataset, Rows
 

@@ -2,7 +2,7 @@
 
 import re
 
-from cluster_trainer.settings.references import is_reference, module_exists
+from cluster_trainer.settings.names.references import is_reference, module_exists
 
 # Keras's optimizers that need nothing but a learning rate, and SGD with momentum 0.9.
 OPTIMIZERS = (

@@ -3,7 +3,7 @@
 import difflib
 from pathlib import Path
 
-from cluster_trainer.settings.references import is_reference, module_exists
+from cluster_trainer.settings.names.references import is_reference, module_exists
 
 # Both are made while the image is built: the data sets that travel in the image, and the names of
 # every TFDS builder, one a line.

@@ -1,0 +1,1 @@
+"""The names that settings may have, known without importing TensorFlow."""
