@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """`make data-sample`: small data sets under the names of large ones, made without a download.
 
 They have the name, version, features and number of files of the originals, so that everything

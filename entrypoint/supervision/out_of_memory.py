@@ -1,7 +1,7 @@
 """Whether the kernel has killed something in this container because memory ran out.
 
 The kernel counts it in the container's cgroup. The trainer has a twin of this file
-(`trainer/cluster_trainer/oom.py`), because the two packages share no code.
+(`trainer/cluster_trainer/process/oom.py`), because the two packages share no code.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""A script of your own with the image's loop: any Keras model, any strategy, one call.
+"""A script of your own with the image's `fit`: any Keras model, any strategy, one call.
 
-Keras's `model.fit` works on several workers, too (docs/keras.md). This `fit` also keeps
-checkpoints, goes on after a lost machine, and trains exactly as on one device. The same file runs
-on one device, on all GPUs of a machine, and on a cluster.
+Keras's `model.fit` works on several workers, too (docs/keras.md). This `fit` also writes what
+`python -m trainer` does: a line and a file of metrics, a result, the trained model. The same file
+runs on one device, on all GPUs of a machine, and on a cluster.
 """
 
 import keras
 import numpy as np
 
-from trainer import fit, start_strategy
+from cluster_trainer import fit, start_strategy
 
 strategy = start_strategy()  # on a cluster it waits for the others
 

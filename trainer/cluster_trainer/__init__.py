@@ -1,12 +1,12 @@
-"""Train a Keras model under tf.distribute, as described by TRAINER_ variables and flags.
+"""Train Keras models on one device, on several GPUs, or on many workers.
 
-Read first: config.py (what can be set), train.py (the run from beginning to end), then the part
-you care about: data/order.py (who sees which example when), loop.py (the compiled steps),
-strategy.py (devices and workers), lifecycle.py (how a run ends, and with which exit code).
+Read first: settings/config.py (what can be set), train.py (the run from beginning to end), then
+the part you care about: engine/install.py (what Keras's `fit` does otherwise), fits/kept_fit.py
+(what each `fit` gets besides), distribution/strategy.py (devices and workers),
+process/lifecycle.py (how a run ends, and with which exit code).
 
-The package is `cluster_trainer`; `trainer` is its name in this repository and on the command line
-(`python -m trainer`). Scripts of your own import from it, by whichever of the two is not their own
-package: `from cluster_trainer import fit, start_strategy` (api.py).
+`python -m trainer` is the command line. Scripts import `fit` and `start_strategy` from here, or
+from `trainer`, whichever is not a package of their own (api.py).
 """
 
 from typing import TYPE_CHECKING, Any

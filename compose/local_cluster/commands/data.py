@@ -47,8 +47,9 @@ def sample(environ: Mapping[str, str], names: Sequence[str]) -> NoReturn:
         raise EndError(EXIT_CONFIGURATION, f"data sample: accepted: {accepted}.")
     count = environ.get("SAMPLE_PICTURES") or PICTURES_OF_EACH
     command = ["/data_sample.py", "--pictures", count, *names]
-    mounts = {PICTURES: "/pictures", ROOT / "scripts/data_sample.py": command[0]}
-    options = [part for here, there in mounts.items() for part in ("--volume", f"{here}:{there}:ro")]
+    program = ROOT / "scripts/data_sample.py"
+    mounts = (f"{PICTURES}:/pictures:ro", f"{program}:{command[0]}:ro")
+    options = [part for mount in mounts for part in ("--volume", mount)]
     _become(environ, command, names, *options)
 
 
