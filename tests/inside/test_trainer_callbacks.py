@@ -1,0 +1,100 @@
+"""What the trainer's own callbacks note of an epoch, over stops and restarts too."""
+
+import json
+
+import numpy as np
+import pytest
+
+from cluster_trainer.callbacks import states
+from cluster_trainer.callbacks.epoch_metrics import EpochMetrics
+from cluster_trainer.callbacks.heartbeat import Heartbeat
+from cluster_trainer.callbacks.keeper import Place
+
+LOGS = {"accuracy": 0.5, "loss": 1.5, "val_accuracy": np.float32(0.25), "val_loss": 2.0}
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def metrics_at(told):
+    """Return callbacks of a run of 16 examples a step, which is where it is told."""
+
+    def at(step, **options):
+        given = {"examples_at": lambda step: 16 * step, "test_examples": 30} | options
+        place = Place(step=step)
+        return EpochMetrics(place=lambda: place, report=lambda *what: told.append(what), **given)
+
+    return at
+
+
+def test_an_epoch_is_a_line_with_every_metric_the_losses_first(metrics_at, told):
+    metrics = metrics_at(7)
+    metrics.on_train_begin()
+    metrics.on_test_begin()
+    metrics.on_epoch_end(0, LOGS)
+    ((line,), is_new) = told[-1]
+    assert is_new
+    assert [*line] == [
+        *["epoch", "step", "loss", "accuracy", "test_loss", "test_accuracy"],
+        *["test_examples", "examples_per_second", "seconds"],
+    ]
+    assert (line["epoch"], line["step"], line["test_accuracy"]) == (1, 7, 0.25)
+    assert line["examples_per_second"] > 0
+    json.dumps(line, allow_nan=False)
+
+
+def test_what_nobody_can_count_is_left_out(metrics_at, told):
+    metrics_at(7, examples_at=None, test_examples=None).on_epoch_end(0, {"loss": 1.0})
+    assert {*told[-1][0][0]} == {"epoch", "step", "loss", "seconds"}
+
+
+def test_numbers_that_are_not_finite_and_lists_of_numbers_are_json(metrics_at, told):
+    logs = {"auc": np.nan, "loss": np.inf, "f1": np.array([0.5, np.nan])}
+    metrics_at(7).on_epoch_end(0, logs)
+    (line,) = told[-1][0]
+    assert (line["auc"], line["loss"], line["f1"]) == (None, None, [0.5, None])
+    json.dumps(line, allow_nan=False)
+
+
+def test_a_run_that_goes_on_has_the_lines_and_the_seconds_so_far(metrics_at, told):
+    before = metrics_at(7)
+    before.on_train_begin()
+    before.on_epoch_end(0, LOGS)
+    before._seconds = 100.0  # noqa: SLF001  of the epoch in progress
+    arrays = []
+    kept = json.loads(json.dumps(states.taken([before], arrays)))
+    after = metrics_at(14)
+    after.on_train_begin()
+    states.put_back([after], states.from_json(kept, arrays))
+    assert told[-1] == (before.lines, False)
+    after.on_epoch_end(1, LOGS)
+    lines, is_new = told[-1]
+    assert is_new
+    assert [line["epoch"] for line in lines] == [1, 2]
+    assert 100 <= lines[1]["seconds"] < 200
+
+
+class Listener:
+    def __init__(self):
+        self.said, self.steps = "", 0
+
+    def doing(self, what):
+        self.said = what
+
+    def step(self, step):
+        self.steps = step
+
+
+def test_the_heartbeat_tells_where_the_run_is():
+    listener, place = Listener(), Place(step=20, epoch=2, done=6)
+    heartbeat = Heartbeat(listener, lambda: place)
+    heartbeat.set_params({"epochs": 5, "steps": 7})
+    heartbeat.on_epoch_begin(2)
+    assert listener.said == "epoch 3/5  training: 6 steps"
+    heartbeat.on_train_batch_end(6)  # the seventh of the epoch
+    assert (listener.steps, listener.said) == (21, "epoch 3/5  training: 7 of 7 steps")
+    heartbeat.on_test_batch_end(1)
+    assert listener.said == "epoch 3/5  evaluating: 2 steps"
