@@ -229,6 +229,58 @@ def test_a_users_kind_of_one_of_keras_callbacks_is_called_for_each_batch(kind, t
     assert batches == list(range(20))
 
 
+class Numbers(keras.callbacks.Callback):
+    """Notes the first and the last number of each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = [], []
+
+    def on_train_batch_begin(self, batch, logs=None):  # noqa: ARG002
+        self.first.append(batch)
+
+    def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002
+        self.last.append(batch)
+
+
+def known(dataset):
+    return dataset
+
+
+def unknown(dataset):
+    return dataset.filter(lambda *_: True)
+
+
+@pytest.mark.parametrize("length", [known, unknown])
+def test_a_calls_numbers_are_evenly_spaced_though_too_few_batches_are_left(strategy, length):
+    numbers, model = Numbers(), model_in(strategy, steps_per_execution=3)
+    dataset = length(tf.data.Dataset.from_tensor_slices((INPUTS, TARGETS)).batch(15))
+
+    model.fit(dataset, epochs=2, shuffle=False, verbose=0, callbacks=[numbers])
+
+    assert numbers.first == [0, 3, 6] * 2
+    assert numbers.last == [2, 5, 8] * 2
+    assert model.optimizer.iterations.value.numpy() == 14
+
+
+def test_steps_per_epoch_is_of_whole_calls(strategy):
+    numbers, model = Numbers(), model_in(strategy, steps_per_execution=2)
+
+    with pytest.warns(UserWarning, match="data ended"):
+        model.fit(
+            INPUTS,
+            TARGETS,
+            batch_size=10,
+            epochs=2,
+            steps_per_epoch=5,
+            verbose=0,
+            callbacks=[numbers],
+        )
+
+    assert numbers.last == [1, 3, 5, 1, 3]
+    assert model.optimizer.iterations.value.numpy() == 10
+
+
 def test_other_strategies_have_keras_own_fit():
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
     with strategy.scope():

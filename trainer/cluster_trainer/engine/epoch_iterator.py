@@ -160,7 +160,7 @@ class EpochIterator(KerasEpochIterator):
         if self._is_over:
             self._is_over = False
             return
-        wanted = self.steps_per_epoch or self._num_batches
+        wanted = self._of_whole_calls(self.steps_per_epoch or 0) or self._num_batches
         self._begin_epoch()
         if self._current_iterator is None or not (self.steps_per_epoch or self.source.is_endless):
             self._open()
@@ -171,9 +171,10 @@ class EpochIterator(KerasEpochIterator):
                 if self.steps_per_epoch:
                     self._interrupted_warning()
                 break
-            steps = self._pace.steps(self._left(wanted, done))
+            left = self._left(wanted, done)
+            steps = self._pace.steps(_smallest(left, self._until_checkpoint()))
             call = Call(self._current_iterator, steps, self.source, self._workers)
-            yield done, done + call.steps - 1, call
+            yield done, done + self._said(steps, left) - 1, call
             self._pace.took(call.done, call.seconds)
             done += call.done
             self._steps_seen += call.done
@@ -193,9 +194,24 @@ class EpochIterator(KerasEpochIterator):
     def _left(self, wanted: int | None, done: int) -> int | None:
         of_epoch = None if wanted is None else wanted - done
         of_pass = self._num_batches and self._num_batches - self._steps_seen
-        until_checkpoint = self._keeper.steps_left() if self._keeper else None
-        limits = (of_epoch, of_pass, until_checkpoint)
-        return min((one for one in limits if one is not None), default=None)
+        return _smallest(of_epoch, of_pass)
+
+    def _until_checkpoint(self) -> int | None:
+        left: int | None = self._keeper.steps_left() if self._keeper else None
+        return left
+
+    def _said(self, steps: int, left: int | None) -> int:
+        """Return how many steps callbacks are told that a call has.
+
+        As many as any, in Keras, even if too few batches are left for them: its callbacks count
+        on evenly spaced numbers. A checkpoint that comes within a call cuts it none the less.
+        """
+        return self._of_whole_calls(steps) if steps == left else steps
+
+    def _of_whole_calls(self, steps: int) -> int:
+        """Return the steps of whole calls that do `steps`, as Keras takes `steps_per_epoch`."""
+        size = int(self.steps_per_execution)
+        return -(-steps // size) * size
 
     def _has_run_out(self) -> bool:
         return self._num_batches is not None and self._steps_seen >= self._num_batches
@@ -255,6 +271,10 @@ class EpochIterator(KerasEpochIterator):
 def workers_of(strategy: tf.distribute.Strategy) -> Workers:
     """Return one object for all of a process's fits: each has traces of its own."""
     return Workers(strategy, Replicas.of(strategy))
+
+
+def _smallest(*limits: int | None) -> int | None:
+    return min((one for one in limits if one is not None), default=None)
 
 
 def _refuse_different(batches: list[int]) -> None:
