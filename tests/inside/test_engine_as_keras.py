@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
+from keras.src.backend.tensorflow import trainer as tf_trainer
 
 from cluster_trainer import kept_fit
 from cluster_trainer.collectives.workers import Workers
@@ -279,6 +280,26 @@ def test_steps_per_epoch_is_of_whole_calls(strategy):
 
     assert numbers.last == [1, 3, 5, 1, 3]
     assert model.optimizer.iterations.value.numpy() == 10
+
+
+def test_a_users_own_loop_takes_batches_one_by_one_from_keras_iterator(strategy):
+    iterator = tf_trainer.TFEpochIterator(
+        x=INPUTS, y=TARGETS, batch_size=16, distribute_strategy=strategy
+    )
+    replicas = strategy.num_replicas_in_sync
+    numbers, rows = [], []
+
+    for number, _, batches in iterator:
+        inputs, targets = next(batches)
+        numbers.append(number)
+        if replicas > 1:
+            assert isinstance(targets, tf.types.experimental.distributed.PerReplica)
+        values = strategy.experimental_local_results(inputs)
+        assert [len(one) for one in values] == [(16 if number < 6 else 4) // replicas] * replicas
+        rows += list(values)
+
+    assert numbers == list(range(7))
+    np.testing.assert_array_equal(tf.concat(rows, 0), INPUTS)
 
 
 def test_other_strategies_have_keras_own_fit():

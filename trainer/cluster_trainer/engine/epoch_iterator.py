@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 from keras.src import tree
 from keras.src.trainers.epoch_iterator import EpochIterator as KerasEpochIterator
-from tensorflow.python.distribute import values
+from tensorflow.python.distribute import distribute_utils, values
 
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import Workers
@@ -66,11 +66,26 @@ class Call:
         self.done, self.seconds = done, time.monotonic() - began
 
 
-class Shared:
-    """A batch that was shared out; see Source.shares."""
+class Shared(tuple[Any, ...]):  # noqa: SLOT001  a tuple's kind cannot have any
+    """A batch that was shared out, with a value for each replica of this process, as Keras's own.
 
-    def __init__(self, shares: Any, source: Source) -> None:
-        self.shares, self.source = shares, source
+    Attributes:
+        shares: see Source.shares.
+        source: where they come from.
+    """
+
+    def __new__(cls, shares: Any, source: Source) -> Self:
+        """Return the parts of a batch, as they are or in TensorFlow's PerReplica."""
+        batch = shares
+        if source.has_weights:
+            parts = tuple(part for part, _ in shares)
+            batch = distribute_utils.regroup(parts) if len(parts) > 1 else parts[0]
+        shared = super().__new__(cls, batch if isinstance(batch, tuple) else (batch,))
+        shared.shares, shared.source = shares, source
+        return shared
+
+    shares: Any
+    source: Source
 
 
 class EpochIterator(KerasEpochIterator):
@@ -90,7 +105,7 @@ class EpochIterator(KerasEpochIterator):
         _refuse_different(workers.gather(-1 if self._num_batches is None else self._num_batches))
         fixed = self.steps_per_execution if self.steps_per_execution > 1 else None
         one_batch = max(workers.gather(int(call.one_batch_a_call)))  # callbacks of one worker
-        self._pace = Pace(1 if one_batch else fixed, call.agree or workers.slowest)
+        self._pace = Pace(fixed or (1 if one_batch else None), call.agree or workers.slowest)
         self._pass = self._first = self._done = 0
         self._is_over = self._is_in_epoch = False
         self._is_between_passes = True
