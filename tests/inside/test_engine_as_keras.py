@@ -458,6 +458,20 @@ def test_what_was_created_outside_of_the_scope_is_refused():
         model.fit(INPUTS, TARGETS, verbose=0)
 
 
+def test_fit_may_be_called_in_the_scope_and_keeps_checkpoints_there(
+    strategy, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "3")
+    monkeypatch.setenv("TRAINER_RUN_DIR", str(tmp_path))
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), layers.BatchNormalization(), layers.Dense(1)])
+        model.compile("adam", "mse", metrics=["mae"])
+        model.fit(INPUTS, TARGETS, validation_split=0.2, verbose=0)
+
+    assert list(tmp_path.rglob("*.npz"))
+
+
 def test_a_metric_from_outside_of_the_scope_is_refused():
     metric = keras.metrics.TruePositives()
     with strategy_of(2).scope():
