@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
+from keras.src.backend.tensorflow import trainer as tf_trainer
 
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.data import sources
@@ -229,6 +230,78 @@ def test_a_users_kind_of_one_of_keras_callbacks_is_called_for_each_batch(kind, t
     assert batches == list(range(20))
 
 
+class Numbers(keras.callbacks.Callback):
+    """Notes the first and the last number of each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = [], []
+
+    def on_train_batch_begin(self, batch, logs=None):  # noqa: ARG002
+        self.first.append(batch)
+
+    def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002
+        self.last.append(batch)
+
+
+def known(dataset):
+    return dataset
+
+
+def unknown(dataset):
+    return dataset.filter(lambda *_: True)
+
+
+@pytest.mark.parametrize("length", [known, unknown])
+def test_a_calls_numbers_are_evenly_spaced_though_too_few_batches_are_left(strategy, length):
+    numbers, model = Numbers(), model_in(strategy, steps_per_execution=3)
+    dataset = length(tf.data.Dataset.from_tensor_slices((INPUTS, TARGETS)).batch(15))
+
+    model.fit(dataset, epochs=2, shuffle=False, verbose=0, callbacks=[numbers])
+
+    assert numbers.first == [0, 3, 6] * 2
+    assert numbers.last == [2, 5, 8] * 2
+    assert model.optimizer.iterations.value.numpy() == 14
+
+
+def test_steps_per_epoch_is_of_whole_calls(strategy):
+    numbers, model = Numbers(), model_in(strategy, steps_per_execution=2)
+
+    with pytest.warns(UserWarning, match="data ended"):
+        model.fit(
+            INPUTS,
+            TARGETS,
+            batch_size=10,
+            epochs=2,
+            steps_per_epoch=5,
+            verbose=0,
+            callbacks=[numbers],
+        )
+
+    assert numbers.last == [1, 3, 5, 1, 3]
+    assert model.optimizer.iterations.value.numpy() == 10
+
+
+def test_a_users_own_loop_takes_batches_one_by_one_from_keras_iterator(strategy):
+    iterator = tf_trainer.TFEpochIterator(
+        x=INPUTS, y=TARGETS, batch_size=16, distribute_strategy=strategy
+    )
+    replicas = strategy.num_replicas_in_sync
+    numbers, rows = [], []
+
+    for number, _, batches in iterator:
+        inputs, targets = next(batches)
+        numbers.append(number)
+        if replicas > 1:
+            assert isinstance(targets, tf.types.experimental.distributed.PerReplica)
+        values = strategy.experimental_local_results(inputs)
+        assert [len(one) for one in values] == [(16 if number < 6 else 4) // replicas] * replicas
+        rows += list(values)
+
+    assert numbers == list(range(7))
+    np.testing.assert_array_equal(tf.concat(rows, 0), INPUTS)
+
+
 def test_other_strategies_have_keras_own_fit():
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
     with strategy.scope():
@@ -383,6 +456,20 @@ def test_what_was_created_outside_of_the_scope_is_refused():
 
     with pytest.raises(ValueError, match="outside of the strategy's scope"):
         model.fit(INPUTS, TARGETS, verbose=0)
+
+
+def test_fit_may_be_called_in_the_scope_and_keeps_checkpoints_there(
+    strategy, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "3")
+    monkeypatch.setenv("TRAINER_RUN_DIR", str(tmp_path))
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), layers.BatchNormalization(), layers.Dense(1)])
+        model.compile("adam", "mse", metrics=["mae"])
+        model.fit(INPUTS, TARGETS, validation_split=0.2, verbose=0)
+
+    assert list(tmp_path.rglob("*.npz"))
 
 
 def test_a_metric_from_outside_of_the_scope_is_refused():

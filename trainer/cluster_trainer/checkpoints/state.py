@@ -23,12 +23,18 @@ class State:
 
     def take(self) -> list[np.ndarray]:
         """Return copies of the values on this process's first replica."""
-        return [np.asarray(variable.value).copy() for variable in self._variables]
+        return [np.asarray(_on_first_replica(variable)).copy() for variable in self._variables]
 
     def put_back(self, arrays: Sequence[np.ndarray]) -> None:
         """Give all replicas of this process the values that `take` returned."""
         for variable, array in zip(self._variables, arrays, strict=True):
             variable.assign(_typed(array, variable.dtype))
+
+
+def _on_first_replica(variable: Any) -> Any:
+    """Return its copy of a variable; in a strategy's scope NumPy cannot read one as a whole."""
+    value = variable.value
+    return value.values[0] if isinstance(value, tf.distribute.DistributedValues) else value
 
 
 def _described(variable: Any) -> str:

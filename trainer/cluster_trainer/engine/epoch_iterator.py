@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 from keras.src import tree
 from keras.src.trainers.epoch_iterator import EpochIterator as KerasEpochIterator
-from tensorflow.python.distribute import values
+from tensorflow.python.distribute import distribute_utils, values
 
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import Workers
@@ -66,11 +66,26 @@ class Call:
         self.done, self.seconds = done, time.monotonic() - began
 
 
-class Shared:
-    """A batch that was shared out; see Source.shares."""
+class Shared(tuple[Any, ...]):  # noqa: SLOT001  a tuple's kind cannot have any
+    """A batch that was shared out, with a value for each replica of this process, as Keras's own.
 
-    def __init__(self, shares: Any, source: Source) -> None:
-        self.shares, self.source = shares, source
+    Attributes:
+        shares: see Source.shares.
+        source: where they come from.
+    """
+
+    def __new__(cls, shares: Any, source: Source) -> Self:
+        """Return the parts of a batch, as they are or in TensorFlow's PerReplica."""
+        batch = shares
+        if source.has_weights:
+            parts = tuple(part for part, _ in shares)
+            batch = distribute_utils.regroup(parts) if len(parts) > 1 else parts[0]
+        shared = super().__new__(cls, batch if isinstance(batch, tuple) else (batch,))
+        shared.shares, shared.source = shares, source
+        return shared
+
+    shares: Any
+    source: Source
 
 
 class EpochIterator(KerasEpochIterator):
@@ -90,7 +105,7 @@ class EpochIterator(KerasEpochIterator):
         _refuse_different(workers.gather(-1 if self._num_batches is None else self._num_batches))
         fixed = self.steps_per_execution if self.steps_per_execution > 1 else call.steps_a_call
         one_batch = max(workers.gather(int(call.one_batch_a_call)))  # callbacks of one worker
-        self._pace = Pace(1 if one_batch else fixed, call.agree or workers.slowest)
+        self._pace = Pace(fixed or (1 if one_batch else None), call.agree or workers.slowest)
         self._pass = self._first = self._done = 0
         self._is_over = self._is_in_epoch = False
         self._is_between_passes = True
@@ -160,7 +175,7 @@ class EpochIterator(KerasEpochIterator):
         if self._is_over:
             self._is_over = False
             return
-        wanted = self.steps_per_epoch or self._num_batches
+        wanted = self._of_whole_calls(self.steps_per_epoch or 0) or self._num_batches
         self._begin_epoch()
         if self._current_iterator is None or not (self.steps_per_epoch or self.source.is_endless):
             self._open()
@@ -171,9 +186,10 @@ class EpochIterator(KerasEpochIterator):
                 if self.steps_per_epoch:
                     self._interrupted_warning()
                 break
-            steps = self._pace.steps(self._left(wanted, done))
+            left = self._left(wanted, done)
+            steps = self._pace.steps(_smallest(left, self._until_checkpoint()))
             call = Call(self._current_iterator, steps, self.source, self._workers)
-            yield done, done + call.steps - 1, call
+            yield done, done + self._said(steps, left) - 1, call
             self._pace.took(call.done, call.seconds)
             done += call.done
             self._count(call.done)
@@ -205,9 +221,24 @@ class EpochIterator(KerasEpochIterator):
     def _left(self, wanted: int | None, done: int) -> int | None:
         of_epoch = None if wanted is None else wanted - done
         of_pass = self._num_batches and self._num_batches - self._steps_seen
-        until_checkpoint = self._keeper.steps_left() if self._keeper else None
-        limits = (of_epoch, None if self._goes_on else of_pass, until_checkpoint)
-        return min((one for one in limits if one is not None), default=None)
+        return _smallest(of_epoch, None if self._goes_on else of_pass)
+
+    def _until_checkpoint(self) -> int | None:
+        left: int | None = self._keeper.steps_left() if self._keeper else None
+        return left
+
+    def _said(self, steps: int, left: int | None) -> int:
+        """Return how many steps callbacks are told that a call has.
+
+        As many as any, in Keras, even if too few batches are left for them: its callbacks count
+        on evenly spaced numbers. A checkpoint that comes within a call cuts it none the less.
+        """
+        return self._of_whole_calls(steps) if steps == left else steps
+
+    def _of_whole_calls(self, steps: int) -> int:
+        """Return the steps of whole calls that do `steps`, as Keras takes `steps_per_epoch`."""
+        size = int(self.steps_per_execution)
+        return -(-steps // size) * size
 
     def _has_run_out(self) -> bool:
         return self._num_batches is not None and self._steps_seen >= self._num_batches
@@ -267,6 +298,10 @@ class EpochIterator(KerasEpochIterator):
 def workers_of(strategy: tf.distribute.Strategy) -> Workers:
     """Return one object for all of a process's fits: each has traces of its own."""
     return Workers(strategy, Replicas.of(strategy))
+
+
+def _smallest(*limits: int | None) -> int | None:
+    return min((one for one in limits if one is not None), default=None)
 
 
 def _refuse_different(batches: list[int]) -> None:

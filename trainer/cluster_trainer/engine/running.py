@@ -87,8 +87,11 @@ _of_thread = _OfThread()
 
 
 def current() -> Running:
-    """Return the call that is running, or what holds for one that nobody has announced."""
-    return _of_thread.running or Running()
+    """Return the call that is running, or what holds for one that nobody has announced.
+
+    A loop of a user's own takes its batches one by one.
+    """
+    return _of_thread.running or Running(one_batch_a_call=True)
 
 
 def is_in_fit() -> bool:

@@ -66,6 +66,11 @@ class Source:
         return {}
 
     @property
+    def has_weights(self) -> bool:
+        """Whether `shares` gives each local replica's share, with its weight."""
+        return self._replicas.total > 1 and not self.is_distributed
+
+    @property
     def is_known(self) -> bool:
         """Whether a call can be told how many batches there will be."""
         return self.num_batches is not None or self.is_endless or self.is_infinite
