@@ -13,7 +13,7 @@ from keras import layers, ops
 
 EMBEDDED = "/opt/cluster-trainer/data"  # in the image
 RESULTS = Path(os.environ.get("TRAINER_RUN_DIR", "/runs"))
-EPOCHS, BATCH, CODE = 25, 64, 8  # the batch of all workers together
+EPOCHS, BATCH, CODE = 15, 64, 8  # the batch of all workers together
 
 
 def load(split):
