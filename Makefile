@@ -47,7 +47,7 @@ given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin 
 known:
 	@$(CLUSTER) names $(MAKECMDGOALS) --given $(given)
 
-up-local: known image ## Train on this machine. WORKERS=2 NAME= DATASET= MODEL= EPOCHS= BATCH= NETWORK=bridge|host IMAGE= …
+up-local: known image ## Train on this machine. WORKERS=2 NAME= DATASET= MODEL= EPOCHS= BATCH= SCRIPT=my/train.py NETWORK=bridge|host IMAGE= …
 	@$(CLUSTER) up
 
 stop: known ## Stop the local cluster at a checkpoint; WORKER=1: that worker alone, and the others wait for it

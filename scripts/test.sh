@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 readonly AT_ONCE=3
 ALONE=(tests/cluster/test_{stopping,docker_stop,lost_worker,chaos}.py)
 # A file is one process's, and the first are dealt out in this order: what needs most, beside what mostly waits.
-LONGEST_FIRST=(tests/cluster/test_{tutorials,gate,keras_fit,kept_fit,flowers,same_weights,restart_policies,stop_and_resume}.py)
+LONGEST_FIRST=(tests/cluster/test_{tutorials,gate,keras_fit,kept_fit,examples,flowers,same_weights,restart_policies,stop_and_resume}.py)
 PYTEST=(.venv/bin/python -m pytest)
 readonly ALONE LONGEST_FIRST PYTEST # not in one line each: bash 3.2 takes no list with braces there
 readonly INTERRUPTED=2 INTERRUPTED_INSIDE=130 NONE_SELECTED=5 # exit codes; all but the second are pytest's

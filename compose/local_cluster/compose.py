@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from local_cluster.settings.settings import Settings
 CLUSTER = ROOT / "compose.yaml"
 HOST_NETWORK = ROOT / "compose/host-network.yaml"
 GPU = ROOT / "compose/gpu.yaml"
+SCRIPT = ROOT / "compose/script.yaml"
 PORT = 2222
 FIRST_LOCALHOST_PORT = 20000
 
@@ -25,6 +27,8 @@ def files(settings: Settings, *, nvidia: bool) -> list[Path]:
         chosen.append(HOST_NETWORK)
     if "gpu" in settings.image and nvidia:
         chosen.append(GPU)
+    if settings.script:
+        chosen.append(SCRIPT)
     return chosen + [Path(file) for file in settings.overlays]
 
 
@@ -39,6 +43,7 @@ def settled(settings: Settings) -> dict[str, str]:
         "RUNS_DIR": str(settings.runs),
         "DATA_DIR": settings.data,
         "WORKSPACE_DIR": settings.workspace,
+        "SCRIPT": settings.script,
         "OVERLAYS": " ".join(settings.overlays),
         "GRACE_SECONDS": str(settings.grace_seconds),
         "RUN_UID": settings.user.uid,
@@ -61,6 +66,9 @@ def variables(
     if settings.network == "host":
         hosts = [f"localhost:{FIRST_LOCALHOST_PORT + index}" for index in range(settings.workers)]
     chosen = {**environ, **settled(settings), "UP_PID": str(process)}
+    if settings.script:
+        chosen["WORKSPACE_DIR"] = settings.mounted
+        chosen["SCRIPT"] = os.path.relpath(settings.script, settings.mounted)
     chosen["CLUSTER_HOSTS"] = ",".join(hosts)
     chosen["COMPOSE_PROFILES"] = ",".join(settings.services)
     # Workers whose thread pools fight for the same cores lose more time than the network costs.

@@ -20,7 +20,7 @@ from local_cluster.settings.names import unknown_settings
 RUNS = Path(folders.IN_CONTAINERS)
 OWN_RUN = Path("/var/lib/cluster-trainer-run")
 """In this container's own layer: it is there as long as the container is."""
-DONE = "DONE"
+DONE = ("DONE", "ENDED")  # of the trainer, and of a script
 
 
 def begin(environ: Mapping[str, str], runs: Path = RUNS, own_run: Path = OWN_RUN) -> int:
@@ -64,5 +64,7 @@ def unfinished(runs: Path, own_run: Path) -> str:
     except FileNotFoundError:
         return ""
     workers = [*(runs / name).glob("worker-*")]
-    done = bool(workers) and all((worker / DONE).exists() for worker in workers)
+    done = bool(workers) and all(
+        any((worker / mark).exists() for mark in DONE) for worker in workers
+    )
     return "" if done else name

@@ -8,19 +8,33 @@ from pathlib import Path
 
 from local_cluster.settings.given import services
 
+FIT = re.compile(r"fit-(?P<number>[0-9]+)")
 NAME = re.compile(r"(?P<step>[0-9]+).*\.npz")
 GLOBAL_BATCH = re.compile(rb'"TRAINER_GLOBAL_BATCH_SIZE": "(?P<size>[0-9]+)"')
 
 
 def newest(folder: Path, workers: int) -> Path | None:
-    """Return the newest checkpoint that any of a run's workers has."""
+    """Return the newest checkpoint that any of a run's workers has, a script's last fit's first."""
     found = [
         file
         for service in services(workers)
-        for file in (folder / service / "checkpoints").glob("*.npz")
+        for place in ("checkpoints", "fit-*/checkpoints")
+        for file in (folder / service).glob(f"{place}/*.npz")
         if NAME.fullmatch(file.name)
     ]
-    return max(found, key=step_of, default=None)
+    return max(found, key=lambda file: (fit_of(file), step_of(file)), default=None)
+
+
+def fit_of(file: Path) -> int:
+    """Return which of a script's fits a checkpoint is of, counted from 1; 0: of the trainer."""
+    match = FIT.fullmatch(file.parent.parent.name)
+    return int(match["number"]) if match else 0
+
+
+def place_of(file: Path) -> str:
+    """Return what a checkpoint was made after, for people; that of a fit is numbered otherwise."""
+    fit = fit_of(file)
+    return f"the newest checkpoint of fit {fit}" if fit else f"step {step_of(file)}"
 
 
 def step_of(file: Path) -> int:

@@ -23,13 +23,20 @@ def report(settings: Settings, code: int, seconds: int) -> None:
     else:
         say(f"done: {settings.workers} worker(s), {seconds} s")
         print_table(last_epoch(folder / "worker-0/metrics.jsonl"))
-        print_table([("model", f"{folder}/worker-0/model.keras and saved_model/")])
-    print_table(
-        [
-            ("metrics", f"{folder}/worker-<i>/metrics.jsonl, result.json"),
-            ("logs", f"{folder}/worker-<i>/train.log, container.log"),
-        ]
-    )
+    print_table(places(settings, is_done=not code))
+
+
+def places(settings: Settings, *, is_done: bool) -> Iterator[tuple[str, str]]:
+    """Yield where everything is, by names; a script's results are whatever it has written."""
+    folder = settings.folder
+    if settings.script:
+        yield "results", f"{folder}"
+        yield "logs", f"{folder}/worker-<i>/container.log"
+        return
+    if is_done:
+        yield "model", f"{folder}/worker-0/model.keras and saved_model/"
+    yield "metrics", f"{folder}/worker-<i>/metrics.jsonl, result.json"
+    yield "logs", f"{folder}/worker-<i>/train.log, container.log"
 
 
 def how_to_go_on(code: int, checkpoint: Path | None) -> str:
@@ -37,7 +44,7 @@ def how_to_go_on(code: int, checkpoint: Path | None) -> str:
     if code == EXIT_CONFIGURATION:
         return f"failed with exit code {code}"
     if checkpoint:
-        how = f"`make resume` goes on from step {checkpoints.step_of(checkpoint)}"
+        how = f"`make resume` goes on from {checkpoints.place_of(checkpoint)}"
     else:
         how = "`make resume` begins at step 0: there is no checkpoint yet"
     if code in TOLD_TO_STOP:

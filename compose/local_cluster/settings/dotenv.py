@@ -13,7 +13,7 @@ from local_cluster.settings.names import is_taken
 LINE = re.compile(r"\s*(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*=[ \t]*(?P<value>.*)")
 SINGLE_QUOTED = re.compile(r"'(?P<text>[^']*)'\s*(#.*)?")
 DOUBLE_QUOTED = re.compile(r'"(?P<text>[^"\\$]*)"\s*(#.*)?')
-FOLDERS = ("RUNS_DIR", "DATA_DIR", "WORKSPACE_DIR")
+PATHS = ("RUNS_DIR", "DATA_DIR", "WORKSPACE_DIR", "SCRIPT")
 BARE = re.compile(r"(?P<text>[^'\"$#\s][^$]*?|)(\s+#.*|\s*)")
 
 
@@ -53,9 +53,9 @@ def _text(file: Path, *, strict: bool) -> str:
 
 
 def _value(match: re.Match[str], file: Path, number: int) -> str:
-    """Return a line's value; a folder is meant from where the file is, as Compose takes it."""
+    """Return a line's value; a path is meant from where the file is, as Compose takes it."""
     text = _unquoted(match["value"], f"{file}, line {number}: {match['name']}")
-    if text and match["name"] in FOLDERS:
+    if text and match["name"] in PATHS:
         return os.path.join(file.parent, os.path.expanduser(text))  # noqa: PTH111, PTH118 -- a link stays
     return text
 

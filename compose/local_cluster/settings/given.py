@@ -103,6 +103,19 @@ class Given:
             return self._refuse(name, text, "a folder that is there", "")
         return os.path.abspath(text)  # noqa: PTH100 -- a link stays a link
 
+    def script(self) -> str:
+        """Return a Python file by its whole path; it is in WORKSPACE_DIR, where that is given."""
+        text = self._environ.get("SCRIPT", "")
+        if not text:
+            return ""
+        if not text.endswith(".py") or not Path(text).is_file():
+            return self._refuse("SCRIPT", text, "a Python file that is there", "")
+        script = os.path.abspath(text)  # noqa: PTH100 -- a link stays a link
+        workspace = self._environ.get("WORKSPACE_DIR", "")
+        if workspace and Path(os.path.abspath(workspace)) not in Path(script).parents:  # noqa: PTH100
+            return self._refuse("SCRIPT", text, f'a file in WORKSPACE_DIR, "{workspace}"', "")
+        return script
+
     def overlays(self) -> tuple[str, ...]:
         """Return the compose files that are added, by their whole paths."""
         files = self._environ.get("OVERLAYS", "").split()

@@ -19,6 +19,7 @@ OWN = (
     "GRACE_SECONDS",
     "DATA_DIR",
     "WORKSPACE_DIR",
+    "SCRIPT",
     "RUN_UID",
     "RUN_GID",
     *(f"WORKER_{index}_GPUS" for index in range(MAX_WORKERS)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +26,7 @@ class Settings:
         runs: the folder of all runs.
         data: where data sets are: a folder, or "" for the project's own volume.
         workspace: the folder of the user's own code, or "".
+        script: what the workers run instead of the trainer, a path of the host's, or "".
         overlays: more compose files.
         user: whom the results belong to.
     """
@@ -38,6 +40,7 @@ class Settings:
     runs: Path
     data: str
     workspace: str
+    script: str
     overlays: tuple[str, ...]
     user: User
 
@@ -45,6 +48,11 @@ class Settings:
     def services(self) -> list[str]:
         """The workers' names in the order of their index."""
         return services(self.workers)
+
+    @property
+    def mounted(self) -> str:
+        """The folder that is the workers' /workspace, or "": the script's, unless one is given."""
+        return self.workspace or os.path.dirname(self.script)  # noqa: PTH120 -- "" stays ""
 
     @property
     def folder(self) -> Path:
@@ -72,6 +80,7 @@ def read(environ: Mapping[str, str], now: datetime) -> Settings:
         runs=runs_folder(environ),
         data=given.folder("DATA_DIR"),
         workspace=given.folder("WORKSPACE_DIR"),
+        script=given.script(),
         overlays=given.overlays(),
         user=given.user(),
     )

@@ -27,10 +27,10 @@ def run(tmp_path):
     return of
 
 
-def finish(folder, *workers):
+def finish(folder, *workers, mark="DONE"):
     for worker in workers:
         (folder / worker).mkdir(exist_ok=True)
-        (folder / worker / "DONE").touch()
+        (folder / worker / mark).touch()
 
 
 def test_a_run_is_named_by_the_clock(run):
@@ -44,9 +44,10 @@ def test_containers_that_start_again_go_on_with_their_run(run):
     assert run() == first
 
 
-def test_a_run_that_is_done_is_followed_by_another(run):
+@pytest.mark.parametrize("mark", ["DONE", "ENDED"])
+def test_a_run_that_is_done_is_followed_by_another(run, mark):
     first = run(RUN_NAME="first")
-    finish(first, "worker-0", "worker-1")
+    finish(first, "worker-0", "worker-1", mark=mark)
     assert run() != first
 
 

@@ -9,8 +9,8 @@ HEAD = b'PK\3\4settings.json{"TRAINER_SEED": "7", "TRAINER_GLOBAL_BATCH_SIZE": "
 
 @pytest.fixture
 def make(tmp_path):
-    def of(worker, name, content=b""):
-        folder = tmp_path / f"worker-{worker}/checkpoints"
+    def of(worker, name, content=b"", place="checkpoints"):
+        folder = tmp_path / f"worker-{worker}" / place
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
         return folder / name
@@ -26,6 +26,14 @@ def test_the_newest_of_any_worker(make, tmp_path):
     make(2, "999999999-of-another-cluster.npz")
     assert checkpoints.newest(tmp_path, 2) == newest
     assert checkpoints.step_of(newest) == 100000000
+
+
+def test_a_scripts_last_fit_counts_before_its_steps(make, tmp_path):
+    make(0, "00000400-aa.npz", place="fit-2/checkpoints")
+    newest = make(1, "00000007-bb.npz", place="fit-10/checkpoints")
+    assert checkpoints.newest(tmp_path, 2) == newest
+    assert checkpoints.place_of(newest) == "the newest checkpoint of fit 10"
+    assert checkpoints.place_of(make(0, "00000100-aa.npz")) == "step 100"
 
 
 def test_none_where_there_is_none(tmp_path):

@@ -28,6 +28,7 @@ def variables(environ, processors=8):
             True,
             ["compose.yaml", "host-network.yaml", "gpu.yaml"],
         ),
+        ({"SCRIPT": __file__}, False, ["compose.yaml", "script.yaml"]),
     ],
 )
 def test_files(environ, nvidia, files):
@@ -66,6 +67,23 @@ def test_a_single_worker_may_use_every_gpu():
     assert variables({"WORKERS": "1"})["WORKER_0_GPUS"] == "all"
     assert variables({"WORKERS": "1", "WORKER_0_GPUS": "1,2"})["WORKER_0_GPUS"] == "1,2"
     assert "WORKER_0_GPUS" not in variables({"WORKERS": "2"})
+
+
+def test_a_scripts_folder_is_the_workspace_unless_another_is_given(tmp_path):
+    script = tmp_path / "my own/train.py"
+    script.parent.mkdir()
+    script.touch()
+    found = variables({"SCRIPT": str(script)})
+    assert (found["WORKSPACE_DIR"], found["SCRIPT"]) == (str(script.parent), "train.py")
+    found = variables({"SCRIPT": str(script), "WORKSPACE_DIR": str(tmp_path)})
+    assert (found["WORKSPACE_DIR"], found["SCRIPT"]) == (str(tmp_path), "my own/train.py")
+
+
+def test_what_a_script_was_given_as_is_what_a_run_remembers(tmp_path):
+    (tmp_path / "train.py").touch()
+    remembered = compose.settled(read({"SCRIPT": str(tmp_path / "train.py")}, NOW))
+    assert remembered["SCRIPT"] == str(tmp_path / "train.py")
+    assert not remembered["WORKSPACE_DIR"]
 
 
 def test_compose_is_told_what_the_settings_have_come_to():

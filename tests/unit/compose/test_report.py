@@ -1,10 +1,12 @@
 """What is said of a run when it is over."""
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from local_cluster.run.report import how_to_go_on, last_epoch
+from local_cluster.run.report import how_to_go_on, last_epoch, places
+from local_cluster.settings.settings import read
 
 CHECKPOINT = Path("00001200-0123456789abcdef.npz")
 
@@ -32,6 +34,20 @@ def test_without_metrics_there_is_nothing_to_show(tmp_path, content):
 def test_a_run_that_was_stopped_goes_on(code):
     assert "stopped; `make resume` goes on from step 1200" in how_to_go_on(code, CHECKPOINT)
     assert "begins at step 0" in how_to_go_on(code, None)
+
+
+def test_a_script_goes_on_in_the_fit_that_was_interrupted():
+    checkpoint = Path("fit-2/checkpoints", CHECKPOINT)
+    said = how_to_go_on(143, checkpoint)
+    assert said == "stopped; `make resume` goes on from the newest checkpoint of fit 2"
+
+
+@pytest.mark.parametrize("script", ["", __file__])
+def test_what_is_said_to_be_there_is_what_the_trainer_or_a_script_writes(script):
+    settings = read({"SCRIPT": script, "RUNS_DIR": "/r", "RUN_NAME": "n"}, datetime.now())  # noqa: DTZ005
+    found = dict(places(settings, is_done=True))
+    assert found["logs"].endswith("container.log")
+    assert ("model" in found, found.get("results")) == ((False, "/r/n") if script else (True, None))
 
 
 def test_a_run_that_failed_goes_on_where_there_is_a_checkpoint():

@@ -33,7 +33,7 @@ def test_defaults():
     )
     assert (found.project, found.run_name) == ("cluster-trainer", "20261122-090507")
     assert found.folder == ROOT / "runs/20261122-090507"
-    assert (found.data, found.workspace, found.overlays) == ("", "", ())
+    assert (found.data, found.workspace, found.script, found.overlays) == ("", "", "", ())
     assert found.user == User(str(os.getuid()), str(os.getgid()))
 
 
@@ -63,6 +63,9 @@ def test_an_empty_variable_is_not_given():
         ("WORKSPACE_DIR", "no/where"),
         ("DATA_DIR", "./nowhere"),
         ("OVERLAYS", "no.yaml"),
+        ("SCRIPT", "no/where.py"),
+        ("SCRIPT", "compose"),
+        ("SCRIPT", "Makefile"),
     ],
 )
 def test_what_makes_no_cluster_is_refused_by_its_name(name, text):
@@ -93,6 +96,15 @@ def test_folders_are_relative_to_where_the_command_was_typed(tmp_path, monkeypat
     assert found.workspace == found.data == str(tmp_path / "mine")
     assert found.overlays == (str((tmp_path / "more.yaml").resolve()),)
     assert found.runs == tmp_path / "new"
+
+
+def test_a_script_outside_of_the_workspace_is_refused(tmp_path):
+    script = tmp_path / "train.py"
+    script.touch()
+    (tmp_path / "mine").mkdir()
+    (sentence,) = problems(SCRIPT=script, WORKSPACE_DIR=tmp_path / "mine")
+    assert sentence.startswith(f'SCRIPT: received "{script}"; accepted: a file in WORKSPACE_DIR')
+    assert settings(SCRIPT=script, WORKSPACE_DIR=tmp_path).script == str(script)
 
 
 def test_a_data_dir_that_is_no_folder_is_refused(tmp_path, monkeypatch):

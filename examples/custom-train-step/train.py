@@ -1,0 +1,100 @@
+"""A variational autoencoder with a training step of its own, which learns to draw digits.
+
+Writes digits.png into the run's folder: digits that nobody has written.
+"""
+
+import os
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+import tensorflow_datasets as tfds
+from keras import layers, ops
+
+EMBEDDED = "/opt/cluster-trainer/data"  # in the image
+RESULTS = Path(os.environ.get("TRAINER_RUN_DIR", "/runs"))
+EPOCHS, BATCH, CODE = 15, 64, 8  # the batch of all workers together
+
+
+def load(split):
+    """Return the pictures of a split, float32 [n, 28, 28, 1] from 0 to 1."""
+    digits = tfds.load("digits:1.0.0", data_dir=EMBEDDED, split=split, batch_size=-1)
+    return digits["image"].numpy() / 255.0
+
+
+class VAE(keras.Model):
+    """Each picture becomes a normal distribution of codes, and a draw from it a picture again."""
+
+    def __init__(self):
+        super().__init__()
+        convolve = [layers.Conv2D(size, 3, 2, "same", activation="gelu") for size in (16, 32)]
+        draw = [layers.Conv2DTranspose(size, 3, 2, "same", activation="gelu") for size in (32, 16)]
+        self.encoder = keras.Sequential([*convolve, layers.Flatten(), layers.Dense(2 * CODE)])
+        self.decoder = keras.Sequential(
+            [
+                layers.Dense(7 * 7 * 32, activation="gelu"),
+                layers.Reshape((7, 7, 32)),
+                *draw,
+                layers.Conv2D(1, 3, padding="same", activation="sigmoid"),
+            ]
+        )
+        self.noise = keras.random.SeedGenerator(2)
+        self.means = [keras.metrics.Mean(name) for name in ("loss", "error", "divergence")]
+
+    @property
+    def metrics(self):
+        """What begins anew in each epoch."""
+        return self.means
+
+    def call(self, pictures):
+        """Return the pictures drawn again, and how far their codes are from standard normal."""
+        mean, log_variance = ops.split(self.encoder(pictures), 2, axis=1)
+        noise = keras.random.normal(ops.shape(mean), seed=self.noise)
+        distances = ops.exp(log_variance) + mean**2 - 1.0 - log_variance
+        codes = mean + ops.exp(0.5 * log_variance) * noise
+        return self.decoder(codes), 0.5 * ops.sum(distances, axis=1)
+
+    def loss_of(self, pictures):
+        """Return the loss, a mean over the pictures, and note it."""
+        drawn, divergences = self(pictures)
+        errors = ops.sum(ops.binary_crossentropy(pictures, drawn), axis=(1, 2, 3))
+        error, divergence = ops.mean(errors), ops.mean(divergences)
+        for metric, value in zip(self.means, (error + divergence, error, divergence), strict=True):
+            metric.update_state(value)
+        return error + divergence
+
+    def train_step(self, pictures):
+        """Learn from a batch: what `fit` calls."""
+        with tf.GradientTape() as tape:
+            loss = self.loss_of(pictures)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return self.get_metrics_result()
+
+    def test_step(self, pictures):
+        """Look at a batch: what `fit` calls for its validation, and `evaluate`."""
+        self.loss_of(pictures)
+        return self.get_metrics_result()
+
+
+keras.utils.set_random_seed(1)
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+is_chief = not strategy.cluster_resolver.task_id  # 0, or None without a cluster
+with strategy.scope():
+    model = VAE()
+    model.compile(optimizer=keras.optimizers.Adam(0.003))
+
+model.fit(
+    load("train"),
+    batch_size=BATCH,
+    epochs=EPOCHS,
+    validation_data=(load("test"),),
+    verbose=2 if is_chief else 0,
+)
+
+codes = keras.random.normal((60, CODE), seed=3)
+pictures = ops.reshape(model.decoder(codes), (5, 12, 28, 28))
+sheet = ops.reshape(ops.transpose(pictures, (0, 2, 1, 3)), (5 * 28, 12 * 28, 1))
+if is_chief:
+    tf.io.write_file(f"{RESULTS}/digits.png", tf.io.encode_png(tf.cast(255 * sheet, tf.uint8)))
+    print(f"drawn: {RESULTS}/digits.png")

@@ -1,0 +1,47 @@
+"""`make up-local SCRIPT=my/train.py`: a script of one's own, stopped and resumed."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.cluster import STOP
+
+SCRIPT = Path(__file__).parent / "workspace/long_fit.py"
+START_SECONDS = 90
+END_SECONDS = 180
+
+
+@pytest.fixture(scope="module")
+def story(begin):
+    """What a run said until it was stopped, and what it said when it was resumed without SCRIPT."""
+    started = [begin(WORKERS=2, SCRIPT=SCRIPT, WORKSPACE_DIR="")]
+    try:
+        started[0].wait_for_text("Epoch 3/30", START_SECONDS)
+        assert started[0].ask(STOP).returncode == 0
+        stopped = started[0].end(END_SECONDS)
+        started.append(started[0].resume())
+        return stopped, started[1].end(END_SECONDS)
+    finally:
+        for cluster in started:
+            cluster.stop()
+
+
+def test_a_stop_saves_on_all_workers(story):
+    stopped, _ = story
+    assert stopped.code == 143, stopped.output
+    assert "`make resume` goes on from the newest checkpoint of fit 1" in stopped.output
+    assert all([*worker.glob("fit-1/checkpoints/*.npz")] for worker in stopped.workers)
+
+
+def test_resume_goes_on_with_the_same_script(story):
+    _, resumed = story
+    resumed.raise_unless_done()
+    assert "fit 1 resumes from step" in resumed.output
+    assert "Epoch 1/30" not in resumed.output
+    assert resumed.output.count("epochs 30") == 2
+
+
+def test_what_is_said_to_be_there_is_what_a_script_leaves(story):
+    end = story[1].output.rpartition("cluster-trainer: done")[2]
+    assert f"results              {story[1].folder}" in end
+    assert "model.keras" not in end
