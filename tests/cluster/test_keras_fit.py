@@ -32,6 +32,7 @@ TOLERANCES = {
             *["language_model", "generator", "py_dataset", "shuffled_py_dataset", "strings"],
             *["masked_sequences", "endless", "unknown_length"],
             *["segmentation", "autoencoder", "vae", "gan", "own_train_step", "frozen_backbone"],
+            "positions",
         ],
         ROUNDING,
     ),

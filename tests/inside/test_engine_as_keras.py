@@ -534,3 +534,54 @@ def test_data_of_different_lengths_on_the_workers_are_refused(monkeypatch):
 
     with pytest.raises(ValueError, match=r"different numbers of batches: \[4, 5\]"):
         model_in(strategy_of(1)).fit(INPUTS, TARGETS, verbose=0)
+
+
+class Source:
+    """What Grain and PyTorch call a random-access source, or a map-style data set."""
+
+    def __init__(self, examples):
+        self._examples, self.read = examples, []
+
+    def __len__(self):
+        return self._examples
+
+    def __getitem__(self, index):
+        self.read.append(index)
+        inputs = np.arange(4, dtype=np.float64) * index / self._examples
+        return {"given": inputs}, index % 3
+
+
+def of_named_inputs(strategy):
+    with strategy.scope():
+        inputs = keras.Input((4,), name="given")
+        model = keras.Model({"given": inputs}, layers.Dense(1, kernel_initializer="ones")(inputs))
+        model.compile(keras.optimizers.SGD(0.01), "mse", metrics=["mae"])
+    return model
+
+
+def test_a_source_of_single_examples_is_taken_as_arrays_are(strategy):
+    source, (inputs, targets) = Source(21), zip(*(Source(21)[i] for i in range(21)), strict=True)
+    arrays = {"given": np.stack([one["given"] for one in inputs])}, np.array(targets)
+    ends = []
+    for data in ((source,), arrays):
+        keras.utils.set_random_seed(3)
+        model = of_named_inputs(strategy)
+        history = model.fit(*data, batch_size=8, epochs=2, verbose=0)
+        tested = model.evaluate(*data, batch_size=8, verbose=0)
+        given = data[0] if len(data) > 1 else source
+        predicted = model.predict(given, batch_size=8, verbose=0)
+        ends.append((history.history, tested, predicted, model.get_weights()))
+    (one, *numbers), (other, *wanted) = ends
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_allclose(one[name], other[name], rtol=1e-5)
+    for found, expected in zip(numbers, wanted, strict=True):
+        for part, of_arrays in zip(found, expected, strict=True):
+            np.testing.assert_allclose(part, of_arrays, rtol=1e-5)
+    assert set(source.read) == set(range(21))
+
+
+def test_validation_data_may_be_such_a_source():
+    model = of_named_inputs(strategy_of(2))
+    history = model.fit(Source(21), batch_size=8, validation_data=Source(7), verbose=0)
+    assert "val_mae" in history.history

@@ -213,4 +213,25 @@ def frozen_backbone(strategy):
     return describe(model, history)
 
 
-PROGRAMS = [segmentation, autoencoder, vae, gan, own_train_step, frozen_backbone]
+class Positions(layers.Layer):
+    """Adds a vector for each place of a sequence, as transformers do."""
+
+    def __init__(self):
+        super().__init__()
+        self.vectors = layers.Embedding(4, 3)
+
+    def call(self, inputs):
+        return inputs + self.vectors(ops.arange(4))
+
+
+def positions(strategy):
+    """An embedding whose rows are the same for each example."""
+    noise = np.random.default_rng(8)
+    inputs, targets = noise.normal(size=(2, 61, 4, 3)).astype("float32")
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4, 3)), Positions(), layers.Dense(1)])
+        model.compile(keras.optimizers.Adam(0.01, epsilon=0.01, global_clipnorm=0.1), "mse")
+    return describe(model, model.fit(inputs, targets[:, :, :1], epochs=10, **BATCH))
+
+
+PROGRAMS = [segmentation, autoencoder, vae, gan, own_train_step, frozen_backbone, positions]

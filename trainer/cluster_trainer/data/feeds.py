@@ -22,7 +22,6 @@ def fit_arguments(data: DataSet, config: TrainerConfig, plan: Plan) -> dict[str,
     if are_arrays(data.train):
         names = ("x", "y", "sample_weight")
         arguments |= dict(zip(names, data.train, strict=False))
-        arguments["batch_size"] = plan.global_batch_size
     else:
         arguments["x"] = data.train
-    return arguments | {"validation_data": data.test}
+    return arguments | {"batch_size": plan.global_batch_size, "validation_data": data.test}

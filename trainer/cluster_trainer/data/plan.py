@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.engine.data.random_access import is_random_access
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import TrainerConfig, shown_name
 
@@ -81,7 +82,7 @@ def _batch_size(config: TrainerConfig, data: DataSet, num_replicas: int) -> int 
 
 def _count(part: Any) -> int | None:
     """Return how many examples there are; None where the data come in batches."""
-    if isinstance(part, Examples):
+    if isinstance(part, Examples) or is_random_access(part):
         return len(part)
     if are_arrays(part):
         return len(tf.nest.flatten(part[0])[0])

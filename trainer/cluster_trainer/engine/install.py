@@ -9,6 +9,7 @@
 | losses' reduction and masks | the same | the whole batch's, not the share's |
 | `Mean.update_state` | the same | a number for a share, as much as the share |
 | `SeedGenerator.next` | the same | seeds of each replica's own |
+| `get_data_adapter` | data are a source of single examples | `random_access.RandomAccess` |
 """
 
 import inspect
@@ -28,6 +29,7 @@ from tensorflow.python.framework import random_seed
 
 from cluster_trainer.collectives.replicas import count_of
 from cluster_trainer.engine import running
+from cluster_trainer.engine.data import random_access
 from cluster_trainer.engine.epoch_iterator import EpochIterator
 from cluster_trainer.engine.predictions import Predictions
 from cluster_trainer.engine.replicas import (
@@ -70,6 +72,7 @@ def install(around: AroundAny) -> None:
     losses.reduce_over_the_whole_batch()
     metrics.count_shares()
     random_layers.draw_apart()
+    random_access.accept()
     keras_trainer.TFEpochIterator = _iterator
     KerasTrainer.make_train_function = _making(
         "train_function", lambda it: Steps(it, it.train_step)

@@ -19,7 +19,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from keras.src.optimizers.multi_optimizer import MultiOptimizer
 
-from cluster_trainer.collectives.replicas import Gradient, summed
+from cluster_trainer.collectives.replicas import Gradient, count_of, summed
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.engine.replicas.replaced import replace
 
@@ -32,7 +32,36 @@ def mean_of(gradients: Sequence[Gradient | None], weight: tf.Tensor) -> list[Gra
 def sum_of(gradients: Sequence[Gradient | None]) -> list[Gradient | None]:
     """Return the sums of all replicas' gradients."""
     sums = iter(summed([one for one in gradients if one is not None]))
-    return [None if one is None else next(sums) for one in gradients]
+    return [None if one is None else _of_same_rows(next(sums)) for one in gradients]
+
+
+def _of_same_rows(gradient: Gradient) -> Gradient:
+    """Return a sparse sum with each row once, where all replicas have the same rows.
+
+    So have they of an embedding of positions: on one device its gradient is summed over the batch
+    before it is one. Of tokens each replica has its own, which one device does not sum either, and
+    what is not linear, such as Adam's squares and clipping, sees the difference.
+    """
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    total = count_of(tf.distribute.get_strategy())
+    indices, values = gradient.indices, gradient.values
+
+    def by_replica(part: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(part, tf.concat([[total, -1], tf.shape(part)[1:]], 0))
+
+    def once() -> tuple[tf.Tensor, tf.Tensor]:
+        return by_replica(indices)[0], tf.reduce_sum(by_replica(values), 0)
+
+    def are_alike() -> tf.Tensor:
+        rows = by_replica(indices)
+        return tf.reduce_all(rows == rows[:1])
+
+    is_even = tf.shape(indices)[0] % total == 0
+    alike = tf.cond(is_even, are_alike, lambda: False)
+    indices, values = tf.cond(alike, once, lambda: (indices, values))
+    values = tf.ensure_shape(values, [None, *gradient.values.shape[1:]])
+    return tf.IndexedSlices(values, indices, gradient.dense_shape)
 
 
 def _times(gradient: Gradient, weight: tf.Tensor) -> Gradient:

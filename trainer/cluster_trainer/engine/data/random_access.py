@@ -1,0 +1,86 @@
+"""Any source of single examples that knows how many there are and gives each by its number.
+
+That is what PyTorch calls a map-style data set, and Grain a random-access source. Keras takes
+neither; here `fit(x=source, batch_size=64)` does, in the same order and as exactly as with arrays.
+"""
+
+import inspect
+from functools import wraps
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src import tree
+from keras.src.trainers import data_adapters
+from keras.src.trainers.data_adapters import array_slicing
+
+from cluster_trainer.engine.data.row_dataset import RowDataset
+
+BATCH_SIZE = 32  # Keras's own
+KNOWN = (str, bytes, list, tuple, dict, tf.data.Dataset, keras.utils.PyDataset)
+
+
+class RandomAccess(RowDataset):
+    """The examples of a source in batches.
+
+    Args:
+        source: `len(source)` examples; `source[i]` is the i-th, in any structure of arrays and
+            numbers, such as (input, target); all of one shape and type.
+        batch_size: of the global batch.
+    """
+
+    take_work = True
+
+    def __init__(self, source: Any, batch_size: int) -> None:
+        super().__init__(len(source), batch_size)
+        self._source = source
+        self._structure = tree.lists_to_tuples(source[0])
+        leaves = [np.asarray(leaf) for leaf in tree.flatten(self._structure)]
+        self._dtypes = [_dtype_of(leaf) for leaf in leaves]
+        self._shapes = [leaf.shape for leaf in leaves]
+        self.bytes_of_example = float(sum(leaf.nbytes for leaf in leaves))
+
+    def take(self, rows: tf.Tensor, pass_number: tf.Tensor) -> Any:  # noqa: ARG002
+        """Return the examples of some rows, each part stacked."""
+        parts = tf.numpy_function(self._read, [rows], self._dtypes)
+        for part, shape in zip(parts, self._shapes, strict=True):
+            part.set_shape([None, *shape])
+        return tree.pack_sequence_as(self._structure, parts)
+
+    def _read(self, rows: np.ndarray) -> list[np.ndarray]:
+        examples = [tree.flatten(self._source[int(row)]) for row in rows]
+        dtypes = [dtype.as_numpy_dtype for dtype in self._dtypes]
+        parts = zip(*examples, strict=True)
+        return [np.asarray(part, dtype) for part, dtype in zip(parts, dtypes, strict=True)]
+
+
+def _dtype_of(leaf: np.ndarray) -> tf.DType:
+    """Return the type of a part: floating-point numbers as Keras's layers compute."""
+    return tf.float32 if leaf.dtype == np.float64 else tf.as_dtype(leaf.dtype)
+
+
+def is_random_access(data: Any) -> bool:
+    """Tell whether data are such a source, and nothing that Keras knows itself."""
+    if isinstance(data, KNOWN) or array_slicing.can_slice_array(data):
+        return False
+    if data_adapters.is_torch_dataloader(data) or data_adapters.is_grain_dataset(data):
+        return False
+    return all(hasattr(type(data), name) for name in ("__len__", "__getitem__"))
+
+
+def accept() -> None:
+    """Let `fit`, `evaluate` and `predict` take such sources."""
+    keras_own = data_adapters.get_data_adapter
+    signature = inspect.signature(keras_own)
+
+    @wraps(keras_own)
+    def get_data_adapter(*arguments: Any, **keywords: Any) -> Any:
+        given = signature.bind(*arguments, **keywords)
+        source = given.arguments["x"]
+        if is_random_access(source):
+            size = given.arguments.get("batch_size") or BATCH_SIZE
+            given.arguments["x"] = RandomAccess(source, size)
+        return keras_own(*given.args, **given.kwargs)
+
+    data_adapters.get_data_adapter = get_data_adapter
