@@ -146,6 +146,7 @@ ARG VERSION=0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="cluster-trainer" \
       org.opencontainers.image.description="Trains a Keras model on one device, several GPUs or many machines" \
+      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 # USER and LOGNAME: an id without an entry in /etc/passwd has no name, and getpass would fail.

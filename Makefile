@@ -79,7 +79,7 @@ test: image .venv/stamp ## Run all tests but the long ones. TESTS=tests/unit PYT
 unit: .venv/stamp ## Run the tests that need no Docker, in less than a minute
 	@scripts/unit.sh $(PYTEST_ARGS)
 
-inside: image .venv/stamp ## Run the tests inside the image. TESTS=tests/inside/test_loop.py PYTEST_ARGS='-k name'
+inside: image .venv/stamp ## Run the tests inside the image. TESTS=tests/inside/test_run.py PYTEST_ARGS='-k name'
 	@scripts/inside.sh $(or $(TESTS),tests/inside) $(PYTEST_ARGS)
 
 chaos: image .venv/stamp ## Run the long tests: kill workers in every way, write the table of docs/operations.md

@@ -1,6 +1,7 @@
 """Every `fit` of a script survives the death of any worker, and its disk, to the same weights."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,19 @@ SETTINGS = {"TRAINER_CHECKPOINT_STEPS": "5", "MAX_RESTARTS": "9"}
 # worker, fit, step, whether its disk is lost: one after the other, each in the start after the last
 KILLS = [[0, 0, 12, True], [1, 1, 20, False], [1, 2, 31, True], [0, 3, 70, False]]
 STOPPED_EARLY = 30
+# Of each fit, a step that it surely comes to.
+LAST_STEPS = [40, 40, 54, 118]
+RANDOM_KILLS_OF_A_FIT = 3
+
+
+def random_kills(seed):
+    """Return kills at random steps of each fit, of either worker, half of them with its disk."""
+    chance = random.Random(seed)
+    return [
+        [chance.randrange(2), fit, step, chance.random() < 0.5]
+        for fit, last in enumerate(LAST_STEPS)
+        for step in sorted(chance.sample(range(1, last), RANDOM_KILLS_OF_A_FIT))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +35,18 @@ def runs(workbench, tmp_path_factory):
     killed = SETTINGS | {"KILLS": json.dumps(KILLS)}
     cases = [Case("undisturbed", 2, SETTINGS, SCRIPT), Case("killed", 2, killed, SCRIPT)]
     return run_cases(workbench, folder, cases, [f"{WORKSPACE}:/scripts:ro"])
+
+
+@pytest.fixture
+def kept(workbench, tmp_path):
+    """Run the script to its end, with kills; return what it came to."""
+
+    def run(name, kills):
+        given = SETTINGS | {"KILLS": json.dumps(kills), "MAX_RESTARTS": "40"}
+        case = Case(name, 2, given, SCRIPT)
+        return run_cases(workbench, tmp_path, [case], [f"{WORKSPACE}:/scripts:ro"])[name]
+
+    return run
 
 
 def ends(run):
@@ -55,3 +81,15 @@ def test_a_fit_that_had_ended_is_not_trained_again(runs):
     assert "fit 1: had ended after" in runs["killed"].output
     assert "fit 2: resuming from step" in runs["killed"].output
     assert "had ended" not in runs["undisturbed"].output
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2])
+def test_kills_at_random_steps_change_nothing(kept, seed):
+    kills = random_kills(seed)
+    killed, undisturbed = kept("killed", kills), kept("undisturbed", [])
+    assert (killed.folder / "starts").read_text() == str(len(kills)), killed.output
+    assert {end[0] for end in ends(killed)} == {end[0] for end in ends(undisturbed)}
+    (found, wanted) = (ends(run)[0][1] for run in (killed, undisturbed))
+    for history, expected in zip(found, wanted, strict=True):
+        assert history == {name: pytest.approx(values) for name, values in expected.items()}

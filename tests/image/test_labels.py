@@ -13,6 +13,7 @@ def test_version_label_is_the_projects_version(workbench):
 def test_image_carries_its_title_and_revision(workbench):
     labels = workbench.inspect_image().labels
     assert labels[OCI + "title"] == "cluster-trainer"
+    assert labels[OCI + "licenses"] == "Apache-2.0"
     assert labels[OCI + "revision"]
 
 
