@@ -1,4 +1,4 @@
-"""What Keras's own `fit` costs on the image's engine: beside the trainer's loop, and legacy Keras.
+"""What Keras's own `fit` of a script costs: beside the trainer's own, and legacy Keras's.
 
 mnist_cnn on MNIST's shapes with made-up pixels, 64 examples a worker and step, each worker one
 thread on a processor of its own, all in one container. The cases take turns; each counts the
@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 
-PREDICTED = "fit at least 0.95 of the loop; on two workers at least 1.6 times legacy fit"
+PREDICTED = "fit at least 0.95 of the trainer; on two workers at least 1.6 times legacy fit"
 ROUNDS = 3
 EXAMPLES = 20_000
 # Runs inside the container, once for each worker of a case: prints the epochs' examples a second.
@@ -48,7 +48,7 @@ with strategy.scope():
     optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 batch = 64 * count
-if case == "loop":
+if case == "trainer":
     from cluster_trainer import fit
 
     epochs = fit(model, ((inputs, labels), (inputs[:batch], labels[:batch])), optimizer=optimizer,
@@ -81,7 +81,7 @@ worker, rounds = sys.argv[1], int(sys.argv[2])
 found = {}
 for turn in range(rounds):
     for count in (1, 2):
-        for case in ("loop", "fit", "legacy"):
+        for case in ("trainer", "fit", "legacy"):
             command = [sys.executable, "-c", worker, case, str(count)]
             workers = [
                 subprocess.Popen([*command, str(index), str(turn)], stdout=subprocess.PIPE,
@@ -95,7 +95,7 @@ for turn in range(rounds):
             found.setdefault(f"{case} {count}", []).append(statistics.median(rates))
 print(json.dumps(found))
 """
-NAMES = {"loop": "the trainer's loop", "fit": "Keras's `fit`", "legacy": "legacy Keras's `fit`"}
+NAMES = {"trainer": "the trainer's `fit`", "fit": "Keras's `fit`", "legacy": "legacy Keras's `fit`"}
 
 
 def measure(image: str) -> dict[str, list[float]]:
@@ -113,11 +113,11 @@ def main(image: str) -> None:
     """Measure, and print the table."""
     found = measure(image)
     print(f"predicted: {PREDICTED}\n")
-    print("| case | workers | examples/s, median | lowest | highest | of the loop |")
+    print("| case | workers | examples/s, median | lowest | highest | of the trainer |")
     print("| --- | --- | --- | --- | --- | --- |")
     for name, rates in found.items():
         case, count = name.split()
-        ratio = statistics.median(rates) / statistics.median(found[f"loop {count}"])
+        ratio = statistics.median(rates) / statistics.median(found[f"trainer {count}"])
         middle, low, high = statistics.median(rates), min(rates), max(rates)
         cells = [
             NAMES[case],

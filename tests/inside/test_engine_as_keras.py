@@ -585,3 +585,13 @@ def test_validation_data_may_be_such_a_source():
     model = of_named_inputs(strategy_of(2))
     history = model.fit(Source(21), batch_size=8, validation_data=Source(7), verbose=0)
     assert "val_mae" in history.history
+
+
+def test_one_device_by_a_strategy_is_one_device():
+    ends = []
+    for strategy in (strategy_of(1), tf.distribute.OneDeviceStrategy("CPU:1")):
+        keras.utils.set_random_seed(3)
+        model = model_in(strategy)
+        history = model.fit(INPUTS, TARGETS, batch_size=8, epochs=2, verbose=0).history
+        ends.append([*history["loss"], *history["mae"]])
+    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-6)

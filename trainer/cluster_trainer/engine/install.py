@@ -27,7 +27,6 @@ from keras.src.models import model as keras_model
 from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.framework import random_seed
 
-from cluster_trainer.collectives.replicas import count_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data import random_access
 from cluster_trainer.engine.epoch_iterator import EpochIterator
@@ -47,6 +46,7 @@ log = logging.getLogger("trainer")
 AroundAny = Callable[[Callable[..., Any], inspect.BoundArguments, running.Running, int], Any]
 IN_STEP = (
     distribute_lib._DefaultDistributionStrategy,  # noqa: SLF001  none, as TensorFlow calls it
+    tf.distribute.OneDeviceStrategy,
     tf.distribute.MirroredStrategy,
     tf.distribute.MultiWorkerMirroredStrategy,
 )
@@ -170,10 +170,10 @@ def _has_own_functions(model: Any) -> bool:
     They get them from Keras's own iterators, then; what they do on several replicas is theirs.
     """
     own = [name for name in MAKERS if getattr(type(model), name) is not getattr(KerasTrainer, name)]
-    if own and count_of(model.distribute_strategy) > 1:
+    if own:
         log.warning(
-            "%s has a %s of its own: it trains as Keras alone does, and the result depends on the "
-            "number of replicas",
+            "%s has a %s of its own: it trains as Keras alone does, without checkpoints; on "
+            "several replicas the result depends on their number",
             type(model).__name__,
             ", ".join(own),
         )

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from cluster_trainer.engine.install import keeps_in_step
 from cluster_trainer.models.own_optimizer import compute_dtypes
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import setting_names, variable_of
@@ -88,6 +89,11 @@ def strategy_of(model: keras.Model, num_workers: int) -> tf.distribute.Strategy:
     if tf.distribute.has_strategy():
         raise _refused(model, "a call of fit after `with strategy.scope():`, not within it")
     strategy = getattr(model.weights[0].value, "distribute_strategy", tf.distribute.get_strategy())
+    if not keeps_in_step(strategy):
+        accepted = (
+            "one of MirroredStrategy, MultiWorkerMirroredStrategy, OneDeviceStrategy, or none"
+        )
+        raise _refused(model, f"a model built in the scope of {accepted}")
     several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
     if num_workers > 1 and not several:
         advice = f"The cluster has {num_workers} workers; each would train by itself."
