@@ -1,7 +1,7 @@
 """A small GPT that learns to write from text files, word by word.
 
 python train.py              learns from a little text of its own (stories.py)
-python train.py A.txt B.txt  from files of yours, of any size, since they are read as streams; the
+python train.py A.txt B.txt  from two or more of yours, of any size: they are read as streams; the
                              last one is not learnt from, but tells how good the model is
 """
 
@@ -83,6 +83,8 @@ keras.utils.set_random_seed(1)  # the same on all workers, which then shuffle al
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 is_chief = not strategy.cluster_resolver.task_id  # 0, or None without a cluster
 files = sys.argv[1:] or write_stories(Path(tempfile.mkdtemp()))
+if len(files) == 1:
+    sys.exit("python train.py: one file was given; two or more are needed, the last to test with")
 vectorize = layers.TextVectorization(MAX_WORDS, standardize=None)
 vectorize.adapt(tf.data.TextLineDataset(files[:-1]).batch(1000))
 training = read(files[:-1]).repeat().shuffle(1000).batch(BATCH).prefetch(tf.data.AUTOTUNE)

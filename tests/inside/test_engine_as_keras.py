@@ -595,3 +595,116 @@ def test_one_device_by_a_strategy_is_one_device():
         history = model.fit(INPUTS, TARGETS, batch_size=8, epochs=2, verbose=0).history
         ends.append([*history["loss"], *history["mae"]])
     np.testing.assert_allclose(ends[0], ends[1], rtol=1e-6)
+
+
+def test_class_weights_of_a_source_are_those_of_arrays(strategy):
+    class Pairs(Source):
+        def __getitem__(self, index):
+            return np.full(4, index / 21, np.float32), index % 3
+
+    weights, ends = {0: 1.0, 1: 2.0, 2: 0.5}, []
+    arrays = [np.stack(part) for part in zip(*(Pairs(21)[i] for i in range(21)), strict=True)]
+    for data in ((Pairs(21),), arrays):
+        keras.utils.set_random_seed(3)
+        model = model_in(strategy)
+        fitted = model.fit(*data, batch_size=8, class_weight=weights, epochs=2, verbose=0)
+        ends.append(fitted.history["loss"])
+    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-5)
+
+
+def test_a_source_is_read_by_one_thread_at_a_time():
+    class Seeking(Source):
+        """As a file that is searched and then read."""
+
+        def __getitem__(self, index):
+            self.place = index
+            inputs = np.arange(200) * 0 + self.place  # time in which another could change it
+            return np.full(4, float(inputs[-1])), float(self.place)
+
+    with strategy_of(4).scope():
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(1, kernel_initializer="ones")])
+        model.compile(keras.optimizers.SGD(0.0), lambda wanted, given: (given - 4 * wanted) ** 2)
+    history = model.fit(Seeking(400), batch_size=16, epochs=2, verbose=0)
+    assert history.history["loss"] == [0, 0]  # the layer's kernel is ones
+
+
+@pytest.mark.parametrize(
+    ("examples", "said"),
+    [([], "there are no examples"), ([(np.ones(4), 0), (np.ones(4), 0.25)], "all need one type")],
+)
+def test_a_source_that_cannot_be_stacked_is_refused(examples, said):
+    class Listed(Source):
+        def __init__(self):
+            super().__init__(len(examples))
+
+        def __getitem__(self, index):
+            return examples[index]
+
+    with pytest.raises((ValueError, tf.errors.OpError), match=said):
+        model_in(strategy_of(1)).fit(Listed(), batch_size=2, verbose=0)
+
+
+def test_sparse_inputs_are_taken(strategy):
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,), sparse=True), layers.Dense(1)])
+        model.compile("sgd", "mse")
+    given = tf.sparse.from_dense(np.eye(4, dtype=np.float32)[[0, 1, 2, 3] * 5])
+    history = model.fit(given, np.ones(20), batch_size=8, epochs=2, verbose=0).history
+    assert history["loss"][1] < history["loss"][0]
+
+
+def test_a_dataset_that_a_user_has_distributed_is_taken():
+    strategy = strategy_of(2)
+    data = tf.data.Dataset.from_tensor_slices((INPUTS, TARGETS)).batch(10)
+    distributed = strategy.experimental_distribute_dataset(data)
+    history = model_in(strategy).fit(distributed, epochs=2, verbose=0).history
+    assert history["loss"][1] < history["loss"][0]
+
+
+def test_a_step_may_return_a_number_for_each_example_on_one_device():
+    class Each(OwnStep):
+        def train_step(self, data):
+            logs = super().train_step(data)
+            return {**logs, "each": ops.zeros(ops.shape(data[0])[0])}
+
+    def fitted(strategy):
+        with strategy.scope():
+            model = Each(lambda loss: {"own": loss})
+            model.compile(keras.optimizers.SGD(0.0), "mse")
+        return model.fit(INPUTS[:21], TARGETS[:21], batch_size=8, verbose=0)
+
+    assert "each" in fitted(strategy_of(1)).history
+    with pytest.raises(ValueError, match="each of unknown shape"):
+        fitted(strategy_of(2))
+
+
+def test_a_train_step_may_be_a_tf_function():
+    class Compiled(OwnStep):
+        train_step = tf.function(OwnStep.train_step)
+
+    with strategy_of(2).scope():
+        model = Compiled(lambda loss: {"own": loss})
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+    history = model.fit(INPUTS, TARGETS, batch_size=100, verbose=0).history
+    assert history["own"] == pytest.approx([LOSS_OF_ZEROS], rel=1e-5)
+
+
+SEGMENTS = {
+    "alike": np.zeros([32, 6], "int64"),
+    "of-two": np.tile([0, 0, 0, 1, 1, 1], [32, 1]),
+}
+
+
+@pytest.mark.parametrize("ids", SEGMENTS.values(), ids=SEGMENTS)
+def test_rows_that_come_twice_are_not_summed_as_one_device_does_not(ids):
+    weights = []
+    for strategy in (strategy_of(1), strategy_of(2)):
+        keras.utils.set_random_seed(3)
+        with strategy.scope():
+            entry = [keras.Input((6,), dtype="int64"), layers.Embedding(3, 4)]
+            model = keras.Sequential([*entry, layers.Flatten(), layers.Dense(1)])
+            model.compile(keras.optimizers.Adam(0.01, epsilon=0.01), "mse")
+        model.fit(ids, np.arange(32.0), batch_size=16, epochs=3, shuffle=False, verbose=0)
+        weights.append(model.get_weights())
+    for one, other in zip(*weights, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)

@@ -30,9 +30,10 @@ from cluster_trainer.data.plan import Plan, make_plan
 from cluster_trainer.engine.epoch_iterator import workers_of
 from cluster_trainer.fits.run import Completed, Run, complete
 from cluster_trainer.fits.script_settings import read_fit, read_start, strategy_of, unused_variables
-from cluster_trainer.models.build import check_classifier, set_precision, synchronise_batch_norm
+from cluster_trainer.models.build import set_precision, synchronise_batch_norm
 from cluster_trainer.models.compiling import (
     build_optimizer,
+    check_loss,
     compile_with,
     loss_of,
     metrics_of,
@@ -85,7 +86,7 @@ def fit(
     metrics: Sequence[Any] | None = None,
     **settings: object,
 ) -> list[SimpleNamespace]:
-    """Train a model under the strategy that it was built in, whatever strategy that is.
+    """Train a model under the strategy that it was built in, on one device or many workers.
 
     Does what `python -m trainer` does: Keras's `fit` with the order of the examples, checkpoints on
     every worker and going on from the newest of them, evaluation after each epoch, metrics.jsonl,
@@ -247,24 +248,7 @@ def _compile(
         optimizer = read_optimizer(own.optimizer, model)
     metrics = metrics_of(config, data) if own.metrics is None else list(own.metrics)
     compile_with(model, optimizer, loss, metrics)
-    if data.num_classes is not None:
-        _check_loss(model, data, loss)
-
-
-def _check_loss(model: keras.Model, data: DataSet, given: Any) -> None:
-    """Refuse a model whose outputs are not what a loss for classes takes.
-
-    Raises:
-        ConfigurationError: they are not.
-    """
-    try:
-        loss = keras.losses.get(given)
-    except (TypeError, ValueError):  # several of them, as for several outputs
-        return
-    is_for_classes = isinstance(loss, keras.losses.SparseCategoricalCrossentropy)
-    if is_for_classes or loss is keras.losses.sparse_categorical_crossentropy:
-        to_logits = bool(getattr(loss, "from_logits", False))
-        check_classifier("model", model.name, model, data, to_logits=to_logits)
+    check_loss("model", model.name, model, data)
 
 
 def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
@@ -275,7 +259,13 @@ def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
     with stop.handled(), deadline.kept(lambda: end(job, reporter, STALLED.code, STALLED.reason)):
         completed = complete(run, stop, deadline, reporter)
         if job.task.is_chief:
-            _save(run.model, completed, job.config.model_dir or reporter.folder)
+            export.save_copy(
+                run.model,
+                lambda: keras.models.clone_model(run.model),
+                completed.weights,
+                job.config.model_dir or reporter.folder,
+                is_alone=job.task.num_workers == 1,
+            )
         workers.gather(0)
     if stop.signal_number:  # too late for the run to end by it
         end(job, reporter, SIGNAL_CODES + stop.signal_number, "stopped after the last step")
@@ -286,14 +276,6 @@ def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
 def _leave_together(workers: Workers) -> None:
     """Let no worker end before the others: to these it would be one that died."""
     atexit.register(workers.part)
-
-
-def _save(model: keras.Model, completed: Completed, folder: Path) -> None:
-    """Write the trained model, from a copy that knows nothing of the strategy."""
-    try:
-        export.save_copy(model, lambda: keras.models.clone_model(model), completed.weights, folder)
-    except (TypeError, ValueError, NotImplementedError) as error:
-        log.warning("the model was not saved, only its checkpoints: %s", error)
 
 
 def _end(error: Exception, job: Job, reporter: Reporter) -> None:

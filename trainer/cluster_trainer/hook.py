@@ -13,8 +13,16 @@ from cluster_trainer.engine.running import Running
 
 
 def install() -> None:
-    """Replace what of Keras the image does otherwise, unless CLUSTER_TRAINER_ENGINE is off."""
-    if os.environ.get("CLUSTER_TRAINER_ENGINE") != "off":
+    """Replace what of Keras the image does otherwise, unless CLUSTER_TRAINER_ENGINE is off.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    wanted = os.environ.get("CLUSTER_TRAINER_ENGINE") or "on"
+    if wanted not in ("on", "off"):
+        message = f'CLUSTER_TRAINER_ENGINE: received "{wanted}"; accepted: on or off'
+        raise ValueError(message)
+    if wanted == "on":
         install_engine(_kept)
 
 

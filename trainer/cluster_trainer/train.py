@@ -2,6 +2,7 @@
 
 import logging
 import time
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -20,7 +21,7 @@ from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results import done, export
 from cluster_trainer.results.report import Reporter
-from cluster_trainer.settings.config import TrainerConfig, shown_name
+from cluster_trainer.settings.config import OF_COMPILING, OWN, TrainerConfig, shown_name
 from cluster_trainer.settings.job import Job
 from cluster_trainer.settings.task import Task
 
@@ -50,7 +51,7 @@ def train_and_evaluate(job: Job, stop: StopRequest, deadline: Deadline, reporter
     # that died. From here on nothing is left to do for anyone.
     workers = workers_of(distribution)
     workers.gather(0)
-    done.mark(job, completed.steps)
+    done.mark(run.job, completed.steps)
     workers.part()
 
 
@@ -68,7 +69,10 @@ def build_run(job: Job, data: DataSet, distribution: tf.distribute.Strategy) -> 
         model = build_model(config, data)
         is_own = model.compiled
         compile_as_set(model, config, data, plan)
-    return Run(job, plan, data, model, own=("optimizer", "loss") if is_own else ())
+    if not is_own:
+        return Run(job, plan, data, model)
+    trained = config.model_copy(update=dict.fromkeys(OF_COMPILING, OWN))
+    return Run(replace(job, config=trained), plan, data, model, own=("optimizer", "loss"))
 
 
 def log_plan(model: str, data: DataSet, plan: Plan) -> None:
@@ -136,5 +140,11 @@ def save_model(run: Run, values: list[np.ndarray], reporter: Reporter) -> None:
     """Write the trained model, from a copy that knows nothing of the strategy."""
     started, config = time.monotonic(), run.job.config
     folder = config.model_dir or reporter.folder
-    export.save_copy(run.model, lambda: build_model(config, run.data), values, folder)
+    export.save_copy(
+        run.model,
+        lambda: build_model(config, run.data),
+        values,
+        folder,
+        is_alone=run.job.task.num_workers == 1,
+    )
     log.info("saved the model to %s in %.1f s", folder, time.monotonic() - started)

@@ -8,6 +8,12 @@ import tensorflow as tf
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
+# TensorFlow's collectives know few types; what carries another one holds each of its values.
+CARRIERS = {
+    tf.bfloat16: tf.float32,
+    **dict.fromkeys((tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16), tf.int32),
+}
+
 
 def count_of(strategy: tf.distribute.Strategy) -> int:
     """Return how many replicas a strategy has, within a step of the engine's too."""
@@ -77,4 +83,6 @@ def gathered(value: tf.Tensor) -> tf.Tensor:
     Args:
         value: [n, …], with an n of each replica's own.
     """
-    return tf.distribute.get_replica_context().all_gather(value, axis=0)
+    carrier = CARRIERS.get(value.dtype, value.dtype)
+    over_all = tf.distribute.get_replica_context().all_gather(tf.cast(value, carrier), axis=0)
+    return tf.cast(over_all, value.dtype)

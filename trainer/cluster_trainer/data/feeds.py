@@ -4,7 +4,7 @@ from typing import Any
 
 from cluster_trainer.data import augment
 from cluster_trainer.data.examples import DataSet, Examples
-from cluster_trainer.data.plan import Plan, are_arrays
+from cluster_trainer.data.plan import Plan, as_arrays
 from cluster_trainer.data.rows import ExampleRows
 from cluster_trainer.settings.config import TrainerConfig
 
@@ -19,9 +19,9 @@ def fit_arguments(data: DataSet, config: TrainerConfig, plan: Plan) -> dict[str,
         if data.test is not None:
             arguments["validation_data"] = ExampleRows(data.test, batch)
         return arguments
-    if are_arrays(data.train):
+    if (arrays := as_arrays(data.train)) is not None:
         names = ("x", "y", "sample_weight")
-        arguments |= dict(zip(names, data.train, strict=False))
+        arguments |= dict(zip(names, arrays, strict=False))
     else:
         arguments["x"] = data.train
     return arguments | {"batch_size": plan.global_batch_size, "validation_data": data.test}

@@ -1,12 +1,14 @@
 """How long a run is, and how its data are cut into batches."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
+from keras.src.trainers.data_adapters import array_slicing
 
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.engine.data.random_access import is_random_access
@@ -14,6 +16,7 @@ from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import TrainerConfig, shown_name
 
 PICTURE_RANK = 3
+FROM_GENERATOR = "tf.data.Dataset.from_generator calls a function anew for each epoch."
 OF_THE_BATCH = ("per_replica_batch_size", "global_batch_size")
 
 
@@ -57,13 +60,43 @@ def make_plan(config: TrainerConfig, data: DataSet, num_replicas: int) -> Plan:
 
     Raises:
         ConfigurationError: the global batch size cannot be shared out among the replicas, the data
-            come in batches of their own, or what is to be augmented are no pictures.
+            come in batches of their own, never end or only once, or what is to be augmented are no
+            pictures.
     """
     if config.augment != "none":
         _refuse_augmenting(config, data)
+    _refuse_endings(config, data)
     batch, examples = _batch_size(config, data, num_replicas), _count(data.train)
     known = math.ceil(examples / batch) if batch and examples else _batches_of(data.train)
     return Plan(config.epochs, config.steps_per_epoch or known, batch, examples)
+
+
+def _refuse_endings(config: TrainerConfig, data: DataSet) -> None:
+    """Refuse data that would end too early, or never.
+
+    Raises:
+        ConfigurationError: with all that is wrong with them.
+    """
+    steps, problems = shown_name("steps_per_epoch"), []
+    if config.steps_per_epoch is None and _is_endless(data.train):
+        accepted = f"a number, since the training data of {data.name} never end"
+        problems.append(Problem(steps, "", accepted))
+    is_used_up = isinstance(data.train, Iterator) and config.epochs > 1
+    if is_used_up and config.steps_per_epoch is None:
+        accepted = f"a number, since the generator of {data.name} can be read only once"
+        problems.append(Problem(steps, "", accepted, FROM_GENERATOR))
+    if isinstance(data.test, Iterator) or _is_endless(data.test):
+        accepted = "test data that end, and can be read once an epoch"
+        received = type(data.test).__name__
+        problems.append(Problem(shown_name("dataset"), received, accepted, FROM_GENERATOR))
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def _is_endless(part: Any) -> bool:
+    if isinstance(part, tf.data.Dataset):
+        return bool(int(part.cardinality()) == tf.data.INFINITE_CARDINALITY)
+    return bool(isinstance(part, keras.utils.PyDataset) and part.num_batches is None)
 
 
 def _batch_size(config: TrainerConfig, data: DataSet, num_replicas: int) -> int | None:
@@ -84,9 +117,12 @@ def _count(part: Any) -> int | None:
     """Return how many examples there are; None where the data come in batches."""
     if isinstance(part, Examples) or is_random_access(part):
         return len(part)
-    if are_arrays(part):
-        return len(tf.nest.flatten(part[0])[0])
-    return None
+    if (arrays := as_arrays(part)) is None:
+        return None
+    first = tf.nest.flatten(arrays[0])[0]
+    if isinstance(first, tf.RaggedTensor):
+        return int(first.nrows())
+    return int(first.dense_shape[0] if isinstance(first, tf.SparseTensor) else np.shape(first)[0])
 
 
 def _batches_of(part: Any) -> int | None:
@@ -98,9 +134,13 @@ def _batches_of(part: Any) -> int | None:
     return None
 
 
-def are_arrays(part: Any) -> bool:
-    """Tell whether these are (x, y) or (x, y, sample_weight), each of arrays."""
-    return isinstance(part, Sequence) and 1 < len(part) <= len(("x", "y", "sample_weight"))
+def as_arrays(part: Any) -> tuple[Any, ...] | None:
+    """Return (x,), (x, y) or (x, y, sample_weight), where the data are arrays; else None."""
+    if isinstance(part, (tuple, list)) and 0 < len(part) <= len(("x", "y", "sample_weight")):
+        return tuple(part)
+    if isinstance(part, dict) or (part is not None and array_slicing.can_slice_array(part)):
+        return (part,)
+    return None
 
 
 def _refuse_augmenting(config: TrainerConfig, data: DataSet) -> None:

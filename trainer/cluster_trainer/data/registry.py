@@ -114,9 +114,16 @@ def _examples(part: Any) -> Examples | None:
         inputs, labels = zip(*part.as_numpy_iterator(), strict=True)
         return Examples(np.stack(inputs), np.asarray(labels))
     is_pair = isinstance(part, (tuple, list)) and len(part) == len(("inputs", "labels"))
-    if not is_pair or not all(isinstance(one, (np.ndarray, list, tf.Tensor)) for one in part):
+    if not is_pair or not all(map(_is_array, part)):
         return None
     return Examples(*map(np.asarray, part))
+
+
+def _is_array(one: Any) -> bool:
+    """Tell whether it is one array; a list of arrays is several inputs."""
+    if isinstance(one, list):
+        return not any(hasattr(part, "shape") for part in one)
+    return isinstance(one, (np.ndarray, tf.Tensor))
 
 
 def _batches(part: Any) -> Any:

@@ -109,6 +109,7 @@ class EpochIterator(KerasEpochIterator):
         self._pass = self._first = self._done = 0
         self._is_over = self._is_in_epoch = False
         self._is_between_passes = True
+        self._may_go_on = self.source.goes_on or call.goes_on
         self._spec: Any = None
         self._keeper, self._meet = call.adopt(self), call.meet
 
@@ -120,8 +121,10 @@ class EpochIterator(KerasEpochIterator):
     @property
     def described(self) -> dict[str, str]:
         """How the data are cut, name -> value: what must be as it was for a fit to go on."""
+        # What TensorFlow shares out has no size that Keras could tell.
+        size = None if self.source.is_distributed else self.data_adapter.batch_size
         return {
-            "the batch size": str(self.data_adapter.batch_size),
+            "the batch size": str(size),
             "batches of a pass": str(self.source.num_batches),
             "steps_per_epoch": str(self.steps_per_epoch),
         } | self.source.described
@@ -216,7 +219,7 @@ class EpochIterator(KerasEpochIterator):
     @property
     def _goes_on(self) -> bool:
         """Whether an epoch goes on with the next pass where one ends within it."""
-        return bool(self.source.goes_on and self.steps_per_epoch)
+        return bool(self.source.is_endless and self._may_go_on and self.steps_per_epoch)
 
     def _left(self, wanted: int | None, done: int) -> int | None:
         of_epoch = None if wanted is None else wanted - done
@@ -263,7 +266,10 @@ class EpochIterator(KerasEpochIterator):
     def _open(self) -> None:
         batches = self.source.shares(self._pass, self._first)
         self.source.begin_pass(self._pass)
-        self._current_iterator = iter(batches)
+        self._current_iterator = iterator = iter(batches)
+        if not self.source.begins_anywhere:
+            for _ in range(self._first):
+                next(iterator)
         self._steps_seen, self._first = self._first, 0
 
     def _close(self) -> None:

@@ -54,6 +54,11 @@ KerasTrainer = keras_trainer.TensorFlowTrainer
 KerasIterator = keras_trainer.TFEpochIterator
 
 
+def is_installed() -> bool:
+    """Tell whether it is replaced in this process."""
+    return keras_trainer.TFEpochIterator is _iterator
+
+
 def keeps_in_step(strategy: tf.distribute.Strategy) -> bool:
     """Tell whether a strategy is one that the engine is made for."""
     return isinstance(strategy, IN_STEP)
@@ -164,12 +169,19 @@ def _seed_of_fit(number: int) -> int:
 MAKERS = ("make_train_function", "make_test_function", "make_predict_function")
 
 
-def _has_own_functions(model: Any) -> bool:
-    """Tell whether a model makes the functions itself that take Keras's batches.
+def own_functions(model: Any) -> list[str]:
+    """Return the methods by which a model makes the functions itself that take Keras's batches."""
+    return [
+        name for name in MAKERS if getattr(type(model), name) is not getattr(KerasTrainer, name)
+    ]
 
-    They get them from Keras's own iterators, then; what they do on several replicas is theirs.
+
+def _has_own_functions(model: Any) -> bool:
+    """Tell whether a model has such methods.
+
+    They get batches from Keras's own iterators, then; what they do on several replicas is theirs.
     """
-    own = [name for name in MAKERS if getattr(type(model), name) is not getattr(KerasTrainer, name)]
+    own = own_functions(model)
     if own:
         log.warning(
             "%s has a %s of its own: it trains as Keras alone does, without checkpoints; on "

@@ -41,6 +41,7 @@ class Running:
         seed: of the order in which examples are seen.
         one_batch_a_call: whether somebody wants to be called for each batch.
         steps_a_call: how many steps are to be done in a call; None: as many as take a second.
+        goes_on: whether an epoch of more steps than a pass goes on with the next pass, of arrays.
         is_fit: whether it is a `fit`, and not `evaluate` or `predict`.
         has_own_functions: whether the model makes what Keras calls for each batch itself.
         keeper: keeps checkpoints of a fit; None: nobody does.
@@ -52,6 +53,7 @@ class Running:
     seed: int = 0
     one_batch_a_call: bool = False
     steps_a_call: int | None = None
+    goes_on: bool = False
     is_fit: bool = False
     has_own_functions: bool = False
     keeper: Any = None

@@ -71,6 +71,8 @@ class Steps:
     def __init__(self, model: keras.Model, step: Callable[[Any], Any]) -> None:
         self._model, self._strategy = model, model.distribute_strategy
         self._replicas = Replicas.of(self._strategy)
+        if self._replicas.total > 1:  # the function of one replica is not that of another
+            step = getattr(step, "python_function", step)
         self._step = model._autoconvert_optionals(step)  # noqa: SLF001  None in a tf.data.Dataset
         self._own_logs: list[tuple[str, tf.TensorShape, tf.DType]] = []
         self._guards = self._gathers = False
@@ -287,6 +289,13 @@ class Steps:
             name: tf.convert_to_tensor(value) for name, value in _flat_logs(logs or {}).items()
         }
         self._own_logs = [(name, value.shape, value.dtype) for name, value in values.items()]
+        unknown = [name for name, shape, _ in self._own_logs if shape.num_elements() is None]
+        if len(unknown) > (self._replicas.total == 1):
+            message = (
+                f"A step returned {', '.join(unknown)} of unknown shape, such as a number for each "
+                "example. Return a mean, or what a metric has come to."
+            )
+            raise ValueError(message)
         flat = [_as_vector(value) for value in values.values()]
         if self._replicas.total > 1:
             results = _flat_logs(self._model.get_metrics_result())
@@ -303,7 +312,10 @@ class Steps:
         logs, begin = StepLogs(), 0
         for name, shape, dtype in self._own_logs:
             size = shape.num_elements()
-            logs[name] = _as_of(dtype, own[begin : begin + size].reshape(shape))
+            if size is None:  # one alone may be unknown: it has what the others leave
+                size = len(own) - sum(one.num_elements() or 0 for _, one, _ in self._own_logs)
+            form = [-1 if side is None else side for side in shape]
+            logs[name] = _as_of(dtype, own[begin : begin + size].reshape(form))
             begin += size
         if self._replicas.total > 1:
             # The mean of the replicas' results need not be the result of all.
@@ -334,14 +346,6 @@ class Steps:
         ]
         with backend.StatelessScope(state_mapping=mapping):
             return self._model.get_metrics_result(), own_total
-
-
-def _flat(logs: Logs) -> Logs:
-    """Return logs without the dicts within them, as of several metrics, as callbacks get them."""
-    flat: Logs = {}
-    for name, value in logs.items():
-        flat |= _flat(value) if isinstance(value, dict) else {name: value}
-    return flat
 
 
 def as_tensor(value: Any) -> Any:

@@ -227,7 +227,7 @@ class KeptFit:
         shown: list[Any] = callbacks
         if self._found:
             first = epochs if self.place.stopped else min(self.place.epoch, epochs)
-            if first == epochs:  # nothing is left for them to see
+            if first == epochs and self.place.stage == Stage.ALL:  # nothing is left for them to see
                 shown = [one for one in callbacks if isinstance(one, keras.callbacks.History)]
             elif self.place.stage == Stage.ALL and _averages(self._model):
                 log.warning(

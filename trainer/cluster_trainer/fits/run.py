@@ -15,11 +15,12 @@ from cluster_trainer.callbacks.heartbeat import Heartbeat
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.feeds import fit_arguments
 from cluster_trainer.data.plan import Plan
-from cluster_trainer.engine import running
+from cluster_trainer.engine import install, running
 from cluster_trainer.engine.epoch_iterator import workers_of
 from cluster_trainer.fits.agreement import facts_of, refuse_differing
 from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit
 from cluster_trainer.fits.kept_fit import Plan as Keeping
+from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results import done, record, weights
@@ -72,6 +73,7 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
         StopRequestedError, PeerStoppedError: a worker was asked to stop.
         TrainingDivergedError: the loss is not a finite number.
     """
+    _refuse_other_engines(run.model)
     described = _described(run, reporter)
     kept = KeptFit(_keeping(run, stop, deadline, described), run.model)
     kept.find()
@@ -100,6 +102,21 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
     return Completed(values, metrics.lines, kept.place.step)
 
 
+def _refuse_other_engines(model: keras.Model) -> None:
+    """Refuse what the engine has no part in: nothing of a run would be kept, or counted.
+
+    Raises:
+        ConfigurationError: with what it is.
+    """
+    if not install.is_installed():
+        accepted = "on, or not given: the trainer is built on the engine"
+        raise ConfigurationError([Problem("CLUSTER_TRAINER_ENGINE", "off", accepted)])
+    if own := install.own_functions(model):
+        accepted = f"a model without a {' and a '.join(own)} of its own"
+        advice = "A script of your own may train it by `model.fit`, without checkpoints."
+        raise ConfigurationError([Problem("model", type(model).__name__, accepted, advice)])
+
+
 def _described(run: Run, reporter: Reporter) -> dict[str, str]:
     """Return what must be as it was for the run to go on, the same on all workers.
 
@@ -108,10 +125,12 @@ def _described(run: Run, reporter: Reporter) -> dict[str, str]:
     """
     used = record.of(run.model)
     reporter.used(used)
-    log.info("optimizer %s, loss %s", used["optimizer"]["class_name"], used["loss"])
+    reporter.settings(run.job.config.as_json())
+    names = {"optimizer": used["optimizer"]["class_name"], "loss": used["loss"]}
+    log.info(", ".join(f"{what} {name}" for what, name in names.items() if name) or "compiled")
     described = _settings_of(run)
-    own = {f"the {name}": record.as_text(used[name]) for name in run.own}
-    facts = facts_of(run.job.config, run.data, described | own)
+    described |= {f"the {name}": record.as_text(used[name]) for name in run.own}
+    facts = facts_of(run.job.config, run.data, described)
     refuse_differing(workers_of(run.model.distribute_strategy), run.job.task, facts)
     return described
 
@@ -158,6 +177,7 @@ def _with_settings(run: Run, kept: KeptFit) -> running.AroundFit:
         fit: Callable[..., Any], given: inspect.BoundArguments, call: running.Running
     ) -> Any:
         call.seed, call.steps_a_call = seed, None if steps == "auto" else steps
+        call.goes_on = True
         return kept.run(fit, given, call)
 
     return around

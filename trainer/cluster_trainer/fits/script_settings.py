@@ -10,10 +10,9 @@ import tensorflow as tf
 from cluster_trainer.engine.install import keeps_in_step
 from cluster_trainer.models.own_optimizer import compute_dtypes
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.settings.config import setting_names, variable_of
+from cluster_trainer.settings.config import OWN, setting_names, variable_of
 from cluster_trainer.settings.job import Job, read_job
 
-OWN = "the script's own"
 OWN_ARRAYS = "arrays of the script's own"
 OF_THE_STRATEGY = ("strategy", "logical_cpus", "devices", "threads", "gpus_per_worker")
 # Settings that only the trainer's own process heeds; a script is watched by the entrypoint.

@@ -29,8 +29,7 @@ def compile_as_set(model: keras.Model, config: TrainerConfig, data: DataSet, pla
         return
     optimizer = build_optimizer(config, plan)
     compile_with(model, optimizer, loss_of(config, data), metrics_of(config, data))
-    if config.loss is None:
-        check_classifier(shown_name("model"), config.model, model, data, to_logits=True)
+    check_loss(shown_name("model"), config.model, model, data)
 
 
 def compile_with(model: keras.Model, optimizer: Any, loss: Any, metrics: list[Any]) -> None:
@@ -47,6 +46,29 @@ def compile_with(model: keras.Model, optimizer: Any, loss: Any, metrics: list[An
     except (TypeError, ValueError) as error:
         received, accepted = model.name, "an optimizer, a loss and metrics that it can be used with"
         raise ConfigurationError([Problem("model", received, accepted, f"{error}")]) from error
+
+
+def check_loss(variable: str, name: str, model: keras.Model, data: DataSet) -> None:
+    """Refuse a model whose outputs are not what its loss for classes takes.
+
+    Args:
+        variable: what the message calls it.
+        name: its own name there.
+        model: compiled.
+        data: what it is to learn.
+
+    Raises:
+        ConfigurationError: they are not.
+    """
+    try:
+        loss = keras.losses.get(model.loss)
+    except (TypeError, ValueError):  # several of them, as for several outputs
+        return
+    is_for_classes = isinstance(loss, keras.losses.SparseCategoricalCrossentropy)
+    is_for_classes = is_for_classes or loss is keras.losses.sparse_categorical_crossentropy
+    if is_for_classes and data.num_classes is not None:
+        to_logits = bool(getattr(loss, "from_logits", False))
+        check_classifier(variable, name, model, data, to_logits=to_logits)
 
 
 def _refuse_settings(config: TrainerConfig) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from cluster_trainer.files import write_whole
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings.config import OWN, variable_of
 from cluster_trainer.settings.job import Job
 
 FILE = "DONE"
@@ -60,12 +61,14 @@ def _read(job: Job) -> dict[str, Any] | None:
 
 
 def _refuse_other_settings(job: Job, done: dict[str, str]) -> None:
-    mine = job.config.run_settings()
+    # A model that was compiled had its own way, and is not known yet; nor were the epochs of matter
+    # then: where they are, the mark has them.
+    mine = {variable_of(name): str(value) for name, value in job.config.as_json().items()}
     advice = "Give that, or another TRAINER_RUN_DIR, or TRAINER_RESUME=never to train anew."
     problems = [
-        Problem(name, mine.get(name, ""), f"{done.get(name, '')}, as {job.folder} has it", advice)
-        for name in sorted(mine.keys() | done.keys())
-        if mine.get(name) != done.get(name)
+        Problem(name, mine.get(name, ""), f"{was}, as {job.folder} has it", advice)
+        for name, was in sorted(done.items())
+        if was not in (mine.get(name), OWN)
     ]
     if problems:
         raise ConfigurationError(problems)

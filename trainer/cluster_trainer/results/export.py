@@ -4,6 +4,7 @@ import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import keras
 import numpy as np
@@ -12,30 +13,71 @@ from cluster_trainer.files import UNFINISHED, sync_file, sync_folder, sync_tree
 
 KERAS_FILE = "model.keras"
 SAVED_MODEL = "saved_model"
+FILES = (KERAS_FILE, SAVED_MODEL)
 log = logging.getLogger("trainer")
 
 
 def save_copy(
-    model: keras.Model, build: Callable[[], keras.Model], values: list[np.ndarray], folder: Path
+    model: keras.Model,
+    build: Callable[[], keras.Model],
+    values: list[np.ndarray],
+    folder: Path,
+    *,
+    is_alone: bool,
 ) -> None:
     """Write a trained model from a copy that knows nothing of a strategy; see `save`.
 
-    Where there is no such copy, model.keras alone is written, from the model itself.
+    Where there is no such copy, model.keras alone is written, from the model itself, if this is the
+    only worker: elsewhere to read its variables takes all of them. A model that cannot be saved at
+    all is no reason for a run to fail: its checkpoints are there.
 
     Args:
         model: that was trained, under any strategy.
         build: makes another of its kind; called outside of any strategy's scope.
         values: its weights.
         folder: where to.
+        is_alone: whether this worker is the only one.
+
+    Raises:
+        OSError: it could not be written.
     """
     try:
         copy = build()
         copy.set_weights(values)
-    except (AttributeError, TypeError, ValueError, NotImplementedError) as error:
-        log.warning("there is no saved_model/, since no copy of the model can be made: %s", error)
-        save_keras_file(model, folder)
-    else:
+        _adopt(model, copy)
         save(copy, folder)
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever a model of a user's own says
+        log.warning("no copy of the model could be saved: %s", _first_line(error))
+    else:
+        return
+    try:
+        if is_alone:
+            save_keras_file(model, folder)
+            log.warning("%s was written from the model itself; there is no %s", *FILES)
+            return
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001
+        log.warning("the model cannot be saved: %s", _first_line(error))
+    log.warning("the model was not saved, only its checkpoints")
+
+
+def _adopt(model: keras.Model, copy: keras.Model) -> None:
+    """Give a copy what layers hold beside weights: vocabularies, and what they make of weights."""
+    layers = zip(model._flatten_layers(), copy._flatten_layers(), strict=True)  # noqa: SLF001  Keras has no public way
+    for layer, its_copy in layers:
+        if hasattr(layer, "save_assets") and hasattr(layer, "load_assets"):
+            with TemporaryDirectory() as folder:
+                layer.save_assets(folder)
+                its_copy.load_assets(folder)
+        if hasattr(its_copy, "finalize_state"):  # as Normalization has it, after adapt
+            its_copy.finalize_state()
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".strip().partition("\n")[0]
 
 
 def save(model: keras.Model, folder: Path) -> None:

@@ -20,6 +20,8 @@ def of(model: keras.Model) -> dict[str, Any]:
 
 def _described(optimizer: Any) -> dict[str, Any]:
     """Return an optimizer as `keras.optimizers.deserialize` takes it, or else its name alone."""
+    if optimizer is None:  # a model's own steps may have others
+        return {"class_name": None}
     try:
         described = keras.optimizers.serialize(optimizer)
     except (AttributeError, NotImplementedError, TypeError, ValueError):

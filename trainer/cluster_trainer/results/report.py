@@ -55,6 +55,7 @@ class Reporter:
         self._started = self._last_line = time.monotonic()
         self._doing = "starting"
         self._ended = threading.Event()
+        self._trained: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._result: dict[str, Any] = {
             "dataset": None,
@@ -136,6 +137,10 @@ class Reporter:
         """Note what is trained with: the optimizer, the loss, the strategy."""
         self._result |= what
 
+    def settings(self, trained: Mapping[str, Any]) -> None:
+        """Note the settings as they are really trained with."""
+        self._trained = {"settings": trained}
+
     def weights(self, digest: str) -> None:
         """Note the digest of the final weights."""
         self._result["weights_sha256"] = digest
@@ -149,7 +154,8 @@ class Reporter:
         if not self._lock.acquire(blocking=False):
             return
         seconds = round(time.monotonic() - self._started, 3)
-        result = {"status": status, "reason": reason, **self._result, "seconds": seconds, **context}
+        more = {"seconds": seconds, **context, **self._trained}
+        result = {"status": status, "reason": reason, **self._result, **more}
         text = json.dumps(result, indent=2, default=str) + "\n"
         write_whole(self.folder / RESULT_FILE, text.encode(), durable=True)
 

@@ -73,6 +73,8 @@ OF_THE_RUN = (
     "seed",
 )
 
+# In place of a setting: a script, or a model that is compiled, has it its own way.
+OWN = "the script's own"
 HELP_LISTS = "the flags that --help lists"
 A_COUNT = "a whole number, 1 or more"
 A_COUNT_OR_0 = "a whole number, 0 or more"
@@ -376,6 +378,13 @@ class TrainerConfig(BaseSettings):
             cut = f"is {num_cpus}" if num_cpus else "cuts the CPU into more, and is not given"
             raise refuse(" ".join(there), f"TRAINER_LOGICAL_CPUS {cut}.")
         return text
+
+    @field_validator("resume")
+    @classmethod
+    def _resumes_from_something(cls, resume: str, info: ValidationInfo) -> str:
+        if resume == "must" and info.data.get("checkpoint_steps") == 0:
+            raise refuse("auto or never, since TRAINER_CHECKPOINT_STEPS is 0")
+        return resume
 
     @field_validator("global_batch_size")
     @classmethod

@@ -5,6 +5,7 @@ neither; here `fit(x=source, batch_size=64)` does, in the same order and as exac
 """
 
 import inspect
+import threading
 from functools import wraps
 from typing import Any
 
@@ -33,8 +34,10 @@ class RandomAccess(RowDataset):
     take_work = True
 
     def __init__(self, source: Any, batch_size: int) -> None:
+        if not len(source):
+            raise ValueError(f"{type(source).__name__}: there are no examples to train on")
         super().__init__(len(source), batch_size)
-        self._source = source
+        self._source, self._lock = source, threading.Lock()
         self._structure = tree.lists_to_tuples(source[0])
         leaves = [np.asarray(leaf) for leaf in tree.flatten(self._structure)]
         self._dtypes = [_dtype_of(leaf) for leaf in leaves]
@@ -49,10 +52,26 @@ class RandomAccess(RowDataset):
         return tree.pack_sequence_as(self._structure, parts)
 
     def _read(self, rows: np.ndarray) -> list[np.ndarray]:
-        examples = [tree.flatten(self._source[int(row)]) for row in rows]
-        dtypes = [dtype.as_numpy_dtype for dtype in self._dtypes]
+        with self._lock:  # a source may read a file, which only one at a time may do
+            examples = [tree.flatten(self._source[int(row)]) for row in rows]
         parts = zip(*examples, strict=True)
-        return [np.asarray(part, dtype) for part, dtype in zip(parts, dtypes, strict=True)]
+        return [self._typed(part, place, rows) for place, part in enumerate(parts)]
+
+    def _typed(self, part: Any, place: int, rows: np.ndarray) -> np.ndarray:
+        """Return a part of some examples as the first example has it.
+
+        Raises:
+            TypeError: numbers would be cut.
+        """
+        dtype, values = self._dtypes[place].as_numpy_dtype, np.asarray(part)
+        is_number = values.dtype.kind in "biuf"
+        if is_number and not np.can_cast(values.dtype, dtype, "same_kind"):
+            message = (
+                f"{type(self._source).__name__}: examples {rows.min()} to {rows.max()} have "
+                f"{values.dtype} where the first one has {np.dtype(dtype)}; all need one type"
+            )
+            raise TypeError(message)
+        return values.astype(dtype) if is_number else np.asarray(part, dtype)
 
 
 def _dtype_of(leaf: np.ndarray) -> tf.DType:

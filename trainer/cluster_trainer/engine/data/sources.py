@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from keras.src import tree
-from keras.src.trainers.data_adapters import array_slicing
+from keras.src.trainers.data_adapters import array_slicing, tf_dataset_adapter
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDataset, PyDatasetAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
@@ -49,11 +49,13 @@ class Source:
         goes_on: whether an epoch of more steps than a pass has goes on with the next pass.
         is_ours: whether the order is a function of seed and pass.
         is_distributed: whether TensorFlow shares the batches out.
+        begins_anywhere: whether `shares` begins where it is told to, and not with the first batch.
         may_lack_examples: whether a batch may have fewer examples than there are replicas.
         varies: whether one batch may have another shape than the next.
     """
 
     is_endless = is_distributed = False
+    begins_anywhere = True
     is_infinite = is_ours = goes_on = False
     may_lack_examples = varies = True
 
@@ -131,15 +133,24 @@ def source_of(
         return ArraySource(adapter, replicas, seed)
     if isinstance(adapter, PyDatasetAdapter):
         dataset = adapter.py_dataset
-        if isinstance(dataset, RowDataset) and adapter.class_weight is None:
+        if isinstance(dataset, RowDataset):
             rows = dataset.rows(seed if adapter.shuffle else None)
-            source = RowSource(rows, replicas, dataset.take)
+            source = RowSource(rows, replicas, _weighted_by_class(dataset, adapter.class_weight))
             source.goes_on = True
             return source
         return PyDatasetSource(adapter, replicas, seed)
     if isinstance(adapter, TFDatasetAdapter) and _is_for_tensorflow(adapter.get_tf_dataset()):
         return DistributedSource(adapter, replicas, strategy)
     return DatasetSource(adapter, replicas)
+
+
+def _weighted_by_class(
+    dataset: RowDataset, weights: dict[int, float] | None
+) -> Callable[[tf.Tensor, tf.Tensor], Any]:
+    if weights is None:
+        return dataset.take
+    add = tf_dataset_adapter.make_class_weight_map_fn(weights)
+    return lambda rows, number: add(*dataset.take(rows, number))
 
 
 def _is_for_tensorflow(dataset: Any) -> bool:
@@ -248,11 +259,11 @@ class ArraySource(RowSource):
     @property
     def described(self) -> dict[str, str]:
         """The types and shapes of the arrays, and a digest of some examples."""
-        leaves = [leaf for leaf in tf.nest.flatten(self._inputs) if tf.is_tensor(leaf)]
+        leaves = [leaf for leaf in tf.nest.flatten(self._inputs) if _has_rows(leaf)]
         rows = np.unique(np.linspace(0, self._rows.examples - 1, DIGESTED, dtype=np.int64))
         digest = sha256()
         for leaf in leaves:
-            digest.update(str(tf.gather(leaf, rows).numpy().tolist()).encode())
+            digest.update(_content(tf.gather(leaf, rows)))
         shapes = [f"{leaf.dtype.name}{list(leaf.shape)}" for leaf in leaves]
         return {
             "the arrays": ", ".join(shapes),
@@ -268,10 +279,19 @@ class ArraySource(RowSource):
         return tree.traverse(pick, self._inputs)
 
 
+def _has_rows(leaf: Any) -> bool:
+    return bool(tf.is_tensor(leaf)) and not isinstance(leaf, tf.SparseTensor)
+
+
+def _content(leaf: Any) -> bytes:
+    is_dense = isinstance(leaf, tf.Tensor) and leaf.dtype != tf.string
+    return leaf.numpy().tobytes() if is_dense else str(leaf.numpy().tolist()).encode()
+
+
 def _bytes_of_all(leaf: Any) -> int:
     if isinstance(leaf, tf.RaggedTensor):
         leaf = leaf.flat_values
-    return int(np.prod(leaf.shape)) * leaf.dtype.size if tf.is_tensor(leaf) else 0
+    return int(np.prod(leaf.shape)) * leaf.dtype.size if _has_rows(leaf) else 0
 
 
 def _as_tensor(value: Any) -> Any:
@@ -410,6 +430,7 @@ class DistributedSource(Source):
     """What a user has asked TensorFlow to share out, by files for example."""
 
     is_distributed = True
+    begins_anywhere = False
 
     def __init__(
         self, adapter: TFDatasetAdapter, replicas: Replicas, strategy: tf.distribute.Strategy

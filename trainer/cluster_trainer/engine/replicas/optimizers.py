@@ -39,8 +39,9 @@ def _of_same_rows(gradient: Gradient) -> Gradient:
     """Return a sparse sum with each row once, where all replicas have the same rows.
 
     So have they of an embedding of positions: on one device its gradient is summed over the batch
-    before it is one. Of tokens each replica has its own, which one device does not sum either, and
-    what is not linear, such as Adam's squares and clipping, sees the difference.
+    before it is one, and no row comes twice. Of tokens each replica has its own, or some come
+    twice, as segments do; one device does not sum these either. What is not linear, such as Adam's
+    squares and clipping, sees the difference.
     """
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
@@ -55,7 +56,8 @@ def _of_same_rows(gradient: Gradient) -> Gradient:
 
     def are_alike() -> tf.Tensor:
         rows = by_replica(indices)
-        return tf.reduce_all(rows == rows[:1])
+        different = tf.size(tf.unique(rows[0])[0])
+        return tf.reduce_all(rows == rows[:1]) & (different == tf.size(rows[0]))
 
     is_even = tf.shape(indices)[0] % total == 0
     alike = tf.cond(is_even, are_alike, lambda: False)
@@ -65,11 +67,12 @@ def _of_same_rows(gradient: Gradient) -> Gradient:
 
 
 def _times(gradient: Gradient, weight: tf.Tensor) -> Gradient:
+    """Return a share's part of a gradient; what is only borrowed is nothing, NaN or not."""
     weight = tf.cast(weight, gradient.dtype)
     if isinstance(gradient, tf.IndexedSlices):
-        values = gradient.values * weight
+        values = tf.math.multiply_no_nan(gradient.values, weight)
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return gradient * weight
+    return tf.math.multiply_no_nan(gradient, weight)
 
 
 def reduce_first() -> None:
