@@ -15,7 +15,8 @@ def flowers(workbench, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 2])
+@pytest.mark.long
+@pytest.mark.parametrize("workers", [1, 2])
 def test_mobilenet_recognises_pictures_that_it_has_not_seen(run, flowers, workers):
     ended = run(
         WORKERS=workers,

@@ -45,8 +45,10 @@ def on_two(workbench, command, options):
 
 @pytest.mark.parametrize(
     ("run", "workers", "dataset"),
-    [(on_one, 1, "digits"), (on_two, 2, "mnist")],
-    ids=["one worker", "two workers"],
+    [
+        pytest.param(on_one, 1, "digits", id="one worker", marks=pytest.mark.long),
+        pytest.param(on_two, 2, "mnist", id="two workers"),
+    ],
 )
 def test_r_and_python_end_with_the_same_loss(workbench, options, run, workers, dataset):
     losses = {}

@@ -36,7 +36,7 @@ def test_a_stop_saves_on_all_workers(story):
 def test_resume_goes_on_with_the_same_script(story):
     _, resumed = story
     resumed.raise_unless_done()
-    assert "fit 1 resumes from step" in resumed.output
+    assert "fit 1: resuming from step" in resumed.output
     assert "Epoch 1/30" not in resumed.output
     assert resumed.output.count("epochs 30") == 2
 

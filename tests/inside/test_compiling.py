@@ -148,6 +148,11 @@ def test_a_model_that_is_no_classifier_is_refused(config, model, said):
         compile_as_set(model, config(), CLASSES, PLAN)
 
 
+def test_so_is_one_whose_outputs_are_not_what_its_loss_takes(config):
+    with pytest.raises(ConfigurationError, match=r"from_logits=True"):
+        compile_as_set(dense(10), config(loss="sparse_categorical_crossentropy"), CLASSES, PLAN)
+
+
 def test_with_a_loss_it_may_be_anything(config):
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     compile_as_set(model, config(loss="mse", metrics="mae"), TARGETS, PLAN)

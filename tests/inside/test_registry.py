@@ -84,9 +84,11 @@ def test_labels_need_not_be_classes(own, labels):
     [
         (np.zeros([3, 2]), np.arange(3), np.ones(3)),
         ({"a": np.zeros(3)}, np.arange(3)),
+        ([np.zeros([3, 2]), np.zeros([3, 4])], np.arange(3)),
+        np.zeros([3, 2]),
         tf.data.Dataset.from_tensor_slices((np.zeros([4, 2]), np.arange(4))).batch(2),
     ],
-    ids=["weights", "dict", "batches"],
+    ids=["weights", "dict", "several inputs", "inputs alone", "batches"],
 )
 def test_what_fit_takes_stays_as_it_is(own, part):
     own.load = lambda: (part, None)

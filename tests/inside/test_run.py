@@ -15,9 +15,9 @@ from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import CHUNK_BYTES, Workers
 from cluster_trainer.data.examples import DataSet
 from cluster_trainer.data.plan import make_plan
-from cluster_trainer.fits.run import Run, complete
+from cluster_trainer.engine import install
+from cluster_trainer.fits.run import complete
 from cluster_trainer.models.build import build_model, synchronise_batch_norm
-from cluster_trainer.models.compiling import compile_as_set
 from cluster_trainer.problems import (
     ConfigurationError,
     StopRequestedError,
@@ -30,6 +30,7 @@ from cluster_trainer.results.weights import digest
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
 from cluster_trainer.settings.task import Task
+from cluster_trainer.train import compile_for
 from conftest import strategy_of
 
 GLOBAL_BATCH = 16
@@ -125,10 +126,10 @@ def run(tmp_path):
         with strategy.scope():
             keras.utils.set_random_seed(config.seed)
             model = build()
-            compile_as_set(model, config, data, plan)
+            own = compile_for(model, job, data, plan)
         reporter = Noting(job.folder, config.epochs)
         stop = stop or StopRequest(print)
-        completed = complete(Run(job, plan, data, model), stop, Deadline(), reporter)
+        completed = complete(own, stop, Deadline(), reporter)
         timeless = [
             {name: value for name, value in line.items() if name not in TIMES}
             for line in completed.epochs
@@ -301,6 +302,58 @@ def test_a_run_may_get_more_epochs(run, undisturbed):
     assert more.began == 14
     assert [line["epoch"] for line in more.epochs] == [1, 2, 3]
     assert more.digest == expected.digest
+
+
+def compiled():
+    model = dense()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.01), loss)
+    return model
+
+
+def test_so_may_one_of_a_compiled_model_whatever_the_schedule(run, undisturbed):
+    strategy = strategy_of(1)
+    expected = undisturbed(strategy, compiled, epochs=3)
+    run(strategy, compiled, epochs=2)
+    more = run(strategy, compiled, epochs=3)
+    assert more.began == 14
+    assert more.digest == expected.digest
+
+
+def test_another_compiled_optimizer_is_refused(run):
+    def other():
+        model = compiled()
+        model.optimizer.learning_rate = 0.5
+        return model
+
+    with pytest.raises(StopRequestedError):
+        run(strategy_of(1), compiled, StopsAt(2))
+    with pytest.raises(ConfigurationError, match="the optimizer"):
+        run(strategy_of(1), other)
+
+
+@pytest.mark.parametrize("steps", [3, 10])
+def test_arrays_that_are_no_pairs_go_on_with_the_next_pass(run, steps):
+    part = EXAMPLES.train
+    given = (part.inputs.astype(np.float32), part.labels, np.ones(100))
+    data = DataSet("weighted", given, given, 10)
+    ended = run(strategy_of(2), dense, data=data, steps_per_epoch=steps)
+    assert [line["step"] for line in ended.epochs] == [steps, 2 * steps, 3 * steps]
+
+
+def test_a_model_that_makes_keras_functions_itself_is_refused(run):
+    class Own(keras.Sequential):
+        def make_train_function(self, force=False):  # noqa: FBT002  Keras's signature
+            return super().make_train_function(force)
+
+    with pytest.raises(ConfigurationError, match="without a make_train_function of its own"):
+        run(strategy_of(1), lambda: Own(dense().layers))
+
+
+def test_without_the_engine_there_is_no_run(run, monkeypatch):
+    monkeypatch.setattr(install, "is_installed", lambda: False)
+    with pytest.raises(ConfigurationError, match='CLUSTER_TRAINER_ENGINE: received "off"'):
+        run(strategy_of(1), MODELS["plain"])
 
 
 def test_never_begins_anew_and_removes_what_was_there(run, tmp_path):

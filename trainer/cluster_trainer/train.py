@@ -66,12 +66,20 @@ def build_run(job: Job, data: DataSet, distribution: tf.distribute.Strategy) -> 
     log_plan(config.model, data, plan)
     with distribution.scope():
         keras.utils.set_random_seed(config.seed)
-        model = build_model(config, data)
-        is_own = model.compiled
-        compile_as_set(model, config, data, plan)
+        return compile_for(build_model(config, data), job, data, plan)
+
+
+def compile_for(model: keras.Model, job: Job, data: DataSet, plan: Plan) -> Run:
+    """Compile a model as the settings say, unless it is compiled; call it in the scope.
+
+    Raises:
+        ConfigurationError: the settings do not fit the model, or would do nothing.
+    """
+    is_own = model.compiled
+    compile_as_set(model, job.config, data, plan)
     if not is_own:
         return Run(job, plan, data, model)
-    trained = config.model_copy(update=dict.fromkeys(OF_COMPILING, OWN))
+    trained = job.config.model_copy(update=dict.fromkeys(OF_COMPILING, OWN))
     return Run(replace(job, config=trained), plan, data, model, own=("optimizer", "loss"))
 
 

@@ -89,6 +89,7 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
         Heartbeat(reporter, lambda: kept.place),
         Divergence(lambda: kept.place),
     ]
+    reporter.doing("compiling the steps")
     with running.fits_run_by(_with_settings(run, kept)):
         run.model.fit(
             **fit_arguments(run.data, run.job.config, run.plan),

@@ -1,0 +1,69 @@
+"""A fit that was killed after its last epoch: what its callbacks do at its end is done then."""
+
+import keras
+import numpy as np
+import pytest
+
+from cluster_trainer.engine import running
+from cluster_trainer.fits.kept_fit import KeptFit, Plan
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.job import Job
+from cluster_trainer.settings.task import Task
+
+ROWS = np.random.default_rng(0).normal(size=(40, 4)).astype("float32")
+WANTED = ROWS.sum(axis=1, keepdims=True)
+
+
+class Ends(keras.callbacks.Callback):
+    """Dies at the end of the fit, if it is to; counts how often there is one."""
+
+    def __init__(self, *, dies):
+        super().__init__()
+        self.dies, self.ends = dies, 0
+
+    def on_train_end(self, logs=None):  # noqa: ARG002  Keras gives them by name
+        self.ends += 1
+        if self.dies:
+            raise RuntimeError("killed")
+
+
+@pytest.fixture
+def fitted(tmp_path):
+    """Fit for six epochs, of which the second is the best; return the weights and the callback."""
+
+    def fit(folder, *, dies=False):
+        keras.utils.clear_session()
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.01), "mse")
+        job = Job(TrainerConfig(run_dir=tmp_path, checkpoint_steps=3), Task())
+        plan = Plan(job, StopRequest(print), Deadline(), tmp_path / folder, described={})
+        stopping = keras.callbacks.EarlyStopping(
+            "loss", patience=9, min_delta=1e9, restore_best_weights=True
+        )
+        ends = Ends(dies=dies)
+        with running.fits_run_by(KeptFit(plan, model).run):
+            model.fit(ROWS, WANTED, epochs=6, batch_size=8, verbose=0, callbacks=[ends, stopping])
+        return model.get_weights(), ends
+
+    return fit
+
+
+def test_it_ends_as_one_that_was_not_killed(fitted):
+    expected, _ = fitted("undisturbed")
+    with pytest.raises(RuntimeError, match="killed"):
+        fitted("killed", dies=True)
+    weights, ends = fitted("killed")
+    assert ends.ends == 1
+    for one, other in zip(expected, weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_nothing_is_done_twice(fitted):
+    before, _ = fitted("twice")
+    after, ends = fitted("twice")
+    assert ends.ends == 0
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, other)
