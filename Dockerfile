@@ -141,6 +141,7 @@ FROM with-r-${WITH_R} AS final
 COPY --from=prepared /prepared /opt/cluster-trainer
 COPY --from=source /opt/cluster-trainer /opt/cluster-trainer
 COPY --from=pip /opt/pip /opt/pip
+COPY scripts/status /usr/local/bin/
 
 ARG VERSION=0
 ARG REVISION=unknown
@@ -167,4 +168,6 @@ ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
     CLUSTER_TRAINER_REVISION=${REVISION}
 WORKDIR /workspace
 USER 1000:1000
+# 0.1 s of CPU; a worker that waits, starts, restarts within its limits is healthy (docs/operations.md).
+HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=3 CMD ["/usr/local/bin/status"]
 ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/venv/bin/python", "-I", "-m", "entrypoint"]

@@ -1,7 +1,7 @@
 # `make` alone says what there is.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps data data-sample test unit inside chaos soak lint bench tutorial-table tensorboard lock clean
+.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps status data data-sample test unit inside chaos soak lint bench tutorial-table tensorboard lock clean
 
 export IMAGE ?= $(or $(shell sed -n "s/^[[:blank:]]*\(export[[:blank:]]*\)*IMAGE[[:blank:]]*=[[:blank:]]*[\"']*\([^\"' ]*\).*/\2/p" .env 2>/dev/null | tail -n 1),cluster-trainer:cpu)
 CLUSTER := $(or $(PYTHON),python3) compose/cluster.py
@@ -65,6 +65,9 @@ logs: known ## Follow the local cluster's lines
 
 ps: known ## Show the local cluster's containers
 	@$(COMPOSE) ps --all
+
+status: known ## Show what each worker of the local cluster is at: waiting for whom, which step. JSON=1
+	@$(CLUSTER) status $(if $(JSON),--json)
 
 data: known image ## Prepare a data set for all runs here. DATASET=tf_flowers DATA_DIR=
 	@$(CLUSTER) data prepare '$(DATASET)'

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from entrypoint.arguments import parse_arguments
+from entrypoint.arguments import STATUS, parse_arguments
 from entrypoint.checks.gpus import check_gpus
 from entrypoint.cluster.spec import ALONE
 from entrypoint.errors import ConfigurationError, all_of, raise_any
@@ -24,10 +24,16 @@ from entrypoint.settings.options import JSON, read_options
 from entrypoint.sources import with_contract_settings
 from entrypoint.sources.resolve import find_on_this_machine, resolve
 from entrypoint.start import Start, start
+from entrypoint.status.places import places
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) -> int:
     """Do what the arguments ask for and return the exit code."""
+    if arguments[:1] == [STATUS]:
+        # No start needs it.
+        from entrypoint.status.show import show_status  # noqa: PLC0415
+
+        return show_status(arguments[1:], environ)
     request = parse_arguments(arguments)
     variables = with_contract_settings(read_environ(environ, directory))
     options, wrong = read_options(variables)
@@ -60,7 +66,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
     task = (answer.resolution.task if answer.resolution else None) or ALONE
     log = Log(str(task), as_json=options.log_format == JSON)
     log.info(banner(answer.resolution, environ.get("CLUSTER_TRAINER_VERSION")))
-    return start(Start(request, answer.resolution, options, environment, requirements), log)
+    found = Start(request, answer.resolution, options, environment, requirements, places(environ))
+    return start(found, log)
 
 
 def _die_of_interrupt() -> None:

@@ -10,6 +10,9 @@ TRAINER = ("python", "-P", "-m", "trainer")
 
 EXPLAIN = "explain"
 
+STATUS = "status"
+"""Shows what the worker of this container is at (`docker exec`), and starts none."""
+
 TRAIN = "train"
 """Another word for the trainer: SageMaker runs a container as `docker run IMAGE train`
 (https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo-dockerfile.html)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from entrypoint.errors import escaped, say
@@ -18,6 +19,8 @@ class Log:
     worker: str
     """`worker-1`."""
     as_json: bool = False
+    also: Callable[[str], None] | None = None
+    """Is given each line as text, too."""
 
     def info(self, message: str) -> None:
         """Say what goes on."""
@@ -33,10 +36,10 @@ class Log:
 
     def line(self, level: str, message: str) -> None:
         """Write one line: `10:28:53 INFO worker-1 …`, or a JSON object."""
-        if self.as_json:
-            say(json_line(level, self.worker, message))
-        else:
-            say(f"{time.strftime('%H:%M:%S')} {level} {self.worker} {escaped(message)}")
+        text = f"{time.strftime('%H:%M:%S')} {level} {self.worker} {escaped(message)}"
+        say(json_line(level, self.worker, message) if self.as_json else text)
+        if self.also:
+            self.also(text)
 
     def message(self, text: str) -> None:
         """Write a message of several lines as it is; in JSON it is one object, an error."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from entrypoint.arguments import Request
 from entrypoint.checks.versions import image_version, tensorflow_version
@@ -18,12 +19,13 @@ from entrypoint.errors import (
 from entrypoint.log import Log
 from entrypoint.packages.requirements import Requirements
 from entrypoint.settings.options import Options
+from entrypoint.status.board import STARTING, WAITING, Board
 from entrypoint.supervision.child_process import block_signals
 from entrypoint.supervision.failure_file import remove_failure
 from entrypoint.supervision.helper_process import Work, retried, run_helper
 from entrypoint.supervision.run import Peers, run
 from entrypoint.supervision.supervisor import end
-from entrypoint.supervision.waiting import Ended
+from entrypoint.supervision.waiting import STOP_CODES, Ended
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Start:
     """The command's."""
     requirements: Requirements | None = None
     """What has to be there besides the image's packages."""
+    status_places: tuple[Path, ...] = ()
+    """The folders of which one holds what `status` shows."""
 
     @property
     def cluster(self) -> tuple[ClusterSpec, Task] | None:
@@ -49,26 +53,37 @@ class Start:
 
 def start(start: Start, log: Log) -> int:
     """Install packages, meet the peers, run the command, and return the exit code."""
-    request, environment, options = start.request, start.environment, start.options
     block_signals()  # from here on a stop waits to be taken, and none is lost between two steps
+    board = Board.put_up(log.worker, start.status_places)
+    board.note(STARTING)
+    code = _start(start, replace(log, also=board.line), board)
+    board.note_end(code, was_stopped=code in STOP_CODES)
+    return code
+
+
+def _start(start: Start, log: Log, board: Board) -> int:
+    """Do it, and tell the board what goes on."""
+    request, environment, options = start.request, start.environment, start.options
     remove_failure(options.failure_file, log)
+    board.note(STARTING, "looking for packages" if start.requirements else "")
     installed = _install(start, log)
     if installed.code:
         return end(installed, (), options, log)
     if start.resolution and (warning := public_warning(start.resolution.spec)):
         log.warning(warning)
     if start.cluster is None:
-        return run(request, environment, options, log, None)
+        return run(request, environment, options, log, peers=None, board=board)
     spec, task = start.cluster
     meet = None
     if options.rendezvous_timeout_seconds:
+        board.note(STARTING, "checking the settings that all workers must share")
         code, settings = _ask_trainer(start, log)
         if code is not None:
             return code
-        meet = gate(spec, task, start, settings, log)
+        meet = gate(spec, task, start, settings, log=log, board=board)
     watch = watch_peers(spec, task, options.startup_timeout_seconds, log)
     peers = Peers(number=len(spec.members) - 1, meet=meet, watch=watch)
-    return run(request, environment, options, log, peers)
+    return run(request, environment, options, log, peers=peers, board=board)
 
 
 def _install(start: Start, log: Log) -> Ended:
@@ -126,11 +141,21 @@ def watch_peers(spec: ClusterSpec, task: Task, limit_seconds: float, log: Log) -
     return retried(work, "the watch over the peers", log)
 
 
-def gate(
-    spec: ClusterSpec, task: Task, start: Start, settings: Mapping[str, str], log: Log
+def gate(  # noqa: PLR0913 -- who, how, with what to compare, and where to say so
+    spec: ClusterSpec,
+    task: Task,
+    start: Start,
+    settings: Mapping[str, str],
+    *,
+    log: Log,
+    board: Board,
 ) -> Callable[[int], tuple[int, str]]:
     """Return what waits for the peers, as a `Work` that is told how many restarts there were."""
     options = start.options
+
+    def say(level: str, line: str) -> None:
+        board.note(WAITING, line, within_seconds=options.rendezvous_timeout_seconds)
+        log.line(level, line)
 
     def meet(restart_count: int) -> tuple[int, str]:
         # In a child: nothing else needs what this imports.
@@ -139,6 +164,9 @@ def gate(
         from entrypoint.rendezvous.outcome import PeersMissingError, PortTakenError  # noqa: PLC0415
         from entrypoint.rendezvous.transport.timing import Timing  # noqa: PLC0415
 
+        others = len(spec.members) - 1
+        seconds = options.rendezvous_timeout_seconds
+        board.note(WAITING, f"for {others} of {others + 1} workers", within_seconds=seconds)
         facts = Facts(
             hosts=host_list(spec),
             image=image_version(start.environment),
@@ -151,9 +179,9 @@ def gate(
                 spec,
                 task,
                 facts,
-                timeout_seconds=options.rendezvous_timeout_seconds,
+                timeout_seconds=seconds,
                 token=options.cluster_token,
-                say=log.line,
+                say=say,
                 timing=Timing.after_restarts(restart_count),
             )
         except (PeersMissingError, PortTakenError) as error:

@@ -10,6 +10,7 @@ from local_cluster.commands import data
 from local_cluster.commands.begin import begin
 from local_cluster.commands.check_names import RUNS, check_names
 from local_cluster.commands.resume import resume
+from local_cluster.commands.status import status
 from local_cluster.commands.stop import stop
 from local_cluster.commands.up import up
 from local_cluster.messages import EXIT_CONFIGURATION, EndError, complain
@@ -48,6 +49,7 @@ def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[st
         "up": lambda: up(environ),
         "stop": lambda: stop(environ, given.worker),
         "resume": lambda: resume(environ, shell, given.worker),
+        "status": lambda: status(environ, as_json=given.json),
         "prepare": lambda: data.prepare(environ, given.name),
         "sample": lambda: data.sample(environ, given.names),
         "names": lambda: check_names(environ, given.goals, given.given),
@@ -57,10 +59,10 @@ def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[st
 
 
 def _starts_something(given: argparse.Namespace) -> bool:
-    """Whether all has to be understood: nothing keeps a cluster from being stopped."""
+    """Whether all has to be understood: nothing keeps a cluster from being stopped or seen."""
     if given.command == "names":
         return bool(RUNS.intersection(given.goals))
-    return str(given.command) != "stop"
+    return str(given.command) not in ("stop", "status")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -80,6 +82,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
     commands.add_parser("begin")
     for name in ("stop", "resume"):
         commands.add_parser(name).add_argument("worker", nargs="?", default="")
+    commands.add_parser("status").add_argument("--json", action="store_true")
     sets = commands.add_parser("data").add_subparsers(dest="command", required=True)
     sets.add_parser("prepare").add_argument("name")
     sets.add_parser("sample").add_argument("names", nargs="+")

@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
+from contextlib import suppress
 
 from entrypoint.log import INFO, WARNING, Log
+from entrypoint.status.board import Board
 from entrypoint.supervision.json_lines import LineCutter, as_json
 
 STDOUT, STDERR = 1, 2
@@ -20,14 +22,20 @@ LAST_LINES = 12
 FLUSH_SECONDS = 2.0
 """How long the end may take to be read, once the command is gone; a process that left its session
 may hold the pipe open for ever."""
+NOTED_SECONDS = 0.5
+"""Between two last lines that are noted, however many a command prints."""
 
 
 class Output:
     """Two pipes, and the threads that pass on what comes through them."""
 
-    def __init__(self, log: Log) -> None:
-        """Open the pipes; the command gets the writing ends (`attach`)."""
-        self._log = log
+    def __init__(self, log: Log, board: Board | None = None) -> None:
+        """Open the pipes; the command gets the writing ends (`attach`).
+
+        The last line is noted on the board.
+        """
+        self._log, self._board = log, board
+        self._has_new, self._is_over = threading.Event(), threading.Event()
         self._pipes = {descriptor: os.pipe() for descriptor in (STDOUT, STDERR)}
         self._threads: list[threading.Thread] = []
         self._last: deque[str] = deque(maxlen=LAST_LINES)
@@ -44,12 +52,31 @@ class Output:
             thread = threading.Thread(target=self._pump, args=(reading, descriptor), daemon=True)
             thread.start()
             self._threads.append(thread)
+        if self._board:
+            self._noting = threading.Thread(target=self._note, args=(self._board,), daemon=True)
+            with suppress(RuntimeError):  # a limit of threads; nothing depends on this one
+                self._noting.start()
 
     def finish(self) -> list[str]:
         """Wait until all has been passed on; return the last lines that were not empty."""
         for thread in self._threads:
             thread.join(FLUSH_SECONDS)
+        self._is_over.set()
+        self._has_new.set()
+        if self._board and self._noting.is_alive():
+            self._noting.join(FLUSH_SECONDS)
         return list(self._last)
+
+    def _note(self, board: Board) -> None:
+        """Note the last line whenever there is a new one, but not too often."""
+        while not self._is_over.is_set():
+            self._has_new.wait()
+            self._has_new.clear()
+            if self._last:
+                board.line(self._last[-1])
+            self._is_over.wait(NOTED_SECONDS)
+        if self._last:
+            board.line(self._last[-1])
 
     def _pump(self, reading: int, descriptor: int) -> None:
         """Pass on one stream until its last writer has closed it."""
@@ -63,6 +90,8 @@ class Output:
     def _pass_on(self, data: bytes, lines: list[str], descriptor: int) -> None:
         """Write a chunk, or the lines in it as JSON, and remember them."""
         self._last.extend(line for line in lines if line.strip())
+        if lines:
+            self._has_new.set()
         if self._log.as_json:
             level = DEFAULT_LEVELS[descriptor]
             objects = [as_json(line, self._log.worker, level) for line in lines if line]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from entrypoint.arguments import Request
 from entrypoint.errors import EXIT_PEER_LOST
 from entrypoint.log import Log
 from entrypoint.settings.options import Options
+from entrypoint.status.board import RUNNING, STARTING, STOPPING, Board
 from entrypoint.supervision.child_process import ChildProcess
 from entrypoint.supervision.command import become
 from entrypoint.supervision.helper_process import HelperProcess, Work, run_helper
@@ -37,23 +38,27 @@ class Peers:
     a reason, ends the command."""
 
 
-def run(
+def run(  # noqa: PLR0913 -- what, with what, by which rules, with whom, and where to say so
     request: Request,
     environment: Mapping[str, str],
     options: Options,
     log: Log,
+    *,
     peers: Peers | None,
+    board: Board,
 ) -> int:
-    """Run the command under supervision; return the exit code."""
+    """Run the command under supervision; return the exit code. The board is told what goes on."""
     terminal = os.isatty(STDIN)
     path = options.progress_file or _new_progress_file(environment)
     command = CommandRunner(
         command=request.command,
-        environment={**environment, "PROGRESS_FILE": path},
+        environment={**environment, "PROGRESS_FILE": path, **board.variables},
         log=log,
         grace_seconds=options.stop_grace_seconds,
         terminal=terminal,
         watch=peers.watch if peers else None,
+        board=board,
+        state=STARTING if request.is_trainer else RUNNING,
     )
     # An interactive shell ends with the code of the last thing that was typed into it.
     limit = 0 if terminal and not request.is_trainer else options.max_restarts
@@ -63,6 +68,7 @@ def run(
         restarts=Restarts(limit, peers.number if peers else 0, Progress(path)),
         peer_lost_exit_code=options.peer_lost_exit_code,
         failure_file=options.failure_file,
+        board=board,
     )
     return supervise(job, log)
 
@@ -91,10 +97,14 @@ class CommandRunner:
     grace_seconds: float
     terminal: bool
     watch: Work | None
+    board: Board = field(default_factory=Board)
+    state: str = RUNNING
+    """What the command is at until it says more."""
 
     def run(self, restart_count: int) -> tuple[Ended, Sequence[str]]:
         """Run the command to its end; return it with the last lines that it printed."""
         environment = {**self.environment, "RESTART_COUNT": str(restart_count)}
+        self.board.note_start(self.state, restart_count)
         # Before there are threads: what is forked beside them may find a lock taken for ever.
         watcher = self._start_watcher()
         if self.terminal:
@@ -103,7 +113,7 @@ class CommandRunner:
         # Here, because threads take time to import, and `explain` needs none.
         from entrypoint.supervision.output import Output  # noqa: PLC0415
 
-        output = Output(self.log)
+        output = Output(self.log, self.board)
 
         def start() -> int:
             output.attach()
@@ -129,12 +139,17 @@ class CommandRunner:
 
     def _wait_for(self, child: ChildProcess, watcher: HelperProcess | None) -> Ended:
         """Wait for the command's end, while the peers are watched."""
-        waiter = Waiter(child, "the command", self.grace_seconds, self.log)
+        waiter = Waiter(child, "the command", self.grace_seconds, self.log, self._note_stop)
         if watcher is None:
             return waiter.wait()
         ended = waiter.wait(lambda: self._verdict(watcher))
         watcher.end()
         return ended
+
+    def _note_stop(self) -> None:
+        """Note that the command was asked to end."""
+        detail = f"the command has {self.grace_seconds:g} s to end"
+        self.board.note(STOPPING, detail, within_seconds=self.grace_seconds)
 
     def _verdict(self, watcher: HelperProcess) -> Ended | None:
         """Return why the command waits in vain; None while it does not, as far as is known."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from entrypoint.errors import EXIT_PEER_LOST
 from entrypoint.log import Log
 from entrypoint.settings.options import Options
+from entrypoint.status.board import RESTARTING, Board
 from entrypoint.supervision.child_process import STOPS, next_signal
 from entrypoint.supervision.failure_file import remove_failure, write_failure
 from entrypoint.supervision.restarts import Count, Restarts
@@ -33,6 +34,8 @@ class Job:
     peer_lost_exit_code: int = EXIT_PEER_LOST
     """What 75 becomes for whoever started the container."""
     failure_file: str | None = None
+    board: Board = field(default_factory=Board)
+    """Is told of restarts."""
 
 
 def supervise(job: Job, log: Log) -> int:
@@ -49,7 +52,8 @@ def supervise(job: Job, log: Log) -> int:
         restarts = job.restarts.after(peer_lost=peer_lost)
         if not restarts.take():
             return end(_given_up(ended, restarts), last_lines, job, log)
-        stop = _pause(ended, restarts, log, peer_lost=peer_lost)
+        job.board.restarts = restart_count + 1
+        stop = _pause(ended, restarts, log, job.board, peer_lost=peer_lost)
         if stop:
             return end(stop, (), job, log)
         restart_count += 1
@@ -86,12 +90,15 @@ def _given_up(ended: Ended, restarts: Count) -> Ended:
     return Ended(ended.code, f"gave up after {times} without progress: {ended.reason}")
 
 
-def _pause(ended: Ended, restarts: Count, log: Log, *, peer_lost: bool) -> Ended | None:
+def _pause(
+    ended: Ended, restarts: Count, log: Log, board: Board, *, peer_lost: bool
+) -> Ended | None:
     """Say why and when the command starts again, and wait; return the end if told to stop."""
     seconds = restarts.delay_seconds()
     again = f"restart {restarts.number} of {restarts.limit}"
     if peer_lost:
         again = f"a peer was lost, meeting the peers again: {again}"
+    board.note(RESTARTING, f"in {seconds:.1f} s: {ended.reason}", within_seconds=seconds)
     log.warning(f"{ended.reason}; {again} in {seconds:.1f} s (MAX_RESTARTS, without progress)")
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:

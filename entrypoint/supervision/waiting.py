@@ -54,9 +54,17 @@ class Waiter:
         stop: the signal that asked it to end; 0 as long as none has.
     """
 
-    def __init__(self, child: ChildProcess, name: str, grace_seconds: float, log: Log) -> None:
+    def __init__(
+        self,
+        child: ChildProcess,
+        name: str,
+        grace_seconds: float,
+        log: Log,
+        on_stop: Callable[[], None] = lambda: None,
+    ) -> None:
         """Keep what is needed; `name` begins the reason: "the command"."""
         self.stop = 0
+        self._on_stop = on_stop
         self._child, self._name, self._grace, self._log = child, name, grace_seconds, log
         self._deadline: float | None = None
         self._killed_for: Ended | None = None
@@ -93,6 +101,7 @@ class Waiter:
         if number in STOPS and not self.stop:
             self.stop = number
             self._deadline = time.monotonic() + self._grace
+            self._on_stop()
 
     def _end_for(self, ended: Ended | None) -> None:
         """End the child for a reason of our own, unless it is asked to stop already."""

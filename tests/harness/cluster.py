@@ -17,6 +17,7 @@ PROGRAM = (sys.executable, str(FOLDER / "cluster.py"))
 UP = (*PROGRAM, "up")
 STOP = (*PROGRAM, "stop")
 RESUME = (*PROGRAM, "resume")
+STATUS = (*PROGRAM, "status")
 RUN_NAME = "test"
 STOP_SECONDS = 60
 
@@ -99,7 +100,7 @@ class RunningCluster:
             self.process.wait(STOP_SECONDS)
 
     def ask(self, command: Sequence[str], *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run STOP or RESUME beside it, as a person does in another terminal."""
+        """Run STOP, RESUME or STATUS beside it, as a person does in another terminal."""
         return subprocess.run(
             [*command, *arguments],
             env={**os.environ, **self.place},

@@ -1,5 +1,6 @@
 """A run of the trainer: one that was interrupted anywhere ends as one that was not."""
 
+import json
 import logging
 from dataclasses import dataclass
 from itertools import count
@@ -120,7 +121,13 @@ def run(tmp_path):
         keras.backend.clear_session()  # so that names are those of a new process
         environ = {f"TRAINER_{n.upper()}": str(v) for n, v in (SETTINGS | settings).items()}
         config = TrainerConfig.read({"TRAINER_RUN_DIR": str(tmp_path)} | environ, [])
-        job = Job(config, Task(), tmp_path / "progress", is_restart=is_restart)
+        job = Job(
+            config,
+            Task(),
+            tmp_path / "progress",
+            is_restart=is_restart,
+            status_file=tmp_path / "status",
+        )
         job.folder.mkdir(exist_ok=True)
         plan = make_plan(config, data, strategy.num_replicas_in_sync)
         with strategy.scope():
@@ -388,6 +395,14 @@ def test_every_checkpoint_is_progress(run, tmp_path):
     run(strategy_of(1), MODELS["plain"], checkpoint_steps=5)
     # 5, 7, 10, 14, 15, 20, 21; and each epoch before and after its evaluation; and the end.
     assert len((tmp_path / "progress").read_text().splitlines()) == 4 + 2 * 3 + 1
+
+
+def test_status_is_told_how_far_a_fit_has_come(run, tmp_path):
+    run(strategy_of(1), MODELS["plain"], epochs=2)
+    told = json.loads((tmp_path / "status").read_text())
+    assert (told["state"], told["detail"]) == ("running", "the fit is done")
+    assert (told["step"], told["epoch"], told["epochs"]) == (14, 2, 2)
+    assert told["until"] is None
 
 
 def test_the_log_says_where_a_run_goes_on(run, caplog):

@@ -9,6 +9,7 @@ from cluster_trainer.callbacks import states
 from cluster_trainer.callbacks.epoch_metrics import EpochMetrics
 from cluster_trainer.callbacks.heartbeat import Heartbeat
 from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.callbacks.place_told import PlaceTold
 
 LOGS = {"accuracy": 0.5, "loss": 1.5, "val_accuracy": np.float32(0.25), "val_loss": 2.0}
 
@@ -98,3 +99,41 @@ def test_the_heartbeat_tells_where_the_run_is():
     assert (listener.steps, listener.said) == (21, "epoch 3/5  training: 7 of 7 steps")
     heartbeat.on_test_batch_end(1)
     assert listener.said == "epoch 3/5  evaluating: 2 steps"
+
+
+class Teller:
+    def __init__(self):
+        self.told = []
+
+    def tell(self, state, detail="", **given):
+        self.told.append((state, detail, given))
+
+
+def test_the_place_is_told_with_a_limit_only_between_the_steps_of_an_epoch():
+    teller = Teller()
+    told = PlaceTold(teller, lambda: Place(step=14, done=4), has_limit=True)
+    told.set_params({"epochs": 3, "steps": 10})
+    told.on_epoch_begin(1)
+    told.on_train_batch_end(6)
+    told.on_test_begin()
+    told.on_epoch_end(1)
+    told.on_train_end()
+    details = [(state, detail) for state, detail, _ in teller.told]
+    assert details == [
+        ("training", "epoch 2/3"),
+        ("training", "epoch 2/3: 7 of 10 steps"),
+        ("training", "epoch 2/3: evaluating"),
+        ("training", "epoch 2/3 is done"),
+        ("running", "the fit is done"),
+    ]
+    limits = [given.get("within_seconds") for *_, given in teller.told]
+    assert limits == [None, 600, None, None, None]
+    assert teller.told[1][2]["step"] == 17
+
+
+def test_a_run_without_a_limit_of_its_steps_has_none_here():
+    teller = Teller()
+    told = PlaceTold(teller, Place, has_limit=False)
+    told.set_params({"epochs": 3, "steps": None})
+    told.on_train_batch_end(0)
+    assert teller.told[0][2]["within_seconds"] is None

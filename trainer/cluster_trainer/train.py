@@ -21,6 +21,7 @@ from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results import done, export
 from cluster_trainer.results.report import Reporter
+from cluster_trainer.results.status_file import status_file
 from cluster_trainer.settings.config import OF_COMPILING, OWN, TrainerConfig, shown_name
 from cluster_trainer.settings.job import Job
 from cluster_trainer.settings.task import Task
@@ -38,13 +39,19 @@ def train_and_evaluate(job: Job, stop: StopRequest, deadline: Deadline, reporter
         TrainingDivergedError: the loss is not a finite number.
     """
     config, task = job.config, job.task
+    status = status_file(job.status_file)
+    if task.num_workers > 1:
+        status.tell("starting", f"waiting for TensorFlow's cluster of {task.num_workers} workers")
     distribution = start_strategy(config, task)
     reporter.cluster_is_up()
+    status.tell("starting", f"loading {config.dataset}")
     data = load_data(config, reporter)
+    status.tell("starting", "building the model, and waiting until every worker has its data")
     reporter.doing("building the model, and waiting until every worker has its data")
     run = build_run(job, data, distribution)
     completed = complete(run, stop, deadline, reporter)
     reporter.doing("saving the model")
+    status.tell("saving", "the trained model")
     if task.is_chief:
         save_model(run, completed.weights, reporter)
     # Nobody leaves before the chief has written: a worker that exits early is, to the others, one

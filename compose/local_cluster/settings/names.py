@@ -35,7 +35,9 @@ SHORT = {
     "GLOBAL_BATCH": "TRAINER_GLOBAL_BATCH_SIZE",
 }
 """Names that make takes for others; each TRAINER_X it takes as X, too."""
-GOALS = frozenset({"up-local", "resume", "stop", "down", "logs", "ps", "data", "data-sample"})
+GOALS = frozenset(
+    {"up-local", "resume", "stop", "down", "logs", "ps", "status", "data", "data-sample"}
+)
 """Make's targets for local clusters."""
 OF_TOOLS = re.compile(
     r"(BASE|BUILDKIT|BUILDX|COMPOSE|DOCKER|GNUMAKE|MAKE|PIP|SSL)[A-Z_]*"
@@ -89,6 +91,7 @@ def names_of_goal(goal: str, *, one_worker: bool = False) -> frozenset[str]:
         "up-local": run,
         "resume": worker if one_worker else run | worker,
         "stop": worker,
+        "status": frozenset({"JSON"}),
         "data": place,
         "data-sample": place | {"SAMPLE_PICTURES"},
     }.get(goal, frozenset())

@@ -96,6 +96,13 @@ def test_the_project_is_whichever_the_shell_says(make, command):
         assert "--project-name" not in done.stdout
 
 
+@pytest.mark.parametrize(("given", "asked"), [([], "status"), (["JSON=1"], "status --json")])
+def test_status_takes_a_form(make, given, asked):
+    done = make("--dry-run", "status", *given)
+    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    assert any(line.endswith(f"compose/cluster.py {asked}") for line in lines), done.stdout
+
+
 def test_tensorboard_says_that_there_is_nothing_to_show_and_starts_nothing(make):
     done = make("tensorboard")
     assert done.returncode == 2

@@ -94,7 +94,7 @@ def run(tmp_path: Path) -> Run:
         begin = time.perf_counter()
         child = subprocess.run(
             [*ENTRYPOINT, *arguments],
-            env={"PATH": path} | ONCE | environ,
+            env={"PATH": path, "TMPDIR": str(tmp_path)} | ONCE | environ,
             cwd=folder,
             input=stdin,
             capture_output=True,

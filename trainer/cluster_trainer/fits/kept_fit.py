@@ -13,6 +13,7 @@ import keras
 
 from cluster_trainer.callbacks.chief import for_worker
 from cluster_trainer.callbacks.keeper import KEPT_STATE, Keeper, Place, place_of
+from cluster_trainer.callbacks.place_told import PlaceTold
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.checkpoints.resume import Found, find_newest, keep, refuse_other_run
 from cluster_trainer.checkpoints.saver import Saver, touch
@@ -29,6 +30,7 @@ from cluster_trainer.problems import (
 )
 from cluster_trainer.process.stall import Deadline, StallLimit
 from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.results.status_file import status_file
 from cluster_trainer.settings.config import TrainerConfig, shown_name
 from cluster_trainer.settings.job import Job
 
@@ -146,6 +148,9 @@ class KeptFit:
             self._store.keep_newest()
             self._share_files(callbacks)
         except (StopRequestedError, PeerStoppedError):
+            status_file(self._job.status_file).tell(
+                "saving", "the last checkpoint", step=self.place.step
+            )
             self._saver.wait()
             if self._saver.newest is not None:
                 log.info("saved the checkpoint of step %d", self._saver.newest)
@@ -234,7 +239,11 @@ class KeptFit:
                     "%sgoes on from the averages of the weights (use_ema), which it ended with",
                     self._prefix,
                 )
-        arguments |= {"initial_epoch": first, "callbacks": [*shown, self._keeper]}
+        has_limit = self._job.config.stall_timeout_seconds != 0
+        told = PlaceTold(
+            status_file(self._job.status_file), lambda: self.place, has_limit=has_limit
+        )
+        arguments |= {"initial_epoch": first, "callbacks": [*shown, told, self._keeper]}
 
     def _share_files(self, callbacks: Sequence[Any]) -> None:
         """Give all workers what the chief's ModelCheckpoint has written: a script may load it."""

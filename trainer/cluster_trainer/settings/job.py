@@ -18,6 +18,7 @@ class Job:
         task: which worker this is.
         progress_file: touched whenever the run has got further than ever before; None: nobody
             looks.
+        status_file: holds what this process is at; None: nobody looks.
         is_restart: whether the entrypoint has started this command before and starts it again.
     """
 
@@ -25,6 +26,7 @@ class Job:
     task: Task
     progress_file: Path | None = None
     is_restart: bool = False
+    status_file: Path | None = None
 
     @property
     def folder(self) -> Path:
@@ -48,10 +50,11 @@ def read_job(
     config = TrainerConfig.read(environ, arguments, given)
     task = from_environment(environ)
     config.check_against(task.num_workers)
-    progress_file = environ.get("PROGRESS_FILE")
+    progress_file, status_file = environ.get("PROGRESS_FILE"), environ.get("STATUS_FILE")
     return Job(
         config,
         task,
         progress_file=Path(progress_file) if progress_file else None,
         is_restart=environ.get("RESTART_COUNT", "0") != "0",
+        status_file=Path(status_file) if status_file else None,
     )

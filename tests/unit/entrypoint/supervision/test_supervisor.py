@@ -34,7 +34,8 @@ class Started:
         self.process = subprocess.Popen(
             # A shell that starts pytest in the background makes it deaf to SIGINT.
             ["env", "--default-signal=INT", *command],
-            env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"} | environ,
+            env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(folder)}
+            | environ,
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,0 +1,212 @@
+"""`status`: what each worker of the local cluster is at, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from local_cluster import engine
+from local_cluster.messages import EXIT_ERROR, EndError, write
+from local_cluster.settings.given import project
+
+ANSWER_SECONDS = 20
+"""For a container to say what it is at; one whose processes hang says nothing."""
+STOPPED_CODES = (129, 130, 143)
+CONTAINER = (
+    f'{{{{index .Config.Labels "{engine.SERVICE}"}}}} '
+    "{{.State.Status}} {{.State.ExitCode}} {{.Id}}"
+)
+USAGE = "{{.ID}}\t{{.MemUsage}}\t{{.CPUPerc}}"
+HEADS = ("worker", "state", "step", "restarts", "memory", "CPU", "last line")
+GAP = "  "
+TIME_AND_LEVEL = "^([0-9:]{{8}} [A-Z]+) {} "
+"""The line's worker is in the first column already."""
+TERMINAL_LINES = 2
+"""Of a terminal, for one worker: who is missing stands far in its last line."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """A worker's container, as the engine sees it.
+
+    Attributes:
+        service: the worker.
+        status: the engine's word: running, exited, created, paused …
+        code: the exit code of one that has ended.
+        id: its whole id.
+    """
+
+    service: str
+    status: str
+    code: int
+    id: str
+
+
+def status(environ: Mapping[str, str], *, as_json: bool) -> int:
+    """Print what the workers are at, those that have ended, too; return the exit code.
+
+    Raises:
+        EndError: there is none, or the engine does not answer.
+    """
+    cluster = engine.Project(project(environ))
+    workers = containers(cluster)
+    if not workers:
+        sentence = f"no worker of the project {cluster.name} is here; `make up-local` starts some."
+        raise EndError(EXIT_ERROR, sentence)
+    found = look_at(workers)
+    if as_json:
+        text = json.dumps(found, indent=2) + "\n"
+    else:
+        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+        text = table(found, TERMINAL_LINES * columns)
+    write(sys.stdout, text.encode(errors="replace"))
+    return 0
+
+
+def containers(cluster: engine.Project) -> list[Container]:
+    """Return the workers' containers in the order of their numbers."""
+    ids = cluster.containers()
+    if not ids:
+        return []
+    # One that is removed just now is no reason to say nothing of the others.
+    lines = engine.ask("inspect", "--format", CONTAINER, *ids).stdout.splitlines()
+    parts = [line.split() for line in lines]
+    found = [Container(one[0], one[1], int(one[2]), one[3]) for one in parts if len(one) == 4]  # noqa: PLR2004
+    return sorted(
+        (one for one in found if one.service.startswith("worker-")), key=lambda one: one.service
+    )
+
+
+def look_at(workers: Sequence[Container]) -> list[dict[str, Any]]:
+    """Return what each worker is at; all are asked at the same time."""
+    asked = {
+        one.id: engine.start(
+            ["exec", one.id, "status", "--json"],
+            output=subprocess.PIPE,
+            errors=subprocess.PIPE,
+        )
+        for one in workers
+        if one.status == "running"
+    }
+    used = usage([one.id for one in workers if one.status in ("running", "paused")])
+    return [
+        {**described(one, _answer(asked.get(one.id))), **used.get(one.id, NO_USAGE)}
+        for one in workers
+    ]
+
+
+NO_USAGE: Mapping[str, Any] = {"memory": None, "cpu_percent": None}
+
+
+def usage(ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return memory and CPU of containers that run, by their ids."""
+    if not ids:
+        return {}
+    ended = engine.ask("stats", "--no-stream", "--no-trunc", "--format", USAGE, *ids)
+    return dict(_usage(line) for line in ended.stdout.splitlines() if line.count("\t") == 2)  # noqa: PLR2004
+
+
+def _usage(line: str) -> tuple[str, dict[str, Any]]:
+    container, memory, cpu = line.split("\t")
+    try:
+        percent = float(cpu.rstrip("%"))
+    except ValueError:  # "--": it has ended meanwhile
+        return container, dict(NO_USAGE)
+    return container, {"memory": memory.partition(" / ")[0], "cpu_percent": percent}
+
+
+def _answer(process: subprocess.Popen[bytes] | None) -> dict[str, Any]:
+    """Return what a container has said of itself, nothing where it has not."""
+    if process is None:
+        return {}
+    try:
+        text = process.communicate(timeout=ANSWER_SECONDS)[0]
+        answer = json.loads(text.splitlines()[0])
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return {}
+    except (ValueError, IndexError):  # an older image, or one that ends just now
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def described(container: Container, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of a worker: its own word where it runs, else how it ended."""
+    has_ended = container.status in ("exited", "dead")
+    known: dict[str, Any] = {
+        "worker": container.service,
+        "container": container.id[:12],
+        "state": container.status,
+        "detail": "",
+        "step": None,
+        "epoch": None,
+        "epochs": None,
+        "restarts": None,
+        "seconds": None,
+        "last_line": "",
+        "healthy": None,
+        "trouble": "",
+        "exit_code": container.code if has_ended else None,
+    }
+    if has_ended:
+        state = "done" if container.code == 0 else "failed"
+        known["state"] = "stopped" if container.code in STOPPED_CODES else state
+        known["detail"] = "" if container.code == 0 else f"exit code {container.code}"
+        known["healthy"] = container.code == 0
+        known["last_line"] = _last_line(container.id)
+    return {**known, **{name: answer[name] for name in known if name in answer}}
+
+
+def _last_line(container: str) -> str:
+    ended = engine.ask("logs", "--tail", "1", container)
+    lines = (ended.stdout + ended.stderr).splitlines()
+    return lines[-1] if lines else ""
+
+
+def table(found: Sequence[Mapping[str, Any]], width: int) -> str:
+    """Return a line for each worker, and one for each that is not well.
+
+    Args:
+        found: as `look_at` returns it.
+        width: the most characters of a line; 0: as many as there are.
+    """
+    rows = [HEADS, *(row(worker) for worker in found)]
+    widths = [max(len(line[column]) for line in rows) for column in range(len(HEADS) - 1)]
+    lines = [GAP.join([*_padded(line, widths), line[-1]]).rstrip() for line in rows]
+    if width:
+        lines = [line if len(line) <= width else f"{line[: width - 1]}…" for line in lines]
+    trouble = [f"{one['worker']}: {one['trouble']}" for one in found if one["trouble"]]
+    return "".join(f"{line}\n" for line in [*lines, *trouble])
+
+
+def _padded(line: Sequence[str], widths: Iterable[int]) -> list[str]:
+    return [text.ljust(width) for text, width in zip(line, widths)]
+
+
+def row(worker: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a worker's cells; what nobody knows is a dash."""
+    ended = worker["exit_code"]
+    state = f"{worker['state']} ({ended})" if ended else str(worker["state"])
+    step = worker["step"]
+    place = f"{step}, epoch {worker['epoch']}/{worker['epochs']}" if worker["epoch"] else step
+    cpu = worker["cpu_percent"]
+    return (
+        str(worker["worker"]),
+        state,
+        _shown(place),
+        _shown(worker["restarts"]),
+        _shown(worker["memory"]),
+        "-" if cpu is None else f"{cpu:.0f} %",
+        re.sub(TIME_AND_LEVEL.format(re.escape(worker["worker"])), r"\1 ", worker["last_line"]),
+    )
+
+
+def _shown(value: object) -> str:
+    return "-" if value is None else str(value)

@@ -1,0 +1,1 @@
+"""What this worker is at: kept in small files by the entrypoint, shown by `status`."""

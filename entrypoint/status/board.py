@@ -1,0 +1,109 @@
+"""The writing side: the entrypoint notes what this worker is at, each time that changes.
+
+Three small files in a folder of this start's own, each there whole or not at all: `state.json` (the
+entrypoint's), `line` (what was printed last), `command.json` (STATUS_FILE, the command's own word).
+Nothing that goes wrong here is worth more than a status that is not shown.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from entrypoint.status.places import Owner, folders, make_folder, remove_folder
+from entrypoint.status.reading import COMMAND_FILE, LINE_FILE, STATE_FILE, read_owner
+
+WAITING = "waiting"
+"""For the other workers, at the gate; the detail names those that are missing."""
+STARTING = "starting"
+"""Packages, settings, or the trainer before its first step."""
+RUNNING = "running"
+"""A command that has not said what it is at."""
+RESTARTING = "restarting"
+"""The command has ended, and starts again after a pause."""
+STOPPING = "stopping"
+"""It was asked to end, and its grace runs."""
+DONE, STOPPED, FAILED = "done", "stopped", "failed"
+LONGEST_LINE = 1000
+
+
+class Board:
+    """Where one start of the entrypoint says what it is at; without a folder, nowhere."""
+
+    def __init__(self, worker: str = "", folder: Path | None = None) -> None:
+        self._worker, self._folder = worker, folder
+        self._owner = Owner.of_this_process() if folder else None
+        self._state, self._since, self._until = "", 0.0, 0.0
+        self.restarts = 0
+
+    @classmethod
+    def put_up(cls, worker: str, within: Sequence[Path]) -> Board:
+        """Make one in the first of these places that can be written; remove those of the dead."""
+        for folder in folders(within):
+            owner = read_owner(folder)
+            if owner and owner.is_here and not owner.is_alive:
+                remove_folder(folder)
+        return cls(worker, make_folder(within))
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Return what the command finds: where it may say what it is at."""
+        return {"STATUS_FILE": str(self._folder / COMMAND_FILE)} if self._folder else {}
+
+    def note(self, state: str, detail: str = "", *, within_seconds: float | None = None) -> None:
+        """Note a state, or more about the present one, which goes on as long as it was to.
+
+        `within_seconds` is how long it may last; None: nobody knows.
+        """
+        if state != self._state:
+            self._state, self._since = state, time.monotonic()
+            self._until = self._since + within_seconds if within_seconds else 0.0
+        if self._folder is None or self._owner is None:
+            return
+        members = {
+            "machine": self._owner.machine,
+            "pid": self._owner.pid,
+            "started": self._owner.started,
+            "worker": self._worker,
+            "state": state,
+            "detail": detail,
+            "since": self._since,
+            "until": self._until or None,
+            "restarts": self.restarts,
+        }
+        _write(self._folder / STATE_FILE, json.dumps(members).encode())
+
+    def note_start(self, state: str, restarts: int) -> None:
+        """Note that the command starts, after so many restarts; what it said before is over."""
+        self.restarts, self._state = restarts, ""
+        if self._folder:
+            with suppress(OSError):
+                (self._folder / COMMAND_FILE).unlink()
+        self.note(state)
+
+    def note_end(self, code: int, *, was_stopped: bool) -> None:
+        """Note how it all ended."""
+        if code == 0:
+            self.note(DONE)
+        else:
+            self.note(STOPPED if was_stopped else FAILED, f"exit code {code}")
+
+    def line(self, text: str) -> None:
+        """Note the line that was printed last; from any thread or child process."""
+        if self._folder:
+            _write(self._folder / LINE_FILE, text[:LONGEST_LINE].encode(errors="replace"))
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Write a file whole or not at all; a disk that is full costs no more than that."""
+    unfinished = file.with_name(f".{file.name}-{os.urandom(4).hex()}")
+    try:
+        unfinished.write_bytes(content)
+        unfinished.replace(file)
+    except OSError:
+        with suppress(OSError):
+            unfinished.unlink()

@@ -1,0 +1,93 @@
+"""Where the status of a worker lies, and whether the process that keeps it still lives."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+PREFIX, SUFFIX = "cluster-trainer-", ".status"
+PROC = Path("/proc")
+STATE_FIELD, START_FIELD = 0, 19
+"""Of /proc/PID/stat, counted from the state, which follows the name (proc(5))."""
+
+
+def places(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders of which the first that can be written is taken.
+
+    /dev/shm is there in every container and is memory, with a root that is read-only, too.
+    """
+    own = environ.get("TMPDIR")
+    usual = (Path("/tmp"), Path("/dev/shm"))  # noqa: S108 -- a folder of one's own is made there
+    return (Path(own), *usual) if own else usual
+
+
+def make_folder(within: Sequence[Path]) -> Path | None:
+    """Make a folder that no other start has; None where nothing can be written.
+
+    The command may be another user by then (sudo, gosu), and tells there what it is at: anybody may
+    write, and nobody may take away what is another's, as in /tmp.
+    """
+    for place in within:
+        folder = place / f"{PREFIX}{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
+        try:
+            folder.mkdir()
+            folder.chmod(0o1777)
+        except OSError:
+            continue
+        return folder
+    return None
+
+
+def folders(within: Sequence[Path]) -> Iterator[Path]:
+    """Yield the folders of all starts, and nothing where a place is not there."""
+    for place in dict.fromkeys(within):
+        with suppress(OSError):
+            yield from sorted(place.glob(f"{PREFIX}*{SUFFIX}"))
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove what a start has left, as far as that may be."""
+    with suppress(OSError):
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that keeps a status; its number alone may be another's by now."""
+
+    machine: str
+    """The host name: containers that share a folder have numbers of their own."""
+    pid: int
+    started: int
+    """When, in the kernel's ticks since it booted."""
+
+    @classmethod
+    def of_this_process(cls) -> Owner:
+        """Return this process."""
+        pid = os.getpid()
+        return cls(os.uname().nodename, pid, started(pid) or 0)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is, or was, a process of this container."""
+        return self.machine == os.uname().nodename
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs here."""
+        return self.is_here and started(self.pid) == self.started
+
+
+def started(pid: int) -> int | None:
+    """Return when a living process has begun, None if there is none."""
+    try:
+        # The name, in parentheses, may hold anything.
+        fields = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[STATE_FIELD] == b"Z" else int(fields[START_FIELD])

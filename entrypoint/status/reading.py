@@ -1,0 +1,151 @@
+"""The reading side: what the files of a worker come to, and whether all is well with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from entrypoint.errors import escaped
+from entrypoint.status.places import Owner, folders
+
+STATE_FILE, LINE_FILE, COMMAND_FILE = "state.json", "line", "command.json"
+OF_A_COMMAND = ("starting", "running")
+"""The entrypoint's states in which the command's own word counts."""
+WORDS_OF_COMMANDS = (*OF_A_COMMAND, "training", "saving")
+ENDED = ("done", "stopped", "failed")
+LATE_SECONDS = 30.0
+"""How much longer than it may a state lasts before something is wrong: whatever ends it at its time
+needs some itself."""
+LARGEST = 65_536
+"""Bytes of a file that are read; a command may write what it likes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """What a worker is at; times are seconds."""
+
+    worker: str
+    state: str
+    detail: str
+    seconds: float
+    """How long it has been in this state."""
+    late_seconds: float
+    """How much longer than it may; below 0, or where nobody knows, all is well."""
+    restarts: int
+    step: int | None
+    epoch: int | None
+    epochs: int | None
+    last_line: str
+    is_alive: bool
+    """Whether its entrypoint still runs."""
+
+    @property
+    def trouble(self) -> str:
+        """Return what is wrong, an empty text if nothing is."""
+        if self.state == "failed":
+            return f"it failed: {self.detail}"
+        if self.state == "stopped":
+            return f"it was stopped: {self.detail}"
+        if not self.is_alive and self.state != "done":
+            return "its entrypoint was killed"
+        if self.late_seconds > LATE_SECONDS:
+            what = "without a step" if self.state == "training" else self.state
+            return f"{what} for {self.late_seconds:.0f} s longer than it may take"
+        return ""
+
+
+def read_all(within: Sequence[Path]) -> list[Status]:
+    """Return the workers of this container that live; where none does, the one that ended last."""
+    found = [(folder, owner) for folder in folders(within) if (owner := read_owner(folder))]
+    here = [(folder, owner) for folder, owner in found if owner.is_here]
+    alive = [(folder, owner) for folder, owner in here if owner.is_alive]
+    chosen = alive or sorted(here, key=lambda one: _changed(one[0] / STATE_FILE))[-1:]
+    now = time.monotonic()
+    return [_status(folder, now, is_alive=bool(alive)) for folder, _ in chosen]
+
+
+def read_owner(folder: Path) -> Owner | None:
+    """Return whose a folder is, None where it does not say so."""
+    state = _members(folder / STATE_FILE)
+    machine, pid, started = state.get("machine"), state.get("pid"), state.get("started")
+    if isinstance(machine, str) and isinstance(pid, int) and isinstance(started, int):
+        return Owner(machine, pid, started)
+    return None
+
+
+def _status(folder: Path, now: float, *, is_alive: bool) -> Status:
+    """Put together what the entrypoint and the command say."""
+    state, command = _members(folder / STATE_FILE), _members(folder / COMMAND_FILE)
+    word, told = _text(state, "state"), state
+    if word in OF_A_COMMAND and command:
+        said = _text(command, "state")
+        word, told = (said if said in WORDS_OF_COMMANDS else "training"), command
+    since = _number(told, "since") or _number(state, "since") or now
+    until = _number(told, "until")
+    return Status(
+        worker=_text(state, "worker"),
+        state=word,
+        detail=_text(told, "detail"),
+        seconds=max(0.0, now - since),
+        late_seconds=now - until if until and word not in ENDED else 0.0,
+        restarts=_count(state, "restarts") or 0,
+        step=_count(command, "step"),
+        epoch=_count(command, "epoch"),
+        epochs=_count(command, "epochs"),
+        last_line=escaped(_read(folder / LINE_FILE).decode(errors="replace")),
+        is_alive=is_alive,
+    )
+
+
+def _members(file: Path) -> Mapping[str, Any]:
+    """Return the object in a file; nothing where there is none."""
+    try:
+        members = json.loads(_read(file))
+    except (ValueError, RecursionError):
+        return {}
+    return members if isinstance(members, dict) else {}
+
+
+def _read(file: Path) -> bytes:
+    """Return a file's bytes, none where it is not there; a pipe in its place holds nobody up."""
+    try:
+        opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    try:
+        return os.read(opened, LARGEST)
+    except OSError:
+        return b""
+    finally:
+        os.close(opened)
+
+
+def _changed(file: Path) -> float:
+    """Return when a file was written."""
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _text(members: Mapping[str, Any], name: str) -> str:
+    """Return a member that is a text, as one line."""
+    value = members.get(name)
+    return escaped(value) if isinstance(value, str) else ""
+
+
+def _number(members: Mapping[str, Any], name: str) -> float:
+    """Return a member that is a number, else 0."""
+    value = members.get(name)
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def _count(members: Mapping[str, Any], name: str) -> int | None:
+    """Return a member that is a whole number."""
+    value = members.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

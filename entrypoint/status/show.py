@@ -1,0 +1,83 @@
+"""`status [--json]`: what the worker of this container is at; 0 if all is well with it, else 1.
+
+It is the image's HEALTHCHECK, too, and so imports nothing that takes time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from entrypoint.errors import say
+from entrypoint.status.places import places
+from entrypoint.status.reading import Status, read_all
+
+AS_JSON = "--json"
+STDOUT = 1
+"""The file descriptor."""
+EXIT_WELL, EXIT_NOT_WELL = 0, 1
+"""A health check may end with no other code (docs.docker.com/reference/dockerfile/#healthcheck)."""
+NOBODY = (
+    "cluster-trainer: status: no worker runs here. Ask in a container where one does: "
+    "docker exec CONTAINER status [--json]."
+)
+
+
+def show_status(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Print what the workers here are at, usually one; return the exit code."""
+    if list(arguments) not in ([], [AS_JSON]):
+        received = " ".join(arguments)
+        say(f'cluster-trainer: status: received "{received}"; accepted: {AS_JSON}, or nothing.')
+        return EXIT_NOT_WELL
+    workers = read_all(places(environ))
+    if not workers:
+        say(NOBODY)
+        return EXIT_NOT_WELL
+    write = as_json if arguments else as_text
+    _print("".join(write(worker) for worker in workers))
+    return EXIT_NOT_WELL if any(worker.trouble for worker in workers) else EXIT_WELL
+
+
+def as_text(status: Status) -> str:
+    """Return a worker's status as a table of two columns, without what is not known."""
+    rows = {
+        "worker": status.worker,
+        "state": f"{status.state}, for {status.seconds:.0f} s",
+        "at": status.detail,
+        "step": "" if status.step is None else str(status.step),
+        "restarts": str(status.restarts),
+        "last line": status.last_line,
+        "unhealthy": status.trouble,
+    }
+    return "".join(f"{name:<10} {text}\n" for name, text in rows.items() if text)
+
+
+def as_json(status: Status) -> str:
+    """Return a worker's status as one object on one line."""
+    since = time.gmtime(time.time() - status.seconds)
+    members: dict[str, Any] = {
+        "worker": status.worker,
+        "state": status.state,
+        "detail": status.detail,
+        "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", since),
+        "seconds": round(status.seconds, 1),
+        "step": status.step,
+        "epoch": status.epoch,
+        "epochs": status.epochs,
+        "restarts": status.restarts,
+        "last_line": status.last_line,
+        "healthy": not status.trouble,
+        "trouble": status.trouble,
+    }
+    return json.dumps(members) + "\n"
+
+
+def _print(text: str) -> None:
+    """Write to stdout, past Python's own, which a reader that has gone away would trouble."""
+    try:
+        os.write(STDOUT, text.encode(errors="backslashreplace"))
+    except OSError:
+        return

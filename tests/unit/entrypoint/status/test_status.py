@@ -1,0 +1,247 @@
+"""What `status` says of a worker, in each state that the entrypoint goes through."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from entrypoint.status import show
+from entrypoint.status.board import Board
+from entrypoint.status.places import folders, places
+from entrypoint.status.reading import COMMAND_FILE, Status, read_all
+from harness.waiting import wait_until
+
+SLEEP = "import time; time.sleep(300)"
+
+
+@pytest.fixture
+def begin(tmp_path: Path, entrypoint: tuple[str, ...]) -> Iterator[Callable[..., subprocess.Popen]]:
+    """Start the entrypoint with its status in the test's folder; end what still runs."""
+    started: list[subprocess.Popen] = []
+
+    def start(*command: str, **environ: str) -> subprocess.Popen:
+        own = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)}
+        process = subprocess.Popen(
+            ["env", "--default-signal=INT", *entrypoint, *command],
+            env=own | environ,
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def reach(tmp_path: Path) -> Callable[..., Status]:
+    """Wait until the one worker is in a state, with a text in what it says; return all of it."""
+
+    def wait(state: str, said: str = "") -> Status:
+        def is_there() -> bool:
+            found = read_all([tmp_path])
+            return any(one.state == state and said in one.detail for one in found)
+
+        wait_until(is_there, 20, f"{state} {said}", lambda: str(read_all([tmp_path])))
+        return read_all([tmp_path])[0]
+
+    return wait
+
+
+@pytest.fixture
+def shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> Callable[..., tuple[int, str, str]]:
+    """Return a function that asks for the status, and returns the code and both outputs."""
+    monkeypatch.setattr(show, "places", lambda _: (tmp_path,))
+
+    def ask(*arguments: str) -> tuple[int, str, str]:
+        code = show.show_status(arguments, {})
+        return code, *capfd.readouterr()
+
+    return ask
+
+
+def free_ports() -> tuple[int, int]:
+    """Return two ports on which nobody listens."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as two,
+    ):
+        return one.getsockname()[1], two.getsockname()[1]
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Board:
+    return Board.put_up("worker-1", [tmp_path])
+
+
+def test_a_command_runs_with_its_last_line(
+    begin: Callable, reach: Callable, tmp_path: Path
+) -> None:
+    begin(sys.executable, "-uc", f"print('one'); print('two'); {SLEEP}")
+    reach("running")
+    wait_until(lambda: read_all([tmp_path])[0].last_line == "two", 10, "two", lambda: "")
+    status = read_all([tmp_path])[0]
+    assert (status.worker, status.restarts, status.step, status.trouble) == (
+        "worker-0",
+        0,
+        None,
+        "",
+    )
+
+
+def test_a_command_may_say_its_step_itself(begin: Callable, reach: Callable) -> None:
+    begin("sh", "-c", """echo '{"step": 7}' > $STATUS_FILE; exec sleep 300""")
+    status = reach("training")
+    assert (status.step, status.trouble) == (7, "")
+
+
+def test_a_worker_at_the_gate_names_who_is_missing(begin: Callable, reach: Callable) -> None:
+    first, second = free_ports()
+    hosts = f"127.0.0.1:{first},127.0.0.1:{second}"
+    begin("true", WORKER_HOSTS=hosts, WORKER_INDEX="0", RENDEZVOUS_TIMEOUT="60")
+    status = reach("waiting", f"worker-1 at 127.0.0.1:{second}: refused")
+    assert status.trouble == ""
+    assert -60 < status.late_seconds < 0
+    assert "waiting for 1 of 2 workers" in status.last_line
+
+
+def test_a_crash_is_a_restart_with_its_reason_and_is_counted(
+    begin: Callable, reach: Callable
+) -> None:
+    begin("sh", "-c", "test -e x && exec sleep 300; touch x; exit 9")
+    status = reach("restarting", "the command ended with exit code 9")
+    assert (status.restarts, status.trouble) == (1, "")
+    assert "restart 1 of 3 in" in status.last_line
+    assert reach("running").restarts == 1
+
+
+def test_a_command_that_does_not_end_at_once_is_stopping(
+    begin: Callable, reach: Callable, tmp_path: Path
+) -> None:
+    deaf = f"import signal; signal.signal(15, signal.SIG_IGN); open('deaf', 'w'); {SLEEP}"
+    process = begin(sys.executable, "-c", deaf, STOP_GRACE_SECONDS="1")
+    wait_until((tmp_path / "deaf").exists, 10, "it is deaf", str)
+    process.send_signal(signal.SIGTERM)
+    assert reach("stopping", "the command has 1 s to end").trouble == ""
+    assert reach("stopped", "exit code 143").trouble == "it was stopped: exit code 143"
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "trouble"), [(0, "done", ""), (5, "failed", "it failed: exit code 5")]
+)
+def test_the_end_is_kept(
+    begin: Callable, reach: Callable, code: int, state: str, trouble: str
+) -> None:
+    process = begin("sh", "-c", f"exit {code}", MAX_RESTARTS="0")
+    assert process.wait(20) == code
+    assert reach(state).trouble == trouble
+
+
+def test_an_entrypoint_that_was_killed_is_told_and_makes_room_for_the_next(
+    begin: Callable, reach: Callable, shown: Callable, tmp_path: Path
+) -> None:
+    process = begin("sleep", "300")
+    reach("running")
+    assert shown()[0] == 0
+    process.kill()
+    process.wait()
+    code, out, _ = shown()
+    assert (code, "unhealthy  its entrypoint was killed\n" in out) == (1, True), out
+    begin("true").wait(20)
+    assert len(list(folders([tmp_path]))) == 1
+    assert shown()[0] == 0
+
+
+def test_as_a_table_and_as_an_object(board: Board, shown: Callable) -> None:
+    board.note_start("starting", 2)
+    command = Path(board.variables["STATUS_FILE"])
+    command.write_text('{"state": "training", "detail": "epoch 3/5", "step": 70, "epoch": 3}')
+    board.line("a line\x1b[2J")
+    code, out, err = shown()
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "worker     worker-1",
+        "state      training, for 0 s",
+        "at         epoch 3/5",
+        "step       70",
+        "restarts   2",
+        r"last line  a line\x1b[2J",
+    ]
+    code, out, _ = shown("--json")
+    members = json.loads(out)
+    assert (code, members["healthy"], members["state"]) == (0, True, "training")
+    assert (members["step"], members["epoch"], members["epochs"]) == (70, 3, None)
+
+
+def test_what_lasts_much_longer_than_it_may_is_not_healthy(board: Board, shown: Callable) -> None:
+    board.note("waiting", "for worker-0", within_seconds=-20)
+    assert shown()[0] == 0
+    board.note("restarting", within_seconds=-40)
+    code, out, _ = shown()
+    assert (code, "restarting for 40 s longer than it may take" in out) == (1, True), out
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1]", '{"step": "x", "since": [], "state": 3, "until": "y"}', "\xff" * 99]
+)
+def test_nonsense_of_a_command_is_no_trouble(board: Board, shown: Callable, text: str) -> None:
+    board.note_start("running", 0)
+    Path(board.variables["STATUS_FILE"]).write_text(text)
+    assert shown()[0] == 0
+
+
+def test_a_restart_forgets_what_the_command_said(board: Board) -> None:
+    board.note_start("running", 0)
+    Path(board.variables["STATUS_FILE"]).write_text('{"step": 5}')
+    board.note_start("running", 1)
+    assert not Path(board.variables["STATUS_FILE"]).exists()
+
+
+def test_nobody_there_is_said_in_words(shown: Callable) -> None:
+    code, out, err = shown()
+    assert (code, out) == (1, "")
+    assert "no worker runs here" in err
+    assert "docker exec CONTAINER status" in err
+
+
+def test_other_arguments_are_refused(shown: Callable) -> None:
+    code, _, err = shown("--yaml")
+    assert code == 1
+    assert 'received "--yaml"; accepted: --json, or nothing' in err
+
+
+def test_the_word_status_starts_nothing(run: Callable, tmp_path: Path) -> None:
+    ended = run("status", "--what")
+    assert (ended.code, ended.stdout) == (1, "")
+    assert list(folders([tmp_path])) == []
+
+
+def test_a_place_that_cannot_be_written_leads_to_the_next(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    assert places({"TMPDIR": "/own"})[0] == Path("/own")
+    board = Board.put_up("worker-0", [missing, tmp_path])
+    assert Path(board.variables["STATUS_FILE"]).parent.parent == tmp_path
+    nowhere = Board.put_up("worker-0", [missing])
+    nowhere.note("running")
+    nowhere.line("a line")
+    assert nowhere.variables == {}
+
+
+def test_anybody_may_write_beside_but_take_nothing_away(board: Board) -> None:
+    folder = Path(board.variables["STATUS_FILE"])
+    assert folder.name == COMMAND_FILE
+    assert folder.parent.stat().st_mode & 0o7777 == 0o1777

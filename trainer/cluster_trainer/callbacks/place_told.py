@@ -1,0 +1,88 @@
+"""Where a fit is, for whoever asks from outside: a script's too."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import keras
+
+from cluster_trainer.callbacks.keeper import Place
+
+LEAST_SECONDS = 600.0
+TIMES_THE_LONGEST = 20.0
+
+
+class Teller(Protocol):
+    """Who is told; see results.status_file.StatusFile."""
+
+    def tell(
+        self,
+        state: str,
+        detail: str = "",
+        *,
+        within_seconds: float | None = None,
+        at_once: bool = True,
+        **place: int | None,
+    ) -> None:
+        """Take notice."""
+
+
+class PlaceTold(keras.callbacks.Callback):
+    """Tells after each call which step and epoch the fit is at, and by when the next word comes.
+
+    Only within an epoch is that known: ten minutes and twenty times the longest call so far, which
+    is more than the limit that ends a call (`process/stall.py`). What comes between two epochs, or
+    compiles, may take its time.
+
+    Args:
+        teller: is told.
+        place: tells where the fit was before the call.
+        has_limit: whether a call may take too long at all.
+    """
+
+    several_batches_a_call = True
+
+    def __init__(self, teller: Teller, place: Callable[[], Place], *, has_limit: bool) -> None:
+        super().__init__()
+        self._teller, self._place, self._has_limit = teller, place, has_limit
+        self._epoch, self._longest = 0, 0.0
+        self._last: float | None = None
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Tell which epoch begins."""
+        del logs
+        self._epoch, self._last = epoch, None
+        self._tell("", step=self._place().step)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Tell how far the epoch is."""
+        del logs
+        place, now = self._place(), time.monotonic()
+        if self._last is not None:
+            self._longest = max(self._longest, now - self._last)
+        self._last = now
+        of = f" of {total}" if (total := self.params.get("steps")) else ""
+        limit = LEAST_SECONDS + TIMES_THE_LONGEST * self._longest if self._has_limit else None
+        step = place.step - place.done + batch + 1
+        self._tell(f": {batch + 1}{of} steps", step=step, within_seconds=limit, at_once=False)
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Tell that the epoch is evaluated."""
+        del logs
+        self._tell(": evaluating", step=self._place().step)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Tell that what comes next may take its time; it comes after all other callbacks."""
+        del epoch, logs
+        self._tell(" is done", step=self._place().step)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Tell that the fit is over; the process may go on."""
+        del logs
+        self._teller.tell("running", "the fit is done")
+
+    def _tell(self, detail: str, *, at_once: bool = True, **given: Any) -> None:
+        epochs = self.params.get("epochs")
+        what = f"epoch {self._epoch + 1}/{epochs}{detail}"
+        place = {"epoch": self._epoch + 1, "epochs": epochs}
+        self._teller.tell("training", what, at_once=at_once, **place, **given)

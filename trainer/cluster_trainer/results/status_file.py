@@ -1,0 +1,60 @@
+"""What this process is at, for `status`, which the entrypoint answers (STATUS_FILE)."""
+
+import json
+import time
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from cluster_trainer.files import write_whole
+
+BETWEEN_SECONDS = 1.0
+
+
+class StatusFile:
+    """A small file that is there whole, or not at all; one that cannot be written costs nothing.
+
+    Args:
+        path: None: nobody looks.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._written = 0.0
+        self._told: dict[str, Any] = {"state": None, "since": 0.0}
+
+    def tell(
+        self,
+        state: str,
+        detail: str = "",
+        *,
+        within_seconds: float | None = None,
+        at_once: bool = True,
+        **place: int | None,
+    ) -> None:
+        """Tell what the process is at.
+
+        Args:
+            state: starting, training, saving or running.
+            detail: more of it, in a few words.
+            within_seconds: the next word comes by then, or something is wrong; None: no limit.
+            at_once: else at most once a second, unless the state is a new one.
+            place: `step`, `epoch` (from 1), `epochs`; what is not given stays as it was.
+        """
+        now = time.monotonic()
+        is_new = state != self._told["state"]
+        if self._path is None or not (at_once or is_new or now >= self._written + BETWEEN_SECONDS):
+            return
+        since = now if is_new else self._told["since"]
+        until = None if within_seconds is None else now + within_seconds
+        told = {"state": state, "detail": detail, "since": since, "until": until}
+        self._told, self._written = {**self._told, **told, **place}, now
+        with suppress(OSError):
+            write_whole(self._path, json.dumps(self._told, default=str).encode(), durable=False)
+
+
+@cache
+def status_file(path: Path | None) -> StatusFile:
+    """Return the one object of this process for a path."""
+    return StatusFile(path)
