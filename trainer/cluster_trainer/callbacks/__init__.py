@@ -2,6 +2,6 @@
 
 For each `fit`: `keeper.py` keeps checkpoints, `states.py` the state of other callbacks in them,
 `chief.py` lets one worker write what is written once. For the trainer: `epoch_metrics.py` collects
-each epoch's numbers, `heartbeat.py` tells where the run is, `divergence.py` ends it where its loss
-is no number.
+each epoch's numbers, `tensorboard.py` draws curves, `profile.py` profiles chosen steps,
+`heartbeat.py` tells where the run is, `divergence.py` ends it where its loss is no number.
 """
