@@ -11,6 +11,7 @@ from local_cluster.commands.begin import begin
 from local_cluster.commands.check_names import RUNS, check_names
 from local_cluster.commands.resume import resume
 from local_cluster.commands.stop import stop
+from local_cluster.commands.tensorboard import tensorboard
 from local_cluster.commands.up import up
 from local_cluster.messages import EXIT_CONFIGURATION, EndError, complain
 from local_cluster.settings import dotenv
@@ -50,6 +51,7 @@ def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[st
         "resume": lambda: resume(environ, shell, given.worker),
         "prepare": lambda: data.prepare(environ, given.name),
         "sample": lambda: data.sample(environ, given.names),
+        "tensorboard": lambda: tensorboard(environ),
         "names": lambda: check_names(environ, given.goals, given.given),
         "begin": lambda: begin(environ),
     }
@@ -57,10 +59,10 @@ def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[st
 
 
 def _starts_something(given: argparse.Namespace) -> bool:
-    """Whether all has to be understood: nothing keeps a cluster from being stopped."""
+    """Whether all has to be understood: a cluster can always be stopped, and looked at."""
     if given.command == "names":
         return bool(RUNS.intersection(given.goals))
-    return str(given.command) != "stop"
+    return str(given.command) not in ("stop", "tensorboard")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -78,6 +80,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, help=argparse.SUPPRESS)
     commands.add_parser("up")
     commands.add_parser("begin")
+    commands.add_parser("tensorboard")
     for name in ("stop", "resume"):
         commands.add_parser(name).add_argument("worker", nargs="?", default="")
     sets = commands.add_parser("data").add_subparsers(dest="command", required=True)

@@ -24,7 +24,7 @@ from cluster_trainer.results.event_file import EventFile, starts_in
 
 FOLDER = "tensorboard"
 VALIDATION = "val_"
-SECONDS_BETWEEN = 0.5  # calls of about a second are all written, shorter ones are not
+SECONDS_BETWEEN = 0.9  # calls of about a second are written each, shorter ones together
 MAX_NUMBERS = 100
 
 

@@ -36,7 +36,7 @@ class EventFile:
     """
 
     def __init__(self, folder: Path, begins_at: int) -> None:
-        self._folder, self._has_warned = folder, False
+        self._has_warned = False
         name = f"{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
         self._file = folder / PATTERN.replace("*", name)
         self._add(Event(file_version=VERSION))
@@ -72,8 +72,12 @@ class EventFile:
         Raises:
             OSError: it could not be written.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with self._file.open("ab", buffering=0) as file:
+        try:
+            opened = self._file.open("ab", buffering=0)
+        except FileNotFoundError:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            opened = self._file.open("ab", buffering=0)
+        with opened as file:
             size = file.tell()
             written = file.write(record)
             if written != len(record):
