@@ -7,17 +7,17 @@ makes TensorBoard forget the steps that are done again.
 import logging
 import os
 import socket
+import struct
 import time
 from collections.abc import Mapping
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 from tensorboard.plugins.histogram.summary_v2 import histogram_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
-from tensorboard.summary.writer.record_writer import RecordWriter
 
 PATTERN = "events.out.tfevents.*"
 VERSION = "brain.Event:2"
@@ -57,10 +57,8 @@ class EventFile:
 
     def _add(self, event: Event) -> None:
         event.wall_time = time.time()
-        record = BytesIO()
-        RecordWriter(record).write(event.SerializeToString())
         try:
-            self._append(record.getvalue())
+            self._append(_framed(event.SerializeToString()))
         except OSError as error:
             if not self._has_warned:
                 log.warning("%s could not be written: %s; training goes on", self._file, error)
@@ -83,6 +81,16 @@ class EventFile:
             if written != len(record):
                 file.truncate(size)
                 raise OSError(f"{written} of {len(record)} bytes")
+
+
+def _framed(content: bytes) -> bytes:
+    """Return a record of TensorFlow's: TensorBoard's own RecordWriter costs 0.1 s to import.
+
+    Source: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
+    """
+    length = struct.pack("<Q", len(content))
+    sums = [struct.pack("<I", masked_crc32c(part)) for part in (length, content)]
+    return length + sums[0] + content + sums[1]
 
 
 def starts_in(folder: Path) -> int:
