@@ -1,7 +1,7 @@
 # `make` alone says what there is.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps status data data-sample test unit inside chaos soak lint bench tutorial-table tensorboard lock clean
+.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps status data data-sample tensorboard test unit inside chaos soak lint bench tutorial-table lock clean
 
 export IMAGE ?= $(or $(shell sed -n "s/^[[:blank:]]*\(export[[:blank:]]*\)*IMAGE[[:blank:]]*=[[:blank:]]*[\"']*\([^\"' ]*\).*/\2/p" .env 2>/dev/null | tail -n 1),cluster-trainer:cpu)
 CLUSTER := $(or $(PYTHON),python3) compose/cluster.py
@@ -15,6 +15,9 @@ $(call forward,BATCH,PER_REPLICA_BATCH_SIZE)
 $(call forward,GLOBAL_BATCH,GLOBAL_BATCH_SIZE)
 ifeq ($(origin NAME),command line) # some shells have a NAME of their own
 export RUN_NAME = $(NAME)
+endif
+ifeq ($(origin PORT),command line) # and other programs a PORT
+export TENSORBOARD_PORT = $(PORT)
 endif
 
 help: ## Say what there is
@@ -76,6 +79,9 @@ data-sample: known image ## Make small samples of cats_vs_dogs and tf_flowers, w
 	@scripts/build.sh pictures
 	@$(CLUSTER) data sample $(or $(DATASET),cats_vs_dogs tf_flowers)
 
+tensorboard: known image ## Show the curves of all runs in a browser, also while they run; Ctrl-C ends it. PORT=6006
+	@$(CLUSTER) tensorboard
+
 test: image .venv/stamp ## Run all tests but the long ones. TESTS=tests/unit PYTEST_ARGS='-k name'
 	@TESTS='$(TESTS)' scripts/test.sh $(PYTEST_ARGS)
 
@@ -105,9 +111,6 @@ bench: image .venv/stamp ## Run the benchmarks
 tutorial-table: image build-cpu-r .venv/stamp ## Measure what the tutorials train, on one worker and on several. DATA_DIR= IMAGE_SIZE=96 ROWS='on 2 workers' ROUNDS=3
 	@scripts/build.sh pictures
 	@.venv/bin/python -m benchmarks.tutorial_table
-
-tensorboard: ## Not there yet: the trainer writes no event files
-	@echo 'There is nothing to show: the trainer writes no event files yet. Its metrics are in runs/<name>/worker-<i>/metrics.jsonl.' >&2; exit 1
 
 lock: .venv/stamp ## Make the locks in requirements/ anew
 	@scripts/lock.sh

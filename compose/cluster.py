@@ -4,6 +4,7 @@
   stop [WORKER]       stop the cluster at a checkpoint, or one worker, for which the others wait
   resume [WORKER]     go on with a run, or start a stopped worker again
   status [--json]     show what each worker is at
+  tensorboard         show all runs in a browser, until Ctrl-C
   data prepare NAME   prepare a TensorFlow Datasets set
   data sample NAME...   make small samples of sets from the pictures in .build/pictures
 

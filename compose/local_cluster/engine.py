@@ -12,6 +12,7 @@ from local_cluster.messages import EXIT_ERROR, EndError
 NO_DOCKER = "there is no docker command here; `make engine` says what to install."
 PROJECT = "com.docker.compose.project"
 SERVICE = "com.docker.compose.service"
+TENSORBOARD = "tensorboard"
 
 
 def start(
@@ -111,8 +112,15 @@ class Project:
     name: str
 
     def containers(self, *options: str) -> list[str]:
-        """Return the containers' ids; options are those of `docker ps`."""
-        return output_of(*self._ps(*options), "--quiet", "--no-trunc").split()
+        """Return the containers' ids, without the one that shows curves.
+
+        Args:
+            options: those of `docker ps`.
+        """
+        template = f'{{{{.ID}}}} {{{{.Label "{SERVICE}"}}}}'
+        lines = output_of(*self._ps(*options), "--no-trunc", "--format", template).splitlines()
+        pairs = [line.partition(" ") for line in lines]
+        return [container for container, _, service in pairs if service != TENSORBOARD]
 
     def running(self) -> list[str]:
         """Return the ids of those that run."""

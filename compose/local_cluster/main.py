@@ -12,6 +12,7 @@ from local_cluster.commands.check_names import RUNS, check_names
 from local_cluster.commands.resume import resume
 from local_cluster.commands.status import status
 from local_cluster.commands.stop import stop
+from local_cluster.commands.tensorboard import tensorboard
 from local_cluster.commands.up import up
 from local_cluster.messages import EXIT_CONFIGURATION, EndError, complain
 from local_cluster.settings import dotenv
@@ -52,6 +53,7 @@ def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[st
         "status": lambda: status(environ, as_json=given.json),
         "prepare": lambda: data.prepare(environ, given.name),
         "sample": lambda: data.sample(environ, given.names),
+        "tensorboard": lambda: tensorboard(environ),
         "names": lambda: check_names(environ, given.goals, given.given),
         "begin": lambda: begin(environ),
     }
@@ -59,10 +61,10 @@ def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[st
 
 
 def _starts_something(given: argparse.Namespace) -> bool:
-    """Whether all has to be understood: nothing keeps a cluster from being stopped or seen."""
+    """Whether all has to be understood: a cluster can always be stopped, and looked at."""
     if given.command == "names":
         return bool(RUNS.intersection(given.goals))
-    return str(given.command) not in ("stop", "status")
+    return str(given.command) not in ("stop", "status", "tensorboard")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -80,6 +82,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, help=argparse.SUPPRESS)
     commands.add_parser("up")
     commands.add_parser("begin")
+    commands.add_parser("tensorboard")
     for name in ("stop", "resume"):
         commands.add_parser(name).add_argument("worker", nargs="?", default="")
     commands.add_parser("status").add_argument("--json", action="store_true")

@@ -128,9 +128,19 @@ def test_every_setting_of_the_trainer_goes_through_to_a_swarm(settings):
     assert [name for name in settings if f"{name}: of {name}" not in done.stdout] == []
 
 
-def test_tensorboard_reads_the_runs_and_is_open_to_this_machine_only(services):
-    board = services([FOLDER / "tensorboard.yaml"])["tensorboard"]
-    assert {port["host_ip"] for port in board["ports"]} == {"127.0.0.1"}
-    (mount,) = (mount for mount in board["volumes"] if mount["target"] == "/runs")
-    assert mount["read_only"] is True
-    assert Path(mount["source"]).name == "runs"
+def test_tensorboard_reads_the_runs_and_is_open_to_this_machine_only(workbench):
+    project = Compose(workbench.new_name("config"), {"TENSORBOARD_PORT": "7007"})
+    told = project.run("--profile", "tensorboard", "config", "--format", "json")
+    found = json.loads(told)["services"]
+    board, worker = found["tensorboard"], found["worker-0"]
+    (port,) = board["ports"]
+    assert (port["host_ip"], port["published"], port["target"]) == ("127.0.0.1", "7007", 6006)
+    (mount,) = board["volumes"]
+    assert (Path(mount["source"]).name, mount["target"], mount["read_only"]) == (
+        *("runs", "/runs", True),
+    )
+    assert (board["read_only"], board["cap_drop"]) == (True, ["ALL"])
+    assert board["security_opt"] == ["no-new-privileges:true"]
+    assert board["network_mode"] == "bridge"
+    assert board["image"] == worker["image"]
+    assert worker["environment"]["WORKER_HOSTS"] == "worker-0,worker-1"

@@ -6,6 +6,9 @@ import re
 
 import pytest
 
+from harness.board import open_board
+from harness.waiting import wait_until
+
 METRICS = {
     "epoch",
     "step",
@@ -97,3 +100,41 @@ def test_results_are_json_that_any_reader_takes(defaults):
     for worker in defaults.workers:
         # parse_constant is called for NaN and Infinity, which are not JSON.
         json.loads((worker / "result.json").read_text(), parse_constant=pytest.fail)
+
+
+@pytest.fixture(scope="module")
+def board(defaults, workbench, tmp_path_factory):
+    output = tmp_path_factory.mktemp("board") / "output.log"
+    with open_board(defaults.folder.parent, workbench.image, output) as opened:
+        tags = lambda: opened.ask("data/plugin/scalars/tags")  # noqa: E731
+        wait_until(
+            lambda: len(tags() or {}) == 4, 120, "TensorBoard has read 4 runs", opened.output
+        )
+        yield opened
+
+
+def test_tensorboard_has_a_curve_of_every_metric_with_all_its_points(defaults, board):
+    for metric in ("loss", "accuracy"):
+        for part, name in (("train", metric), ("test", f"test_{metric}")):
+            run = f"{defaults.folder.name}/worker-0/tensorboard/{part}"
+            curve = board.ask("data/plugin/scalars/scalars", run=run, tag=f"epoch/{metric}")
+            points = [(step, pytest.approx(value)) for _, step, value in curve]
+            assert points == [(line["step"], line[name]) for line in defaults.metrics()]
+
+
+def test_tensorboard_shows_each_run_once_and_each_workers_speed(defaults, board):
+    tags = board.ask("data/plugin/scalars/tags")
+    place = f"{defaults.folder.name}/worker"
+    own = {f"{place}-{index}/tensorboard" for index in (0, 1)}
+    assert {*tags} == own | {f"{place}-0/tensorboard/{part}" for part in ("train", "test")}
+    for run in own:
+        assert {"speed/examples_per_second", "speed/seconds_per_step"} <= {*tags[run]}
+    (start,) = board.ask("data/plugin/text/tags")[f"{place}-0/tensorboard"]
+    assert start == "starts/1"
+    assert "<title>TensorBoard</title>" in board.page()
+
+
+def test_tensorboard_says_where_it_is_and_ends_by_ctrl_c(board):
+    assert f"http://localhost:{board.port} " in board.output()
+    assert board.press_ctrl_c() == 0
+    assert "Traceback" not in board.output()

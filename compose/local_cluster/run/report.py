@@ -36,6 +36,8 @@ def places(settings: Settings, *, is_done: bool) -> Iterator[tuple[str, str]]:
     if is_done:
         yield "model", f"{folder}/worker-0/model.keras and saved_model/"
     yield "metrics", f"{folder}/worker-<i>/metrics.jsonl, result.json"
+    if (folder / "worker-0/tensorboard").is_dir():
+        yield "curves", "`make tensorboard` shows those of all runs"
     yield "logs", f"{folder}/worker-<i>/train.log, container.log"
 
 

@@ -27,6 +27,8 @@ OWN = (
 """What decides a cluster, besides what its containers are given."""
 PLACE = ("COMPOSE_PROJECT_NAME", "RUNS_DIR", "RUN_NAME")
 """Which cluster, and which run of it."""
+PORT = "TENSORBOARD_PORT"
+"""Where TensorBoard is found; make takes it as PORT."""
 DECIDED = {"TRAINER_DATA_DIR": "DATA_DIR", "TRAINER_RUN_DIR": "RUNS_DIR and RUN_NAME"}
 """The trainer's settings that a local cluster decides itself, and what it is told instead."""
 SHORT = {
@@ -36,7 +38,10 @@ SHORT = {
 }
 """Names that make takes for others; each TRAINER_X it takes as X, too."""
 GOALS = frozenset(
-    {"up-local", "resume", "stop", "down", "logs", "ps", "status", "data", "data-sample"}
+    {
+        *("up-local", "resume", "stop", "down", "logs", "ps", "status", "data", "data-sample"),
+        "tensorboard",
+    }
 )
 """Make's targets for local clusters."""
 OF_TOOLS = re.compile(
@@ -54,7 +59,7 @@ def passed_on() -> tuple[str, ...]:
 
 def is_taken(name: str) -> bool:
     """Whether a variable, or a line of .env, is about local clusters."""
-    return name.startswith(PREFIX) or name in OWN or name in PLACE or name in passed_on()
+    return name.startswith(PREFIX) or name in {*OWN, *PLACE, PORT, *passed_on()}
 
 
 def unknown_settings(environ: Mapping[str, str]) -> list[str]:
@@ -94,6 +99,7 @@ def names_of_goal(goal: str, *, one_worker: bool = False) -> frozenset[str]:
         "status": frozenset({"JSON"}),
         "data": place,
         "data-sample": place | {"SAMPLE_PICTURES"},
+        "tensorboard": frozenset({"PORT", PORT, "IMAGE", "RUNS_DIR", "RUN_UID", "RUN_GID"}),
     }.get(goal, frozenset())
 
 

@@ -44,6 +44,11 @@ def test_workers_are_told_by_their_numbers_and_nothing_else_is_one(docker):
     assert engine.Project("p").workers("running") == ["worker-0", "worker-1"]
 
 
+def test_what_shows_the_curves_is_no_part_of_a_cluster(docker):
+    docker('printf "%s\\n" "0a worker-0" "0b tensorboard" "0c run-folder"')
+    assert engine.Project("p").running() == ["0a", "0c"]
+
+
 def test_the_engine_is_asked_about_one_project_alone(docker, tmp_path):
     docker(f'echo "$@" > {tmp_path}/asked')
     assert engine.Project("mine").running() == []

@@ -42,6 +42,7 @@ def make(tmp_path):
         (["resume", "WORKES=1"], "WORKERS"),
         (["stop", "WORKERS=1"], "WORKER"),
         (["data", "DATASETS=mnist"], "DATASET"),
+        (["tensorboard", "PROT=7007"], "PORT"),
     ],
 )
 def test_a_misspelt_name_is_refused_with_the_nearest(make, arguments, meant):
@@ -77,6 +78,7 @@ def test_nothing_keeps_a_cluster_from_being_removed(make):
         ("STALL_TIMEOUT_SECONDS=9", "TRAINER_STALL_TIMEOUT_SECONDS=9"),
         ("MODEL=my $(x) 'y'", "TRAINER_MODEL=my  'y'"),
         ("NAME=mine", "RUN_NAME=mine"),
+        ("PORT=7007", "TENSORBOARD_PORT=7007"),
     ],
 )
 def test_what_is_given_becomes_the_variable_behind_it(make, given, variable):
@@ -103,8 +105,6 @@ def test_status_takes_a_form(make, given, asked):
     assert any(line.endswith(f"compose/cluster.py {asked}") for line in lines), done.stdout
 
 
-def test_tensorboard_says_that_there_is_nothing_to_show_and_starts_nothing(make):
-    done = make("tensorboard")
-    assert done.returncode == 2
-    assert "metrics.jsonl" in done.stderr
-    assert "docker was called" not in done.stdout
+def test_a_port_that_the_shell_has_for_something_else_is_not_tensorboards(make):
+    shown = make("--eval", "shown: ; @env", "shown", PORT="8080")
+    assert "TENSORBOARD_PORT" not in shown.stdout

@@ -80,6 +80,7 @@ def test_what_a_local_cluster_decides_itself_says_what_can_be_given(name, instea
         (["data"], ["DATASET", "DATA_DIR"], []),
         (["data"], ["EPOCHS"], ["EPOCHS"]),
         (["data-sample"], ["SAMPLE_PICTURES", "DATASET"], []),
+        (["tensorboard"], ["PORT", "IMAGE", "RUNS_DIR", "WORKERS"], ["WORKERS"]),
     ],
 )
 def test_each_of_makes_targets_takes_its_own_names(goals, given, refused):

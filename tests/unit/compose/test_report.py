@@ -42,6 +42,13 @@ def test_a_script_goes_on_in_the_fit_that_was_interrupted():
     assert said == "stopped; `make resume` goes on from the newest checkpoint of fit 2"
 
 
+def test_curves_are_mentioned_where_there_are_some(tmp_path):
+    settings = read({"RUNS_DIR": str(tmp_path), "RUN_NAME": "n"}, datetime.now())  # noqa: DTZ005
+    assert "curves" not in dict(places(settings, is_done=True))
+    (tmp_path / "n/worker-0/tensorboard").mkdir(parents=True)
+    assert "make tensorboard" in dict(places(settings, is_done=True))["curves"]
+
+
 @pytest.mark.parametrize("script", ["", __file__])
 def test_what_is_said_to_be_there_is_what_the_trainer_or_a_script_writes(script):
     settings = read({"SCRIPT": script, "RUNS_DIR": "/r", "RUN_NAME": "n"}, datetime.now())  # noqa: DTZ005

@@ -30,6 +30,10 @@ BAD_VALUES = [
     ("TRAINER_SEED", "-1", "0 to 2147483647"),
     ("TRAINER_THREADS", "all", "auto"),
     ("TRAINER_STEPS_PER_CALL", "0", "auto"),
+    ("TRAINER_TENSORBOARD", "true", "none, scalars or histograms"),
+    ("TRAINER_PROFILE_STEPS", "100", "as 100-110"),
+    ("TRAINER_PROFILE_STEPS", "0-5", "as 100-110"),
+    ("TRAINER_PROFILE_STEPS", "9-5", "as 100-110"),
     ("TRAINER_RUN_DIR", "/dev/null/runs", "not a directory"),
     ("TRAINER_MODEL_DIR", "/dev/null/model", "not a directory"),
 ]

@@ -2,6 +2,7 @@
 
 For each `fit`: `keeper.py` keeps checkpoints, `states.py` the state of other callbacks in them,
 `chief.py` lets one worker write what is written once, `place_told.py` tells `status` the step. For
-the trainer: `epoch_metrics.py` collects each epoch's numbers, `heartbeat.py` tells where the run
-is, `divergence.py` ends it where its loss is no number.
+the trainer: `epoch_metrics.py` collects each epoch's numbers, `tensorboard.py` draws curves,
+`profile.py` profiles chosen steps, `heartbeat.py` tells where the run is, `divergence.py` ends it
+where its loss is no number.
 """

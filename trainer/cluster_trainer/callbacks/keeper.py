@@ -2,6 +2,7 @@
 
 import logging
 import random
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -59,12 +60,14 @@ class Plan(Protocol):
         described: what else must be as it was for the fit to go on, name -> value.
         describes_data: whether that tells how the data are cut, too.
         seed: of the order of the examples.
+        cuts: steps at which a call has to end, the same on all workers.
     """
 
     validates: bool
     described: Mapping[str, str]
     describes_data: bool
     seed: int
+    cuts: Sequence[int]
 
     def check(self, described: Mapping[str, str], names: Sequence[str]) -> None:
         """Refuse what does not fit; all workers call it, before the first step.
@@ -93,6 +96,11 @@ class Keeper(keras.callbacks.Callback):
         found: the newest of an earlier start; None: this one is the first.
         plan: what it is told, and asks.
         callbacks: the others, whose states are kept.
+
+    Attributes:
+        place: where the fit is.
+        logs_of_epoch: of an epoch whose validation was interrupted.
+        held_up: the step of the last checkpoint, and for how many seconds it held training up.
     """
 
     def __init__(
@@ -107,8 +115,8 @@ class Keeper(keras.callbacks.Callback):
         self._saver, self._every, self._found, self._plan = saver, every, found, plan
         self._callbacks, self._described = callbacks, dict(plan.described)
         self.place = place_of(found) if found else Place()
+        self.held_up: tuple[int, float] | None = None
         self._iterator: Any = None
-        # Of an epoch whose validation was interrupted.
         self.logs_of_epoch = found.progress["logs"] if found else {}
 
     def attach(self, iterator: Any) -> None:
@@ -120,13 +128,17 @@ class Keeper(keras.callbacks.Callback):
         iterator.begin_at(epochs, place.passes, place.seen, place.done, is_over=is_over)
 
     def steps_left(self) -> int | None:
-        """Return how many steps may be done before the next checkpoint is due."""
-        return self._every - self.place.step % self._every if self._every else None
+        """Return how many steps may be done before a checkpoint is due, or a call has to end."""
+        step = self.place.step
+        left = [cut - step for cut in self._plan.cuts if cut > step]
+        if self._every:
+            left.append(self._every - step % self._every)
+        return min(left, default=None)
 
     def after_call(self, steps: int, done: int) -> None:
         """Note that `steps` steps were done, and `done` of the epoch; all workers call it."""
         self._move(Stage.TRAINING, step=self.place.step + steps, done=done)
-        is_due = self.steps_left() == self._every
+        is_due = self._every and self.place.step % self._every == 0
         if is_due or self._plan.stops():
             self._save()
         self._plan.meet()
@@ -191,6 +203,7 @@ class Keeper(keras.callbacks.Callback):
     def _save(self) -> None:
         if self._every is None:
             return
+        began = time.monotonic()
         statistics.average(self.model, self.model.distribute_strategy)
         state = self._state()
         arrays = state.take()
@@ -208,6 +221,7 @@ class Keeper(keras.callbacks.Callback):
         self._saver.save(
             Checkpoint(place.step, place.stage, self._described, progress, names, arrays)
         )
+        self.held_up = place.step, time.monotonic() - began
 
     def _metric_rows(self) -> np.ndarray | None:
         """Return what the metrics have come to, None where they begin anew next."""

@@ -24,10 +24,12 @@ class Saver:
 
     Attributes:
         newest: the step of the last one that was written; None before the first.
+        newest_seconds: how long that took.
     """
 
     def __init__(self, store: Store, on_saved: Callable[[], object]) -> None:
         self.newest: int | None = None
+        self.newest_seconds = 0.0
         self._store, self._on_saved = store, on_saved
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="saver")
         self._pending: Future[None] | None = None
@@ -44,11 +46,13 @@ class Saver:
             self._pending = None
 
     def _write(self, checkpoint: Checkpoint) -> None:
+        began = time.monotonic()
         try:
             self._store.write(checkpoint.number, checkpoint.to_bytes())
         except OSError as error:
             warn_unsaved(checkpoint.step, error)
         else:
+            self.newest_seconds = time.monotonic() - began
             self.newest = checkpoint.step
             self._on_saved()
 

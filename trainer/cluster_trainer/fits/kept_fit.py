@@ -52,6 +52,7 @@ class Plan:
         name: what the log calls it; empty where there is one alone.
         must_resume: whether a checkpoint has to be there.
         interrupts: whether Ctrl-C raises KeyboardInterrupt, as a script may expect.
+        cuts: steps at which a call of TensorFlow has to end, the same on all workers.
     """
 
     job: Job
@@ -63,6 +64,7 @@ class Plan:
     name: str = ""
     must_resume: bool = False
     interrupts: bool = False
+    cuts: Sequence[int] = ()
 
     def clear(self) -> None:
         """Remove the checkpoints of an earlier fit."""
@@ -87,6 +89,7 @@ class KeptFit:
         self._stops = self._has_looked = False
         self.validates, self.seed = False, 0
         self.described, self.describes_data = plan.described, plan.describes_data
+        self.cuts = plan.cuts
 
     @property
     def place(self) -> Place:
@@ -94,6 +97,22 @@ class KeptFit:
         if self._keeper:
             return self._keeper.place
         return place_of(self._found.checkpoint) if self._found else Place()
+
+    @property
+    def beginning(self) -> str:
+        """Where the fit begins, in words."""
+        if self._found is None:
+            return "at step 0, without a checkpoint on any worker"
+        return f"from step {place_of(self._found.checkpoint).step} held by {self._found.holder}"
+
+    def checkpoint_seconds(self) -> dict[str, tuple[int, float]]:
+        """Return of the newest checkpoint its step, and how long it held training up and took."""
+        found = {}
+        if self._keeper and self._keeper.held_up:
+            found["seconds_held_up"] = self._keeper.held_up
+        if self._saver.newest is not None:
+            found["seconds_to_write"] = self._saver.newest, self._saver.newest_seconds
+        return found
 
     def find(self) -> None:
         """Find the newest checkpoint of any worker, which all have then; all workers call it.

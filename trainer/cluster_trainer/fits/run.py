@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import shutil
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +13,14 @@ import numpy as np
 from cluster_trainer.callbacks.divergence import Divergence
 from cluster_trainer.callbacks.epoch_metrics import EpochMetrics, Line
 from cluster_trainer.callbacks.heartbeat import Heartbeat
+from cluster_trainer.callbacks.tensorboard import FOLDER
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.feeds import fit_arguments
 from cluster_trainer.data.plan import Plan
 from cluster_trainer.engine import install, running
 from cluster_trainer.engine.epoch_iterator import workers_of
 from cluster_trainer.fits.agreement import facts_of, refuse_differing
+from cluster_trainer.fits.board import boards_of, profiles_of
 from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit
 from cluster_trainer.fits.kept_fit import Plan as Keeping
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -88,6 +91,8 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
         metrics,
         Heartbeat(reporter, lambda: kept.place),
         Divergence(lambda: kept.place),
+        *boards_of(run.job, run.plan, run.model, kept),
+        *profiles_of(run.job, kept),
     ]
     reporter.doing("compiling the steps")
     with running.fits_run_by(_with_settings(run, kept)):
@@ -154,6 +159,7 @@ def _settings_of(run: Run) -> dict[str, str]:
 def _keeping(run: Run, stop: StopRequest, deadline: Deadline, described: dict[str, str]) -> Keeping:
     """Return how its `fit` is kept; where it is to begin anew, nothing of an earlier one is."""
     job = run.job
+    first, last = job.config.profiled
     keeping = Keeping(
         job=job,
         stop=stop,
@@ -162,11 +168,13 @@ def _keeping(run: Run, stop: StopRequest, deadline: Deadline, described: dict[st
         described=described,
         describes_data=run.data.has_examples,
         must_resume=job.config.resume == "must",
+        cuts=[first - 1, last] if first else [],
     )
     # A crash is no wish to begin anew.
     if job.config.resume == "never" and not job.is_restart:
         done.remove_mark(job)
         keeping.clear()
+        shutil.rmtree(job.folder / FOLDER, ignore_errors=True)
     return keeping
 
 

@@ -6,6 +6,7 @@ TensorFlow: a bad setting is refused before the seconds that its import takes.
 
 import argparse
 import os
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -47,6 +48,7 @@ OWN_TO_EACH_WORKER = frozenset(
         "startup_timeout_seconds",
         "stop_seconds",
         "stall_timeout_seconds",
+        "tensorboard",
     }
 )
 
@@ -78,6 +80,7 @@ OWN = "the script's own"
 HELP_LISTS = "the flags that --help lists"
 A_COUNT = "a whole number, 1 or more"
 A_COUNT_OR_0 = "a whole number, 0 or more"
+STEPS = "the first and the last step, counted from 1 over all epochs, as 100-110"
 # What pydantic's own messages leave to the reader. Values that only this module can judge carry
 # their text with the error (see `refuse`).
 ACCEPTED = {
@@ -109,6 +112,8 @@ ACCEPTED = {
     "stop_seconds": A_COUNT,
     "checkpoint_steps": A_COUNT_OR_0,
     "resume": "never, auto or must",
+    "tensorboard": "none, scalars or histograms",
+    "profile_steps": STEPS,
     "gpus_per_worker": A_COUNT_OR_0,
 }
 
@@ -143,6 +148,13 @@ def _known_metrics(names_of_metrics: str) -> str:
     if not all(map(compiling_names.is_name, metrics)):
         raise refuse(compiling_names.METRICS)
     return ",".join(metrics)
+
+
+def _first_and_last_step(text: str) -> str:
+    found = re.fullmatch("([0-9]{1,18})-([0-9]{1,18})", text, re.ASCII)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise refuse(STEPS)
+    return text
 
 
 def _writable_directory(path: Path) -> Path:
@@ -317,6 +329,17 @@ class TrainerConfig(BaseSettings):
         "refuses to begin without one; never begins anew, and removes those that are there (a "
         "restart after a crash still goes on).",
     )
+    tensorboard: Literal["none", "scalars", "histograms"] = Field(
+        "scalars",
+        description="What is written for TensorBoard (make tensorboard), into each worker's folder "
+        "in run_dir: curves and texts (scalars), the distributions of all weights after each "
+        "epoch, too (histograms), or nothing (none).",
+    )
+    profile_steps: Annotated[str, AfterValidator(_first_and_last_step)] | None = Field(
+        None,
+        description="Steps that the chief profiles, into tensorboard/plugins/profile of its folder "
+        "in run_dir. Not given: none.",
+    )
     steps_per_call: AutoOrPositive = Field(
         "auto",
         description="Steps that run inside TensorFlow before Python looks again. auto: as many "
@@ -396,6 +419,12 @@ class TrainerConfig(BaseSettings):
                 f"TRAINER_PER_REPLICA_BATCH_SIZE is {per_replica}; leave one of them out.",
             )
         return size
+
+    @property
+    def profiled(self) -> tuple[int, int]:
+        """The first and the last step to profile; 0 and 0 where there are none."""
+        first, _, last = (self.profile_steps or "0-0").partition("-")
+        return int(first), int(last)
 
     def batch_size_per_replica(self, num_replicas: int) -> int:
         """Return how many examples each of `num_replicas` takes in a step.

@@ -1,0 +1,347 @@
+"""Event files, read back by TensorBoard's own reader: every metric, each step once."""
+
+import logging
+import os
+from itertools import count
+
+import keras
+import numpy as np
+import pytest
+from noise import pictures
+from tensorboard.backend.event_processing import event_accumulator, plugin_event_accumulator
+from tensorboard.util.tensor_util import make_ndarray
+
+from cluster_trainer.callbacks import tensorboard
+from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.checkpoints.checkpoint import Stage
+from cluster_trainer.data.examples import DataSet
+from cluster_trainer.data.plan import make_plan
+from cluster_trainer.fits.run import Run, complete
+from cluster_trainer.models.compiling import compile_as_set
+from cluster_trainer.problems import StopRequestedError
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.results.event_file import EventFile
+from cluster_trainer.results.report import Reporter
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.job import Job
+from cluster_trainer.settings.task import Task
+from cluster_trainer.tensorboard_server import folders_below
+from conftest import strategy_of
+
+EXAMPLES = DataSet("noise", pictures(100), pictures(30), 10)  # 7 steps an epoch
+SETTINGS = {"epochs": 3, "global_batch_size": 16, "steps_per_call": 2, "checkpoint_steps": 4}
+CALLS = [2, 4, 6, 7, 8, 10, 12, 14, 16, 18, 20, 21]  # they end at checkpoints and epochs
+
+
+class StopsAt(StopRequest):
+    """Somebody asks to stop before the workers meet for the n-th time."""
+
+    def __init__(self, meeting):
+        super().__init__(print)
+        self._asked, self._stop_at = count(1), meeting
+
+    @property
+    def signal_number(self):
+        return 15 if next(self._asked) >= self._stop_at else 0
+
+    @signal_number.setter
+    def signal_number(self, _):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _each_call(monkeypatch):
+    monkeypatch.setattr(tensorboard, "SECONDS_BETWEEN", 0.0)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run to the end, or until the stop; return the epochs' numbers."""
+
+    def go(stop=None, replicas=1, **settings):
+        keras.backend.clear_session()
+        environ = {f"TRAINER_{n.upper()}": str(v) for n, v in (SETTINGS | settings).items()}
+        config = TrainerConfig.read({"TRAINER_RUN_DIR": str(tmp_path)} | environ, [])
+        job = Job(config, Task())
+        job.folder.mkdir(parents=True, exist_ok=True)
+        strategy = strategy_of(replicas)
+        plan = make_plan(config, EXAMPLES, replicas)
+        with strategy.scope():
+            keras.utils.set_random_seed(config.seed)
+            layers = [keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(10)]
+            model = keras.Sequential(layers)
+            compile_as_set(model, config, EXAMPLES, plan)
+        reporter = Reporter(job.folder, config.epochs)
+        told = Run(job, plan, EXAMPLES, model), stop or StopRequest(print), Deadline(), reporter
+        return complete(*told).epochs
+
+    return go
+
+
+@pytest.fixture
+def board(tmp_path):
+    return tmp_path / "worker-0/tensorboard"
+
+
+def read(folder):
+    """Return what TensorBoard shows of a folder, tag -> [(step, value)]: its server's own reader.
+
+    The older one, which programs use, has to find the same numbers.
+    """
+    found = plugin_event_accumulator.EventAccumulator(str(folder), {"tensors": 0})
+    found.Reload()
+    shown = {
+        tag: [(one.step, make_ndarray(one.tensor_proto)) for one in found.Tensors(tag)]
+        for tag in found.Tags()["tensors"]
+    }
+    older = event_accumulator.EventAccumulator(str(folder), {"scalars": 0})
+    older.Reload()
+    for tag in older.Tags()["scalars"]:
+        numbers = [(one.step, one.value) for one in older.Scalars(tag)]
+        np.testing.assert_array_equal(numbers, shown[tag])
+    return shown
+
+
+def steps(points):
+    return [step for step, _ in points]
+
+
+def assert_epochs(board, epochs):
+    """Every metric of every epoch is a point, once, with the number of metrics.jsonl."""
+    train, test = read(board / "train"), read(board / "test")
+    assert {*train} == {*test} == {"epoch/loss", "epoch/accuracy"}
+    for name in ("loss", "accuracy"):
+        for points, prefix in ((train, ""), (test, "test_")):
+            expected = [(line["step"], pytest.approx(line[prefix + name])) for line in epochs]
+            assert points[f"epoch/{name}"] == expected
+
+
+def remove_checkpoints_behind(board, newest):
+    """As if the run had been killed before it wrote them."""
+    places = []
+    for file in (board.parent / "checkpoints").iterdir():
+        step, stage = file.name.split("-")[0].split(".")
+        places.append((int(step), int(stage)))
+        if places[-1] > newest:
+            file.unlink()
+    assert newest in places
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_every_metric_is_a_curve_of_epochs_and_one_of_calls(run, board, replicas):
+    epochs = run(replicas=replicas)
+    assert_epochs(board, epochs)
+    own = read(board)
+    for name in ("loss", "accuracy"):
+        assert steps(own[f"within_epoch/{name}"]) == CALLS
+    at_epochs_end = dict(own["within_epoch/loss"])
+    for line in epochs:
+        assert at_epochs_end[line["step"]] == pytest.approx(line["loss"])
+    for name in ("seconds_per_step", "examples_per_second", "examples_per_second_of_all"):
+        assert steps(own[f"speed/{name}"]) == CALLS
+        assert all(value > 0 for _, value in own[f"speed/{name}"])
+
+
+def test_the_learning_rate_is_that_of_the_step(run, board):
+    run(learning_rate=0.5)
+    rate = keras.optimizers.schedules.CosineDecay(0.5, 21)
+    points = read(board)["learning_rate"]
+    assert points == [(step, pytest.approx(float(rate(step)), abs=1e-6)) for step in CALLS]
+
+
+def test_checkpoints_show_how_long_they_took(run, board):
+    run()
+    own = read(board)
+    for name in ("seconds_held_up", "seconds_to_write"):
+        found = steps(own[f"checkpoints/{name}"])
+        assert found
+        assert found == sorted(set(found))
+        assert {*found} <= {4, 7, 8, 10, 12, 14, 16, 20, 21}
+
+
+@pytest.mark.parametrize("meeting", [1, 2, 3])
+def test_a_run_that_was_stopped_has_each_step_once(run, board, meeting):
+    with pytest.raises(StopRequestedError):
+        run(StopsAt(meeting))
+    assert_epochs(board, run())
+    for tag, points in read(board).items():
+        if not tag.startswith("starts/"):
+            assert steps(points) == sorted({*steps(points)}), tag
+            assert {*steps(points)} <= {*CALLS}, tag
+
+
+@pytest.mark.parametrize(
+    "left",
+    [(8, Stage.TRAINING), (14, Stage.TRAINED), (14, Stage.EPOCH)],
+)
+def test_what_is_done_again_after_a_kill_is_there_once_with_its_new_numbers(
+    run, board, left, monkeypatch
+):
+    monkeypatch.setattr("cluster_trainer.checkpoints.store.KEPT", 100)
+    monkeypatch.setattr("cluster_trainer.checkpoints.store.Store.keep_newest", lambda _: None)
+    run()
+    remove_checkpoints_behind(board, left)
+    epochs = run()
+    assert_epochs(board, epochs)
+    own = read(board)
+    for name in ("within_epoch/loss", "speed/seconds_per_step", "learning_rate"):
+        assert steps(own[name]) == sorted({*steps(own[name])})
+        assert steps(own[name])[-1] == 21
+    (_, first), (_, second) = (own[f"starts/{start}"][0] for start in (1, 2))
+    assert "at step 0, without a checkpoint on any worker" in first.item().decode()
+    assert f"from step {left[0]} held by worker-0" in second.item().decode()
+    assert "| TRAINER_GLOBAL_BATCH_SIZE | `16` |" in second.item().decode()
+
+
+def test_a_run_that_begins_anew_shows_nothing_of_the_earlier_one(run, board):
+    run()
+    epochs = run(resume="never")
+    assert_epochs(board, epochs)
+    assert steps(read(board)["within_epoch/loss"]) == CALLS
+    assert [tag for tag in read(board) if tag.startswith("starts/")] == ["starts/1"]
+
+
+def test_nothing_is_written_where_none_is_wanted(run, board):
+    run(tensorboard="none")
+    assert not board.exists()
+
+
+def test_histograms_show_all_weights_after_each_epoch(run, board):
+    run(tensorboard="histograms")
+    train = read(board / "train")
+    tags = {tag for tag in train if tag.startswith("weights/")}
+    assert {tag.rpartition("/")[2] for tag in tags} == {"kernel", "bias"}
+    for tag in tags:
+        assert steps(train[tag]) == [7, 14, 21]
+
+
+@pytest.fixture
+def callback(tmp_path):
+    """A callback of a worker at step 40, whose calls do ten steps."""
+
+    def make(**options):
+        place = Place(step=40, epoch=2)
+        given = {
+            "place": lambda: place,
+            "checkpoints": dict,
+            "examples_at": lambda step: 16 * step,
+            "start": lambda: "here",
+            "num_workers": 2,
+        }
+        made = tensorboard.TensorBoard(tmp_path, tensorboard.Shown(**given | options))
+        made.set_model(keras.Sequential())
+        made.on_train_begin()
+
+        def call(logs):
+            nonlocal place
+            made.on_train_batch_begin(place.step)
+            made.on_train_batch_end(place.step + 9, logs)
+            place = Place(step=place.step + 10, epoch=2)
+            made.on_train_batch_begin(place.step)
+
+        return made, call
+
+    return make
+
+
+def test_workers_but_the_chief_show_their_own_speed_alone(callback, tmp_path):
+    made, call = callback(is_chief=False)
+    call({"loss": 1.0})
+    made.on_epoch_end(2, {"loss": 1.0, "val_loss": 2.0})
+    assert {*read(tmp_path)} == {"speed/seconds_per_step", "speed/examples_per_second"}
+    assert [file for file in tmp_path.iterdir() if file.is_dir()] == []
+
+
+def test_a_worker_is_given_its_share_of_the_examples(callback, tmp_path):
+    _, call = callback()
+    call({"loss": 1.0})
+    own = read(tmp_path)
+    ((_, mine),) = own["speed/examples_per_second"]
+    assert own["speed/examples_per_second_of_all"] == [(50, pytest.approx(2 * mine))]
+
+
+def test_metrics_of_several_numbers_are_a_curve_each(callback, tmp_path):
+    _, call = callback()
+    call({"f1": np.array([0.25, np.nan], np.float32), "large": np.zeros(1000)})
+    own = read(tmp_path)
+    assert own["within_epoch/f1_0"] == [(50, 0.25)]
+    assert np.isnan(own["within_epoch/f1_1"][0][1])
+    assert not any("large" in tag for tag in own)
+
+
+def test_short_calls_are_written_together(callback, tmp_path, monkeypatch):
+    monkeypatch.setattr(tensorboard, "SECONDS_BETWEEN", 3600.0)
+    _, call = callback()
+    for _ in range(50):
+        call({"loss": 1.0})
+    assert steps(read(tmp_path)["within_epoch/loss"]) == [50]
+
+
+def test_data_that_nobody_can_count_have_a_speed_in_steps(callback, tmp_path):
+    _, call = callback(examples_at=None)
+    call({"loss": 1.0})
+    assert [tag for tag in read(tmp_path) if tag.startswith("speed/")] == ["speed/seconds_per_step"]
+
+
+def test_a_disk_that_is_full_costs_a_warning_and_no_more(tmp_path, monkeypatch, caplog):
+    logging.getLogger("trainer").propagate = True
+    file = EventFile(tmp_path, begins_at=1)
+    file.scalars({"a": 1.0}, step=1)
+    written = tmp_path / os.listdir(tmp_path)[0]  # noqa: PTH208
+    half = written.stat().st_size + 10
+
+    with monkeypatch.context() as full:
+        full.setattr(file, "_append", _no_space)
+        for step in (2, 3):
+            file.scalars({"a": 1.0}, step)
+    file.scalars({"a": 1.0}, step=4)
+    assert caplog.text.count("could not be written") == 1
+    assert "training goes on" in caplog.text
+    assert written.stat().st_size > half
+    assert steps(read(tmp_path)["a"]) == [1, 4]
+
+
+def _no_space(_):
+    raise OSError(28, "No space left on device")
+
+
+def test_a_record_that_is_written_in_part_is_taken_back(tmp_path):
+    file = EventFile(tmp_path, begins_at=1)
+    (written,) = tmp_path.iterdir()
+    before = written.read_bytes()
+    import resource  # noqa: PLC0415
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5, hard))
+    try:
+        file.scalars({"a": 1.0}, step=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert written.read_bytes() == before
+    file.scalars({"a": 1.0}, step=2)
+    assert steps(read(tmp_path)["a"]) == [2]
+
+
+def test_the_server_does_not_follow_links(tmp_path):
+    """`runs/latest` would show a run twice."""
+    (tmp_path / "first/worker-0").mkdir(parents=True)
+    (tmp_path / "first/worker-0/file").touch()
+    (tmp_path / "latest").symlink_to("first")
+    found = {folder: files for folder, files in folders_below(str(tmp_path)) if files}
+    assert found == {f"{tmp_path}/first/worker-0": [f"{tmp_path}/first/worker-0/file"]}
+
+
+@pytest.mark.parametrize("chosen", ["3-4", "6-9", "20-100"])
+def test_a_profile_is_made_of_the_steps_that_were_named(run, board, caplog, chosen):
+    logging.getLogger("trainer").propagate = True
+    logging.getLogger("trainer").setLevel(logging.INFO)
+    expected = run(steps_per_call="auto", run_dir=board.parents[1] / "other")
+    epochs = run(steps_per_call="auto", profile_steps=chosen)
+    first, last = chosen.split("-")
+    assert f"profiling steps {first} to {last}" in caplog.text
+    (profile,) = (board / "plugins/profile").glob("*/*.xplane.pb")
+    assert profile.stat().st_size > 1000
+    for one, other in zip(expected, epochs, strict=True):
+        assert one["loss"] == pytest.approx(other["loss"])
+    assert {int(first) - 1, min(int(last), 21)} <= {*steps(read(board)["learning_rate"])}

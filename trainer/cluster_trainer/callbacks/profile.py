@@ -1,0 +1,68 @@
+"""A profile of chosen steps: which operation takes how long on which device."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from cluster_trainer.callbacks.keeper import Place
+
+log = logging.getLogger("trainer")
+
+
+class Profile(keras.callbacks.Callback):
+    """Profiles the calls with some steps; the calls begin and end with these (Keeper's `cuts`).
+
+    A run that goes on within them is profiled from there on.
+
+    Args:
+        folder: below which `plugins/profile` is made, as TensorFlow's tools look for it.
+        first: the first step, counted from 1 over all epochs.
+        last: the last one.
+        place: tells where the run is.
+    """
+
+    several_batches_a_call = True
+
+    def __init__(self, folder: Path, first: int, last: int, place: Callable[[], Place]) -> None:
+        super().__init__()
+        self._folder, self._first, self._last, self._place = folder, first, last, place
+        self._is_running = False
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Begin where the first step is next."""
+        del batch, logs
+        self._end_if_done()
+        if not self._is_running and self._first <= self._place().step + 1 <= self._last:
+            tf.profiler.experimental.start(str(self._folder))
+            self._is_running = True
+            log.info("profiling steps %d to %d", self._place().step + 1, self._last)
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """End where the last step was the last of an epoch."""
+        del logs
+        self._end_if_done()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """End where the last step was the last of an epoch."""
+        del epoch, logs
+        self._end_if_done()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """End where the run has fewer steps."""
+        del logs
+        self._end()
+
+    def _end_if_done(self) -> None:
+        if self._place().step >= self._last:
+            self._end()
+
+    def _end(self) -> None:
+        if not self._is_running:
+            return
+        self._is_running = False
+        tf.profiler.experimental.stop()
+        log.info("the profile is in %s/plugins/profile", self._folder)

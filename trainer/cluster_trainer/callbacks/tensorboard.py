@@ -1,0 +1,180 @@
+"""What TensorBoard shows of a run, also while it runs: curves, and how often it was started.
+
+| folder of a worker | what is in it |
+| --- | --- |
+| `tensorboard/` | how fast this worker is; the chief's: metrics within epochs, the rate, starts |
+| `tensorboard/train/`, `test/` | the chief's: every metric of each epoch, over all examples |
+
+Steps are those of the run, over stops and restarts: what a start does again is written again, and
+what was written before holds no more (results/event_file.py).
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.checkpoints.checkpoint import Stage
+from cluster_trainer.results.event_file import EventFile, starts_in
+
+FOLDER = "tensorboard"
+VALIDATION = "val_"
+SECONDS_BETWEEN = 0.9  # calls of about a second are written each, shorter ones together
+MAX_NUMBERS = 100
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What there is to show of a run, and who asks.
+
+    Attributes:
+        place: tells where the run is.
+        checkpoints: tell of the newest, name -> its step and seconds.
+        examples_at: from a step to the training examples seen until then; None: nobody knows.
+        start: what is to be said of this start, as Markdown.
+        num_workers: among whom the examples are shared out.
+        is_chief: whether this worker writes what is the same on all.
+        histograms: whether to show how the weights are distributed.
+    """
+
+    place: Callable[[], Place]
+    checkpoints: Callable[[], Mapping[str, tuple[int, float]]]
+    examples_at: Callable[[int], int] | None
+    start: Callable[[], str]
+    num_workers: int = 1
+    is_chief: bool = True
+    histograms: bool = False
+
+
+class TensorBoard(keras.callbacks.Callback):
+    """Writes event files, about once a second and after each epoch; nothing crosses workers.
+
+    Args:
+        folder: this worker's own for them.
+        shown: what is written.
+    """
+
+    several_batches_a_call = True
+
+    def __init__(self, folder: Path, shown: Shown) -> None:
+        super().__init__()
+        self._folder, self._shown = folder, shown
+        self._own: EventFile | None = None
+        self._parts: dict[str, EventFile] = {}
+        self._call_began = self._written = 0.0
+        self._seconds = 0.0  # of the calls since something was written
+        self._began = self._step = 0  # the step at the start, and when something was written
+        self._saved: dict[str, int] = {}
+        self._logs: Mapping[str, Any] | None = None  # of a call that is over
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Begin the files where the run goes on."""
+        del logs
+        place, starts = self._shown.place(), starts_in(self._folder)
+        self._began = self._step = place.step
+        self._own = EventFile(self._folder, begins_at=place.step + 1)
+        if not self._shown.is_chief:
+            return
+        # At step 0, so that none is forgotten with the steps that are done again.
+        self._own.text(f"starts/{starts + 1}", self._shown.start(), step=0)
+        # Of an epoch that has ended the numbers are written before the checkpoint that says so.
+        has_ended = place.stage in (Stage.EPOCH, Stage.ALL)
+        for part in ("train", "test"):
+            self._parts[part] = EventFile(self._folder / part, begins_at=place.step + has_ended)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Write what the call before has come to: by now it is known how many steps it did."""
+        del batch, logs
+        self._note()
+        self._call_began = time.monotonic()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Note how long the call took."""
+        del batch
+        self._seconds += time.monotonic() - self._call_began
+        self._logs = logs or {}
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Write what the last call of an epoch has come to."""
+        del logs
+        self._note()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Write what the epoch has come to."""
+        del epoch
+        self._note()
+        if not self._parts:
+            return
+        step = self._shown.place().step
+        values = dict(_numbers(logs or {}))
+        tests = {name for name in values if name.startswith(VALIDATION)}
+        self._write_epoch("train", {name: values[name] for name in values.keys() - tests}, step)
+        self._write_epoch("test", {name[len(VALIDATION) :]: values[name] for name in tests}, step)
+        if self._shown.histograms:
+            self._write_weights(step)
+
+    def _note(self) -> None:
+        """Write what the calls since the last time have come to, unless that was just now."""
+        logs, self._logs = self._logs, None
+        now, step = time.monotonic(), self._shown.place().step
+        if logs is None or self._own is None or step <= self._step:
+            return
+        if now - self._written < SECONDS_BETWEEN:
+            return
+        values = self._speed(step)
+        if self._shown.is_chief:
+            values |= {f"within_epoch/{name}": value for name, value in _numbers(logs)}
+            values |= _learning_rate(self.model)
+        self._own.scalars(values, step)
+        self._write_checkpoints(self._own)
+        self._written, self._step, self._seconds = now, step, 0.0
+
+    def _speed(self, step: int) -> dict[str, float]:
+        seconds = max(self._seconds, 1e-9)
+        speed = {"speed/seconds_per_step": seconds / (step - self._step)}
+        if self._shown.examples_at:
+            examples = self._shown.examples_at(step) - self._shown.examples_at(self._step)
+            share = examples / self._shown.num_workers
+            speed["speed/examples_per_second"] = share / seconds
+            if self._shown.is_chief:
+                speed["speed/examples_per_second_of_all"] = examples / seconds
+        return speed
+
+    def _write_checkpoints(self, file: EventFile) -> None:
+        """Write how long the newest checkpoint took; there may be several of one step."""
+        for name, (step, seconds) in self._shown.checkpoints().items():
+            if step > self._saved.get(name, self._began):
+                file.scalars({f"checkpoints/{name}": seconds}, step)
+                self._saved[name] = step
+
+    def _write_epoch(self, part: str, values: Mapping[str, float], step: int) -> None:
+        if values:
+            named = {f"epoch/{name}": values[name] for name in sorted(values)}
+            self._parts[part].scalars(named, step)
+
+    def _write_weights(self, step: int) -> None:
+        for variable in self.model.weights:
+            values = np.asarray(keras.ops.convert_to_numpy(variable), np.float64)
+            if values.size and np.isfinite(values).all():
+                self._parts["train"].histogram(f"weights/{variable.path}", values, step)
+
+
+def _numbers(logs: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the numbers of a fit's logs, those of a short array one by one."""
+    for name, value in logs.items():
+        array = np.asarray(value)
+        if array.ndim == 0:
+            yield name, float(array)
+        elif array.size <= MAX_NUMBERS:
+            yield from ((f"{name}_{index}", float(one)) for index, one in enumerate(array.flat))
+
+
+def _learning_rate(model: keras.Model) -> dict[str, float]:
+    """Return the present rate, where there is one."""
+    rate = getattr(getattr(model, "optimizer", None), "learning_rate", None)
+    return {} if rate is None else {"learning_rate": float(keras.ops.convert_to_numpy(rate))}

@@ -1,0 +1,67 @@
+"""`python -m cluster_trainer.tensorboard_server FOLDER`: TensorBoard on all runs below a folder.
+
+It is the installed TensorBoard but for two things. A link is not followed: `runs/latest` would show
+a run twice. And it reads event files by itself, without TensorFlow, whose import takes seconds and
+hundreds of megabytes. With its faster loader, a program of its own, both could not be had.
+"""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+from tensorboard import default, program
+from tensorboard.backend.event_processing import io_wrapper
+
+PORT = 6006
+WITHOUT_TENSORFLOW = "tensorboard.compat.notf"  # a module whose presence says so
+TEXTS_SHOWN = 100
+
+
+def folders_below(top: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each folder with the paths of its files; links are not followed."""
+    for folder, _, names in os.walk(top):
+        yield folder, [os.path.join(folder, name) for name in names]  # noqa: PTH118  many, and texts
+
+
+def serve(folder: Path, port: int) -> None:
+    """Serve until this process is told to end.
+
+    Args:
+        folder: of all runs.
+        port: on all of this machine's, or this container's, interfaces.
+    """
+    sys.modules[WITHOUT_TENSORFLOW] = ModuleType(WITHOUT_TENSORFLOW)
+    io_wrapper.ListRecursivelyViaWalking = folders_below
+    logging.getLogger("tensorboard").setLevel(logging.ERROR)  # a run that goes on is nothing to say
+    ending = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ending)  # in its threads, too
+    board = program.TensorBoard(plugins=default.get_plugins())
+    flags = {
+        "logdir": folder,
+        "host": "0.0.0.0",  # noqa: S104  the container's; who reaches it is Docker's to say
+        "port": port,
+        "load_fast": "false",
+        "samples_per_plugin": f"text={TEXTS_SHOWN}",
+    }
+    board.configure(["tensorboard", *(f"--{name}={value}" for name, value in flags.items())])
+    board.launch()
+    print(f"TensorBoard shows the runs in {folder}, on port {port}", flush=True)  # noqa: T201
+    signal.sigwait(ending)
+
+
+def main() -> None:
+    """Read the command line and serve."""
+    parser = argparse.ArgumentParser(prog="tensorboard_server", description="TensorBoard on runs")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--port", type=int, default=PORT)
+    given = parser.parse_args()
+    serve(given.folder, given.port)
+
+
+if __name__ == "__main__":
+    main()
