@@ -1,4 +1,4 @@
-"""A script of your own with the image's `fit`: any Keras model, any strategy, one call.
+"""A script of your own with the image's `fit`: any Keras model, one call.
 
 Keras's `model.fit` works on several workers, too (docs/keras.md). This `fit` also writes what
 `python -m trainer` does: a line and a file of metrics, a result, the trained model. The same file

@@ -92,7 +92,7 @@ class Keeper(keras.callbacks.Callback):
 
     Args:
         saver: writes them.
-        every: the steps between two; 0: none but those of the stages' ends; None: none at all.
+        every: the steps between two; None: none are kept.
         found: the newest of an earlier start; None: this one is the first.
         plan: what it is told, and asks.
         callbacks: the others, whose states are kept.
