@@ -19,7 +19,12 @@ def load():
     return train, test
 """
 LONG = {"TRAINER_EPOCHS": "1000", "TRAINER_THREADS": "1"}
-EVALUATES = {"TRAINER_DATASET": "own_data:load", "TRAINER_EPOCHS": "1", "TRAINER_THREADS": "1"}
+EVALUATES = {
+    "TRAINER_DATASET": "own_data:load",
+    "TRAINER_GLOBAL_BATCH_SIZE": "4",
+    "TRAINER_EPOCHS": "1",
+    "TRAINER_THREADS": "1",
+}
 
 
 @pytest.fixture
