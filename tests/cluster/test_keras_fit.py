@@ -44,7 +44,8 @@ TOLERANCES = {
 BY_CHANCE = ["random_and_normalised", "noisy_vae", "masks"]
 # As on one device where one process reads: TensorFlow takes each worker's batches to be others.
 BY_TENSORFLOW = ["shared_by_tensorflow"]
-MAX_SECONDS = 500
+MAX_SECONDS = 900  # two minutes alone, more beside other tests
+pytestmark = pytest.mark.timeout(MAX_SECONDS + 60)
 # Two processes in one container, each behind the image's entrypoint.
 LAUNCHER = """
 import os, subprocess, sys
