@@ -3,13 +3,13 @@
 import json
 import logging
 from dataclasses import dataclass
-from itertools import count
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from noise import pictures, relative_difference
+from stops import StopsAt
 
 from cluster_trainer.checkpoints.state import State
 from cluster_trainer.collectives.replicas import Replicas
@@ -87,22 +87,6 @@ class Ended:
     @property
     def digest(self):
         return digest(self.weights)
-
-
-class StopsAt(StopRequest):
-    """Somebody asks to stop before the workers meet for the n-th time."""
-
-    def __init__(self, meeting):
-        super().__init__(print)
-        self._asked, self._stop_at = count(1), meeting
-
-    @property
-    def signal_number(self):
-        return 15 if next(self._asked) >= self._stop_at else 0
-
-    @signal_number.setter
-    def signal_number(self, _):
-        pass
 
 
 class Noting(Reporter):

@@ -2,12 +2,12 @@
 
 import logging
 import os
-from itertools import count
 
 import keras
 import numpy as np
 import pytest
 from noise import pictures
+from stops import StopsAt
 from tensorboard.backend.event_processing import event_accumulator, plugin_event_accumulator
 from tensorboard.util.tensor_util import make_ndarray
 
@@ -33,22 +33,6 @@ from conftest import strategy_of
 EXAMPLES = DataSet("noise", pictures(100), pictures(30), 10)  # 7 steps an epoch
 SETTINGS = {"epochs": 3, "global_batch_size": 16, "steps_per_call": 2, "checkpoint_steps": 4}
 CALLS = [2, 4, 6, 7, 8, 10, 12, 14, 16, 18, 20, 21]  # they end at checkpoints and epochs
-
-
-class StopsAt(StopRequest):
-    """Somebody asks to stop before the workers meet for the n-th time."""
-
-    def __init__(self, meeting):
-        super().__init__(print)
-        self._asked, self._stop_at = count(1), meeting
-
-    @property
-    def signal_number(self):
-        return 15 if next(self._asked) >= self._stop_at else 0
-
-    @signal_number.setter
-    def signal_number(self, _):
-        pass
 
 
 @pytest.fixture(autouse=True)

@@ -2,29 +2,15 @@
 
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 
 from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.results.status_file import StatusFile
 
 LEAST_SECONDS = 600.0
 TIMES_THE_LONGEST = 20.0
-
-
-class Teller(Protocol):
-    """Who is told; see results.status_file.StatusFile."""
-
-    def tell(
-        self,
-        state: str,
-        detail: str = "",
-        *,
-        within_seconds: float | None = None,
-        at_once: bool = True,
-        **place: int | None,
-    ) -> None:
-        """Take notice."""
 
 
 class PlaceTold(keras.callbacks.Callback):
@@ -42,7 +28,7 @@ class PlaceTold(keras.callbacks.Callback):
 
     several_batches_a_call = True
 
-    def __init__(self, teller: Teller, place: Callable[[], Place], *, has_limit: bool) -> None:
+    def __init__(self, teller: StatusFile, place: Callable[[], Place], *, has_limit: bool) -> None:
         super().__init__()
         self._teller, self._place, self._has_limit = teller, place, has_limit
         self._epoch, self._longest = 0, 0.0
