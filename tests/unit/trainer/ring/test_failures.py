@@ -1,0 +1,294 @@
+"""Whatever a neighbour does wrong ends the ring in time, with an error that names it."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster_trainer.collectives.ring.errors import Aborted, OutOfStep, PeerLost, RingError
+from cluster_trainer.collectives.ring.ring import Ring
+from cluster_trainer.collectives.ring.wire import HEADER, Header, Kind, Record, Word
+from harness.rings import on_all, outcomes, rings
+
+LIMIT_SECONDS = 0.3
+VALUES = np.arange(500, dtype=np.float32)
+HEAD = Header(1, 1, 1, 2, Kind.ALL_REDUCE, 0, len(VALUES))
+MESSAGE = HEAD.pack() + VALUES.tobytes()
+ALIVE = Record(Word.ALIVE, 1, 1, 1).pack()
+
+
+class Peer:
+    """Rank 1 of 2, as a test plays it: numbers go to `data`, records to `beside`."""
+
+    def __init__(self, **options: float | None) -> None:
+        left, self.data = socket.socketpair()
+        right, self.beside = socket.socketpair()
+        options = {"time_limit_seconds": LIMIT_SECONDS, **options}
+        self.ring = Ring(0, 2, 1, left, right, **options)
+        self.beside.send(ALIVE)
+        self._over = threading.Event()
+
+    def live(self) -> None:
+        """Send signs of life until the end."""
+
+        def send() -> None:
+            while not self._over.wait(LIMIT_SECONDS / 10):
+                self.beside.send(ALIVE)
+
+        threading.Thread(target=send, daemon=True).start()
+
+    def die(self) -> None:
+        """Close as the kernel does it for a process that has ended."""
+        self.data.close()
+        self.beside.close()
+
+    def end(self) -> None:
+        self._over.set()
+        self.ring.close()
+        self.die()
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    made = Peer()
+    yield made
+    made.end()
+
+
+def test_a_peer_that_does_as_agreed_is_understood(peer: Peer) -> None:
+    peer.data.send(MESSAGE)
+    assert (peer.ring.all_reduce(VALUES) == 2 * VALUES).all()
+
+
+@pytest.mark.parametrize("place", range(HEADER.size))
+def test_a_wrong_byte_anywhere_in_a_header_is_seen(peer: Peer, place: int) -> None:
+    wrong = bytearray(MESSAGE)
+    wrong[place] ^= 0x40
+    peer.data.send(wrong)
+    with pytest.raises(OutOfStep, match=r"rank 1 sent what is no operation|out of step") as caught:
+        peer.ring.all_reduce(VALUES)
+    assert caught.value.rank == 1
+
+
+@given(garbage=st.binary(min_size=HEADER.size, max_size=200))
+@settings(max_examples=30)
+def test_garbage_is_seen(garbage: bytes) -> None:
+    peer = Peer()
+    peer.data.send(garbage)
+    with pytest.raises(OutOfStep):
+        peer.ring.all_reduce(VALUES)
+    peer.end()
+
+
+@pytest.mark.parametrize("count", [0, 1, HEADER.size - 1, HEADER.size, 100, len(MESSAGE) - 1])
+def test_a_peer_that_dies_after_any_byte_is_lost(peer: Peer, count: int) -> None:
+    peer.data.send(MESSAGE[:count])
+    peer.die()
+    begin = time.monotonic()
+    with pytest.raises(PeerLost, match="rank 1 was lost: the connection to it: closed") as caught:
+        peer.ring.all_reduce(VALUES)
+    assert caught.value.rank == 1
+    assert time.monotonic() - begin < 1
+
+
+@pytest.mark.parametrize("count", [0, HEADER.size, len(MESSAGE) - 1])
+def test_a_peer_that_stands_still_after_any_byte_is_lost(peer: Peer, count: int) -> None:
+    peer.data.send(MESSAGE[:count])
+    begin = time.monotonic()
+    with pytest.raises(PeerLost, match=r"rank 1 was lost: no sign of life for 0\.3 s"):
+        peer.ring.all_reduce(VALUES)
+    assert time.monotonic() - begin < 5 * LIMIT_SECONDS
+
+
+def test_a_peer_may_take_longer_to_begin() -> None:
+    left, data = socket.socketpair()
+    right, beside = socket.socketpair()
+    limits = {"time_limit_seconds": LIMIT_SECONDS, "first_sign_seconds": 2 * LIMIT_SECONDS}
+    begin = time.monotonic()
+    with Ring(0, 2, 1, left, right, **limits) as ring, data, beside:
+        with pytest.raises(PeerLost, match=r"no sign of life for 0\.6 s"):
+            ring.barrier()
+        assert time.monotonic() - begin > 2 * LIMIT_SECONDS
+
+
+def test_a_peer_that_only_computes_for_long_is_waited_for(peer: Peer) -> None:
+    peer.live()
+    threading.Timer(2 * LIMIT_SECONDS, peer.data.send, [MESSAGE]).start()
+    assert (peer.ring.all_reduce(VALUES) == 2 * VALUES).all()
+
+
+def test_patience_ends_the_wait_for_a_peer_that_lives() -> None:
+    peer = Peer(patience_seconds=LIMIT_SECONDS)
+    peer.live()
+    with pytest.raises(PeerLost, match=r"nothing came from rank 1 for 0\.3 s, while it lives"):
+        peer.ring.all_reduce(VALUES)
+    peer.end()
+
+
+def test_who_sends_too_much_is_out_of_step_in_the_next_operation(peer: Peer) -> None:
+    peer.data.send(MESSAGE + b"more than was agreed, and more than a header")
+    peer.ring.all_reduce(VALUES)
+    with pytest.raises(OutOfStep, match="rank 1 sent what is no operation: b'more than"):
+        peer.ring.all_reduce(VALUES)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"generation": 2},
+        {"operation": 2},
+        {"rank": 0},
+        {"size": 3},
+        {"kind": Kind.BARRIER},
+        {"kind": 77},
+        {"detail": 1},
+        {"length": 501},
+    ],
+)
+def test_who_calls_something_else_is_out_of_step(peer: Peer, change: dict[str, int]) -> None:
+    peer.data.send(replace(HEAD, **change).pack() + VALUES.tobytes())
+    with pytest.raises(OutOfStep, match=r"the left neighbour calls operation .* this rank calls"):
+        peer.ring.all_reduce(VALUES)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"x" * 100, Record(Word.ALIVE, 1, 1, 2).pack(), b"WORD\x63" + ALIVE[5:]],
+    ids=["garbage", "another generation", "an unknown word"],
+)
+def test_records_that_make_no_sense_are_seen(peer: Peer, said: bytes) -> None:
+    peer.beside.send(said)
+    with pytest.raises(OutOfStep, match="rank 1"):
+        peer.ring.all_reduce(VALUES)
+
+
+def test_a_record_may_come_in_pieces(peer: Peer) -> None:
+    for place in range(len(ALIVE)):
+        peer.beside.send(ALIVE[place : place + 1])
+        time.sleep(0.001)
+    peer.data.send(MESSAGE)
+    peer.ring.all_reduce(VALUES)
+
+
+def test_a_length_beyond_all_memory_is_refused(peer: Peer) -> None:
+    head = replace(HEAD, kind=Kind.BROADCAST, detail=1, length=2**62)
+    peer.data.send(head.pack())
+    with pytest.raises(OutOfStep):
+        peer.ring.broadcast(None, 1)
+
+
+@pytest.mark.parametrize("size", [2, 3, 6])
+def test_an_abort_from_another_thread_ends_the_wait_on_all_ranks(size: int) -> None:
+    begin = []
+
+    def wait(ring: Ring) -> float:
+        if ring.rank == 0:
+            return 0.0
+        with pytest.raises(Aborted, match="aborted by rank 0: the supervisor asked") as caught:
+            ring.all_reduce(VALUES)
+        assert caught.value.rank == 0
+        return time.monotonic() - begin[0]
+
+    def abort() -> None:
+        begin.append(time.monotonic())
+        made[0].abort("the supervisor asked")
+
+    with rings(size) as made:
+        threading.Timer(0.05, abort).start()
+        assert max(on_all(made, wait)) < 0.5
+
+
+def test_the_thread_that_waits_is_woken_at_once() -> None:
+    seconds = []
+    for _ in range(5):  # the machine may be busy with something else
+        with rings(2) as made:
+            waiting = threading.Thread(target=outcomes, args=([made[1]], Ring.barrier))
+            waiting.start()
+            time.sleep(0.02)
+            begin = time.monotonic()
+            made[1].abort("a test")
+            waiting.join()
+            seconds.append(time.monotonic() - begin)
+    assert min(seconds) < 0.05
+
+
+@pytest.mark.parametrize("size", [2, 3, 6])
+def test_a_lost_rank_is_named_on_all_others(size: int) -> None:
+    pairs = [socket.socketpair() for _ in range(size)]
+    lost = size - 1
+    made = [
+        Ring(rank, size, 1, pairs[rank - 1][1], pairs[rank][0])
+        for rank in range(size)
+        if rank != lost
+    ]
+    threading.Timer(0.05, lambda: [pairs[lost - 1][1].close(), pairs[lost][0].close()]).start()
+    found = outcomes(made, lambda ring: ring.all_reduce(np.ones(100_000, np.float32)))
+    for ring in made:
+        ring.close()
+    assert [type(problem) for problem in found] == [PeerLost] * (size - 1)
+    assert [problem.rank for problem in found] == [lost] * (size - 1)
+
+
+def test_an_error_within_an_operation_is_told_to_the_others() -> None:
+    def fail(ring: Ring) -> None:
+        if ring.rank == 1:
+            ring._links.exchange = lambda _: 1 / 0  # noqa: SLF001
+        ring.barrier()
+
+    with rings(3) as made:
+        found = outcomes(made, fail)
+    assert isinstance(found[1], ZeroDivisionError)
+    for problem in (found[0], found[2]):
+        assert isinstance(problem, Aborted)
+        assert "rank 1: ZeroDivisionError within an operation: division by zero" in str(problem)
+
+
+def test_who_leaves_early_is_named_by_who_goes_on() -> None:
+    def run(ring: Ring) -> None:
+        ring.barrier()
+        if ring.rank == 1:
+            ring.close()
+        else:
+            ring.barrier()
+
+    with rings(3) as made:
+        found = outcomes(made, run)
+    for problem in (found[0], found[2]):
+        assert isinstance(problem, PeerLost)
+        assert problem.rank == 1
+
+
+def test_who_has_left_before_an_operation_is_lost_to_it(peer: Peer) -> None:
+    peer.beside.send(Record(Word.LEFT, 1, 1, 1, number=1).pack())
+    peer.data.send(MESSAGE)
+    assert (peer.ring.all_reduce(VALUES) == 2 * VALUES).all()
+    with pytest.raises(PeerLost, match="rank 1 left after operation 1, this is operation 2"):
+        peer.ring.all_reduce(VALUES)
+
+
+def test_a_failed_ring_stays_failed() -> None:
+    with rings(2) as made:
+        made[0].abort("a test")
+        for call in (Ring.barrier, lambda ring: ring.all_gather(b"")):
+            for problem in outcomes(made, call):
+                assert isinstance(problem, RingError)
+                assert "aborted by rank 0: a test" in str(problem)
+        assert "a test" in str(made[1].error)
+
+
+def test_only_one_thread_may_call() -> None:
+    with rings(2) as made:
+        waiting = threading.Thread(target=outcomes, args=([made[0]], Ring.barrier))
+        waiting.start()
+        while not made[0]._calling.locked():  # noqa: SLF001
+            time.sleep(0.001)
+        with pytest.raises(RuntimeError, match="another thread is within an operation"):
+            made[0].barrier()
+        made[1].barrier()
+        waiting.join()

@@ -1,0 +1,200 @@
+"""Every rank gets the sum over all ranks: the same bits everywhere, and again in another run."""
+
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from cluster_trainer.collectives.ring.ring import DTYPES, SMALL_BYTES, Ring
+from harness.rings import on_all, over_tcp, rings
+
+sizes = pytest.mark.parametrize("size", range(2, 9))
+
+
+def summed(made: list[Ring], values: list[np.ndarray], wire: str | None = None) -> list[np.ndarray]:
+    return on_all(made, lambda ring: ring.all_reduce(values[ring.rank], wire=wire))
+
+
+def bits(found: list[np.ndarray]) -> set[bytes]:
+    return {total.tobytes() for total in found}
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[dict[int, list[Ring]]]:
+    """Rings that many examples use."""
+    with rings(2) as two, rings(3) as three, rings(5) as five:
+        yield {2: two, 3: three, 5: five}
+
+
+@sizes
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 1001, 70_001])
+def test_whole_numbers_are_summed_exactly(size: int, count: int) -> None:
+    values = [np.arange(count, dtype=np.int64) * (rank + 1) - 5 for rank in range(size)]
+    with rings(size) as made:
+        for total in summed(made, values):
+            np.testing.assert_array_equal(total, np.sum(values, axis=0))
+
+
+@pytest.mark.parametrize("size", [3, 5])
+@pytest.mark.parametrize("more", [0, 1])
+def test_both_ways_meet_without_a_gap(size: int, more: int) -> None:
+    count = SMALL_BYTES // (size - 1) // 8 + more
+    values = [np.arange(count, dtype=np.int64) * (rank + 1) for rank in range(size)]
+    with rings(size) as made:
+        for total in summed(made, values):
+            np.testing.assert_array_equal(total, np.sum(values, axis=0))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_large_ones_are_summed_exactly(size: int) -> None:
+    values = [np.arange(12_500_001, dtype=np.int64) * (rank + 1) for rank in range(size)]
+    with rings(size, over_tcp) as made:
+        for total in summed(made, values):
+            np.testing.assert_array_equal(total, values[0] * (size * (size + 1) // 2))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("count", [7, 70_000])
+@pytest.mark.parametrize("size", [2, 3])
+def test_every_type_is_summed_in_its_own(size: int, count: int, dtype: np.dtype) -> None:
+    values = [(np.arange(count) % 50 + rank).astype(dtype) for rank in range(size)]
+    with rings(size) as made:
+        for total in summed(made, values):
+            assert total.dtype == dtype
+            np.testing.assert_array_equal(total, np.sum(values, axis=0, dtype=dtype))
+
+
+@st.composite
+def of_all_ranks(draw: st.DrawFn) -> list[np.ndarray]:
+    size, count = draw(st.sampled_from([2, 3, 5])), draw(st.integers(0, 64))
+    count *= draw(st.sampled_from([1, 1331]))  # short ones, and some of the long way
+    numbers = arrays.arrays(np.float32, count, elements=st.floats(-1e6, 1e6, width=32))
+    return [draw(numbers) for _ in range(size)]
+
+
+@given(values=of_all_ranks())
+@settings(max_examples=30)
+def test_the_sum_is_numpys(kept: dict[int, list[Ring]], values: list[np.ndarray]) -> None:
+    found = summed(kept[len(values)], values)
+    assert len(bits(found)) == 1
+    exact = np.sum(values, axis=0, dtype=np.float64)
+    most = np.sum(np.abs(values), axis=0, dtype=np.float64)
+    assert (np.abs(found[0] - exact) <= 6e-7 * most + 1e-37).all()
+
+
+@given(values=of_all_ranks())
+@settings(max_examples=30)
+def test_bfloat16_rounds_each_number_on_its_way(
+    kept: dict[int, list[Ring]], values: list[np.ndarray]
+) -> None:
+    found = summed(kept[len(values)], values, "bfloat16")
+    assert len(bits(found)) == 1
+    most = np.sum(np.abs(values), axis=0, dtype=np.float64)
+    error = np.abs(found[0] - np.sum(values, axis=0, dtype=np.float64))
+    assert (error <= 2**-8 * len(values) * most + 1e-38).all()
+
+
+@pytest.mark.parametrize("count", [9, 90_000])
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("wire", [None, "bfloat16"])
+def test_all_ranks_and_all_runs_have_the_same_bits(size: int, count: int, wire: str | None) -> None:
+    random = np.random.default_rng(0)
+    values = [random.standard_normal(count).astype(np.float32) for _ in range(size)]
+    found = []
+    for connect in (over_tcp, over_tcp):
+        with rings(size, connect) as made:
+            found += [total for _ in range(3) for total in summed(made, values, wire)]
+    assert len(bits(found)) == 1
+
+
+@pytest.mark.parametrize("count", [8, 80_000])
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("wire", [None, "bfloat16"])
+def test_what_is_not_finite_stays_so(size: int, count: int, wire: str | None) -> None:
+    special = np.array([np.nan, np.inf, -np.inf, np.inf, -0.0, 1.0, 3e38, 1.0], np.float32)
+    other = np.array([1.0, 1.0, 1.0, -np.inf, -0.0, np.nan, 3e38, np.inf], np.float32)
+    values = [np.resize(special, count)] + [np.resize(other, count)] * (size - 1)
+    with rings(size) as made:
+        found = summed(made, values, wire)
+    with np.errstate(all="ignore"):
+        expected = functools.reduce(np.add, values)  # np.sum begins with a 0 that is not negative
+    assert len(bits(found)) == 1
+    np.testing.assert_array_equal(found[0], expected)
+    assert (np.signbit(found[0]) == np.signbit(expected))[~np.isnan(expected)].all()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("wire", [None, "bfloat16"])
+def test_nans_of_several_kinds_are_the_same_on_all_ranks(size: int, wire: str | None) -> None:
+    values = [np.full(9, 0x7FC00000 + (rank << 16), np.uint32) for rank in range(size)]
+    with rings(size) as made:
+        found = summed(made, [each.view(np.float32) for each in values], wire)
+    assert np.isnan(found[0]).all()
+    assert len(bits(found)) == 1
+
+
+def test_bfloat16_rounds_to_nearest_even() -> None:
+    halfway = np.array([0x3F808000, 0x3F818000, 0x3F808001, 0x3F807FFF], np.uint32)
+    with rings(2) as made:
+        found = summed(made, [halfway.view(np.float32), np.zeros(4, np.float32)], "bfloat16")
+    expected = [0x3F800000, 0x3F820000, 0x3F810000, 0x3F800000]
+    assert found[0].view(np.uint32).tolist() == expected
+
+
+def test_arguments_are_read_only_and_may_be_in_steps() -> None:
+    values = np.arange(200_000, dtype=np.float32)
+    values.flags.writeable = False
+    with rings(2) as made:
+        found = summed(made, [values, values[::-1]])
+    assert (found[0] == 199_999).all()
+    assert values[7] == 7
+
+
+def test_a_result_is_the_callers_for_as_long_as_it_refers_to_it() -> None:
+    with rings(2) as made:
+        first = summed(made, [np.full(5000, 1.0, np.float32)] * 2)
+        part = first[0][10:20]
+        del first
+        for number in range(10):
+            summed(made, [np.full(5000, float(number), np.float32)] * 2)
+        assert (part == 2).all()
+
+
+def test_memory_is_used_again_once_nobody_refers_to_it() -> None:
+    with rings(2) as made:
+        places = {
+            found.ctypes.data
+            for _ in range(20)
+            for found in summed(made, [np.ones(300_000, np.float32)] * 2)
+        }
+    assert len(places) <= 4
+
+
+def test_a_ring_of_one_returns_a_copy() -> None:
+    values = np.arange(5, dtype=np.float32)
+    with Ring(0, 1, 0) as ring:
+        total = ring.all_reduce(values)
+        assert (total == values).all()
+        assert not np.shares_memory(total, values)
+        assert ring.all_gather(b"mine") == [b"mine"]
+        assert ring.broadcast(b"held", 0) == b"held"
+        ring.barrier()
+
+
+@pytest.mark.parametrize(
+    ("values", "wire", "message"),
+    [
+        (np.zeros((2, 2), np.float32), None, r"float32 \[2, 2\]: accepted are \[n\] of float32"),
+        (np.zeros(2, np.uint8), None, r"uint8 \[2\]: accepted"),
+        (np.zeros(2, np.float64), "bfloat16", "wire 'bfloat16' for float64"),
+        (np.zeros(2, np.float32), "float8", "wire 'float8' for float32"),
+    ],
+)
+def test_refuses_what_it_cannot_sum(values: np.ndarray, wire: str | None, message: str) -> None:
+    with Ring(0, 1, 0) as ring, pytest.raises(ValueError, match=message):
+        ring.all_reduce(values, wire=wire)

@@ -1,0 +1,93 @@
+"""How an operation of the ring fails, and the one place where the first failure is kept."""
+
+import os
+import select
+import threading
+from collections.abc import Callable
+
+from cluster_trainer.collectives.ring.wire import Record
+
+
+class RingError(Exception):
+    """The ring is of no use any more: close it, and form another.
+
+    Attributes:
+        rank: whose fault it is, as far as known; None if no rank is to blame.
+    """
+
+    def __init__(self, message: str, rank: int | None = None) -> None:
+        super().__init__(message)
+        self.rank = rank
+        self.record: Record | None = None  # in which another rank told it
+
+
+class PeerLost(RingError):  # noqa: N818 -- what has happened, as in the errors of sockets
+    """A worker has died, is silent, or has left before this operation."""
+
+
+class OutOfStep(RingError):  # noqa: N818
+    """A worker calls something else than this one, or sends what cannot be understood."""
+
+
+class Aborted(RingError):  # noqa: N818
+    """`abort` was called, here or on another worker."""
+
+
+class Fate:
+    """Whether the ring has failed or closed: the first error wins, and wakes whoever waits.
+
+    Safe to use from any thread. `fileno` can be polled: it is readable from the first failure on.
+
+    Attributes:
+        error: the first failure.
+        closing: whether this rank leaves.
+        tell: called with the first failure, by the thread that saw it.
+    """
+
+    def __init__(self) -> None:
+        self.error: RingError | None = None
+        self.closing = False
+        self.tell: Callable[[RingError], None] = lambda _: None
+        self._lock = threading.RLock()  # a signal handler may abort within it
+        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._released = False
+
+    def fileno(self) -> int:
+        """Return what poll() takes."""
+        return self._event
+
+    def fail(self, error: RingError) -> RingError:
+        """Keep this error unless there is one; return the one that is kept.
+
+        The others are told before anybody here knows: this process may end as soon as it does.
+        """
+        with self._lock:
+            if self.error is None:
+                self.tell(error)
+                self.error = error
+                self._wake()
+            return self.error
+
+    def close(self) -> None:
+        """Wake the thread beside, so that it ends."""
+        with self._lock:
+            self.closing = True
+            self._wake()
+
+    def wait(self, seconds: float) -> RingError | None:
+        """Return the error, for which this waits so long."""
+        waiting = select.poll()
+        waiting.register(self._event, select.POLLIN)
+        waiting.poll(seconds * 1000)
+        return self.error
+
+    def release(self) -> None:
+        """Give back the event; nothing may poll it any more."""
+        with self._lock:
+            if not self._released:
+                os.close(self._event)
+            self._released = True
+
+    def _wake(self) -> None:
+        if not self._released:
+            os.eventfd_write(self._event, 1)

@@ -1,0 +1,41 @@
+"""Memory that is used again once nobody refers to it: fresh pages cost more than adding does."""
+
+import sys
+
+import numpy as np
+
+ALIGNMENT = 64
+"""Bytes. TensorFlow takes an array as its own tensor, without a copy, where it begins at such a
+place."""
+MOST_HELD = 8
+
+
+class Memory:
+    """Arrays of any size and type.
+
+    What is given out belongs to the receiver for as long as it, or anything made of it (a view, a
+    tensor), lives; only then is its memory given out again.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[np.ndarray] = [np.empty(0, np.uint8)]
+        self._idle = sys.getrefcount(self._held[0])
+
+    def take(self, count: int, dtype: np.dtype) -> np.ndarray:
+        """Return an array, dtype [count], with any values."""
+        size = count * dtype.itemsize
+        for place in range(len(self._held)):
+            idle = sys.getrefcount(self._held[place]) == self._idle
+            if idle and size + ALIGNMENT <= self._held[place].size <= 2 * size + 4096:
+                return _aligned(self._held[place], size).view(dtype)
+        return self._fresh(size).view(dtype)
+
+    def _fresh(self, size: int) -> np.ndarray:
+        held = np.empty(size + ALIGNMENT, np.uint8)
+        self._held = [*self._held[-MOST_HELD + 1 :], held]
+        return _aligned(held, size)
+
+
+def _aligned(held: np.ndarray, size: int) -> np.ndarray:
+    first = -held.ctypes.data % ALIGNMENT
+    return held[first : first + size]

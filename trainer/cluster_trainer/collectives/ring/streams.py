@@ -1,0 +1,222 @@
+"""Bytes to the right neighbour and from the left one at once, by the thread that calls.
+
+An operation is a `Flow`: what goes out and what comes in, each a list of places in memory that
+follow one another as one stream. How much of the outgoing stream may be sent can depend on how much
+has come in, so that pieces are passed on, or added up and passed on, while others are still under
+way.
+"""
+
+import select
+import socket
+from collections.abc import Callable, Sequence
+
+from cluster_trainer.collectives.ring.errors import Fate, OutOfStep, PeerLost, RingError
+from cluster_trainer.collectives.ring.wire import HEADER
+
+PIECE = 2**20
+"""Bytes for one call of the kernel: few enough to be in the processor's cache when they are
+added."""
+GRAIN = 2**16
+"""Bytes that arrive before they are added, unless the rest is less: an addition has a cost of its
+own."""
+GRACE_SECONDS = 0.05
+"""How long a closed connection waits for the word that says why; it takes the other way round the
+ring."""
+UNIT = 8
+"""Bytes; pieces are added in multiples of this, which all types of numbers divide."""
+
+Span = Callable[[int, int, int], None]
+"""Called with a part's number, and the bytes of it from the first to before the last."""
+
+
+class Parts:
+    """Places in memory as one stream, and a position in it."""
+
+    def __init__(self, parts: Sequence[memoryview]) -> None:
+        self._parts = parts
+        self.index, self.within, self.position = 0, 0, 0
+        self._skip_empty()
+
+    @property
+    def over(self) -> bool:
+        """Whether the position is the end."""
+        return self.index == len(self._parts)
+
+    def next(self, most: int) -> memoryview:
+        """Return what follows in the present part, at most so many bytes."""
+        return self._parts[self.index][self.within : self.within + most]
+
+    def advance(self, count: int) -> bool:
+        """Go on by so many bytes of the present part; return whether it is over."""
+        self.within += count
+        self.position += count
+        if self.within < len(self._parts[self.index]):
+            return False
+        self.index, self.within = self.index + 1, 0
+        self._skip_empty()
+        return True
+
+    def _skip_empty(self) -> None:
+        while not self.over and not len(self._parts[self.index]):
+            self.index += 1
+
+
+class Flow:
+    """The two streams of one operation: a header each, then the content.
+
+    Args:
+        outgoing: what is sent to the right.
+        incoming: where it comes to from the left.
+        head: the header to send; empty: none.
+        check: called with the header that has come, HEADER.size bytes; None: none comes.
+        free: how many bytes of content may be sent at once; each byte of content that has come in,
+            and was handled, frees another. None: all of them.
+        prepare: called before bytes of a part are sent, in order, once for each.
+        handle: called when bytes of a part have come in, in order, once for each.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        outgoing: Sequence[memoryview] = (),
+        incoming: Sequence[memoryview] = (),
+        *,
+        head: bytes = b"",
+        check: Callable[[bytes], None] | None = None,
+        free: int | None = None,
+        prepare: Span | None = None,
+        handle: Span | None = None,
+    ) -> None:
+        self._head_in = bytearray(HEADER.size if check else 0)
+        self._out = Parts([memoryview(head), *outgoing])
+        self._in = Parts([memoryview(self._head_in), *incoming])
+        self._total = len(head) + sum(map(len, outgoing))
+        self._free = self._total if free is None else len(head) + free
+        self._check, self._prepare, self._handle = check, prepare, handle
+        self._prepared, self._handled, self._handled_within = len(head), -len(self._head_in), 0
+
+    def room(self) -> memoryview | None:
+        """Return where the next bytes come to; None once all have come."""
+        return None if self._in.over else self._in.next(PIECE)
+
+    def piece(self) -> tuple[memoryview, bool] | None:
+        """Return what may be sent next, and whether more can follow at once; None: nothing."""
+        most = min(self._free + max(self._handled, 0), self._total) - self._out.position
+        if most <= 0:
+            return None
+        piece = self._out.next(min(most, PIECE))
+        end = self._out.position + len(piece)
+        if self._prepare and end > self._prepared:
+            last = self._out.within + len(piece)
+            self._prepare(self._out.index - 1, last - (end - self._prepared), last)
+            self._prepared = end
+        return piece, len(piece) < most
+
+    def sent(self, count: int) -> None:
+        """Note that the first so many bytes of the piece were taken."""
+        self._out.advance(count)
+
+    def arrived(self, count: int) -> None:
+        """Note that the first so many bytes of the room are filled."""
+        part, end = self._in.index, self._in.within + count
+        whole = self._in.advance(count)
+        if not whole:
+            end -= end % UNIT
+            if end - self._handled_within < GRAIN:
+                return
+        if part == 0 and self._check:
+            self._check(bytes(self._head_in))
+        elif self._handle:
+            self._handle(part - 1, self._handled_within, end)
+        self._handled += end - self._handled_within
+        self._handled_within = 0 if whole else end
+
+
+class Links:
+    """The connections to both neighbours, as far as they carry operations.
+
+    Args:
+        left: to the neighbour that this one receives from, not blocking.
+        right: to the one that it sends to, not blocking.
+        ranks: of left and right.
+        fate: which ends every wait.
+        patience_seconds: how long nothing may move; None: as long as the neighbours live.
+    """
+
+    def __init__(
+        self,
+        left: socket.socket,
+        right: socket.socket,
+        ranks: tuple[int, int],
+        fate: Fate,
+        patience_seconds: float | None,
+    ) -> None:
+        self._left, self._right, self._fate = left, right, fate
+        self.left_rank, self.right_rank = ranks
+        self._patience = patience_seconds
+        self._polls = {wanted: self._poll(*wanted) for wanted in ((1, 0), (0, 1), (1, 1))}
+
+    def exchange(self, flow: Flow) -> None:
+        """Move both streams until both are over.
+
+        Raises:
+            RingError: the first failure that anybody saw.
+        """
+        while True:
+            if self._fate.error:
+                raise self._fate.error
+            piece, room = flow.piece(), flow.room()
+            if piece is None and room is None:
+                return
+            moved = piece is not None and self._send(flow, *piece)
+            if room is not None:
+                moved = self._receive(flow, room) or moved
+            if not moved:
+                self._wait(room is not None, piece is not None)
+
+    def _send(self, flow: Flow, piece: memoryview, more: bool) -> bool:  # noqa: FBT001
+        try:
+            flow.sent(self._right.send(piece, socket.MSG_MORE if more else 0))
+        except BlockingIOError:
+            return False
+        except OSError as problem:
+            raise self._lost(self.right_rank, problem.strerror or str(problem)) from problem
+        return True
+
+    def _receive(self, flow: Flow, room: memoryview) -> bool:
+        try:
+            count = self._left.recv_into(room)
+        except BlockingIOError:
+            return False
+        except OSError as problem:
+            raise self._lost(self.left_rank, problem.strerror or str(problem)) from problem
+        if not count:
+            raise self._lost(self.left_rank, "closed")
+        try:
+            flow.arrived(count)
+        except OutOfStep as problem:
+            raise self._fate.fail(problem) from problem
+        return True
+
+    def _lost(self, rank: int, how: str) -> RingError:
+        told = self._fate.wait(GRACE_SECONDS)
+        return told or self._fate.fail(
+            PeerLost(f"rank {rank} was lost: the connection to it: {how}", rank)
+        )
+
+    def _wait(self, receiving: bool, sending: bool) -> None:  # noqa: FBT001
+        most = None if self._patience is None else self._patience * 1000
+        if not self._polls[receiving, sending].poll(most):
+            rank = self.left_rank if receiving else self.right_rank
+            doing = "nothing came from" if receiving else "nothing was taken by"
+            raise self._fate.fail(
+                PeerLost(f"{doing} rank {rank} for {self._patience:g} s, while it lives", rank)
+            )
+
+    def _poll(self, receiving: int, sending: int) -> select.poll:
+        waiting = select.poll()
+        waiting.register(self._fate, select.POLLIN)
+        if receiving:
+            waiting.register(self._left, select.POLLIN)
+        if sending:
+            waiting.register(self._right, select.POLLOUT)
+        return waiting

@@ -1,0 +1,183 @@
+"""What is sent, received and added for a sum, as flows of `streams.py`.
+
+Each number is added in an order that depends on ranks alone, on one rank or in the same way on all,
+so that all ranks get the same bits, in every run.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from cluster_trainer.collectives.ring.memory import Memory
+from cluster_trainer.collectives.ring.streams import PIECE, Flow
+
+Headers = dict[str, Any]
+"""The arguments `head` and `check` of a flow."""
+
+
+def content(values: np.ndarray) -> memoryview:
+    """Return the array's bytes, not a copy."""
+    return values.view(np.uint8).data
+
+
+def each_of(values: np.ndarray) -> list[memoryview]:
+    """Return the bytes of each number, or row."""
+    return [content(values[index : index + 1].reshape(-1)) for index in range(len(values))]
+
+
+class AsTheyAre:
+    """Numbers that travel in their own type.
+
+    Attributes:
+        own: what this rank sends of its own.
+        wire: where other ranks' numbers come to, and from where they are passed on.
+        total: the sum, once all is done.
+    """
+
+    def __init__(self, values: np.ndarray, memory: Memory) -> None:
+        self.own = values
+        self.wire = self.total = memory.take(values.size, values.dtype)
+
+    def encode(self, first: int, last: int) -> None:
+        """Have these of `own` ready."""
+
+    def pair(self, first: int, last: int, *, mine_first: bool) -> None:
+        """Make the total of two ranks' numbers."""
+        own, other = self.own[first:last], self.wire[first:last]
+        np.add(*((own, other) if mine_first else (other, own)), out=self.total[first:last])
+
+    def add(self, first: int, last: int, *, is_whole: bool) -> None:  # noqa: ARG002
+        """Add this rank's numbers to what has come."""
+        np.add(self.wire[first:last], self.own[first:last], out=self.wire[first:last])
+
+    def keep(self, first: int, last: int) -> None:
+        """Take what has come as the total."""
+
+    def over(self, rows: np.ndarray) -> np.ndarray:
+        """Return the total of all rows, which are the ranks' in their order."""
+        np.add(rows[0], rows[1], out=self.total)
+        for row in rows[2:]:
+            np.add(self.total, row, out=self.total)
+        return self.total
+
+
+class AsBfloat16:
+    """Numbers float32 that travel as bfloat16: rounded to nearest, to even; NaN and infinity stay.
+
+    They are added as float32. What is passed on is rounded again, and so is what a rank keeps of
+    its own, or not all ranks would have the same.
+    """
+
+    def __init__(self, values: np.ndarray, memory: Memory) -> None:
+        from ml_dtypes import bfloat16  # noqa: PLC0415 -- sums without it need NumPy alone
+
+        dtype = np.dtype(bfloat16)
+        self._values, self._encoded = values, 0
+        self._wide = memory.take(min(values.size, PIECE), values.dtype)  # more never comes at once
+        self.own, self.wire = memory.take(values.size, dtype), memory.take(values.size, dtype)
+        self.total = memory.take(values.size, values.dtype)
+
+    def encode(self, first: int, last: int) -> None:
+        """Have these of `own` ready; they are asked for in order."""
+        first = max(first, self._encoded)
+        if last > first:
+            self.own[first:last] = self._values[first:last]
+            self._encoded = last
+
+    def pair(self, first: int, last: int, *, mine_first: bool) -> None:
+        """Make the total of two ranks' numbers."""
+        self.encode(first, last)
+        total, wide = self.total[first:last], self._wide[: last - first]
+        total[:] = (self.own if mine_first else self.wire)[first:last]
+        wide[:] = (self.wire if mine_first else self.own)[first:last]
+        np.add(total, wide, out=total)
+
+    def add(self, first: int, last: int, *, is_whole: bool) -> None:
+        """Add this rank's numbers to what has come, and keep it if it is the whole sum then."""
+        wide = self._wide[: last - first]
+        wide[:] = self.wire[first:last]
+        np.add(wide, self._values[first:last], out=wide)
+        self.wire[first:last] = wide
+        if is_whole:
+            self.keep(first, last)
+
+    def keep(self, first: int, last: int) -> None:
+        """Take what has come as the total."""
+        self.total[first:last] = self.wire[first:last]
+
+    def over(self, rows: np.ndarray) -> np.ndarray:
+        """Return the total of all rows, which are the ranks' in their order."""
+        self.total[:] = rows[0]
+        for row in rows[1:]:
+            self._wide[:] = row
+            np.add(self.total, self._wide, out=self.total)
+        return self.total
+
+
+Numbers = AsTheyAre | AsBfloat16
+
+
+def of_two(numbers: Numbers, rank: int, headers: Headers) -> Flow:
+    """Return the sum of two ranks: each sends all, in one hop, and adds what comes."""
+    item = numbers.wire.itemsize
+
+    def prepare(_: int, first: int, last: int) -> None:
+        numbers.encode(first // item, -(-last // item))
+
+    def handle(_: int, first: int, last: int) -> None:
+        numbers.pair(first // item, last // item, mine_first=rank == 0)
+
+    outgoing, incoming = [content(numbers.own)], [content(numbers.wire)]
+    return Flow(outgoing, incoming, prepare=prepare, handle=handle, **headers)
+
+
+def of_many(numbers: Numbers, rank: int, size: int, headers: Headers) -> Flow:
+    """Return the sum of many ranks: 2 (size - 1) hops, each of 1 / size of the numbers.
+
+    There is a chunk for each rank. It begins at the rank of its number and is added to by each rank
+    that it passes, until its sum is whole; then it goes on round the ring until all have it.
+    (Patarasuk and Yuan, 2009.)
+    """
+    item, count = numbers.wire.itemsize, len(numbers.wire)
+    bounds = [count * index // size for index in range(size + 1)]
+    wire, own = content(numbers.wire), content(numbers.own)
+    chunks = [wire[low * item : high * item] for low, high in pairwise(bounds)]
+    numbers.encode(bounds[rank], bounds[rank + 1])
+    mine = own[bounds[rank] * item : bounds[rank + 1] * item]
+    hops = 2 * (size - 1)
+    sent = [mine, *(chunks[(rank - hop) % size] for hop in range(1, hops))]
+    received = [(rank - hop - 1) % size for hop in range(hops)]
+
+    def handle(hop: int, first: int, last: int) -> None:
+        low = bounds[received[hop]]
+        span = low + first // item, low + last // item
+        if hop < size - 1:
+            numbers.add(*span, is_whole=hop == size - 2)
+        else:
+            numbers.keep(*span)
+
+    incoming = [chunks[index] for index in received]
+    return Flow(sent, incoming, free=len(mine), handle=handle, **headers)
+
+
+def rows_of(numbers: Numbers, rank: int, size: int) -> np.ndarray:
+    """Return room for what all ranks send, [size, n], with this rank's in it."""
+    numbers.encode(0, numbers.own.size)
+    rows = np.empty((size, numbers.own.size), numbers.own.dtype)
+    rows[rank] = numbers.own
+    return rows
+
+
+def round_trip(places: Sequence[memoryview], rank: int, headers: Headers) -> Flow:
+    """Return how every rank's bytes come to all, in size - 1 hops.
+
+    Args:
+        places: one for each rank; this rank's is filled.
+        rank: this one.
+        headers: of the flow.
+    """
+    size = len(places)
+    order = [places[(rank - hop) % size] for hop in range(size)]
+    return Flow(order[:-1], order[1:], free=len(order[0]), **headers)

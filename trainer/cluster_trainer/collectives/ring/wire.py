@@ -1,0 +1,123 @@
+"""What stands before each operation's bytes, and the records that neighbours send beside them.
+
+Numbers of headers are in network order; the content is in the machine's own, which is little-endian
+wherever TensorFlow runs.
+"""
+
+import struct
+from dataclasses import astuple, dataclass
+from enum import IntEnum
+from typing import Self
+
+HEADER = struct.Struct("!4sIIHHHHQ")
+RECORD = struct.Struct("!4sBxHHHIQ")
+HEADER_MARK, RECORD_MARK = b"RING", b"WORD"
+LONGEST_TEXT = 1000
+
+
+class Kind(IntEnum):
+    """What an operation does."""
+
+    ALL_REDUCE = 1
+    SIZES = 2
+    ALL_GATHER = 3
+    BROADCAST = 4
+    BARRIER = 5
+
+
+class Word(IntEnum):
+    """What a record says."""
+
+    ALIVE = 1
+    LOST = 2
+    OUT_OF_STEP = 3
+    ABORTED = 4
+    LEFT = 5
+    """`number` is the operation after which the sender left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """One operation as a rank calls it. All ranks must agree on all but `rank`.
+
+    Attributes:
+        detail: of a sum the types of numbers; of a broadcast the holder's rank.
+        length: of a sum the numbers; else the bytes that the sender contributes.
+    """
+
+    generation: int
+    operation: int
+    rank: int
+    size: int
+    kind: int
+    detail: int
+    length: int
+
+    def pack(self) -> bytes:
+        """Return the bytes, HEADER.size of them."""
+        return HEADER.pack(HEADER_MARK, *astuple(self))
+
+    @classmethod
+    def unpack(cls, content: bytes) -> Self:
+        """Return what the bytes say.
+
+        Raises:
+            ValueError: if they are no header.
+        """
+        mark, *fields = HEADER.unpack(content)
+        if mark != HEADER_MARK:
+            raise ValueError(f"{content!r} is no header")
+        return cls(*fields)
+
+    def __str__(self) -> str:
+        try:
+            name = Kind(self.kind).name.lower()
+        except ValueError:
+            name = f"unknown kind {self.kind}"
+        return (
+            f"operation {self.operation} of generation {self.generation}, rank {self.rank} of "
+            f"{self.size}: {name}, detail {self.detail}, length {self.length:,}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is said beside the data.
+
+    Attributes:
+        origin: the rank that says so first.
+        about: the rank that it is about.
+    """
+
+    word: Word
+    origin: int
+    about: int
+    generation: int
+    number: int = 0
+    text: str = ""
+
+    def pack(self) -> bytes:
+        """Return the bytes: RECORD.size of them, and the text."""
+        text = self.text.encode()[:LONGEST_TEXT]
+        fields = (self.word, len(text), self.origin, self.about, self.generation, self.number)
+        return RECORD.pack(RECORD_MARK, *fields) + text
+
+
+def records(content: bytearray) -> list[Record]:
+    """Take the whole records from the beginning of the content.
+
+    Raises:
+        ValueError: if something there is no record.
+    """
+    found = []
+    while len(content) >= RECORD.size:
+        mark, word, length, origin, about, generation, number = RECORD.unpack_from(content)
+        if mark != RECORD_MARK or length > LONGEST_TEXT:
+            raise ValueError(f"{bytes(content[: RECORD.size])!r} is no record")
+        end = RECORD.size + length
+        if len(content) < end:
+            break
+        text = content[RECORD.size : end].decode(errors="replace")
+        del content[:end]
+        found.append(Record(Word(word), origin, about, generation, number, text))
+    return found
