@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from entrypoint.arguments import STATUS, parse_arguments
-from entrypoint.checks.gpus import check_gpus
+from entrypoint.checks.machine import check_machine
+from entrypoint.checks.metrics_port import check_metrics_port
 from entrypoint.cluster.spec import ALONE
 from entrypoint.errors import ConfigurationError, all_of, raise_any
 from entrypoint.log import Log
@@ -53,7 +54,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
             environment = requirements.added_to(environment)
         if request.is_trainer:
             environment = {**trainer_settings(variables, options), **environment}
-        check_gpus(options.gpus_per_worker, environment)
+        check_machine(options.gpus_per_worker, environment)
+        found_ports = answer.resolution.ports if answer.resolution else ()
+        check_metrics_port(options.metrics_port or None, found_ports)
     except ConfigurationError as error:
         # What is imported below runs another process, and a good start of one worker needs none.
         from entrypoint.report.refuse import refuse  # noqa: PLC0415

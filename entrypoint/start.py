@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from entrypoint.arguments import Request
+from entrypoint.checks.machine import machine_warning, network_warning
 from entrypoint.checks.versions import image_version, tensorflow_version
 from entrypoint.cluster.exposure import public_warning
 from entrypoint.cluster.spec import ClusterSpec, Resolution, Task
@@ -23,9 +25,18 @@ from entrypoint.status.board import STARTING, WAITING, Board
 from entrypoint.supervision.child_process import block_signals
 from entrypoint.supervision.failure_file import remove_failure
 from entrypoint.supervision.helper_process import Work, retried, run_helper
-from entrypoint.supervision.run import Peers, run
+from entrypoint.supervision.mark import Generations, Mark
+from entrypoint.supervision.metrics import Metrics
+from entrypoint.supervision.peers import Peers
+from entrypoint.supervision.run import run
 from entrypoint.supervision.supervisor import end
 from entrypoint.supervision.waiting import STOP_CODES, Ended
+
+if TYPE_CHECKING:  # what a start of one worker does not need
+    import socket
+
+    from entrypoint.rendezvous.facts import Facts
+    from entrypoint.supervision.ask_socket import Serve
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,9 @@ def start(start: Start, log: Log) -> int:
     block_signals()  # from here on a stop waits to be taken, and none is lost between two steps
     board = Board.put_up(log.worker, start.status_places)
     board.note(STARTING)
+    metrics = Metrics(start.options.metrics_port or None, start.environment, log)
     code = _start(start, replace(log, also=board.line), board)
+    metrics.end()
     board.note_end(code, was_stopped=code in STOP_CODES)
     return code
 
@@ -71,18 +84,27 @@ def _start(start: Start, log: Log, board: Board) -> int:
         return end(installed, (), options, log)
     if start.resolution and (warning := public_warning(start.resolution.spec)):
         log.warning(warning)
+    if warning := machine_warning(environment):
+        log.warning(warning)
     if start.cluster is None:
         return run(request, environment, options, log, peers=None, board=board)
     spec, task = start.cluster
     meet = None
+    settings: Mapping[str, str] = {}
     if options.rendezvous_timeout_seconds:
         board.note(STARTING, "checking the settings that all workers must share")
         code, settings = _ask_trainer(start, log)
         if code is not None:
             return code
         meet = gate(spec, task, start, settings, log=log, board=board)
-    watch = watch_peers(spec, task, options.startup_timeout_seconds, log)
-    peers = Peers(number=len(spec.members) - 1, meet=meet, watch=watch)
+    asked = Mark()
+    peers = Peers(
+        number=len(spec.members) - 1,
+        meet=meet,
+        watch=watch_peers(spec, task, options.startup_timeout_seconds, log, asked),
+        serve=neighbours(spec, task, start, settings, log),
+        asked=asked,
+    )
     return run(request, environment, options, log, peers=peers, board=board)
 
 
@@ -129,16 +151,59 @@ def _ask_trainer(start: Start, log: Log) -> tuple[int | None, Mapping[str, str]]
     return None, checked.settings
 
 
-def watch_peers(spec: ClusterSpec, task: Task, limit_seconds: float, log: Log) -> Work:
-    """Return what watches the peers while TensorFlow waits for them."""
+def watch_peers(spec: ClusterSpec, task: Task, limit_seconds: float, log: Log, asked: Mark) -> Work:
+    """Return what watches the peers while TensorFlow waits for them.
+
+    A command that has asked for its neighbours has no such wait.
+    """
 
     def work() -> tuple[int, str]:
         from entrypoint.rendezvous import peer_watch  # noqa: PLC0415 -- in a child, as below
 
-        reason = peer_watch.watch_peers(spec, task, limit_seconds)
+        reason = peer_watch.watch_peers(spec, task, limit_seconds, asked.is_set)
         return (EXIT_PEER_LOST, reason) if reason else (0, "")
 
     return retried(work, "the watch over the peers", log)
+
+
+def neighbours(
+    spec: ClusterSpec, task: Task, start: Start, settings: Mapping[str, str], log: Log
+) -> Serve:
+    """Return what connects the command with its neighbours, whenever it asks."""
+    generations = Generations()
+
+    def serve(asks: socket.socket, meeting: str) -> None:
+        # In a child that has slept until now.
+        from entrypoint.rendezvous.ring.serve import ring_wanted  # noqa: PLC0415
+        from entrypoint.rendezvous.ring.serve import serve as answer  # noqa: PLC0415
+
+        wanted = ring_wanted(
+            spec,
+            task,
+            _facts(spec, start, settings),
+            meeting=meeting,
+            timeout_seconds=start.options.startup_timeout_seconds,
+            token=start.options.cluster_token,
+            seen=generations,
+            say=log.line,
+        )
+        answer(asks, wanted)
+
+    return serve
+
+
+def _facts(spec: ClusterSpec, start: Start, settings: Mapping[str, str]) -> Facts:
+    """Return what all workers must agree on."""
+    from entrypoint.rendezvous.facts import Facts, host_list  # noqa: PLC0415 -- in a child, as below
+
+    gpus = start.options.gpus_per_worker
+    return Facts(
+        hosts=host_list(spec),
+        image=image_version(start.environment),
+        tensorflow=tensorflow_version(),
+        gpus_per_worker="" if gpus is None else str(gpus),
+        settings=settings,
+    )
 
 
 def gate(  # noqa: PLR0913 -- who, how, with what to compare, and where to say so
@@ -159,7 +224,6 @@ def gate(  # noqa: PLR0913 -- who, how, with what to compare, and where to say s
 
     def meet(restart_count: int) -> tuple[int, str]:
         # In a child: nothing else needs what this imports.
-        from entrypoint.rendezvous.facts import Facts, host_list  # noqa: PLC0415
         from entrypoint.rendezvous.gate import pass_gate  # noqa: PLC0415
         from entrypoint.rendezvous.outcome import PeersMissingError, PortTakenError  # noqa: PLC0415
         from entrypoint.rendezvous.transport.timing import Timing  # noqa: PLC0415
@@ -167,18 +231,11 @@ def gate(  # noqa: PLR0913 -- who, how, with what to compare, and where to say s
         others = len(spec.members) - 1
         seconds = options.rendezvous_timeout_seconds
         board.note(WAITING, f"for {others} of {others + 1} workers", within_seconds=seconds)
-        facts = Facts(
-            hosts=host_list(spec),
-            image=image_version(start.environment),
-            tensorflow=tensorflow_version(),
-            gpus_per_worker="" if options.gpus_per_worker is None else str(options.gpus_per_worker),
-            settings=settings,
-        )
         try:
-            pass_gate(
+            meeting = pass_gate(
                 spec,
                 task,
-                facts,
+                _facts(spec, start, settings),
                 timeout_seconds=seconds,
                 token=options.cluster_token,
                 say=say,
@@ -189,6 +246,23 @@ def gate(  # noqa: PLR0913 -- who, how, with what to compare, and where to say s
         except ConfigurationError as error:
             log.message(str(error))
             return EXIT_CONFIGURATION, str(error)
-        return 0, ""
+        if not restart_count:
+            _warn_of_network(spec, task, start.environment, log)
+        return 0, meeting
 
     return meet
+
+
+def _warn_of_network(
+    spec: ClusterSpec, task: Task, environment: Mapping[str, str], log: Log
+) -> None:
+    """Say whether GPUs may not find those of the peers, which are there by now."""
+    from entrypoint.cluster.machine import resolve  # noqa: PLC0415 -- in a child, as above
+
+    peers = {str(one.task): one.address.host for one in spec.members if one.task != task}
+    try:
+        warning = network_warning(environment, peers, resolve)
+    except Exception as error:  # noqa: BLE001 -- a warning that fails does not keep from training
+        warning = f"which interface leads to the peers could not be found out: {error}"
+    if warning:
+        log.warning(warning)

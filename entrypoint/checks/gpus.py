@@ -39,6 +39,13 @@ def count_gpus(environ: Mapping[str, str]) -> int:
     return present if visible is None else min(present, _count_visible(visible))
 
 
+def count_devices(environ: Mapping[str, str]) -> int:
+    """Return the number of GPUs by their device files alone, which takes no time."""
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    present = _device_files()
+    return present if visible is None else min(present, _count_visible(visible))
+
+
 def _list_gpus(environ: Mapping[str, str]) -> str | None:
     """Return what nvidia-smi prints, None where there is none or it fails."""
     import subprocess  # noqa: PLC0415 -- slow to import, and only asked for where GPUs are expected

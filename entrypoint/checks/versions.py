@@ -11,6 +11,8 @@ TENSORFLOW = re.compile(r"tensorflow(?:_cpu)?-([^-]+)\.dist-info")
 """The folder that names an installed version; looked for, since importing TensorFlow takes
 seconds, and importlib.metadata longer than one look."""
 
+CUDA = re.compile(r"nvidia_cuda_runtime(?:_cu[0-9]+)?-([^-]+)\.dist-info")
+
 
 def image_version(environ: Mapping[str, str]) -> str:
     """Return "0.1.0 (3a4601d)", an empty text outside of an image."""
@@ -21,12 +23,22 @@ def image_version(environ: Mapping[str, str]) -> str:
 
 def tensorflow_version(path: Iterable[str] | None = None) -> str:
     """Return the version that is installed on the path (sys.path), an empty text if none is."""
+    return _installed(TENSORFLOW, path)
+
+
+def cuda_version(path: Iterable[str] | None = None) -> str:
+    """Return the version of CUDA's runtime, "12.9.79"; an empty text in an image for CPUs."""
+    return _installed(CUDA, path)
+
+
+def _installed(distribution: re.Pattern[str], path: Iterable[str] | None) -> str:
+    """Return the version of the first folder on the path that has such a name."""
     for folder in sys.path if path is None else path:
         try:
             names = [entry.name for entry in Path(folder or ".").iterdir()]
         except OSError:
             continue
         for name in names:
-            if match := TENSORFLOW.fullmatch(name):
+            if match := distribution.fullmatch(name):
                 return match[1]
     return ""

@@ -134,6 +134,11 @@ class Resolution:
         """The place of this process in rank order; None if unknown or an evaluator."""
         return None if self.task is None else self.spec.rank(self.task)
 
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports of the cluster's members, in rank order."""
+        return tuple(address.port for address in self.spec.addresses)
+
     def tf_config(self) -> dict[str, object]:
         """Return the TF_CONFIG object; the task must be known."""
         if self.task is None:

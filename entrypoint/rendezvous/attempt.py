@@ -56,6 +56,8 @@ class Attempt:
         self.card = Card.of(given.facts, given.task, boot, is_chief=self.is_chief)
         self.began = asyncio.get_running_loop().time()
         self.contradictions = Contradictions()
+        self.meeting = boot if self.is_chief else ""
+        """Which meeting this is: the chief's number for its attempt, once this worker has it."""
         self.trouble = ""
         """Why this worker has not checked in yet."""
         self.compared: set[str] = set()

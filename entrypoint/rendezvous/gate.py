@@ -28,8 +28,10 @@ def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where t
     token: str | None,
     say: Say,
     timing: Timing | None = None,
-) -> None:
+) -> str:
     """Return when all workers were released together; the own port is free again then.
+
+    What is returned is the same for all of them, and for no others: the meeting's identity.
 
     `say` takes "INFO" or "WARNING" and a line. Raises PeersMissingError at the end of the bound,
     ContradictionError at once, PortTakenError, PortClosedError. Leaves nothing behind when it is
@@ -47,17 +49,19 @@ def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where t
     if warning := address_warning(given.me):
         given.say("WARNING", warning)
     _allow_files(2 * len(spec.members) + SPARE_FILES)
-    if error := asyncio.run(meet(given)):
-        raise error
+    outcome = asyncio.run(meet(given))
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
-async def meet(given: Given) -> Exception | None:
-    """Pass the gate, or return why not; raise what `open_port` raises."""
+async def meet(given: Given) -> Exception | str:
+    """Return the meeting's identity, or why the gate ends; raise what `open_port` raises."""
     host = listening_host(given.spec, given.me)
     seconds = min(given.timing.port_seconds, given.timeout_seconds)
     with await open_port(host, given.me, seconds, given.say) as listener:
         if len(given.spec.members) == 1:
-            return None
+            return ""
         attempt = Attempt(given)
         role = (ChiefRole if attempt.is_chief else MemberRole)(attempt, listener)
         async with asyncio.TaskGroup() as group:
@@ -66,9 +70,10 @@ async def meet(given: Given) -> Exception | None:
             for loop in loops:
                 loop.cancel()
         await role.listener.close_all()
-    if error is None:
-        given.say("INFO", released_line(len(given.spec.members), attempt.seconds))
-    return error
+    if error is not None:
+        return error
+    given.say("INFO", released_line(len(given.spec.members), attempt.seconds))
+    return attempt.meeting
 
 
 def _allow_files(count: int) -> None:

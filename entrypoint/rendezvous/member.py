@@ -112,7 +112,7 @@ class MemberRole:
                 await compare(attempt, connection, card, self._chief)
                 await follow(attempt, connection)
                 return
-            self._session = connection
+            self._session, attempt.meeting = connection, card.boot
             try:
                 await self._attend(connection)
             finally:

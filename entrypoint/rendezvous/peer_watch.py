@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from entrypoint.cluster.spec import ClusterSpec, Member, Task
@@ -35,14 +35,19 @@ SETTLED_SECONDS = 60.0
 """For so long after all peers were there one may still fall back: TensorFlow connects them now."""
 
 
-def watch_peers(spec: ClusterSpec, task: Task, limit_seconds: float) -> str:
+def watch_peers(
+    spec: ClusterSpec, task: Task, limit_seconds: float, is_ring: Callable[[], bool]
+) -> str:
     """Watch the peers; return why the command waits in vain, an empty text if it does not.
 
-    `limit_seconds` is how long a peer may take to open its port, 0 for no limit.
+    `limit_seconds` is how long a peer may take to open its port, 0 for no limit. `is_ring` tells
+    whether it is not the command that opens this worker's port, but what connects its neighbours.
     """
     own = next(member.address for member in spec.members if member.task == task)
     while not is_listening(own.port):
         time.sleep(POLL_SECONDS)
+    if is_ring():
+        return ""
     others = [member for member in spec.members if member.task != task]
     peers = others if task == spec.chief.task else [spec.chief]
     return asyncio.run(_watch(peers, limit_seconds))
@@ -112,7 +117,7 @@ class PeerWatch:
                     self._missing[member] = reason
                 return None
         self._missing.pop(member, None)
-        return member if first.startswith(signing.GREETING) else None
+        return member if first.startswith(signing.GATE.greeting) else None
 
     async def _first_bytes(self, member: Member) -> bytes:
         """Return what the peer's port says by itself, if anything; raise PeerError, OSError."""

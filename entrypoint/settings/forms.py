@@ -10,6 +10,8 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 MOST_DIGITS = 9
+LARGEST_PORT = 65_535
+NO = ("", "no", "off", "false")
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,25 @@ def whole_number(low: int, high: int | None = None) -> Form[int]:
 
     bounds = f"from {low}" if high is None else f"from {low} to {high}"
     return Form(f"a whole number {bounds}", parse)
+
+
+def flag() -> Form[int]:
+    """Return the form of 0 or 1, as which any text counts: programs of users read the same name."""
+
+    def parse(text: str) -> int:
+        return 0 if text.strip().lower().lstrip("0") in NO else 1
+
+    return Form("1; or 0, no, off, false", parse)
+
+
+def port_or_service() -> Form[int]:
+    """Return the form of a port; 0 for what Kubernetes sets for a service of this name."""
+    port = whole_number(1, LARGEST_PORT)
+
+    def parse(text: str) -> int | None:
+        return 0 if text.startswith("tcp://") else port.parse(text)
+
+    return Form(port.accepted, parse)
 
 
 def seconds() -> Form[float]:

@@ -62,8 +62,9 @@ class Options:
         "CLUSTER_TOKEN",
         forms.secret(FEWEST_TOKEN_CHARACTERS),
         purpose="A secret that all workers share: the messages by which they meet before the "
-        "command starts are signed with it, and nobody else can take part in that meeting or "
-        "disturb it. It does not protect TensorFlow's own ports afterwards (docs/operations.md).",
+        "command starts, or are connected to a ring, are signed with it, and nobody else can take "
+        "part in that or disturb it. It does not protect TensorFlow's own ports afterwards "
+        "(docs/operations.md).",
         example="$(openssl rand -hex 16)",
     )
     gpus_per_worker: int | None = option(
@@ -78,7 +79,7 @@ class Options:
         forms.whole_number(0, LONGEST_SECONDS),
         default="300",
         purpose="How many seconds TensorFlow may wait for its peers, once the command has opened "
-        "this worker's port; 0 is no limit.",
+        "this worker's port, or a command for its neighbours in the ring; 0 is no limit.",
         example="600",
     )
     stop_grace_seconds: float = option(
@@ -125,6 +126,22 @@ class Options:
         purpose="text is for people; json makes every line, the command's too, an object with "
         "time, level, worker and message.",
         example="json",
+    )
+    verbose: int = option(
+        "VERBOSE",
+        forms.flag(),
+        default="0",
+        purpose="1 lets every worker say all that it has to say. Else the chief speaks for all: "
+        "another worker's trainer says on its screen what concerns itself, and the rest in its "
+        "train.log alone.",
+        example="1",
+    )
+    metrics_port: int | None = option(
+        "METRICS_PORT",
+        forms.port_or_service(),
+        purpose="Serves what status says to Prometheus, at /metrics on this port of all of the "
+        "container's addresses. Not given: nothing listens.",
+        example="9400",
     )
     requirements_file: str | None = option(
         "REQUIREMENTS_FILE",

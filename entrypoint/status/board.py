@@ -2,6 +2,7 @@
 
 Three small files in a folder of this start's own, each there whole or not at all: `state.json` (the
 entrypoint's), `line` (what was printed last), `command.json` (STATUS_FILE, the command's own word).
+A fourth, `events.jsonl` (EVENTS_FILE), has a line for each thing that was noted, for the command.
 Nothing that goes wrong here is worth more than a status that is not shown.
 """
 
@@ -29,6 +30,7 @@ STOPPING = "stopping"
 """It was asked to end, and its grace runs."""
 DONE, STOPPED, FAILED = "done", "stopped", "failed"
 LONGEST_LINE = 1000
+EVENTS_FILE = "events.jsonl"
 
 
 class Board:
@@ -38,7 +40,8 @@ class Board:
         self._worker, self._folder = worker, folder
         self._owner = Owner.of_this_process() if folder else None
         self._state, self._since, self._until = "", 0.0, 0.0
-        self.restarts = 0
+        self.restarts = self.waits = 0
+        self.waited_seconds = 0.0
 
     @classmethod
     def put_up(cls, worker: str, within: Sequence[Path]) -> Board:
@@ -51,8 +54,11 @@ class Board:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return what the command finds: where it may say what it is at."""
-        return {"STATUS_FILE": str(self._folder / COMMAND_FILE)} if self._folder else {}
+        """Return what the command finds: where it may say what it is at, and what was noted."""
+        if not self._folder:
+            return {}
+        files = {"STATUS_FILE": COMMAND_FILE, "EVENTS_FILE": EVENTS_FILE}
+        return {name: str(self._folder / file) for name, file in files.items()}
 
     def note(self, state: str, detail: str = "", *, within_seconds: float | None = None) -> None:
         """Note a state, or more about the present one, which goes on as long as it was to.
@@ -74,8 +80,11 @@ class Board:
             "since": self._since,
             "until": self._until or None,
             "restarts": self.restarts,
+            "waits": self.waits,
+            "waited_seconds": self.waited_seconds,
         }
         _write(self._folder / STATE_FILE, json.dumps(members).encode())
+        self._add_event(self._folder, state, detail)
 
     def note_start(self, state: str, restarts: int) -> None:
         """Note that the command starts, after so many restarts; what it said before is over."""
@@ -85,12 +94,24 @@ class Board:
                 (self._folder / COMMAND_FILE).unlink()
         self.note(state)
 
+    def note_wait(self, seconds: float) -> None:
+        """Note that a wait at the gate is over; it is told with the next state."""
+        self.waits += 1
+        self.waited_seconds += seconds
+
     def note_end(self, code: int, *, was_stopped: bool) -> None:
         """Note how it all ended."""
         if code == 0:
             self.note(DONE)
         else:
             self.note(STOPPED if was_stopped else FAILED, f"exit code {code}")
+
+    def _add_event(self, folder: Path, state: str, detail: str) -> None:
+        """Add a line to what has happened: when, by the clock on the wall, and what."""
+        event = {"time": time.time(), "by": "entrypoint", "state": state, "detail": detail}
+        line = json.dumps(event | {"restarts": self.restarts}) + "\n"
+        with suppress(OSError), (folder / EVENTS_FILE).open("a") as file:
+            file.write(line)
 
     def line(self, text: str) -> None:
         """Note the line that was printed last; from any thread or child process."""

@@ -21,6 +21,8 @@ ENDED = ("done", "stopped", "failed")
 LATE_SECONDS = 30.0
 """How much longer than it may a state lasts before something is wrong: whatever ends it at its time
 needs some itself."""
+LARGEST_NUMBER = 1e12
+"""Seconds, or whatever else a command tells; what is larger is none."""
 LARGEST = 65_536
 """Bytes of a file that are read; a command may write what it likes."""
 
@@ -40,6 +42,16 @@ class Status:
     step: int | None
     epoch: int | None
     epochs: int | None
+    examples_per_second: float | None
+    """Of all workers."""
+    checkpoint_step: int | None
+    checkpoint_seconds: float | None
+    """How long ago this worker has written its newest checkpoint."""
+    slow: str
+    """Why this worker holds the others up; an empty text if it does not."""
+    gate_waits: int
+    gate_wait_seconds: float
+    """How often, and how long in all, it has waited for the others."""
     last_line: str
     is_alive: bool
     """Whether its entrypoint still runs."""
@@ -86,7 +98,7 @@ def _status(folder: Path, now: float, *, is_alive: bool) -> Status:
         said = _text(command, "state")
         word, told = (said if said in WORDS_OF_COMMANDS else "training"), command
     since = _number(told, "since") or _number(state, "since") or now
-    until = _number(told, "until")
+    until, saved = _number(told, "until"), _number(command, "checkpoint_at")
     return Status(
         worker=_text(state, "worker"),
         state=word,
@@ -97,6 +109,12 @@ def _status(folder: Path, now: float, *, is_alive: bool) -> Status:
         step=_count(command, "step"),
         epoch=_count(command, "epoch"),
         epochs=_count(command, "epochs"),
+        examples_per_second=_number(command, "examples_per_second") or None,
+        checkpoint_step=_count(command, "checkpoint_step"),
+        checkpoint_seconds=max(0.0, now - saved) if saved else None,
+        slow=_text(command, "slow") if word == "training" else "",
+        gate_waits=_count(state, "waits") or 0,
+        gate_wait_seconds=_number(state, "waited_seconds"),
         last_line=escaped(_read(folder / LINE_FILE).decode(errors="replace")),
         is_alive=is_alive,
     )
@@ -140,9 +158,11 @@ def _text(members: Mapping[str, Any], name: str) -> str:
 
 
 def _number(members: Mapping[str, Any], name: str) -> float:
-    """Return a member that is a number, else 0."""
+    """Return a member that is a number from 0 to LARGEST_NUMBER, else 0."""
     value = members.get(name)
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    if not isinstance(value, (int, float)) or not 0 <= value <= LARGEST_NUMBER:  # NaN is neither
+        return 0.0
+    return float(value)
 
 
 def _count(members: Mapping[str, Any], name: str) -> int | None:

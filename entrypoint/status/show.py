@@ -49,6 +49,7 @@ def as_text(status: Status) -> str:
         "at": status.detail,
         "step": "" if status.step is None else str(status.step),
         "restarts": str(status.restarts),
+        "slow": status.slow,
         "last line": status.last_line,
         "unhealthy": status.trouble,
     }
@@ -67,12 +68,23 @@ def as_json(status: Status) -> str:
         "step": status.step,
         "epoch": status.epoch,
         "epochs": status.epochs,
+        "examples_per_second": status.examples_per_second,
+        "checkpoint_step": status.checkpoint_step,
+        "checkpoint_seconds": _rounded(status.checkpoint_seconds),
+        "slow": bool(status.slow),
+        "slow_reason": status.slow,
         "restarts": status.restarts,
+        "gate_waits": status.gate_waits,
+        "gate_wait_seconds": round(status.gate_wait_seconds, 1),
         "last_line": status.last_line,
         "healthy": not status.trouble,
         "trouble": status.trouble,
     }
     return json.dumps(members) + "\n"
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)
 
 
 def _print(text: str) -> None:

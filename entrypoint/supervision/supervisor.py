@@ -28,8 +28,9 @@ class Job:
 
     pass_gate: Callable[[int], Ended]
     """Waits for the peers, after so many restarts; code 0 lets the command start."""
-    run_command: Callable[[int], tuple[Ended, Sequence[str]]]
-    """Runs it to its end, after so many restarts; the last lines that it printed come with it."""
+    run_command: Callable[[int, str], tuple[Ended, Sequence[str]]]
+    """Runs it to its end, after so many restarts, with what the gate has found; the last lines that
+    it printed come with it."""
     restarts: Restarts
     peer_lost_exit_code: int = EXIT_PEER_LOST
     """What 75 becomes for whoever started the container."""
@@ -45,7 +46,7 @@ def supervise(job: Job, log: Log) -> int:
         gate = job.pass_gate(restart_count)
         if gate.code:
             return end(gate, (), job, log)
-        ended, last_lines = job.run_command(restart_count)
+        ended, last_lines = job.run_command(restart_count, gate.found)
         if not ended.may_be_retried:
             return end(ended, last_lines, job, log)
         peer_lost = job.restarts.has_peers and ended.code == EXIT_PEER_LOST

@@ -138,6 +138,7 @@ def start_cluster(folder: Path, environ: Mapping[str, str]) -> RunningCluster:
         "DATA_DIR": str(folder / "data"),
         "WORKSPACE_DIR": str(folder / "workspace"),
         "RUN_NAME": RUN_NAME,
+        "VERBOSE": "1",  # tests look at every worker; test_screen.py at what is left out
         **environ,
     }
     return _begin(UP, folder, settings)
@@ -145,7 +146,7 @@ def start_cluster(folder: Path, environ: Mapping[str, str]) -> RunningCluster:
 
 def resume_cluster(folder: Path, environ: Mapping[str, str]) -> RunningCluster:
     """Go on, by `resume`, with the newest run of a `start_cluster` in the same folder."""
-    return _begin(RESUME, folder, {"RUNS_DIR": str(folder / "runs"), **environ})
+    return _begin(RESUME, folder, {"RUNS_DIR": str(folder / "runs"), "VERBOSE": "1", **environ})
 
 
 def _begin(command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> RunningCluster:

@@ -25,7 +25,7 @@ def start(case, hosts, index):
     folder = f"/runs/{case['name']}"
     os.makedirs(folder, exist_ok=True)
     place = {"WORKER_HOSTS": ",".join(hosts), "WORKER_INDEX": f"{index}", "TRAINER_RUN_DIR": folder}
-    environ = {**os.environ, **case["settings"], **place}
+    environ = {**os.environ, "VERBOSE": "1", **case["settings"], **place}
     with open(f"{folder}/output-{index}.log", "wb") as log:
         command = [*entrypoint, *case["command"]]
         return subprocess.Popen(command, env=environ, stdout=log, stderr=subprocess.STDOUT)

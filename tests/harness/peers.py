@@ -46,10 +46,10 @@ class Peers:
     def start(self, index: int, *command: str, **settings: object) -> Container:
         """Start the container of a worker.
 
-        Settings in capitals are environment variables, over WORKER_HOSTS and WORKER_INDEX; the
-        others are the Docker SDK's options.
+        Settings in capitals are environment variables, over WORKER_HOSTS, WORKER_INDEX and VERBOSE;
+        the others are the Docker SDK's options.
         """
-        environment = {"WORKER_HOSTS": self.hosts, "WORKER_INDEX": str(index)}
+        environment = {"WORKER_HOSTS": self.hosts, "WORKER_INDEX": str(index), "VERBOSE": "1"}
         environment |= {name: text for name, text in settings.items() if name.isupper()}
         options = {name: value for name, value in settings.items() if not name.isupper()}
         own = {"name": self.name(index), "network": self.network, "environment": environment}

@@ -1,4 +1,5 @@
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -15,6 +16,12 @@ def test_image_carries_its_title_and_revision(workbench):
     assert labels[OCI + "title"] == "cluster-trainer"
     assert labels[OCI + "licenses"] == "Apache-2.0"
     assert labels[OCI + "revision"]
+
+
+def test_image_tells_when_and_on_which_base_it_was_built(workbench):
+    labels = workbench.inspect_image().labels
+    assert datetime.fromisoformat(labels[OCI + "created"]) <= datetime.now(UTC)
+    assert labels[OCI + "base.name"]
 
 
 def test_version_variable_equals_the_label(workbench, run_bash):

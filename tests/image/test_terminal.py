@@ -46,3 +46,18 @@ def test_a_shell_can_be_typed_into_and_ends_with_its_code(with_terminal):
     ended = wait_for_end(container)
     assert ended.code == 3
     assert "restart" not in ended.out
+
+
+def test_a_run_has_one_line_that_is_drawn_anew(run_container):
+    drawn = wait_for_end(run_container("--epochs", "3", "--run-dir", "/tmp/a", tty=True))
+    assert drawn.code == 0, drawn.out
+    assert "\x1b[2Kepoch " in drawn.out
+    assert "━" in drawn.out
+    assert "INFO worker-0 epoch 3/3  step " in drawn.out
+
+
+def test_a_plain_terminal_has_lines_alone(run_container):
+    plain = {"tty": True, "environment": {"NO_COLOR": "1"}}
+    ended = wait_for_end(run_container("--epochs", "1", "--run-dir", "/tmp/a", **plain))
+    assert ended.code == 0, ended.out
+    assert "\x1b" not in ended.out

@@ -21,20 +21,28 @@ from entrypoint.rendezvous.transport.reasons import ClosedError, PeerError
 from entrypoint.rendezvous.transport.timing import Timing
 
 CHUNK = 4096
+NEWLINE = b"\n"
 
 
 class Connection:
-    """A connected socket; use as `async with`, which closes it.
+    """A connected socket; use as `async with`, which closes it, unless it was handed over.
 
     Everything raises PeerError: what went wrong, in words. Any task may send or hang up; only the
     one that opened the connection closes it, as a socket that is closed under a waiting task takes
     another's place in asyncio's books.
     """
 
-    def __init__(self, connected: socket.socket, token: str | None, timing: Timing) -> None:
+    def __init__(
+        self,
+        connected: socket.socket,
+        token: str | None,
+        timing: Timing,
+        purpose: signing.Purpose = signing.GATE,
+    ) -> None:
         connected.settimeout(0)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket, self._token, self._timing = connected, token, timing
+        self._purpose = purpose
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
         self._sending = asyncio.Lock()
@@ -58,13 +66,17 @@ class Connection:
         """Exchange greetings. The listener's is first: a dialer says nothing to a stranger."""
         own = signing.new_nonce()
         if not is_dialer:
-            await self._write(signing.greeting(own))
-        other = signing.read_greeting(await self._greeting())
+            await self._write(signing.greeting(own, self._purpose))
+        other = signing.read_greeting(await self._greeting(), self._purpose)
         if is_dialer:
-            await self._write(signing.greeting(own))
+            await self._write(signing.greeting(own, self._purpose))
         dialer, listener = (own, other) if is_dialer else (other, own)
         self._signer = signing.Signer(
-            self._token, dialer=dialer, listener=listener, is_dialer=is_dialer
+            self._token,
+            dialer=dialer,
+            listener=listener,
+            is_dialer=is_dialer,
+            purpose=self._purpose,
         )
 
     async def send(self, message: Message) -> None:
@@ -95,13 +107,17 @@ class Connection:
         linger = struct.pack("ii", 1, 0)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
+    def hand_over(self) -> socket.socket:
+        """Give the socket away: what comes next on it is for somebody else, and still in it."""
+        return socket.socket(fileno=self._socket.detach())
+
     async def _greeting(self) -> bytes:
         """Return the other side's greeting; of a stranger's words no more than the first."""
         try:
             async with asyncio.timeout(self._timing.greeting_seconds):
                 while not (line := self._cut()):
                     await self._read()
-                    if not _may_be_greeting(self._received):
+                    if not signing.may_be_greeting(self._received):
                         raise PeerError(reasons.not_a_worker(bytes(self._received)))
         except TimeoutError:
             raise PeerError(reasons.NO_GREETING) from None
@@ -132,14 +148,26 @@ class Connection:
         return bytes(line)
 
     async def _read(self) -> None:
-        """Wait for more bytes."""
+        """Wait for more bytes; none of those behind the end of a line is taken (`hand_over`)."""
         try:
-            chunk = await self._loop.sock_recv(self._socket, CHUNK)
+            chunk = await self._loop.sock_recv(self._socket, 1)
+            if chunk and chunk != NEWLINE:
+                chunk += self._rest_of_line()
         except OSError:
             chunk = b""
         if not chunk:
             raise ClosedError(reasons.CLOSED)
         self._received += chunk
+
+    def _rest_of_line(self) -> bytes:
+        """Return what else is there already, up to the end of the line; raise OSError."""
+        try:
+            there = self._socket.recv(CHUNK, socket.MSG_PEEK)
+        except BlockingIOError:
+            return b""
+        line, newline, _ = there.partition(NEWLINE)
+        length = len(line + newline)
+        return self._socket.recv(length) if length else b""
 
     async def _write(self, line: bytes) -> None:
         """Send bytes; where that fails there is no telling how many went, so it is the end."""
@@ -151,12 +179,6 @@ class Connection:
         except OSError:  # TimeoutError is one
             self.hang_up()
             raise ClosedError(reasons.CLOSED) from None
-
-
-def _may_be_greeting(received: bytes | bytearray) -> bool:
-    """Whether a greeting can begin like this, and has not gone on for too long."""
-    begins = received.startswith(signing.GREETING) or signing.GREETING.startswith(received)
-    return begins and (len(received) < signing.LONGEST_GREETING or b"\n" in received)
 
 
 def _ip(connected: socket.socket) -> str:

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import functools
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
+from entrypoint.rendezvous.transport import signing
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.messages import CHECK_IN, PROBE, Message
 from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError, WrongTokenError
@@ -30,14 +31,19 @@ class Listener:
     takes a place away from nobody but its like (`Strangers`).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- where, who, how, and what then
         self,
         listener: socket.socket,
         strangers: Strangers,
         token: str | None,
         timing: Timing,
         handle: Handle,
+        *,
+        purpose: signing.Purpose = signing.GATE,
+        hellos: Collection[str] = (CHECK_IN, PROBE),
     ) -> None:
+        """Keep what is needed; `hellos` are the first messages by which one introduces itself."""
+        self._purpose, self._hellos = purpose, hellos
         self._listener, self._strangers, self._handle = listener, strangers, handle
         self._token, self._timing = token, timing
         self._loop = asyncio.get_running_loop()
@@ -82,7 +88,7 @@ class Listener:
     def _accept(self) -> None:
         """Accept a connection that is there; raise OSError."""
         accepted, _ = self._listener.accept()
-        connection = Connection(accepted, self._token, self._timing)
+        connection = Connection(accepted, self._token, self._timing, self._purpose)
         if crowded_out := self._strangers.add(connection):
             crowded_out.forget()
             crowded_out.hang_up()
@@ -117,6 +123,6 @@ class Listener:
         except WrongTokenError:
             await connection.refuse()
             raise
-        if hello.kind not in (CHECK_IN, PROBE):
+        if hello.kind not in self._hellos:
             raise PeerError(NO_MESSAGE)
         return hello

@@ -36,8 +36,14 @@ PING, READY, RELEASE, GO = "ping", "ready", "release", "go"
 of the first three with the same kind and number."""
 STATUS, CONTRADICTION = "status", "contradiction"
 """Who is missing; how the gate ends."""
+JOIN, ROUND, COMMIT, REFUSE = "join", "round", "commit", "refuse"
+"""Of the ring: I am your left neighbour; is the ring closed? It is, and this is its generation; no,
+for this reason."""
 
-KINDS = (CHECK_IN, PROBE, CARD, HOSTS, PING, READY, RELEASE, GO, STATUS, CONTRADICTION)
+KINDS = (
+    *(CHECK_IN, PROBE, CARD, HOSTS, PING, READY, RELEASE, GO, STATUS, CONTRADICTION),
+    *(JOIN, ROUND, COMMIT, REFUSE),
+)
 
 
 class MessageError(PeerError):

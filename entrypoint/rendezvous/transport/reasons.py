@@ -28,6 +28,22 @@ class WrongTokenError(PeerError):
         super().__init__("uses another CLUSTER_TOKEN, or none")
 
 
+class AtTheGateError(PeerError):
+    """One that was dialled for the ring is at the gate."""
+
+    def __init__(self) -> None:
+        """Say the one reason."""
+        super().__init__("is at the gate: its command has ended, or has not begun")
+
+
+class InTheRingError(PeerError):
+    """One that was dialled for the gate is forming a ring."""
+
+    def __init__(self) -> None:
+        """Say the one reason."""
+        super().__init__("has not come to the gate: its command runs, and looks for its neighbours")
+
+
 REFUSED = (
     "refused: the machine answers, but nothing listens on the port; "
     "its container has not started yet, or listens on another port"

@@ -7,9 +7,12 @@ import hmac
 import os
 import re
 import secrets
+from dataclasses import dataclass
 
 from entrypoint.rendezvous.transport.messages import MessageError
 from entrypoint.rendezvous.transport.reasons import (
+    AtTheGateError,
+    InTheRingError,
     PeerError,
     WrongTokenError,
     not_a_worker,
@@ -17,7 +20,6 @@ from entrypoint.rendezvous.transport.reasons import (
 )
 
 VERSION = 1
-GREETING = b"cluster-trainer-gate "
 LONGEST_GREETING = 100
 UNSIGNED = b"-"
 REFUSAL = b"refused\n"
@@ -26,21 +28,52 @@ guessed from it. A dialer reads it as another wrong signature."""
 _NONCE = re.compile("[0-9a-f]{32}")
 
 
+@dataclass(frozen=True)
+class Purpose:
+    """What two workers meet for. What is signed for one purpose is worth nothing for another."""
+
+    greeting: bytes
+    """How the first line of each side begins."""
+    signed: bytes
+    """What goes into each signature besides; different for each purpose."""
+    elsewhere: type[PeerError]
+    """The error of one who came for another purpose, and met this one."""
+
+
+GATE = Purpose(b"cluster-trainer-gate ", b"", AtTheGateError)
+RING = Purpose(b"cluster-trainer-ring ", b"ring ", InTheRingError)
+PURPOSES = (GATE, RING)
+
+
 def new_nonce() -> str:
     """Return what makes a connection different from all others."""
     return secrets.token_hex(16)
 
 
-def greeting(nonce: str) -> bytes:
+def greeting(nonce: str, purpose: Purpose = GATE) -> bytes:
     """Return the first line of each side."""
-    return GREETING + f"{VERSION} {nonce}\n".encode()
+    return purpose.greeting + f"{VERSION} {nonce}\n".encode()
 
 
-def read_greeting(line: bytes) -> str:
+def may_be_greeting(received: bytes | bytearray) -> bool:
+    """Whether a greeting, whatever for, can begin like this, and has not gone on for too long."""
+    begins = any(
+        received.startswith(purpose.greeting) or purpose.greeting.startswith(received)
+        for purpose in PURPOSES
+    )
+    return begins and (len(received) < LONGEST_GREETING or b"\n" in received)
+
+
+def read_greeting(line: bytes, purpose: Purpose = GATE) -> str:
     """Return the other side's nonce; raise PeerError, which says who it may be instead."""
-    if not line.startswith(GREETING):
+    for other in PURPOSES:
+        if other != purpose and line.startswith(other.greeting):
+            raise other.elsewhere
+    if not line.startswith(purpose.greeting):
         raise PeerError(not_a_worker(line))
-    version, _, nonce = line.removeprefix(GREETING).decode("ascii", "replace").partition(" ")
+    version, _, nonce = (
+        line.removeprefix(purpose.greeting).decode("ascii", "replace").partition(" ")
+    )
     if version != str(VERSION):
         raise PeerError(other_version(version[:10], VERSION))
     if not _NONCE.fullmatch(nonce):
@@ -51,16 +84,24 @@ def read_greeting(line: bytes) -> str:
 class Signer:
     """Both directions of one connection: `<signature> <number> <payload>`, ended by a newline.
 
-    The signature is an HMAC-SHA256 (RFC 2104) over both nonces, the direction, the number and the
-    payload: what was recorded on one connection is worth nothing on another, and what one side
-    sent cannot be sent back to it.
+    The signature is an HMAC-SHA256 (RFC 2104) over the purpose, both nonces, the direction, the
+    number and the payload: what was recorded on one connection is worth nothing on another, and
+    what one side sent cannot be sent back to it.
     """
 
-    def __init__(self, token: str | None, *, dialer: str, listener: str, is_dialer: bool) -> None:
+    def __init__(
+        self,
+        token: str | None,
+        *,
+        dialer: str,
+        listener: str,
+        is_dialer: bool,
+        purpose: Purpose = GATE,
+    ) -> None:
         """Take the two sides' nonces."""
         self._key = None if token is None else os.fsencode(token)
         names = (b"dialer", b"listener") if is_dialer else (b"listener", b"dialer")
-        context = f"{VERSION} {dialer} {listener} ".encode()
+        context = purpose.signed + f"{VERSION} {dialer} {listener} ".encode()
         self._out, self._in = (context + name for name in names)
         self._sent = self._received = 0
 

@@ -41,6 +41,11 @@ class Timing:
     """For the release to be acknowledged; after it nobody waits any longer."""
 
     @classmethod
+    def of_ring(cls) -> Timing:
+        """Return the timing of a ring, where neighbours know no faster way to see each other go."""
+        return cls(ping_seconds=1.0)
+
+    @classmethod
     def after_restarts(cls, count: int) -> Timing:
         """Return the timing of a gate after so many restarts of the command.
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.checks.versions import image_version, tensorflow_version
+from entrypoint.checks.versions import cuda_version, image_version, tensorflow_version
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,17 @@ def test_tensorflow_is_known_by_its_distribution(
     for name in folders:
         (tmp_path / name).mkdir()
     assert tensorflow_version([str(tmp_path / "missing"), str(tmp_path)]) == version
+
+
+@pytest.mark.parametrize(
+    ("folders", "version"),
+    [
+        (["nvidia_cuda_nvrtc_cu12-12.9.86.dist-info", "tensorflow-2.21.0.dist-info"], ""),
+        (["nvidia_cuda_runtime_cu12-12.9.79.dist-info"], "12.9.79"),
+        (["nvidia_cuda_runtime-13.0.48.dist-info"], "13.0.48"),
+    ],
+)
+def test_cuda_is_known_by_its_runtime(tmp_path: Path, folders: list[str], version: str) -> None:
+    for name in folders:
+        (tmp_path / name).mkdir()
+    assert cuda_version([str(tmp_path)]) == version

@@ -166,6 +166,7 @@ class Forward:
     target: int
     port: int = 0
     recorded: bytes = b""
+    host: str = "127.0.0.1"
 
     def __post_init__(self) -> None:
         self._listener = socket.create_server(("", self.port))
@@ -184,7 +185,7 @@ class Forward:
                     self._join(accepted)
 
     def _join(self, accepted: socket.socket) -> None:
-        with socket.create_connection(("127.0.0.1", self.target)) as dialled:
+        with socket.create_connection((self.host, self.target)) as dialled:
             self.recorded = b""
             back = threading.Thread(target=self._pass, args=(dialled, accepted))
             back.start()
@@ -205,8 +206,8 @@ def forward() -> Iterator[Callable[..., Forward]]:
     """Return a function that forwards a port, until the test ends."""
     made: list[Forward] = []
 
-    def make(target: int, port: int = 0) -> Forward:
-        made.append(Forward(target, port))
+    def make(target: int, port: int = 0, host: str = "127.0.0.1") -> Forward:
+        made.append(Forward(target, port, host=host))
         return made[-1]
 
     yield make

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -187,6 +189,28 @@ def test_as_a_table_and_as_an_object(board: Board, shown: Callable) -> None:
     assert (members["step"], members["epoch"], members["epochs"]) == (70, 3, None)
 
 
+def test_what_a_command_tells_of_its_speed_and_checkpoints_is_shown(
+    board: Board, shown: Callable
+) -> None:
+    board.note_wait(2.5)
+    board.note_wait(1.0)
+    board.note_start("starting", 1)
+    told = {
+        "state": "training",
+        "examples_per_second": 1234.5,
+        "checkpoint_step": 40,
+        "checkpoint_at": time.monotonic() - 30,
+        "slow": "throttled",
+    }
+    Path(board.variables["STATUS_FILE"]).write_text(json.dumps(told))
+    members = json.loads(shown("--json")[1])
+    assert (members["examples_per_second"], members["checkpoint_step"]) == (1234.5, 40)
+    assert 30 <= members["checkpoint_seconds"] < 40
+    assert (members["slow"], members["slow_reason"]) == (True, "throttled")
+    assert (members["gate_waits"], members["gate_wait_seconds"]) == (2, 3.5)
+    assert re.search(r"^slow +throttled$", shown()[1], re.MULTILINE)
+
+
 def test_what_lasts_much_longer_than_it_may_is_not_healthy(board: Board, shown: Callable) -> None:
     board.note("waiting", "for worker-0", within_seconds=-20)
     assert shown()[0] == 0
@@ -196,12 +220,26 @@ def test_what_lasts_much_longer_than_it_may_is_not_healthy(board: Board, shown: 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[1]", '{"step": "x", "since": [], "state": 3, "until": "y"}', "\xff" * 99]
+    "text",
+    [
+        "",
+        "{",
+        "[1]",
+        '{"step": "x", "since": [], "state": 3, "until": "y"}',
+        "\xff" * 99,
+        '{"since": -1e300}',
+        '{"since": NaN, "examples_per_second": Infinity, "checkpoint_at": -1e300}',
+        f'{{"since": 1{"0" * 400}}}',
+    ],
+    ids=lambda text: text[:30],
 )
 def test_nonsense_of_a_command_is_no_trouble(board: Board, shown: Callable, text: str) -> None:
     board.note_start("running", 0)
     Path(board.variables["STATUS_FILE"]).write_text(text)
     assert shown()[0] == 0
+    code, out, _ = shown("--json")
+    assert code == 0
+    json.loads(out, parse_constant=pytest.fail)  # called for NaN and Infinity, which are not JSON
 
 
 def test_a_restart_forgets_what_the_command_said(board: Board) -> None:

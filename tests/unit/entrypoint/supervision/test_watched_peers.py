@@ -15,6 +15,8 @@ import os, signal, sys, time
 sys.path.insert(0, {root!r})
 from entrypoint.log import Log
 from entrypoint.supervision.child_process import block_signals
+from entrypoint.supervision.mark import Mark
+from entrypoint.supervision.peers import Peers
 from entrypoint.supervision.run import CommandRunner
 
 def watch():
@@ -22,9 +24,10 @@ def watch():
 
 block_signals()
 {before}
+peers = Peers(number=1, meet=None, watch=watch, serve=lambda *_: None, asked=Mark())
 runner = CommandRunner(
     command=("sh", "-c", {script!r}), environment=dict(os.environ), log=Log("worker-0"),
-    grace_seconds=5.0, terminal=False, watch=watch,
+    grace_seconds=5.0, terminal=False, peers=peers,
 )
 ended, _ = runner.run(0)
 print(ended.reason)

@@ -1,0 +1,58 @@
+"""What is checked of a machine with GPUs, beforehand; nothing of it costs a machine without any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from entrypoint.checks.gpus import check_gpus, count_devices
+from entrypoint.checks.nvidia_driver import check_driver
+from entrypoint.checks.shared_memory import shared_memory_warning
+from entrypoint.checks.versions import cuda_version
+from entrypoint.errors import all_of
+
+Resolve = Callable[[list[str]], Mapping[str, tuple[str, ...]]]
+"""Hosts -> their IP addresses, as far as they are known."""
+
+
+def check_machine(gpus_per_worker: int | None, environ: Mapping[str, str]) -> None:
+    """Raise ConfigurationError for what would make TensorFlow train on the CPU, or NCCL fail."""
+    gpus = count_devices(environ)
+    steps: list[Callable[[], None]] = [lambda: check_gpus(gpus_per_worker, environ)]
+    if gpus:
+        # Slow to import, for what it asks the kernel.
+        from entrypoint.checks.nccl_interface import (  # noqa: PLC0415
+            check_interface,
+            own_addresses,
+        )
+
+        steps.append(lambda: check_driver(cuda_version(), gpus))
+        steps.append(lambda: check_interface(environ, gpus, own_addresses))
+    all_of(*steps)
+
+
+def machine_warning(environ: Mapping[str, str]) -> str | None:
+    """Return what to say of this container before it meets others."""
+    return shared_memory_warning(count_devices(environ))
+
+
+def network_warning(
+    environ: Mapping[str, str], peers: Mapping[str, str], resolve: Resolve
+) -> str | None:
+    """Return what to say of the way to the peers, whose names resolve once they are there.
+
+    Args:
+        environ: the command's.
+        peers: who -> host.
+        resolve: what finds the hosts' IP addresses.
+    """
+    if not count_devices(environ):
+        return None
+    from entrypoint.checks.nccl_interface import (  # noqa: PLC0415 -- only where there are GPUs
+        interface_warning,
+        own_address_towards,
+        own_addresses,
+    )
+
+    known = resolve(list(peers.values()))
+    found = {peer: known[host][0] for peer, host in peers.items() if known.get(host)}
+    return interface_warning(environ, found, own_addresses(), own_address_towards)

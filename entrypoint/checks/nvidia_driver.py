@@ -1,0 +1,50 @@
+"""Whether the machine's NVIDIA driver is new enough for the image's CUDA."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from entrypoint.errors import ConfigurationError, Problem
+
+VERSION_FILE = Path("/proc/driver/nvidia/version")
+"""The kernel module writes it: "NVRM version: … Kernel Module  535.129.03  Thu Oct …"."""
+VERSION = re.compile(r"Module.*?\s(\d+(?:\.\d+)+)\s")
+FIRST_DRIVER = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
+"""Of each major version of CUDA, whose minor versions all run on it
+(https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html)."""
+
+
+def check_driver(cuda: str, gpus: int, file: Path = VERSION_FILE) -> None:
+    """Raise ConfigurationError if TensorFlow could use none of the GPUs, for the driver's age.
+
+    It would say so in a line among others, and train on the CPU.
+
+    Args:
+        cuda: the version in the image, "12.9.79"; empty where there is none.
+        gpus: how many this container has.
+        file: what the driver says of itself.
+    """
+    first = FIRST_DRIVER.get(cuda.partition(".")[0])
+    found = _driver(file)
+    if not gpus or not first or not found or _numbers(found) >= _numbers(first):
+        return
+    accepted = f"{first} or later, for the image's CUDA {cuda}"
+    advice = (
+        "Install a newer driver on this machine (docs/gpu.md), or train without its GPUs: leave "
+        "--gpus out, or set CUDA_VISIBLE_DEVICES=-1."
+    )
+    raise ConfigurationError([Problem("NVIDIA driver", found, accepted, advice)])
+
+
+def _driver(file: Path) -> str:
+    """Return the driver's version, "535.129.03"; an empty text where it cannot be known."""
+    try:
+        match = VERSION.search(file.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return ""
+    return match[1] if match else ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

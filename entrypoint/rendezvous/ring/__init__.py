@@ -1,0 +1,6 @@
+"""The ring: each worker is given two connections, to its left and its right neighbour.
+
+Read `serve.py` first: it answers the command that asks. Then `formation.py`, which puts `left.py`
+and `right.py` together, what they share (`state.py`), and what they were asked (`wanted.py`). Why
+it is so: docs/decisions/0011-neighbours.md.
+"""

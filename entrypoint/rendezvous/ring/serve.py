@@ -1,0 +1,123 @@
+"""What answers a command that asks for its neighbours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import socket
+from collections.abc import Callable
+
+from entrypoint.cluster.spec import ClusterSpec, Task
+from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, ConfigurationError, escaped
+from entrypoint.rendezvous.attempt import Say
+from entrypoint.rendezvous.facts import Facts
+from entrypoint.rendezvous.outcome import PeersMissingError, PortTakenError
+from entrypoint.rendezvous.ring.formation import form
+from entrypoint.rendezvous.ring.wanted import Ring, Seen, Wanted
+from entrypoint.rendezvous.transport.timing import Timing
+from entrypoint.strict_json import parse_object
+
+LONGEST_ASK = 4096
+"""Bytes."""
+RING = "ring"
+ACCEPTED = '{"ask": "ring"}, and a "number" that comes back with the answer'
+
+
+def serve(asks: socket.socket, wanted: Callable[[], Wanted]) -> None:
+    """Answer whatever the command asks, until it has ended."""
+    while ask := asks.recv(LONGEST_ASK):
+        asyncio.run(_answer(asks, ask, wanted))
+
+
+def ring_wanted(  # noqa: PLR0913 -- who, what, for how long, as whom, and where to say so
+    spec: ClusterSpec,
+    task: Task,
+    facts: Facts,
+    *,
+    meeting: str,
+    timeout_seconds: float,
+    token: str | None,
+    seen: Seen,
+    say: Say,
+    timing: Timing | None = None,
+) -> Callable[[], Wanted]:
+    """Return what makes up each attempt."""
+
+    def wanted() -> Wanted:
+        return Wanted(
+            spec=spec,
+            task=task,
+            facts=facts,
+            timeout_seconds=timeout_seconds,
+            token=token or None,
+            say=lambda level, line: say(level, escaped(line)),
+            timing=timing or Timing.of_ring(),
+            meeting=meeting,
+            boot=secrets.token_hex(8),
+            seen=seen,
+        )
+
+    return wanted
+
+
+async def _answer(asks: socket.socket, ask: bytes, wanted: Callable[[], Wanted]) -> None:
+    """Answer an ask, unless the command asks anew before, or ends."""
+    try:
+        number = _number(ask)
+    except ValueError:
+        text = f"the entrypoint was asked for something that it does not know; accepted: {ACCEPTED}"
+        _send(asks, {"error": text, "code": EXIT_CONFIGURATION})
+        return
+    forming = asyncio.create_task(form(wanted()))
+    another = asyncio.create_task(_readable(asks))
+    await asyncio.wait({forming, another}, return_when=asyncio.FIRST_COMPLETED)
+    if forming.done():
+        await _tell(asks, number, forming)
+    for task in (forming, another):
+        task.cancel()
+    await asyncio.gather(forming, another, return_exceptions=True)
+
+
+async def _tell(asks: socket.socket, number: str, forming: asyncio.Task[Ring]) -> None:
+    """Send what has come of an attempt."""
+    try:
+        ring = await forming
+    except (PeersMissingError, PortTakenError) as error:
+        _send(asks, {"number": number, "error": str(error), "code": EXIT_PEER_LOST})
+    except ConfigurationError as error:
+        _send(asks, {"number": number, "error": str(error), "code": EXIT_CONFIGURATION})
+    except Exception as error:  # noqa: BLE001 -- whatever it is, the command has to hear of it
+        text = f"the neighbours could not be connected: {error!r}"
+        _send(asks, {"number": number, "error": text, "code": EXIT_PEER_LOST})
+    else:
+        place = {"rank": ring.rank, "size": ring.size, "generation": ring.generation}
+        _send(asks, {"number": number, **place}, ring.left, ring.right)
+        ring.close()
+
+
+async def _readable(asks: socket.socket) -> None:
+    """Wait until the command has said something more, or has ended."""
+    there, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(asks, there.set)
+    try:
+        await there.wait()
+    finally:
+        loop.remove_reader(asks)
+
+
+def _number(ask: bytes) -> str:
+    """Return the number of an ask; raise ValueError."""
+    fields = parse_object(ask.decode())
+    number = fields.get("number", "")
+    if fields.get("ask") != RING or not isinstance(number, str):
+        raise ValueError
+    return number
+
+
+def _send(asks: socket.socket, answer: dict[str, object], *handed: socket.socket) -> None:
+    """Send a packet, and with it copies of these sockets; a command that has ended needs none."""
+    descriptors = [one.fileno() for one in handed]
+    with contextlib.suppress(OSError):
+        socket.send_fds(asks, [json.dumps(answer).encode()], descriptors)

@@ -1,0 +1,49 @@
+"""The socket on which a command asks for its neighbours, and the process at its other end."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+
+from entrypoint.supervision.helper_process import HelperProcess
+
+Serve = Callable[[socket.socket, str], None]
+"""Answers what the command asks until it has ended: given the socket, with an ask waiting in it,
+and the identity of the meeting at the gate."""
+
+
+class AskSocket:
+    """What one run of a command has; the command inherits its end, and may ask or not."""
+
+    def __init__(self, serve: Serve, meeting: str, note_asked: Callable[[], None]) -> None:
+        """Start the process, which sleeps until it calls `note_asked`; raise OSError."""
+        own, self._commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+        def work() -> tuple[int, str]:
+            self._commands.close()  # so that the command's end is the end of this socket
+            if own.recv(1, socket.MSG_PEEK):
+                note_asked()
+                serve(own, meeting)
+            return 0, ""
+
+        try:
+            self._helper = HelperProcess(work)
+        except OSError:
+            self._commands.close()
+            raise
+        finally:
+            own.close()
+
+    def inherit(self) -> int:
+        """Let the command that this child process becomes have its end; return its number."""
+        os.set_inheritable(self._commands.fileno(), True)  # noqa: FBT003 -- os's own signature
+        return self._commands.fileno()
+
+    def give_up(self) -> None:
+        """Close the command's end here, where nobody asks; the command has its own."""
+        self._commands.close()
+
+    def end(self) -> None:
+        """End the process."""
+        self._helper.end()

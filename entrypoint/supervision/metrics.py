@@ -1,0 +1,39 @@
+"""METRICS_PORT: the process that answers Prometheus, beside the command.
+
+It is a program of the trainer's package, since it needs a library, and asks `status` at each
+scrape. The command does not depend on it, and never waits for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from entrypoint.log import Log
+from entrypoint.supervision.child_process import ChildProcess
+from entrypoint.supervision.command import become
+
+SERVER = (sys.executable, "-I", "-m", "cluster_trainer.metrics_server")
+
+
+class Metrics:
+    """The process, from the start of this worker to its end; without a port there is none."""
+
+    def __init__(self, port: int | None, environment: Mapping[str, str], log: Log) -> None:
+        """Start it."""
+        self._child: ChildProcess | None = None
+        if port is None:
+            return
+        try:
+            self._child = ChildProcess(lambda: become([*SERVER, str(port)], environment))
+        except OSError as error:
+            log.warning(f"no metrics: the process cannot be started: {error.strerror}")
+        else:
+            log.info(f"metrics for Prometheus at port {port}, /metrics")
+
+    def end(self) -> None:
+        """End it."""
+        if self._child and self._child.poll() is None:
+            self._child.kill()
+            self._child.wait()
+        self._child = None

@@ -1,0 +1,102 @@
+"""What is done about the peers of a cluster, each thing in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from entrypoint.errors import EXIT_PEER_LOST
+from entrypoint.log import Log
+from entrypoint.supervision.helper_process import HelperProcess, Work
+from entrypoint.supervision.mark import Mark
+from entrypoint.supervision.waiting import Ended
+
+if TYPE_CHECKING:  # it imports socket, which a command without peers does not need
+    from entrypoint.supervision.ask_socket import AskSocket, Serve
+
+VARIABLE = "CLUSTER_GROUP_FD"
+"""Where the command finds the number of the file descriptor on which it may ask."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peers:
+    """How this worker deals with its peers."""
+
+    number: int
+    """How many there are beside this worker."""
+    meet: Callable[[int], tuple[int, str]] | None
+    """The gate: waits for them before the command starts, after so many restarts, and returns the
+    identity of their meeting."""
+    watch: Work
+    """Watches whether they come as far as the command does, while that waits for them. Its 75, with
+    a reason, ends the command."""
+    serve: Serve
+    """Connects the command with its neighbours, if it asks."""
+    asked: Mark
+    """Set while a command runs that has asked."""
+
+
+class Beside:
+    """What runs beside one run of the command; without peers, nothing."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._watcher: HelperProcess | None = None
+        self._asks: AskSocket | None = None
+        self._variables: dict[str, str] = {}
+
+    @classmethod
+    def start(cls, peers: Peers | None, meeting: str, log: Log) -> Beside:
+        """Start what the peers need; the command does not depend on it."""
+        beside = cls(log)
+        if peers:
+            peers.asked.clear()
+            beside._watch(peers)
+            beside._serve(peers, meeting)
+        return beside
+
+    def _watch(self, peers: Peers) -> None:
+        """Start watching the peers."""
+        try:
+            self._watcher = HelperProcess(peers.watch)
+        except OSError as error:
+            self._log.warning(f"the peers cannot be watched: {error.strerror}")
+
+    def _serve(self, peers: Peers, meeting: str) -> None:
+        """Start what connects neighbours; a command that asks is told where it could not start."""
+        from entrypoint.supervision.ask_socket import AskSocket  # noqa: PLC0415 -- as above
+
+        try:
+            self._asks = AskSocket(peers.serve, meeting, peers.asked.set)
+        except OSError as error:
+            self._log.warning(f"neighbours cannot be connected: {error.strerror}")
+            self._variables = {VARIABLE: f"none: {error.strerror}"}
+
+    def inherit(self) -> dict[str, str]:
+        """Have the command that this process becomes inherit what it needs; return variables."""
+        if self._asks is None:
+            return self._variables
+        return {VARIABLE: str(self._asks.inherit())}
+
+    def give_up(self) -> None:
+        """Close here what the command has."""
+        if self._asks:
+            self._asks.give_up()
+
+    def verdict(self) -> Ended | None:
+        """Return why the command waits in vain; None while it does not, as far as is known."""
+        news = self._watcher.news() if self._watcher else None
+        if news is None or news.code == 0:
+            return None
+        if news.code == EXIT_PEER_LOST:
+            return news
+        self._log.warning(f"the peers are not watched any more: {news.reason}")
+        return None
+
+    def end(self) -> None:
+        """End all of it."""
+        self.give_up()
+        for helper in (self._watcher, self._asks):
+            if helper:
+                helper.end()

@@ -1,0 +1,43 @@
+"""METRICS_PORT: what Prometheus is answered in a container."""
+
+import json
+
+from harness.waiting import wait_for_text, wait_until
+
+TOLD = {"state": "training", "step": 120, "epoch": 3, "examples_per_second": 4500.5}
+COMMAND = ("bash", "-c", f"echo '{json.dumps(TOLD)}' >$STATUS_FILE; echo ready; exec sleep 300")
+SCRAPE = (
+    "import urllib.request as web\n"
+    "print(web.urlopen('http://localhost:9400/metrics', timeout=10).read().decode())"
+)
+
+
+def test_prometheus_is_told_what_status_says(run_container):
+    options = {"read_only": True, "environment": {"METRICS_PORT": "9400"}}
+    container = run_container(*COMMAND, **options)
+    wait_for_text(container, "ready")
+    wait_until(lambda: scrape(container)[0] == 0, 20, "an answer", lambda: scrape(container)[1])
+    lines = scrape(container)[1].splitlines()
+    for line in (
+        'cluster_trainer_step{worker="worker-0"} 120.0',
+        'cluster_trainer_epoch{worker="worker-0"} 3.0',
+        'cluster_trainer_examples_per_second{worker="worker-0"} 4500.5',
+        'cluster_trainer_healthy{worker="worker-0"} 1.0',
+        'cluster_trainer_restarts_total{worker="worker-0"} 0.0',
+        'cluster_trainer_gate_waits_total{worker="worker-0"} 0.0',
+        'cluster_trainer_state{state="training",worker="worker-0"} 1.0',
+    ):
+        assert line in lines, lines
+    assert not [line for line in lines if line.startswith("cluster_trainer_checkpoint")]
+
+
+def scrape(container):
+    code, output = container.exec_run(["python", "-c", SCRAPE])
+    return code, output.decode()
+
+
+def test_a_workers_port_is_refused(run_to_end):
+    own = {"WORKER_HOSTS": "h0:2222,h1:2222", "WORKER_INDEX": "0", "METRICS_PORT": "2222"}
+    ended = run_to_end("true", environment=own)
+    assert (ended.code, ended.out) == (78, "")
+    assert 'METRICS_PORT: received "2222"; accepted: another port' in ended.err

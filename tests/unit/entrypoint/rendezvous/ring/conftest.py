@@ -1,0 +1,102 @@
+"""Rings on this machine's loopback addresses: real sockets, each worker's process a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from cluster_trainer.collectives.neighbours import Neighbours, join
+from entrypoint.rendezvous.ring.serve import ring_wanted, serve
+from entrypoint.rendezvous.transport.timing import Timing
+from entrypoint.supervision.mark import Generations
+
+QUICK = Timing(
+    port_seconds=0.3,
+    first_line_seconds=0.1,
+    line_seconds=0.2,
+    look_up_seconds=0.5,
+    connect_seconds=0.5,
+    greeting_seconds=0.5,
+    message_seconds=1.5,
+    redial_seconds=0.05,
+    ping_seconds=0.1,
+    silent_seconds=1.0,
+)
+LONG_SECONDS = 20.0
+"""More than anything here takes on a machine that others use too."""
+TOKEN = "a secret that they share"
+
+
+class Worker:
+    """A command's end of the socket, and what answers at the other end, in a thread."""
+
+    def __init__(self, cluster, rank: int, **options: object) -> None:
+        self.lines: list[str] = []
+        own, self.commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        facts = replace(cluster.facts, **options.pop("facts", {}))
+        task = cluster.member(options.pop("task", rank)).task
+        given = {"meeting": "m", "timeout_seconds": LONG_SECONDS, "token": TOKEN, "timing": QUICK}
+        wanted = ring_wanted(
+            cluster.spec,
+            task,
+            facts,
+            seen=options.pop("seen", None) or Generations(),
+            say=lambda level, line: self.lines.append(f"{level} {line}"),
+            **given | options,
+        )
+        self.serving = threading.Thread(target=self._serve, args=(own, wanted), daemon=True)
+        self.serving.start()
+        self._pool = ThreadPoolExecutor(1)
+
+    def _serve(self, own: socket.socket, wanted: object) -> None:
+        with own:
+            serve(own, wanted)
+
+    def ask(self) -> Future[Neighbours]:
+        """Ask for the neighbours."""
+        return self._pool.submit(join, {"CLUSTER_GROUP_FD": str(self.commands.fileno())})
+
+    def end(self) -> None:
+        """End, as a command does; what answers has to end, too."""
+        with contextlib.suppress(OSError):
+            self.commands.shutdown(socket.SHUT_RDWR)
+        self.serving.join(LONG_SECONDS)
+        assert not self.serving.is_alive(), self.lines
+        self._pool.shutdown()
+        self.commands.close()
+
+
+@pytest.fixture
+def worker() -> Iterator[Callable[..., Worker]]:
+    """Return a function that starts what answers one worker's command, until the test ends."""
+    made: list[Worker] = []
+
+    def start(cluster, rank: int, **options: object) -> Worker:
+        made.append(Worker(cluster, rank, **options))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.end()
+
+
+@pytest.fixture
+def rings() -> Iterator[Callable[..., list[Neighbours]]]:
+    """Return a function that waits for what was asked, and closes it when the test ends."""
+    made: list[Neighbours] = []
+
+    def wait(asked: list[Future[Neighbours]]) -> list[Neighbours]:
+        found = [one.result(LONG_SECONDS) for one in asked]
+        made.extend(found)
+        return found
+
+    yield wait
+    for one in made:
+        one.left.close()
+        one.right.close()

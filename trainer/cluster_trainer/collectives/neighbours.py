@@ -1,0 +1,162 @@
+"""The two connections of a ring, which the entrypoint makes when it is asked for them.
+
+It owns this worker's port, knows the others' addresses and the secret that they share, and says in
+its own log who is missing. Nothing of that is known here: what comes is two connected sockets.
+
+The entrypoint's side is entrypoint/rendezvous/ring/. The two meet in one packet each way, on a
+socket that the command has inherited. docs/decisions/0011-neighbours.md says why.
+"""
+
+import array
+import contextlib
+import json
+import secrets
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+VARIABLE = "CLUSTER_GROUP_FD"
+LONGEST_ANSWER = 65_536
+"""Bytes."""
+MOST_DESCRIPTORS = 2
+EX_TEMPFAIL, EX_CONFIG = 75, 78
+
+
+class NeighboursError(Exception):
+    """There is no ring; the text says which neighbour is missing at which address, and why.
+
+    Attributes:
+        code: the exit code that fits: 75 where trying again may help, 78 where it cannot.
+    """
+
+    def __init__(self, text: str, code: int = EX_TEMPFAIL) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """This worker's place in a ring, and its connections there; TCP, blocking, and the caller's.
+
+    Attributes:
+        rank: of this worker, from 0.
+        size: how many workers there are.
+        generation: the ring's number, the same for all its workers; greater than that of any ring
+            before in which one of them was.
+        left: the connection that rank - 1 has opened to this worker.
+        right: the connection that this worker has opened to rank + 1.
+    """
+
+    rank: int
+    size: int
+    generation: int
+    left: socket.socket
+    right: socket.socket
+
+
+def join(environ: Mapping[str, str]) -> Neighbours | None:
+    """Ask for the neighbours, and wait until all workers have done so.
+
+    The entrypoint waits as long as STARTUP_TIMEOUT says. Asking again, once a ring has failed,
+    makes another one with a greater generation, when all workers have asked again.
+
+    Args:
+        environ: the variables that the entrypoint has started this command with.
+
+    Returns:
+        None where the entrypoint knows of no other worker.
+
+    Raises:
+        NeighboursError: the ring cannot be formed.
+    """
+    text = environ.get(VARIABLE)
+    if text is None:
+        return None
+    with _asks(text) as asks:
+        number = secrets.token_hex(8)
+        try:
+            asks.send(json.dumps({"ask": "ring", "number": number}).encode())
+            while True:
+                answer, sockets = _receive(asks)
+                if answer.get("number") in (number, None):
+                    break
+                _close(sockets)  # the answer to one who has not waited for it
+        except OSError as error:
+            raise NeighboursError(f"the entrypoint does not answer: {error}") from error
+    return _read(answer, sockets)
+
+
+@contextlib.contextmanager
+def _asks(text: str) -> Iterator[socket.socket]:
+    """Give the inherited socket; it stays open, for those who ask again."""
+    try:
+        asks = socket.socket(fileno=int(text))
+    except (ValueError, OSError) as error:
+        raise _not_the_entrypoints(text, str(error)) from error
+    try:
+        if (asks.family, asks.type) != (socket.AF_UNIX, socket.SOCK_SEQPACKET):
+            raise _not_the_entrypoints(text, "another socket")
+        yield asks
+    finally:
+        asks.detach()
+
+
+def _not_the_entrypoints(text: str, reason: str) -> NeighboursError:
+    return NeighboursError(
+        f"{VARIABLE} is {text!r}, which is not the entrypoint's socket ({reason}). Whatever starts "
+        "this program has to leave that file descriptor open (pass_fds of Python's subprocess).",
+        EX_CONFIG,
+    )
+
+
+def _receive(asks: socket.socket) -> tuple[dict[str, Any], list[socket.socket]]:
+    """Return the next packet and the sockets that came with it.
+
+    Raises:
+        NeighboursError: the entrypoint's process has ended, or says something else.
+        OSError: the socket has failed.
+    """
+    integers = array.array("i")
+    room = socket.CMSG_SPACE(MOST_DESCRIPTORS * integers.itemsize)
+    content, others, *_ = asks.recvmsg(LONGEST_ANSWER, room, socket.MSG_CMSG_CLOEXEC)
+    for level, kind, data in others:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            integers.frombytes(data[: len(data) - len(data) % integers.itemsize])
+    sockets = [socket.socket(fileno=descriptor) for descriptor in integers]
+    if not content:
+        raise NeighboursError("the entrypoint's process that connects neighbours has ended")
+    try:
+        answer = json.loads(content)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        _close(sockets)
+        raise NeighboursError(f"the entrypoint answers {content[:100]!r}, which is no JSON object")
+    return answer, sockets
+
+
+def _read(answer: dict[str, Any], sockets: list[socket.socket]) -> Neighbours:
+    """Return what an answer says.
+
+    Raises:
+        NeighboursError: it says that there is no ring, or not what it should.
+    """
+    if "error" in answer:
+        raise NeighboursError(str(answer["error"]), int(answer.get("code", EX_TEMPFAIL)))
+    try:
+        left, right = sockets
+        rank, size, generation = (int(answer[name]) for name in ("rank", "size", "generation"))
+        neighbours = Neighbours(rank, size, generation, left, right)
+    except (KeyError, ValueError, TypeError) as error:
+        _close(sockets)
+        raise NeighboursError(f"the entrypoint's answer cannot be read: {answer}") from error
+    for connection in sockets:
+        connection.settimeout(None)
+    return neighbours
+
+
+def _close(sockets: list[socket.socket]) -> None:
+    """Close what nobody takes."""
+    for connection in sockets:
+        connection.close()
