@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # Builds the image: build.sh cpu|gpu|cpu-r|gpu-r, with R where it says so. Tags it cluster-trainer:cpu and
 # cluster-trainer:VERSION-cpu, or the like.
-# build.sh pictures brings the pictures of `make data-sample` to .build/pictures.
+# build.sh pictures brings the pictures of `make data-sample` to .build/pictures, and build.sh report the packages of
+# `make report` to .build/report.
 # It runs with macOS's bash 3.2 and tools, too. The host's certificate bundle and pip configuration go along as BuildKit secrets and leave no trace in the image.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly VARIANT=${1:?usage: build.sh cpu|gpu|cpu-r|gpu-r|pictures}
+readonly VARIANT=${1:?usage: build.sh cpu|gpu|cpu-r|gpu-r|pictures|report}
 readonly ACCELERATOR=${VARIANT%-r}
 readonly LOG=.build/build-$VARIANT.log
 with_r=0
+files= # where to, for what is no image
+case $VARIANT in pictures | report) files=.build/$VARIANT ;; esac
 [ "$VARIANT" = "$ACCELERATOR" ] || with_r=1
 
 first_file() {
@@ -43,12 +46,15 @@ certificates=$(first_file "${PIP_CERT:-}" "${SSL_CERT_FILE:-}" /etc/ssl/certs/ca
 pip_conf=$(first_file "${PIP_CONFIG_FILE:-}" ~/.config/pip/pip.conf ~/.pip/pip.conf /etc/pip.conf)
 
 command=(docker buildx build --builder "$(docker context show)" --build-arg "BASE_IMAGE=$base")
-if [ "$VARIANT" = pictures ]; then
-    command+=(--target pictures --output "type=local,dest=.build/pictures")
+if [ -n "$files" ]; then
+    command+=(--target "$VARIANT" --output "type=local,dest=$files")
 else
     command+=(--load --build-arg "ACCELERATOR=$ACCELERATOR" --build-arg "WITH_R=$with_r"
         --build-arg "VERSION=$version" --build-arg "REVISION=$(revision)"
         --tag "cluster-trainer:$VARIANT" --tag "cluster-trainer:$version-$VARIANT")
+    while read -r label; do
+        command+=(--label "$label")
+    done < <(scripts/labels.sh "$base")
 fi
 [ -z "$certificates" ] || command+=(--secret "id=ca,src=$certificates")
 PIP_SETTINGS=$(pip_settings) # the environment comes before the files, as with pip itself
@@ -92,7 +98,7 @@ build() {
 mkdir -p .build
 previous=$(image_id)
 case $VARIANT in
-    pictures) echo "Fetching pictures to .build/pictures (log: $LOG)" ;;
+    pictures | report) echo "Fetching the files of $VARIANT to $files (log: $LOG)" ;;
     *) echo "Building cluster-trainer:$VARIANT on $base (log: $LOG)" ;;
 esac
 if ! build; then
@@ -100,7 +106,7 @@ if ! build; then
     echo "The build failed; the whole log is in $LOG" >&2
     exit 1
 fi
-[ "$VARIANT" != pictures ] || exit 0
+[ -z "$files" ] || exit 0
 # The image that had the tags before would stay without a name; where a container uses it, it does.
 [ -z "$previous" ] || [ "$previous" = "$(image_id)" ] || docker image rm "$previous" >/dev/null 2>&1 || true
 docker image inspect --format '{{.Size}}' "cluster-trainer:$VARIANT" |

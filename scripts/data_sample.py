@@ -177,7 +177,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", nargs="+", choices=sorted(SAMPLES), metavar="NAME")
     given = parser.parse_args(arguments)
     for name in given.names:
-        print(make(name, given.pictures, given.folder, given.data_dir))  # noqa: T201
+        print(make(name, given.pictures, given.folder, given.data_dir))
     return 0
 
 

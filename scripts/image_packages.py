@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 -- a program, not a package
 """Writes down what the image has, as its pip is to see it: `image_packages.py FOLDER`.
 
 constraints.txt holds each package's version. Beside it lies, for each, a dist-info with its name,

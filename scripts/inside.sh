@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly IMAGE=${IMAGE:-cluster-trainer:cpu}
-readonly LOCK=requirements/inside.txt TOOLS=.build/inside-tools
+readonly LOCK=requirements/inside.txt TOOLS=.build/inside-tools REPORT=.build/report
 # One process keeps one processor busy, and nothing in there depends on time.
 readonly OPTIONS=(-ra --strict-markers --durations 10 --durations-min 1 --timeout 600 -p no:cacheprovider
     --numprocesses auto --maxprocesses 4 --dist worksteal)
@@ -17,6 +17,8 @@ if ! cmp -s $TOOLS/lock.txt $LOCK; then
     cp $LOCK $TOOLS/lock.txt
 fi
 
+scripts/build.sh report # what `make report` draws with
+
 color=no
 [ ! -t 1 ] || color=yes # a terminal for the container would keep Ctrl-C from it
 
@@ -24,6 +26,6 @@ color=no
 exec docker run --rm --network none --user "$(id -u):$(id -g)" \
     --tmpfs /tmp:mode=1777,exec --workdir /project \
     --volume "$PWD/tests/inside:/project/tests/inside:ro" --volume "$PWD/patches:/project/patches:ro" \
-    --volume "$PWD/$TOOLS:/opt/inside-tools:ro" \
-    --env PYTHONPATH=/opt/inside-tools --env MAX_RESTARTS=0 --env CLUSTER_TRAINER_ENGINE \
+    --volume "$PWD/$TOOLS:/opt/inside-tools:ro" --volume "$PWD/$REPORT:/opt/report:ro" \
+    --env PYTHONPATH=/opt/inside-tools:/opt/report --env MAX_RESTARTS=0 --env CLUSTER_TRAINER_ENGINE \
     "$IMAGE" python -m pytest --rootdir /project --color $color "${OPTIONS[@]}" "$@"

@@ -13,10 +13,14 @@ lock() { # NAME OPTIONS...
 
 options=("$@")
 dropped=(--override overrides.in --no-emit-package libclang --no-emit-package setuptools --no-emit-package wheel)
-lock cpu "${dropped[@]}" --override overrides-cpu.in --no-emit-package tensorflow
+of_image=() # what the image has is the image's own
+for package in numpy pillow packaging six markupsafe; do of_image+=(--no-emit-package "$package"); done
+lock cpu "${dropped[@]}" --override overrides-cpu.in
 lock gpu "${dropped[@]}" --constraint cpu.txt # the same versions in both images
 lock digits --no-emit-package numpy           # the image's own
 lock pictures --no-deps                       # only the files in them
+lock report "${of_image[@]}"
 lock installer
 lock inside
+lock sbom
 lock dev

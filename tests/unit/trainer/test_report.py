@@ -52,7 +52,7 @@ def test_it_has_whatever_metrics_there_are():
 def lines(monkeypatch):
     """The log's messages, as a queue that can be waited on."""
     messages = queue.Queue()
-    monkeypatch.setattr(report.log, "info", lambda form, *given: messages.put(form % given))
+    monkeypatch.setattr(report.log, "info", lambda form, *given, **_: messages.put(form % given))
     return messages
 
 

@@ -1,0 +1,191 @@
+"""A report of runs: everything that they recorded is in it, and what they did not is named."""
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from noise import pictures
+
+from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.fits import predictions
+from cluster_trainer.report.__main__ import main
+from cluster_trainer.results.event_file import EventFile
+
+NASTY = """<script>alert("1")</script>'{{ 7*7 }}$x_1$&"""
+ADDRESS = re.compile(r"""(?:src|href|action|data|url)\s*[=(]\s*["']?(?!data:|#)[^\s>]""")
+
+
+class Page(HTMLParser):
+    """What a browser makes of a page: its elements, and its text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text = [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Make a run's folder by name; return it."""
+
+    def make(name="first", **settings):
+        folder = tmp_path / name
+        chief = folder / "worker-0"
+        chief.mkdir(parents=True)
+        result = {"status": "done", "steps": 20, "settings": {"epochs": 2} | settings}
+        result["versions"] = {"keras": "3"}
+        (chief / "result.json").write_text(json.dumps(result))
+        lines = [
+            {"epoch": n, "step": 10 * n, "loss": 1 / n, "test_loss": None, "seconds": 2}
+            for n in (1, 2)
+        ]
+        (chief / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return folder
+
+    return make
+
+
+def page_of(*folders):
+    assert main([str(folder) for folder in folders]) == 0
+    name = "report.html" if len(folders) == 1 else "comparison.html"
+    return (folders[0] / name).read_text()
+
+
+def record(folder, seconds=100.0):
+    """Add events, and event files, to a worker."""
+    events = [
+        {"time": 0.0, "state": "starting", "detail": "", "by": "entrypoint", "restarts": 0},
+        {"time": 1.0, "state": "training", "detail": ""},
+        {"time": seconds - 1, "epoch": 1, "step": 9, "seconds": {"calls": 50, "all": 99}},
+        {"time": seconds, "state": "done", "detail": NASTY},
+    ]
+    folder.mkdir(exist_ok=True)
+    (folder / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in events))
+    file = EventFile(folder / "tensorboard", begins_at=1)
+    for step in (10, 20):
+        file.scalars({"speed/examples_per_second": step, "learning_rate": 1 / step}, step)
+
+
+def test_it_has_every_curve_the_timeline_and_where_the_time_went(run):
+    folder = run()
+    for worker in ("worker-0", "worker-1"):
+        record(folder / worker)
+    page = Page(page_of(folder))
+    drawings = [given["aria-label"] for tag, given in page.tags if given.get("role") == "img"]
+    assert drawings == [
+        *("loss", "learning rate", "timeline", "examples per second", "where the time went"),
+    ]
+    assert "50.0 s" in page.text
+    assert "moments of checkpoints: not recorded" in page.text
+    assert re.search(r"last test loss\s*not finite", page.text)
+
+
+def test_what_an_old_run_did_not_record_is_named(run):
+    page = Page(page_of(run()))
+    for title in ("timeline", "examples per second", "where the time went", "confusion matrix"):
+        assert re.search(rf"{title}\s+not recorded: \w", page.text), title
+
+
+def test_names_and_values_are_text_and_nothing_leaves_the_page(run):
+    folder = run(NASTY.replace("/", "|"), model=NASTY)
+    record(folder / "worker-0")
+    (folder / "worker-0/metrics.jsonl").write_text(
+        json.dumps({"epoch": 1, NASTY: 1.0, "_hidden": 2.0}) + "\n"
+    )
+    text = page_of(folder)
+    page = Page(text)
+    tags = {tag for tag, _ in page.tags}
+    assert not tags & {"script", "link", "iframe", "object", "form", "base"}
+    assert NASTY in page.text
+    assert not [
+        value for _, given in page.tags for name, value in given.items() if name[:2] == "on"
+    ]
+    assert not ADDRESS.search(re.sub(r"url\(#|xlink:href=\"#", "", text))
+
+
+def test_runs_are_compared_by_what_differs_first(run):
+    text = page_of(run("first", model="a", seed=1), run("second", model="b", seed=1))
+    differing = text[text.index("What differs") : text.index("What it came to")]
+    assert re.findall(r"<th scope=\"row\">(.*?)</th><td>(.*?)</td><td>(.*?)</td>", differing) == [
+        ("model", "a", "b")
+    ]
+    assert "first, train" in text
+    assert "second, train" in text
+
+
+@pytest.fixture
+def data():
+    labels = np.arange(40) % 4
+    inputs = np.zeros((40, 6, 6, 1), np.uint8)
+    inputs[:, 0, 0, 0] = labels * 60
+    test = Examples(inputs, labels)
+    return DataSet("four", test, test, 4, ("a", "b", "c", NASTY))
+
+
+def all_but_the_last(inputs, training):
+    """Say the class of an example, and 0 for the last class."""
+    del training
+    said = np.rint(inputs.numpy()[:, 0, 0, 0] * 255 / 60).astype(int) % 3
+    return 9.0 * np.eye(4)[said]
+
+
+def test_the_matrix_and_pictures_of_right_and_wrong(run, data):
+    folder = run()
+    predictions.write_predictions(all_but_the_last, data, folder / "worker-0")
+    found = json.loads((folder / "worker-0/predictions.json").read_text())
+    assert found["matrix"] == [[10, 0, 0, 0], [0, 10, 0, 0], [0, 0, 10, 0], [10, 0, 0, 0]]
+    assert (found["examples"], found["total"]) == (40, 40)
+    assert [one["label"] == one["said"] for one in found["pictures"]] == [False] * 6 + [True] * 6
+    assert found["pictures"][0]["probability"] == pytest.approx(1 / (1 + 3 * np.exp(-9)), abs=1e-4)
+    assert base64.b64decode(found["pictures"][0]["png"]).startswith(b"\x89PNG")
+    page = Page(page_of(folder))
+    assert "30 of 40 examples right, out of 40 to test" in page.text
+    assert f"it is {NASTY}" in page.text
+    shown = [given["src"] for tag, given in page.tags if tag == "img"]
+    assert len(shown) == 12
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[", '{"matrix": [[1, 2]]}', '{"matrix": [[1]], "total": 1, "pictures": [{}]}']
+)
+def test_predictions_that_are_no_such_are_not_recorded(run, text):
+    folder = run()
+    (folder / "worker-0/predictions.json").write_text(text)
+    assert re.search(r"confusion matrix\s+not recorded: ", Page(page_of(folder)).text)
+
+
+def test_what_is_no_classifier_leaves_nothing_of_an_earlier_run(data, tmp_path):
+    (tmp_path / "predictions.json").touch()
+    predictions.write_predictions(lambda x, training: x, data, tmp_path)  # noqa: ARG005
+    assert not (tmp_path / "predictions.json").exists()
+    noise = DataSet("noise", pictures(8), pictures(8), None)
+    predictions.write_predictions(all_but_the_last, noise, tmp_path)
+    assert not (tmp_path / "predictions.json").exists()
+
+
+def test_a_model_that_fails_costs_a_warning(data, tmp_path, monkeypatch):
+    warnings = []
+    monkeypatch.setattr(predictions.log, "warning", lambda *given: warnings.append(given))
+
+    def fails(inputs, training):
+        raise RuntimeError(f"{inputs.shape} {training}")
+
+    predictions.write_predictions(fails, data, tmp_path)
+    assert len(warnings) == 1
+    assert not (tmp_path / "predictions.json").exists()
+
+
+def test_predictions_end_after_their_time(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(predictions, "MAX_SECONDS", 0.0)
+    predictions.write_predictions(all_but_the_last, data, tmp_path)
+    found = json.loads((tmp_path / "predictions.json").read_text())
+    assert (found["examples"], found["total"]) == (32, 40)

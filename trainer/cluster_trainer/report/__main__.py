@@ -1,0 +1,95 @@
+"""`python -m trainer.report RUN…`: writes one page about one or several runs.
+
+A RUN is a run's folder, or its name below /runs. matplotlib and Jinja are not in the image: `make
+report` shows them to it, or a requirements.txt installs them (docs/operations.md#a-report).
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cluster_trainer.files import write_whole
+from cluster_trainer.problems import ExitCode
+from cluster_trainer.report.run import Run, read_run
+
+RUNS = Path("/runs")
+PAGE, COMPARISON = "report.html", "comparison.html"
+NEEDED = ("matplotlib", "jinja2")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page; return the exit code."""
+    parser = argparse.ArgumentParser(prog="trainer.report", description="One page about runs.")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a folder, or a name below /runs")
+    parser.add_argument(
+        "--output", type=Path, help=f"default: {PAGE}, or {COMPARISON}, in the first run's folder"
+    )
+    given = parser.parse_args(arguments)
+    try:
+        runs = [_run_of(text) for text in given.runs]
+        render = _renderer()
+    except (ImportError, ValueError) as error:
+        print(f"trainer.report: {error}", file=sys.stderr)  # noqa: T201
+        return ExitCode.BAD_CONFIGURATION
+    name = PAGE if len(runs) == 1 else COMPARISON
+    output = given.output or _folder_of(given.runs[0]) / name
+    try:
+        write_whole(output, render(runs).encode(errors="replace"), durable=False)
+    except OSError as error:
+        print(f"trainer.report: {error}", file=sys.stderr)  # noqa: T201
+        return ExitCode.BAD_CONFIGURATION
+    print(f"report of {', '.join(run.name for run in runs)}: {output}")  # noqa: T201
+    return ExitCode.DONE
+
+
+def _run_of(text: str) -> Run:
+    """Read a run.
+
+    Raises:
+        ValueError: there is none.
+    """
+    folder = _folder_of(text)
+    try:
+        return read_run(folder)
+    except ValueError as error:
+        raise ValueError(f'RUN: received "{text}"; accepted: {error}.{_there(folder)}') from error
+
+
+def _folder_of(text: str) -> Path:
+    folder = Path(text)
+    return folder if folder.is_dir() or folder.is_absolute() else RUNS / text
+
+
+def _there(folder: Path) -> str:
+    """Return a sentence about the runs beside the one that was asked for."""
+    try:
+        names = sorted(one.parent.name for one in folder.parent.glob("*/worker-0"))
+    except OSError:
+        return ""
+    return f" There are: {', '.join(names[-10:])}." if names else ""
+
+
+def _renderer() -> Callable[[Sequence[Run]], str]:
+    """Return what makes the page.
+
+    Raises:
+        ImportError: what draws it is not there.
+    """
+    # matplotlib keeps a list of fonts there; the home directory may be read-only.
+    os.environ.setdefault("MPLCONFIGDIR", "/tmp/matplotlib")  # noqa: S108
+    try:
+        from cluster_trainer.report.page import render  # noqa: PLC0415
+    except ImportError as error:
+        if error.name not in NEEDED:
+            raise
+        advice = "`make report` has them, or mount requirements/report.txt as a requirements.txt"
+        raise ImportError(
+            f"{' and '.join(NEEDED)} are needed and are not here: {advice}"
+        ) from error
+    return render
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,257 @@
+"""The drawings of a report, each with its title, or with the reason why there is none."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from markupsafe import Markup
+
+from cluster_trainer.report import plots
+from cluster_trainer.report.curves import Point
+from cluster_trainer.report.run import Json, Run, Worker
+from cluster_trainer.report.timeline import STARTING, WAITING, Line, epoch_seconds, waits_for_others
+
+NOT_RECORDED = "not recorded"
+TEST = "test_"
+COUNTS = ("epoch", "step", "test_examples", "examples_per_second", "seconds")
+SPEED, RATE = "speed/examples_per_second", "learning_rate"
+HELD_UP = "checkpoints/seconds_held_up"
+STEPS, COMPUTING = "steps", "steps: computing"
+PARTS = {
+    "waiting at the gate": WAITING,
+    "starting": STARTING,
+    "first call (compiles)": "first_call",
+    "steps: input": "input",
+    "steps: slower workers": "others",
+    "steps: sums of gradients": "sums",
+    STEPS: "calls",
+    "evaluating": "evaluating",
+    "checkpoints": "checkpoints",
+}
+WHOLE, REST = "all", "the rest"
+MAX_CURVES = 24
+MAX_POINTS = 400
+GAP_SECONDS, GAP_TIMES = 5.0, 5.0
+PNG = re.compile(r"[A-Za-z0-9+/=]+")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A drawing, or why there is none.
+
+    Attributes:
+        title: what it shows.
+        svg: the drawing; None: it could not be made.
+        missing: what is said instead.
+        note: what has to be known besides.
+    """
+
+    title: str
+    svg: Markup | None = None
+    missing: str = ""
+    note: str = ""
+
+
+def curves_of(runs: Sequence[Run], names: Sequence[str]) -> Iterator[Drawing]:
+    """Yield a drawing for each metric, with the curves of all runs, and one of the rate."""
+    of_all = [run.chief.metrics for run in runs]
+    found = dict.fromkeys(name for lines in of_all for line in lines for name in line)
+    metrics = list(dict.fromkeys(n.removeprefix(TEST) for n in found if n not in COUNTS))
+    if not metrics:
+        yield Drawing("metrics", missing="no epoch has ended, or metrics.jsonl is not there")
+    for metric in metrics[:MAX_CURVES]:
+        series: list[plots.Series] = []
+        for name, lines in zip(names, of_all, strict=True):
+            for key, what in ((metric, "train"), (TEST + metric, "test")):
+                points = [(one["epoch"], one[key]) for one in lines if _is_point(one, key)]
+                if points:
+                    label = what if len(runs) == 1 else f"{name}, {what}"
+                    places, values = zip(*_thinned(points), strict=True)
+                    series.append((label, places, values, what == "test"))
+        if series:
+            yield Drawing(metric.replace("_", " "), Markup(plots.lines(series, "epoch")))  # noqa: S704  escaped by matplotlib
+    left = metrics[MAX_CURVES:]
+    if left:
+        yield Drawing("more metrics", missing=f"not shown: {', '.join(left)}")
+    rates = [points_of(run.chief, RATE) for run in runs]
+    series = [
+        (name, [one.step for one in points], [one.value for one in points], False)
+        for name, points in zip(names, rates, strict=True)
+        if points
+    ]
+    yield _drawn("learning rate", series, "step", "TRAINER_TENSORBOARD was none, or it has no rate")
+
+
+def speed_of(run: Run) -> Drawing:
+    """Return each worker's examples per second, over the time since the first point of any."""
+    points = [(worker.name, points_of(worker, SPEED)) for worker in run.workers]
+    times = [one.time for _, found in points for one in found]
+    began = min(times, default=0.0)
+    size, unit = plots.unit_of(max(times, default=0.0) - began)
+    series = [_over_time(name, found, began, size) for name, found in points if found]
+    without = [name for name, found in points if not found]
+    why = "it needs event files, which TRAINER_TENSORBOARD=none leaves out"
+    drawing = _drawn("examples per second", series, unit, why, from_zero=True)
+    if series and without:
+        return Drawing(drawing.title, drawing.svg, note=f"{NOT_RECORDED}: {', '.join(without)}")
+    return drawing
+
+
+def _over_time(name: str, points: Sequence[Point], began: float, size: float) -> plots.Series:
+    """Return a curve over time, broken where nothing was written for long."""
+    steps = [later.time - one.time for one, later in pairwise(points)]
+    longest = max(GAP_SECONDS, GAP_TIMES * median(steps)) if steps else GAP_SECONDS
+    places: list[float] = []
+    values: list[float | None] = []
+    for one, step in zip(points, [*steps, 0.0], strict=True):
+        places.append((one.time - began) / size)
+        values.append(one.value)
+        if step > longest:
+            places.append(places[-1])
+            values.append(None)
+    return name, places, values, False
+
+
+def timeline_of(run: Run, lines: Sequence[Line]) -> Drawing:
+    """Return what each worker was at, and what happened to it."""
+    named = [
+        (worker.name, line, [one.time for one in points_of(worker, HELD_UP)])
+        for worker, line in zip(run.workers, lines, strict=True)
+        if line.spans
+    ]
+    title = "timeline"
+    if not named:
+        return Drawing(title, missing="this run has no events.jsonl")
+    notes = []
+    without = sorted({worker.name for worker in run.workers} - {name for name, _, _ in named})
+    if without:
+        notes.append(f"{NOT_RECORDED}: {', '.join(without)}")
+    if not any(checkpoints for _, _, checkpoints in named):
+        notes.append(f"moments of checkpoints: {NOT_RECORDED}, or there were none")
+    svg = Markup(plots.timeline(named))  # noqa: S704
+    return Drawing(title, svg, note="; ".join(notes))
+
+
+def seconds_of(run: Run, lines: Sequence[Line]) -> tuple[Drawing, list[tuple[str, list[str]]]]:
+    """Return where each worker's time went: a drawing, and the same as a table."""
+    title = "where the time went"
+    others = waits_for_others([worker.events for worker in run.workers])
+    parts: list[tuple[str, dict[str, float]]] = []
+    for worker, line, of_others in zip(run.workers, lines, others, strict=True):
+        measured = epoch_seconds(worker.events)
+        if WHOLE in measured:
+            states = {state: line.seconds(state) for state in (WAITING, STARTING)}
+            parts.append((worker.name, _parts(measured, states, of_others)))
+    if not parts:
+        return Drawing(title, missing="no epoch has ended, or this run has no events.jsonl"), []
+    parts_of_all = list(dict.fromkeys(part for _, found in parts for part in found))
+    rows = [
+        (name, [f"{found.get(part, 0.0):,.1f} s" for part in parts_of_all]) for name, found in parts
+    ]
+    svg = Markup(plots.bars(parts))  # noqa: S704
+    missing = [name for name, found in parts if STEPS in found]
+    note = "The rest: callbacks, and agreeing with the other workers after each call."
+    if missing:
+        note += f" Input and waiting within steps: {NOT_RECORDED} ({', '.join(missing)})."
+    return Drawing(title, svg, note=note), [("", parts_of_all), *rows]
+
+
+def _parts(
+    measured: Mapping[str, float], states: Mapping[str, float], of_others: float | None
+) -> dict[str, float]:
+    """Return a worker's seconds by what the drawing calls them; steps are split where they can be.
+
+    Args:
+        measured: of all epochs together.
+        states: of what comes before the epochs.
+        of_others: for how long its steps waited for slower workers; None: not measured.
+    """
+    known = sum(
+        measured.get(key, 0.0) for key in ("first_call", "calls", "evaluating", "checkpoints")
+    )
+    values = {**measured, **states}
+    if of_others is not None:
+        values |= {"others": of_others, "sums": measured["sums"] - of_others}
+    split = sum(values.get(key, 0.0) for key in ("input", "others", "sums"))
+    values["calls"] = max(0.0, values.get("calls", 0.0) - split)
+    shown = {name: values[key] for name, key in PARTS.items() if key in values}
+    if "input" in values:
+        shown = {COMPUTING if name == STEPS else name: value for name, value in shown.items()}
+    return {**shown, REST: max(0.0, measured[WHOLE] - known)}
+
+
+def predictions_of(found: Json | None) -> Json:
+    """Return the confusion matrix and the pictures; nothing of what is not as it should be."""
+    title = "confusion matrix"
+    try:
+        found = found or {}
+        counts = _matrix(found)
+        size = len(counts)
+        given = found.get("classes")
+        names = [str(one) for one in given] if given else [str(index) for index in range(size)]
+        right = sum(counts[index][index] for index in range(size))
+        total = sum(map(sum, counts))
+        note = f"{right:,} of {total:,} examples right, out of {int(found['total']):,} to test"
+        pictures = [_picture(one, names) for one in found["pictures"]]
+    except (KeyError, TypeError, ValueError, IndexError):
+        why = "no classifier, no epoch to the end, or a run from before it was recorded"
+        return {"matrix": Drawing(title, missing=why), "pictures": []}
+    svg = Markup(plots.matrix(counts, names))  # noqa: S704
+    return {"matrix": Drawing(title, svg, note=note), "pictures": pictures}
+
+
+def _matrix(found: Json) -> list[list[int]]:
+    """Return a square of numbers.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is none.
+    """
+    counts = [[int(number) for number in row] for row in found["matrix"]]
+    if not counts or any(len(row) != len(counts) for row in counts):
+        raise ValueError
+    return counts
+
+
+def _picture(one: Json, names: Sequence[str]) -> Json:
+    """Return what is shown of a picture.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not PNG.fullmatch(one["png"]):
+        raise ValueError
+    label, said = names[int(one["label"])], names[int(one["said"])]
+    probability = f"{100 * float(one['probability']):.0f} %"
+    return {"png": one["png"], "label": label, "said": said, "probability": probability}
+
+
+def _drawn(
+    title: str, series: Sequence[plots.Series], along: str, why: str, *, from_zero: bool = False
+) -> Drawing:
+    if not series:
+        return Drawing(title, missing=why)
+    thin = []
+    for name, places, values, is_dashed in series:
+        points = _thinned(list(zip(places, values, strict=True)))
+        thin.append((name, [at for at, _ in points], [value for _, value in points], is_dashed))
+    return Drawing(title, Markup(plots.lines(thin, along, from_zero=from_zero)))  # noqa: S704
+
+
+def _thinned(points: Sequence[tuple[Any, Any]]) -> Sequence[tuple[Any, Any]]:
+    """Return as many points as a small drawing can show, the last among them."""
+    every = -(-len(points) // MAX_POINTS)
+    return [*points[:-1:every], points[-1]]
+
+
+def points_of(worker: Worker, tag: str) -> Sequence[Point]:
+    """Return the points of a worker's curve; none where it has no such curve."""
+    return (worker.curves or {}).get(tag, ())
+
+
+def _is_point(line: Json, name: str) -> bool:
+    """Tell whether a line of metrics.jsonl has a number of that name."""
+    is_number = isinstance(line.get(name), (int, float)) and not isinstance(line[name], bool)
+    return is_number and isinstance(line.get("epoch"), int)

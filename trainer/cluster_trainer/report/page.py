@@ -1,0 +1,153 @@
+"""From runs to one HTML page, which asks nothing of any network."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from cluster_trainer.report import again, drawings
+from cluster_trainer.report.drawings import COUNTS, NOT_RECORDED
+from cluster_trainer.report.run import Json, Run, Worker
+from cluster_trainer.report.timeline import SILENT, Line, line_of
+
+HERE = Path(__file__).parent
+FACTS = ("status", "reason", "dataset", "workers", "replicas", "strategy", "steps", "epochs")
+EMPTY = "-"
+
+
+def render(runs: Sequence[Run]) -> str:
+    """Return the page; whatever a run has written is text in it, and nothing else."""
+    environment = jinja2.Environment(
+        autoescape=True,
+        loader=jinja2.FileSystemLoader(HERE),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    names = distinct([run.name for run in runs])
+    page = environment.get_template("page.html").render(
+        title=", ".join(names),
+        style=Markup((HERE / "style.css").read_text(encoding="utf-8")),  # noqa: S704  our own
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        names=names,
+        runs=[_part_of(run, name) for run, name in zip(runs, names, strict=True)],
+        facts=_facts(runs),
+        differences=differences(runs),
+        curves=list(drawings.curves_of(runs, names)),
+        missing=NOT_RECORDED,
+    )
+    return str(page)
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """Return names that differ: those of two folders may be the same."""
+    return [
+        f"{name} ({index + 1})" if names.count(name) > 1 else name
+        for index, name in enumerate(names)
+    ]
+
+
+def differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+    """Return the settings, numbers of workers, and versions in which runs differ."""
+    if len(runs) == 1:
+        return []
+    tables = [
+        {
+            **{name: _text(value) for name, value in run.settings.items() if name != "run_dir"},
+            "workers": str(len(run.workers)),
+            **{f"{name} (version)": _text(value) for name, value in run.versions.items()},
+        }
+        for run in runs
+    ]
+    rows = [
+        (name, [table.get(name, NOT_RECORDED) for table in tables])
+        for name in dict.fromkeys(name for table in tables for name in table)
+    ]
+    return [(name, values) for name, values in rows if len(set(values)) > 1]
+
+
+def _facts(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+    """Return what each run came to, by name: a row for each, a column for each run."""
+    began = [run.began for run in runs]
+    rows = [("began", [f"{_date(one)}" if one else NOT_RECORDED for one in began])]
+    for name in FACTS:
+        values = [run.chief.result.get(name, NOT_RECORDED) for run in runs]
+        if name == "workers":  # an old run says nothing of it: those that have a folder
+            counts = zip(values, runs, strict=True)
+            values = [len(run.workers) if one == NOT_RECORDED else one for one, run in counts]
+        if name != "reason" or {*values} - {None, NOT_RECORDED}:
+            rows.append((name, [_text(one) for one in values]))
+    last = [run.chief.metrics[-1] if run.chief.metrics else {} for run in runs]
+    rows += [
+        (f"last {name.replace('_', ' ')}", [_metric(line, name) for line in last])
+        for name in dict.fromkeys(name for line in last for name in line if name not in COUNTS)
+    ]
+    seconds = [run.chief.result.get("seconds") for run in runs]
+    rows.append(("seconds of the last start", [_number(one) for one in seconds]))
+    return rows
+
+
+def _part_of(run: Run, name: str) -> Json:
+    """Return what the page shows of one run alone."""
+    lines = [line_of(worker.events, _signs_of_life(worker)) for worker in run.workers]
+    listed = [
+        (worker.name, mark.kind, f"{mark.time - (run.began or 0):,.0f} s", mark.text)
+        for worker, line in zip(run.workers, lines, strict=True)
+        for mark in line.marks
+    ]
+    return {
+        "name": name,
+        "status": _status(run, lines),
+        "speed": drawings.speed_of(run),
+        "timeline": drawings.timeline_of(run, lines),
+        "events": sorted(listed, key=lambda row: float(row[2].split()[0].replace(",", ""))),
+        "seconds": drawings.seconds_of(run, lines),
+        "predictions": drawings.predictions_of(run.chief.predictions),
+        "command": again.command(run) or NOT_RECORDED,
+        "settings": [
+            (key, _text(value), again.differs_from_default(key, value))
+            for key, value in run.settings.items()
+        ],
+        "versions": [(key, _text(value)) for key, value in run.versions.items()],
+    }
+
+
+def _status(run: Run, lines: Sequence[Line]) -> str:
+    """Return how the run is: what result.json says, unless a start goes on after it."""
+    is_open = any(mark.kind == SILENT for line in lines for mark in line.marks)
+    status = run.chief.result.get("status")
+    if status:
+        return str(status)
+    return "no end yet" if is_open or run.chief.metrics else NOT_RECORDED
+
+
+def _signs_of_life(worker: Worker) -> list[float]:
+    times = [one.time for points in (worker.curves or {}).values() for one in points]
+    return times + [event["time"] for event in worker.events]
+
+
+def _date(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _metric(line: Json, name: str) -> str:
+    """Return a number of metrics.jsonl, where None stands for one that is not finite."""
+    if name not in line:
+        return NOT_RECORDED
+    return "not finite" if line[name] is None else _number(line[name])
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return NOT_RECORDED if value is None else _text(value)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return EMPTY
+    return value if isinstance(value, str) else json.dumps(value)

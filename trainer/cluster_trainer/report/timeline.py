@@ -1,0 +1,155 @@
+"""From a worker's events to what is drawn: what it was at when, and what happened to it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cluster_trainer.results.journal import ENTRYPOINT
+
+DONE, STOPPED, FAILED, RESTARTING = "done", "stopped", "failed", "restarting"
+ENDS = (DONE, STOPPED, FAILED)
+STARTING, WAITING = "starting", "waiting"
+KILLED, RESUMED, SILENT = "killed", "resumed", "silent"
+PASSED = "are here and agree"
+MAX_SPANS = 600
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Span:
+    """What a worker was at, and from when to when, in seconds since 1970."""
+
+    begin: float
+    end: float
+    state: str
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What happened at a moment.
+
+    Attributes:
+        time: in seconds since 1970.
+        kind: done, stopped, failed, restarting, killed, resumed or silent.
+        text: more of it.
+    """
+
+    time: float
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One worker's time."""
+
+    spans: Sequence[Span]
+    marks: Sequence[Mark]
+
+    def seconds(self, state: str) -> float:
+        """Return how long it was at something."""
+        return sum(span.seconds for span in self.spans if span.state == state)
+
+
+def line_of(events: Iterable[Event], signs_of_life: Iterable[float] = ()) -> Line:
+    """Return a worker's time.
+
+    A container that was killed says nothing. That the next one starts without a word about the end
+    of the one before tells of it, and the last sign of life tells when.
+
+    Args:
+        events: of events.jsonl, by time.
+        signs_of_life: other moments, in seconds since 1970, at which it was certainly alive.
+    """
+    states = [event for event in events if isinstance(event.get("state"), str)]
+    if not states:
+        return Line((), ())
+    alive = sorted([*signs_of_life, *(event["time"] for event in states)])
+    spans, marks = [], []
+    for event, following in zip(states, [*states[1:], None], strict=True):
+        marks += _marks_of(event)
+        if event["state"] in ENDS:
+            continue
+        end = alive[-1] if following is None else following["time"]
+        if following is None:
+            marks.append(Mark(end, SILENT, "no word since: it still runs, or was killed"))
+        elif _was_killed(event, following):
+            end = max(time for time in alive if time < following["time"])
+            marks.append(Mark(end, KILLED, "ended without a word: killed, or its machine was lost"))
+        spans.append(Span(event["time"], end, event["state"]))
+    return Line(_merged(spans), marks)
+
+
+def epoch_seconds(events: Iterable[Event]) -> dict[str, float]:
+    """Return where the time of all epochs together went, name -> seconds."""
+    totals: dict[str, float] = {}
+    for event in events:
+        for name, value in _seconds_in(event).items():
+            totals[name] = totals.get(name, 0.0) + float(value)
+    return totals
+
+
+def waits_for_others(workers: Sequence[Iterable[Event]]) -> list[float | None]:
+    """Return for how many seconds each worker's steps have waited for slower workers.
+
+    The sums themselves take as long on all workers, and the slowest waits for nobody: what another
+    has more in an epoch than the one with the least, it has waited. None: it was not measured.
+    """
+    sums = [_by_epoch(events, "sums") for events in workers]
+    if not all(sums):
+        return [None] * len(sums)
+    least = {
+        epoch: min(one[epoch] for one in sums if epoch in one)
+        for epoch in {epoch for one in sums for epoch in one}
+    }
+    return [sum(value - least[epoch] for epoch, value in one.items()) for one in sums]
+
+
+def _by_epoch(events: Iterable[Event], name: str) -> dict[Any, float]:
+    """Return the seconds of each epoch; of one that was done again all of them."""
+    found: dict[Any, float] = {}
+    for event in events:
+        if name in (seconds := _seconds_in(event)):
+            epoch = event.get("epoch")
+            found[epoch] = found.get(epoch, 0.0) + float(seconds[name])
+    return found
+
+
+def _seconds_in(event: Event) -> Mapping[str, Any]:
+    seconds = event.get("seconds")
+    return seconds if isinstance(seconds, dict) else {}
+
+
+def _marks_of(event: Event) -> list[Mark]:
+    time, state, detail = event["time"], event["state"], str(event.get("detail") or "")
+    if state in ENDS or state == RESTARTING:
+        return [Mark(time, state, detail or state)]
+    if " from step " in f" {detail}" and "held by" in detail:
+        return [Mark(time, RESUMED, "resumed " + detail[detail.index("from step ") :])]
+    return []
+
+
+def _was_killed(event: Event, following: Event) -> bool:
+    """Tell whether a new container has begun without a word about the end of the one before."""
+    begins = following.get("by") == ENTRYPOINT and following["state"] == STARTING
+    return begins and event.get("by") != ENTRYPOINT and not following.get("restarts")
+
+
+def _merged(spans: Sequence[Span]) -> list[Span]:
+    """Put what follows each other in one state together, and the shortest where there are many."""
+    whole = spans[-1].end - spans[0].begin if spans else 0.0
+    shortest = whole / MAX_SPANS if len(spans) > MAX_SPANS else 0.0
+    merged: list[Span] = []
+    for span in spans:
+        last = merged[-1] if merged else None
+        touches = last is not None and span.begin - last.end <= shortest
+        if last and touches and (last.state == span.state or span.seconds < shortest):
+            merged[-1] = replace(last, end=span.end)
+        else:
+            merged.append(span)
+    return merged
