@@ -6,8 +6,9 @@ import pytest
 import tensorflow as tf
 from keras import layers, ops
 from keras.src.backend.tensorflow import trainer as tf_trainer
+from tensorflow.python.distribute.values import SyncOnReadVariable
 
-from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.collectives.workers import WorkersOfStrategy
 from cluster_trainer.engine.data import sources
 from cluster_trainer.fits import script_fits
 from conftest import strategy_of
@@ -519,10 +520,10 @@ def test_all_workers_take_the_first_ones_seed(monkeypatch):
     monkeypatch.setattr(sources.ArraySource, "__init__", noting)
     # Of what the workers tell each other, only a seed is so large.
     another = lambda _, number: [number + (number > 1000)] * 2  # noqa: E731
-    monkeypatch.setattr(Workers, "gather", another)
+    monkeypatch.setattr(WorkersOfStrategy, "gather", another)
     keras.utils.set_random_seed(1)
     model_in(strategy_of(1)).fit(INPUTS, TARGETS, verbose=0)
-    monkeypatch.setattr(Workers, "gather", lambda _, number: [number, number])
+    monkeypatch.setattr(WorkersOfStrategy, "gather", lambda _, number: [number, number])
     keras.utils.set_random_seed(1)
     model_in(strategy_of(1)).fit(INPUTS, TARGETS, verbose=0)
 
@@ -530,7 +531,7 @@ def test_all_workers_take_the_first_ones_seed(monkeypatch):
 
 
 def test_data_of_different_lengths_on_the_workers_are_refused(monkeypatch):
-    monkeypatch.setattr(Workers, "gather", lambda _, number: [number, number + 1])
+    monkeypatch.setattr(WorkersOfStrategy, "gather", lambda _, number: [number, number + 1])
 
     with pytest.raises(ValueError, match=r"different numbers of batches: \[4, 5\]"):
         model_in(strategy_of(1)).fit(INPUTS, TARGETS, verbose=0)
@@ -708,3 +709,22 @@ def test_rows_that_come_twice_are_not_summed_as_one_device_does_not(ids):
         weights.append(model.get_weights())
     for one, other in zip(*weights, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_metrics_are_reset_without_a_sum_over_replicas(monkeypatch):
+    """TensorFlow reads what it has assigned: outside of a step, one message a variable."""
+    reads = []
+    read = SyncOnReadVariable._get_cross_replica  # noqa: SLF001
+    monkeypatch.setattr(
+        SyncOnReadVariable, "_get_cross_replica", lambda it: reads.append(it.name) or read(it)
+    )
+    with strategy_of(4).scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, "sigmoid")])
+        model.compile("sgd", "mse", metrics=[keras.metrics.AUC()])
+    data = np.ones((8, 2), np.float32), np.ones((8, 1), np.float32)
+    model.fit(*data, batch_size=4, verbose=0)  # builds them, which reads them once
+    reads.clear()
+    history = model.fit(*data, validation_data=data, batch_size=4, epochs=2, verbose=0)
+    again = model.evaluate(*data, verbose=0, return_dict=True)
+    assert not reads
+    assert again["loss"] == pytest.approx(history.history["val_loss"][-1])

@@ -1,7 +1,5 @@
 """What Keras's own fit cannot do on several replicas is refused, or said."""
 
-import logging
-
 import keras
 import numpy as np
 import pytest
@@ -25,12 +23,6 @@ def test_an_optimizer_made_outside_of_the_scope_is_refused():
     model = compiled(keras.optimizers.SGD(0.1))
     with pytest.raises(ValueError, match="outside of the strategy's scope"):
         model.fit(*EXAMPLES, verbose=0)
-
-
-def test_xla_on_several_replicas_is_said_to_be_left_out(caplog):
-    with caplog.at_level(logging.WARNING, "trainer"):
-        compiled("sgd", jit_compile=True).fit(*EXAMPLES, verbose=0)
-    assert "jit_compile=True is without effect" in caplog.text
 
 
 @pytest.mark.parametrize(("seed", "is_own"), [(None, True), (5, False)])

@@ -25,7 +25,12 @@ MEMINFO = "MemTotal: 4000 kB\nMemAvailable: 3000 kB\n"
     ],
 )
 def test_auto_takes_what_fits(wanted, task, devices, choice):
-    assert choose(wanted, task, devices) == choice
+    assert choose(wanted, "tensorflow", task, devices) == choice
+
+
+def test_a_ring_is_for_several_workers():
+    assert choose("auto", "ring", CLUSTER, 1) == "ring"
+    assert choose("auto", "ring", Task(), 1) == "none"
 
 
 class Machine:

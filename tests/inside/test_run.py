@@ -13,7 +13,7 @@ from stops import StopsAt
 
 from cluster_trainer.checkpoints.state import State
 from cluster_trainer.collectives.replicas import Replicas
-from cluster_trainer.collectives.workers import CHUNK_BYTES, Workers
+from cluster_trainer.collectives.workers import CHUNK_BYTES, WorkersOfStrategy
 from cluster_trainer.data.examples import DataSet
 from cluster_trainer.data.plan import make_plan
 from cluster_trainer.engine import install
@@ -416,11 +416,16 @@ def test_a_model_without_batch_norm_cannot_be_synchronised(tmp_path):
 def test_a_file_arrives_as_it_was_sent(size):
     # Each replica stands for a worker. The others give other bytes, of which none may arrive.
     content = np.random.default_rng(size).bytes(size)
-    assert Workers(strategy_of(4), Replicas(total=4)).broadcast(content, holder=2) == content
+    assert (
+        WorkersOfStrategy(strategy_of(4), Replicas(total=4)).broadcast(content, holder=2) == content
+    )
 
 
 def test_all_workers_numbers_are_gathered():
-    assert Workers(strategy_of(4), Replicas(total=4, local=2)).gather(2**40) == [2**40, 2**40]
+    assert WorkersOfStrategy(strategy_of(4), Replicas(total=4, local=2)).gather(2**40) == [
+        2**40,
+        2**40,
+    ]
 
 
 def test_bfloat16_is_put_back():

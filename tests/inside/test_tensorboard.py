@@ -192,8 +192,9 @@ def test_nothing_is_written_where_none_is_wanted(run, board):
     assert not board.exists()
 
 
-def test_histograms_show_all_weights_after_each_epoch(run, board):
-    run(tensorboard="histograms")
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_histograms_show_all_weights_after_each_epoch(run, board, replicas):
+    run(tensorboard="histograms", replicas=replicas)
     train = read(board / "train")
     tags = {tag for tag in train if tag.startswith("weights/")}
     assert {tag.rpartition("/")[2] for tag in tags} == {"kernel", "bias"}
@@ -263,6 +264,15 @@ def test_short_calls_are_written_together(callback, tmp_path, monkeypatch):
     assert steps(read(tmp_path)["within_epoch/loss"]) == [50]
 
 
+def test_the_last_step_is_written_however_soon_it_comes(run, board, monkeypatch):
+    monkeypatch.setattr(tensorboard, "SECONDS_BETWEEN", 3600.0)
+    epochs = run()
+    own = read(board)
+    for name in ("within_epoch/loss", "learning_rate", "speed/seconds_per_step"):
+        assert steps(own[name]) == [2, 21]
+    assert own["within_epoch/loss"][-1][1] == pytest.approx(epochs[-1]["loss"])
+
+
 def test_data_that_nobody_can_count_have_a_speed_in_steps(callback, tmp_path):
     _, call = callback(examples_at=None)
     call({"loss": 1.0})
@@ -288,6 +298,19 @@ def test_a_disk_that_is_full_costs_a_warning_and_no_more(tmp_path, monkeypatch):
     assert "training goes on" in warning
     assert written.stat().st_size > half
     assert steps(read(tmp_path)["a"]) == [1, 4]
+
+
+def test_a_disk_that_is_full_at_the_start_shows_no_step_twice(tmp_path, monkeypatch):
+    before = EventFile(tmp_path, begins_at=1)
+    for step in (1, 2, 3):
+        before.scalars({"a": 1.0}, step)
+    monkeypatch.setattr(event_file.os, "getpid", lambda: 99_999_999)  # another start's file
+    with monkeypatch.context() as full:
+        full.setattr(EventFile, "_append", lambda _, record: _no_space(record))
+        file = EventFile(tmp_path, begins_at=2)
+    for step in (2, 3):
+        file.scalars({"a": 5.0}, step)
+    assert read(tmp_path)["a"] == [(1, 1.0), (2, 5.0), (3, 5.0)]
 
 
 def _no_space(_):

@@ -1,11 +1,12 @@
 """What the trainer's own callbacks note of an epoch, over stops and restarts too."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from cluster_trainer.callbacks import states
+from cluster_trainer.callbacks import heartbeat, states
 from cluster_trainer.callbacks.epoch_metrics import EpochMetrics
 from cluster_trainer.callbacks.heartbeat import Heartbeat
 from cluster_trainer.callbacks.keeper import Place
@@ -82,23 +83,38 @@ class Listener:
     def __init__(self):
         self.said, self.steps = "", 0
 
-    def doing(self, what):
-        self.said = what
+    def progress(self, progress):
+        self.told = progress
 
     def step(self, step):
         self.steps = step
 
 
-def test_the_heartbeat_tells_where_the_run_is():
+def test_the_heartbeat_tells_where_the_run_is(monkeypatch):
+    monkeypatch.setattr(heartbeat, "BETWEEN_SECONDS", 0.0)
     listener, place = Listener(), Place(step=20, epoch=2, done=6)
-    heartbeat = Heartbeat(listener, lambda: place)
-    heartbeat.set_params({"epochs": 5, "steps": 7})
-    heartbeat.on_epoch_begin(2)
-    assert listener.said == "epoch 3/5  training: 6 steps"
-    heartbeat.on_train_batch_end(6)  # the seventh of the epoch
-    assert (listener.steps, listener.said) == (21, "epoch 3/5  training: 7 of 7 steps")
-    heartbeat.on_test_batch_end(1)
-    assert listener.said == "epoch 3/5  evaluating: 2 steps"
+    beat = Heartbeat(listener, lambda: place, examples_at=lambda step: 10 * step)
+    beat.set_model(SimpleNamespace(optimizer=SimpleNamespace(learning_rate=0.5)))
+    beat.set_params({"epochs": 5, "steps": 8})
+    beat.on_epoch_begin(2)
+    assert str(listener.told) == "epoch 3/5  training: 6 of 8 steps  rate 0.5000"
+    beat.on_train_batch_end(6, {"loss": np.float32(0.25), "table": np.zeros(3)})
+    assert (listener.steps, listener.told.done) == (21, 7)
+    assert (listener.told.numbers, listener.told.seconds_left) == ({"loss": 0.25}, None)
+    beat.on_train_batch_end(7)
+    assert listener.told.examples_per_second > 0
+    assert listener.told.seconds_left > 0
+    beat.on_test_batch_end(1)
+    assert str(listener.told).startswith("epoch 3/5  evaluating: 2 steps  ")
+
+
+def test_the_heartbeat_does_not_tell_of_each_of_many_short_calls():
+    listener, place = Listener(), Place()
+    beat = Heartbeat(listener, lambda: place)
+    beat.set_params({"epochs": 5, "steps": 1000})
+    beat.on_epoch_begin(0)
+    beat.on_train_batch_end(4)
+    assert (listener.steps, listener.told.done) == (5, 0)
 
 
 class Teller:

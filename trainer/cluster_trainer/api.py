@@ -23,11 +23,12 @@ import keras
 import tensorflow as tf
 
 from cluster_trainer import train
-from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.collectives.replicas import count_of
+from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet
 from cluster_trainer.data.plan import Plan, make_plan
-from cluster_trainer.engine.epoch_iterator import workers_of
+from cluster_trainer.fits.predictions import write_predictions
 from cluster_trainer.fits.run import Completed, Run, complete
 from cluster_trainer.fits.script_settings import read_fit, read_start, strategy_of, unused_variables
 from cluster_trainer.models.build import set_precision, synchronise_batch_norm
@@ -70,9 +71,9 @@ def start_strategy(**settings: object) -> tf.distribute.Strategy:
     """
     try:
         job = read_start(os.environ, settings)
-        start_log(job.task.name)
+        start_log(job.task.name, view=job.view)
         set_precision(job.config)
-        return train.start_strategy(job.config, job.task)
+        return train.start_strategy(job)
     except ConfigurationError as error:
         _refuse(error)
 
@@ -222,7 +223,7 @@ def _make_run(job: Job, model: keras.Model, data: DataSet, own: Own, *, compiles
     strategy = strategy_of(model, job.task.num_workers)
     if config.sync_batch_norm:
         synchronise_batch_norm(model.name, model)
-    plan = make_plan(config, data, strategy.num_replicas_in_sync)
+    plan = make_plan(config, data, count_of(strategy))
     train.log_plan(model.name, data, plan)
     if compiles:
         if model.compiled:
@@ -258,14 +259,16 @@ def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
     workers = workers_of(run.model.distribute_strategy)
     with stop.handled(), deadline.kept(lambda: end(job, reporter, STALLED.code, STALLED.reason)):
         completed = complete(run, stop, deadline, reporter)
+        reporter.journal.note("saving", "the trained model")
         if job.task.is_chief:
-            export.save_copy(
+            copy = export.save_copy(
                 run.model,
                 lambda: keras.models.clone_model(run.model),
                 completed.weights,
                 job.config.model_dir or reporter.folder,
                 is_alone=job.task.num_workers == 1,
             )
+            write_predictions(copy, run.data, reporter.folder)
         workers.gather(0)
     if stop.signal_number:  # too late for the run to end by it
         end(job, reporter, SIGNAL_CODES + stop.signal_number, "stopped after the last step")

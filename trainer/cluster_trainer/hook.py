@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster_trainer.engine.install import install as install_engine
+from cluster_trainer.engine.progress_bar import be_plain_without_a_terminal
 from cluster_trainer.engine.running import Running
 
 
@@ -24,6 +25,9 @@ def install() -> None:
         raise ValueError(message)
     if wanted == "on":
         install_engine(_kept)
+        if os.environ.get("TRAINER_COLLECTIVES", "").strip() == "ring":
+            _offer_ring()
+        be_plain_without_a_terminal(os.environ)
 
 
 def _kept(
@@ -33,3 +37,10 @@ def _kept(
     from cluster_trainer.fits import script_fits  # noqa: PLC0415
 
     return script_fits.fit(run, given, call, number, os.environ)
+
+
+def _offer_ring() -> None:
+    """Let a script that makes no strategy train on all workers, once it asks for their sums."""
+    from cluster_trainer.distribution.ring import offer_to_script  # noqa: PLC0415
+
+    offer_to_script(os.environ)

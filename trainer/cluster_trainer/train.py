@@ -3,16 +3,20 @@
 import logging
 import time
 from dataclasses import replace
+from functools import partial
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from cluster_trainer.collectives import group, neighbours
+from cluster_trainer.collectives.replicas import count_of
+from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.plan import Plan, make_plan
-from cluster_trainer.distribution import strategy
-from cluster_trainer.engine.epoch_iterator import workers_of
+from cluster_trainer.distribution import ring, strategy
+from cluster_trainer.fits.predictions import write_predictions
 from cluster_trainer.fits.run import Run, complete
 from cluster_trainer.models.build import build_model
 from cluster_trainer.models.compiling import compile_as_set
@@ -24,7 +28,6 @@ from cluster_trainer.results.report import Reporter
 from cluster_trainer.results.status_file import status_file
 from cluster_trainer.settings.config import OF_COMPILING, OWN, TrainerConfig, shown_name
 from cluster_trainer.settings.job import Job
-from cluster_trainer.settings.task import Task
 
 log = logging.getLogger("trainer")
 
@@ -41,8 +44,8 @@ def train_and_evaluate(job: Job, stop: StopRequest, deadline: Deadline, reporter
     config, task = job.config, job.task
     status = status_file(job.status_file)
     if task.num_workers > 1:
-        status.tell("starting", f"waiting for TensorFlow's cluster of {task.num_workers} workers")
-    distribution = start_strategy(config, task)
+        status.tell("starting", f"waiting for the cluster of {task.num_workers} workers")
+    distribution = start_strategy(job)
     reporter.cluster_is_up()
     status.tell("starting", f"loading {config.dataset}")
     data = load_data(config, reporter)
@@ -52,6 +55,7 @@ def train_and_evaluate(job: Job, stop: StopRequest, deadline: Deadline, reporter
     completed = complete(run, stop, deadline, reporter)
     reporter.doing("saving the model")
     status.tell("saving", "the trained model")
+    reporter.journal.note("saving", "the trained model")
     if task.is_chief:
         save_model(run, completed.weights, reporter)
     # Nobody leaves before the chief has written: a worker that exits early is, to the others, one
@@ -69,7 +73,7 @@ def build_run(job: Job, data: DataSet, distribution: tf.distribute.Strategy) -> 
         ConfigurationError: a setting does not fit the data, the model or the number of replicas.
     """
     config = job.config
-    plan = make_plan(config, data, distribution.num_replicas_in_sync)
+    plan = make_plan(config, data, count_of(distribution))
     log_plan(config.model, data, plan)
     with distribution.scope():
         keras.utils.set_random_seed(config.seed)
@@ -108,27 +112,30 @@ def load_data(config: TrainerConfig, reporter: Reporter) -> DataSet:
     Raises:
         ConfigurationError: there is no such set, or it does not fit here.
     """
-    reporter.doing(f"loading {config.dataset}")
-    data = registry.load(
-        config.dataset, config.data_dir, config.image_size, config.cache, reporter.doing
-    )
+    say = partial(reporter.doing, is_own=True)  # a set may be prepared on each worker by itself
+    say(f"loading {config.dataset}")
+    data = registry.load(config.dataset, config.data_dir, config.image_size, config.cache, say)
     reporter.dataset(data.name)
     return data
 
 
-def start_strategy(config: TrainerConfig, task: Task) -> tf.distribute.Strategy:
+def start_strategy(job: Job) -> tf.distribute.Strategy:
     """Set up devices and construct the strategy, which waits for all workers of a cluster."""
+    config, task = job.config, job.task
     num_gpus = strategy.count_gpus()
     check_gpus(config, num_gpus)
     local_devices = strategy.set_devices(config.devices, config.logical_cpus)
     threads = strategy.set_threads(config.threads, local_devices)
-    choice = strategy.choose(config.strategy, task, len(local_devices))
+    choice = strategy.choose(config.strategy, config.collectives, task, len(local_devices))
+    if choice == "ring":
+        ring.refuse_devices(local_devices)
+        group.use(ring.form({neighbours.VARIABLE: job.group_socket} if job.group_socket else {}))
     distribution = strategy.build(choice, local_devices)
     log.info(
         "up: strategy %s on %s, replicas in sync %d, GPUs here %d, CPU threads %d",
         choice,
         config.devices or ",".join(local_devices[: distribution.num_replicas_in_sync]),
-        distribution.num_replicas_in_sync,
+        count_of(distribution),
         num_gpus,
         threads,
     )
@@ -155,7 +162,7 @@ def save_model(run: Run, values: list[np.ndarray], reporter: Reporter) -> None:
     """Write the trained model, from a copy that knows nothing of the strategy."""
     started, config = time.monotonic(), run.job.config
     folder = config.model_dir or reporter.folder
-    export.save_copy(
+    copy = export.save_copy(
         run.model,
         lambda: build_model(config, run.data),
         values,
@@ -163,3 +170,4 @@ def save_model(run: Run, values: list[np.ndarray], reporter: Reporter) -> None:
         is_alone=run.job.task.num_workers == 1,
     )
     log.info("saved the model to %s in %.1f s", folder, time.monotonic() - started)
+    write_predictions(copy, run.data, reporter.folder)

@@ -1,21 +1,40 @@
-"""What a run is at, for the line that is said once nothing else was for a while."""
+"""What a run is at, for those who look on: a line that is drawn anew, or said now and then."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import keras
+import numpy as np
 
 from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.callbacks.learning_rate import present_rate
+from cluster_trainer.results.progress import Progress
+
+NUMBERS = "fiub"
+"""Of NumPy's kinds."""
+BETWEEN_SECONDS = 0.4
+"""Calls of about a second are told each, shorter ones together."""
 
 
 class Listener(Protocol):
     """Who says it."""
 
-    def doing(self, what: str) -> None:
-        """Note what the run is at."""
+    def progress(self, progress: Progress) -> None:
+        """Note where the run is."""
 
     def step(self, step: int) -> None:
         """Note that so many steps of training are behind it."""
+
+
+class Nobody:
+    """Stands for a listener where there is none."""
+
+    def progress(self, progress: Progress) -> None:
+        """Need nothing."""
+
+    def step(self, step: int) -> None:
+        """Need nothing."""
 
 
 class Heartbeat(keras.callbacks.Callback):
@@ -24,34 +43,106 @@ class Heartbeat(keras.callbacks.Callback):
     Args:
         listener: is told.
         place: tells where it was before the call.
+        examples_at: from a step to the training examples seen until then; None: nobody knows.
+        slow: tells which workers hold the others up.
+
+    Attributes:
+        speed: examples a second of all workers; None: nobody knows.
     """
 
     several_batches_a_call = True
 
-    def __init__(self, listener: Listener, place: Callable[[], Place]) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        place: Callable[[], Place],
+        examples_at: Callable[[int], int] | None = None,
+        slow: Callable[[], tuple[str, ...]] = tuple,
+    ) -> None:
         super().__init__()
-        self._listener, self._place = listener, place
+        self._listener, self._place, self._slow = listener, place, slow
+        self._examples_at = examples_at
         self._epoch = 0
+        self._told = -BETWEEN_SECONDS
+        self._numbers: dict[str, float] = {}
+        self._first: tuple[int, float] | None = None  # a step of this start, and when it was done
+        self._before: tuple[int, float] | None = None  # the same of the epoch, as last told
+        self.speed: float | None = None
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Note an epoch's number."""
         del logs
-        self._epoch = epoch
-        self._say("training", self._place().done)
+        place, self._epoch = self._place(), epoch
+        self._before = (place.step, time.monotonic()) if self._first else None
+        if self._is_told():
+            self._tell("training", place.done, self.params.get("steps"), place.step)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Note how far the epoch is."""
-        del logs
-        place = self._place()
-        self._listener.step(place.step - place.done + batch + 1)
-        self._say("training", batch + 1, self.params.get("steps"))
+        place, done = self._place(), batch + 1
+        step = place.step - place.done + done
+        self._listener.step(step)
+        self._first = self._first or (step, time.monotonic())  # the first call compiles
+        if not self._is_told(done == self.params.get("steps")):
+            return
+        self._numbers = dict(_numbers(logs or {}))
+        self._note_speed(step)
+        self._tell("training", done, self.params.get("steps"), step)
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         """Note how far its evaluation is."""
         del logs
-        self._say("evaluating", batch + 1)
+        if self._is_told():
+            self._tell("evaluating", batch + 1, None, self._place().step)
 
-    def _say(self, what: str, done: int, total: int | None = None) -> None:
-        epochs = self.params.get("epochs")
-        of = f" of {total}" if total else ""
-        self._listener.doing(f"epoch {self._epoch + 1}/{epochs}  {what}: {done}{of} steps")
+    def _is_told(self, is_last: bool = False) -> bool:  # noqa: FBT001, FBT002
+        """Tell whether it is time to tell again: what is told has to be fetched from a device."""
+        return is_last or time.monotonic() >= self._told + BETWEEN_SECONDS
+
+    def _note_speed(self, step: int) -> None:
+        now = time.monotonic()
+        if self._before and self._examples_at and step > self._before[0]:
+            examples = self._examples_at(step) - self._examples_at(self._before[0])
+            self.speed = examples / max(now - self._before[1], 1e-9)
+        self._before = step, now
+
+    def _seconds_left(self, step: int, done: int) -> float | None:
+        """Return how long it takes to the end, evaluations and all, as it has taken so far."""
+        epochs, steps = self.params.get("epochs"), self.params.get("steps")
+        if not self._first or not epochs or not steps or step <= self._first[0]:
+            return None
+        seconds: float = (time.monotonic() - self._first[1]) / (step - self._first[0])
+        return max(0.0, seconds * float((epochs - self._epoch) * steps - done))
+
+    def _tell(self, what: str, done: int, total: int | None, step: int) -> None:
+        self._told = time.monotonic()
+        self._listener.progress(
+            Progress(
+                what=what,
+                epoch=self._epoch + 1,
+                epochs=int(self.params.get("epochs") or 0),
+                done=int(done),
+                total=None if total is None else int(total),
+                numbers=self._numbers,
+                learning_rate=present_rate(getattr(self, "model", None)),
+                examples_per_second=self.speed,
+                seconds_left=self._seconds_left(step, done),
+                slow=self._slow(),
+            )
+        )
+
+
+def _numbers(logs: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Return the numbers of a fit's logs, the loss first; arrays would be too long for a line."""
+    numbers = {name: _number(value) for name, value in logs.items()}
+    names = sorted(numbers, key=lambda name: name != "loss")
+    return [(name, number) for name in names if (number := numbers[name]) is not None]
+
+
+def _number(value: Any) -> float | None:
+    """Return a value as a number; None if it is none, as a callback's own text in the logs."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        return None
+    return float(array) if array.ndim == 0 and array.dtype.kind in NUMBERS else None

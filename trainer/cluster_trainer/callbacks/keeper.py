@@ -17,7 +17,8 @@ from cluster_trainer.callbacks import states
 from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.state import State
-from cluster_trainer.engine.replicas import statistics
+from cluster_trainer.collectives.replicas import ring_of
+from cluster_trainer.engine.replicas import alike, statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
 
 log = logging.getLogger("trainer")
@@ -101,6 +102,7 @@ class Keeper(keras.callbacks.Callback):
         place: where the fit is.
         logs_of_epoch: of an epoch whose validation was interrupted.
         held_up: the step of the last checkpoint, and for how many seconds it held training up.
+        seconds_held_up: the same of all checkpoints of this start together.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class Keeper(keras.callbacks.Callback):
         self._callbacks, self._described = callbacks, dict(plan.described)
         self.place = place_of(found) if found else Place()
         self.held_up: tuple[int, float] | None = None
+        self.seconds_held_up = 0.0
         self._iterator: Any = None
         self.logs_of_epoch = found.progress["logs"] if found else {}
 
@@ -155,6 +158,9 @@ class Keeper(keras.callbacks.Callback):
         if not self._plan.describes_data:
             self._described |= self._iterator.described
         if self._found is None:
+            if ring_of(self.model.distribute_strategy):
+                self.model.train_function.create_variables(self._iterator)
+                alike.make(self.model, self._variables())
             self._plan.check(self._described, self._state().names)
             return
         self.model.train_function.create_variables(self._iterator)
@@ -222,6 +228,7 @@ class Keeper(keras.callbacks.Callback):
             Checkpoint(place.step, place.stage, self._described, progress, names, arrays)
         )
         self.held_up = place.step, time.monotonic() - began
+        self.seconds_held_up += self.held_up[1]
 
     def _metric_rows(self) -> np.ndarray | None:
         """Return what the metrics have come to, None where they begin anew next."""
@@ -229,13 +236,16 @@ class Keeper(keras.callbacks.Callback):
         return MetricRows(self.model).take() if is_within else None
 
     def _state(self) -> State:
+        return State(self._variables())
+
+    def _variables(self) -> list[Any]:
         variables = [*self.model.variables]
         for optimizer in _optimizers(self.model):
             variables += optimizer.variables
         generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
         if generator is not None:
             variables.append(generator.state)
-        return State(list({id(one): one for one in variables}.values()))
+        return list({id(one): one for one in variables}.values())
 
 
 def _optimizers(model: keras.Model) -> list[BaseOptimizer]:

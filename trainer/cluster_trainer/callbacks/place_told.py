@@ -1,7 +1,7 @@
 """Where a fit is, for whoever asks from outside: a script's too."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -24,12 +24,21 @@ class PlaceTold(keras.callbacks.Callback):
         teller: is told.
         place: tells where the fit was before the call.
         has_limit: whether a call may take too long at all.
+        more: what else is told, by StatusFile's names.
     """
 
     several_batches_a_call = True
 
-    def __init__(self, teller: StatusFile, place: Callable[[], Place], *, has_limit: bool) -> None:
+    def __init__(
+        self,
+        teller: StatusFile,
+        place: Callable[[], Place],
+        *,
+        has_limit: bool,
+        more: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
         super().__init__()
+        self._more = more
         self._teller, self._place, self._has_limit = teller, place, has_limit
         self._epoch, self._longest = 0, 0.0
         self._last: float | None = None
@@ -71,4 +80,4 @@ class PlaceTold(keras.callbacks.Callback):
         epochs = self.params.get("epochs")
         what = f"epoch {self._epoch + 1}/{epochs}{detail}"
         place = {"epoch": self._epoch + 1, "epochs": epochs}
-        self._teller.tell("training", what, at_once=at_once, **place, **given)
+        self._teller.tell("training", what, at_once=at_once, **place, **given, **self._more())

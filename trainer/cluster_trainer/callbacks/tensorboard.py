@@ -12,6 +12,7 @@ what was written before holds no more (results/event_file.py).
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ import keras
 import numpy as np
 
 from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.callbacks.learning_rate import present_rate
 from cluster_trainer.checkpoints.checkpoint import Stage
+from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.results.event_file import EventFile, starts_in
 
 FOLDER = "tensorboard"
@@ -40,6 +43,8 @@ class Shown:
         num_workers: among whom the examples are shared out.
         is_chief: whether this worker writes what is the same on all.
         histograms: whether to show how the weights are distributed.
+        at_work: tells for which part of the time this worker did not wait for the others; None:
+            nobody knows.
     """
 
     place: Callable[[], Place]
@@ -49,6 +54,7 @@ class Shown:
     num_workers: int = 1
     is_chief: bool = True
     histograms: bool = False
+    at_work: Callable[[], float | None] = lambda: None
 
 
 class TensorBoard(keras.callbacks.Callback):
@@ -66,8 +72,10 @@ class TensorBoard(keras.callbacks.Callback):
         self._folder, self._shown = folder, shown
         self._own: EventFile | None = None
         self._parts: dict[str, EventFile] = {}
-        self._call_began = self._written = 0.0
+        self._call_began = 0.0
+        self._written = -inf  # the first call is written, on a machine that has just booted too
         self._seconds = 0.0  # of the calls since something was written
+        self._waits: Mapping[str, float] = {}  # until then
         self._began = self._step = 0  # the step at the start, and when something was written
         self._saved: dict[str, int] = {}
         self._logs: Mapping[str, Any] | None = None  # of a call that is over
@@ -118,13 +126,17 @@ class TensorBoard(keras.callbacks.Callback):
         if self._shown.histograms:
             self._write_weights(step)
 
-    def _note(self) -> None:
+    def on_train_end(self, logs: Any = None) -> None:
+        """Write the last step, however soon it came after what was written before."""
+        del logs
+        self._note(is_last=True)
+
+    def _note(self, *, is_last: bool = False) -> None:
         """Write what the calls since the last time have come to, unless that was just now."""
-        logs, self._logs = self._logs, None
-        now, step = time.monotonic(), self._shown.place().step
+        now, step, logs = time.monotonic(), self._shown.place().step, self._logs
         if logs is None or self._own is None or step <= self._step:
             return
-        if now - self._written < SECONDS_BETWEEN:
+        if now - self._written < SECONDS_BETWEEN and not is_last:
             return
         values = self._speed(step)
         if self._shown.is_chief:
@@ -136,13 +148,19 @@ class TensorBoard(keras.callbacks.Callback):
 
     def _speed(self, step: int) -> dict[str, float]:
         seconds = max(self._seconds, 1e-9)
-        speed = {"speed/seconds_per_step": seconds / (step - self._step)}
+        steps, before = step - self._step, self._waits
+        speed = {"speed/seconds_per_step": seconds / steps}
+        self._waits = waits_of(self.model)
+        for name, waited in self._waits.items():
+            speed[f"speed/seconds_of_{name}_per_step"] = (waited - before.get(name, 0.0)) / steps
         if self._shown.examples_at:
             examples = self._shown.examples_at(step) - self._shown.examples_at(self._step)
             share = examples / self._shown.num_workers
             speed["speed/examples_per_second"] = share / seconds
             if self._shown.is_chief:
                 speed["speed/examples_per_second_of_all"] = examples / seconds
+        if (part := self._shown.at_work()) is not None:
+            speed["speed/at_work"] = part
         return speed
 
     def _write_checkpoints(self, file: EventFile) -> None:
@@ -176,5 +194,5 @@ def _numbers(logs: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 def _learning_rate(model: keras.Model) -> dict[str, float]:
     """Return the present rate, where there is one."""
-    rate = getattr(getattr(model, "optimizer", None), "learning_rate", None)
-    return {} if rate is None else {"learning_rate": float(keras.ops.convert_to_numpy(rate))}
+    rate = present_rate(model)
+    return {} if rate is None else {"learning_rate": rate}

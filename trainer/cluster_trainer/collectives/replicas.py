@@ -6,18 +6,29 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
+from cluster_trainer.collectives import group, over_ring
+from cluster_trainer.collectives.over_ring import CARRIERS
+from cluster_trainer.collectives.ring.ring import Ring
 
-# TensorFlow's collectives know few types; what carries another one holds each of its values.
-CARRIERS = {
-    tf.bfloat16: tf.float32,
-    **dict.fromkeys((tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16), tf.int32),
-}
+Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
 def count_of(strategy: tf.distribute.Strategy) -> int:
-    """Return how many replicas a strategy has, within a step of the engine's too."""
-    return int(strategy.extended._num_replicas_in_sync)  # noqa: SLF001  the property says 1 there
+    """Return how many replicas a strategy has, within a step of the engine's too.
+
+    One replica of a process that is in a ring is one of the ring's.
+    """
+    ring = ring_of(strategy)
+    return ring.size if ring else _count_of(strategy)
+
+
+def ring_of(strategy: tf.distribute.Strategy) -> Ring | None:
+    """Return the ring over which a strategy's replica is summed; None where TensorFlow does it."""
+    return group.current() if _count_of(strategy) == 1 else None
+
+
+def _count_of(strategy: tf.distribute.Strategy) -> int:
+    return int(strategy.extended._num_replicas_in_sync)  # noqa: SLF001  the property says 1 in a step
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,8 @@ class Replicas:
     @classmethod
     def of(cls, strategy: tf.distribute.Strategy) -> "Replicas":
         """Return those of a strategy that keeps its replicas in step."""
+        if ring := ring_of(strategy):
+            return cls(ring.size, ring.rank)
         total = count_of(strategy)
         if total == 1:
             return cls()
@@ -68,6 +81,8 @@ def summed(values: Sequence[Gradient]) -> list[Gradient]:
 
     Call it in a replica context, as `gathered`.
     """
+    if ring := ring_of(tf.distribute.get_strategy()):
+        return over_ring.summed(ring, values)
     sums: dict[int, Gradient] = {}
     context = tf.distribute.get_replica_context()
     for dtype in dict.fromkeys(value.dtype for value in values):  # TensorFlow packs what is alike
@@ -83,6 +98,15 @@ def gathered(value: tf.Tensor) -> tf.Tensor:
     Args:
         value: [n, …], with an n of each replica's own.
     """
+    if ring := ring_of(tf.distribute.get_strategy()):
+        return over_ring.gathered(ring, value)
     carrier = CARRIERS.get(value.dtype, value.dtype)
     over_all = tf.distribute.get_replica_context().all_gather(tf.cast(value, carrier), axis=0)
     return tf.cast(over_all, value.dtype)
+
+
+def number() -> tf.Tensor:
+    """Return which replica of all this one is, int32 []; call it in a replica context."""
+    if ring := ring_of(tf.distribute.get_strategy()):
+        return tf.constant(ring.rank)
+    return tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int32)

@@ -5,18 +5,102 @@ Every worker calls the same methods in the same order.
 """
 
 from contextlib import suppress
+from functools import cache
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer.collectives.replicas import Replicas, gathered, summed
+from cluster_trainer.collectives.replicas import Replicas, gathered, ring_of, summed
+from cluster_trainer.collectives.ring.errors import RingError
+from cluster_trainer.collectives.ring.ring import Ring
 
 WORD = np.dtype(np.int64)
 CHUNK_WORDS = 2**19
 CHUNK_BYTES = CHUNK_WORDS * WORD.itemsize
 
 
-class Workers:
+class Workers(Protocol):
+    """The processes that train together."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+
+    def slowest(self, seconds: float) -> float:
+        """Return the largest of all workers' times."""
+
+    def largest(self, numbers: list[float]) -> list[float]:
+        """Return the largest of each number over all workers."""
+
+    def gather(self, number: int) -> list[int]:
+        """Return every worker's number, in the order of their ranks."""
+
+    def broadcast(self, content: bytes | None, holder: int) -> bytes:
+        """Return the content that the worker of rank `holder` gives; the others give None."""
+
+    def part(self) -> None:
+        """Meet once more before all workers end: one that leaves early tears the others' last call.
+
+        That this meeting fails only says that somebody has left.
+        """
+
+
+def workers_of(strategy: tf.distribute.Strategy) -> Workers:
+    """Return the processes of a strategy, or those of the ring that its replica is one of."""
+    if ring := ring_of(strategy):
+        return WorkersOfRing(ring)
+    return _workers_of_strategy(strategy)
+
+
+@cache
+def _workers_of_strategy(strategy: tf.distribute.Strategy) -> "WorkersOfStrategy":
+    """Return one object for all of a process's fits: each has traces of its own."""
+    return WorkersOfStrategy(strategy, Replicas.of(strategy))
+
+
+class WorkersOfRing:
+    """Those of a ring.
+
+    Args:
+        ring: which connects them.
+    """
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self._ring.size
+
+    def slowest(self, seconds: float) -> float:
+        """Return the largest of all workers' times."""
+        return self.largest([seconds])[0]
+
+    def largest(self, numbers: list[float]) -> list[float]:
+        """Return the largest of each number over all workers."""
+        rows = self._ring.all_gather(np.array(numbers, np.float64))
+        found = np.max([np.frombuffer(row, np.float64) for row in rows], axis=0)
+        return [float(number) for number in found]
+
+    def gather(self, number: int) -> list[int]:
+        """Return every worker's number, in the order of their ranks."""
+        rows = self._ring.all_gather(np.array([number], WORD))
+        return [int(np.frombuffer(row, WORD)[0]) for row in rows]
+
+    def broadcast(self, content: bytes | None, holder: int) -> bytes:
+        """Return the content that the worker of rank `holder` gives; the others give None."""
+        return self._ring.broadcast(content, holder)
+
+    def part(self) -> None:
+        """Meet once more before all workers end; the ring is of no use after that."""
+        with suppress(RingError):
+            self._ring.barrier()
+        self._ring.close()
+
+
+class WorkersOfStrategy:
     """The processes of a strategy.
 
     Args:

@@ -115,12 +115,14 @@ class DataSet:
         train: examples, or whatever else Keras's `fit` takes.
         test: examples, or what `fit` takes as validation data; None: there is nothing.
         num_classes: how many there are; None where the labels are no classes.
+        class_names: of each; None where they have no names.
     """
 
     name: str
     train: Any
     test: Any
     num_classes: int | None = None
+    class_names: tuple[str, ...] | None = None
 
     @property
     def has_examples(self) -> bool:

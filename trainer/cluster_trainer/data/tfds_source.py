@@ -51,7 +51,9 @@ def load(name: str, image_size: int | None, keeping: Keeping) -> DataSet:
         raise _unusable(name, "a set whose examples are numbers", f"{error}.") from error
     classes = info.features[info.supervised_keys[1]]
     num_classes = getattr(classes, "num_classes", classes_of(train, test))
-    return DataSet(_shown_name(info, folder), train, test, num_classes)
+    names_of_classes = getattr(classes, "names", None)
+    class_names = tuple(map(str, names_of_classes)) if names_of_classes else None
+    return DataSet(_shown_name(info, folder), train, test, num_classes, class_names)
 
 
 def directory_of(name: str, data_dir: Path) -> Path:

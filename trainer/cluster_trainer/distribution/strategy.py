@@ -16,17 +16,24 @@ from cluster_trainer.settings.config import shown_name
 from cluster_trainer.settings.names import devices
 from cluster_trainer.settings.task import Task
 
-Choice = Literal["none", "mirrored", "multiworker"]
+Choice = Literal["none", "mirrored", "multiworker", "ring"]
 CGROUP_V2_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 CGROUP_V1 = Path("/sys/fs/cgroup/cpu")
 
 
-def choose(wanted: str, task: Task, num_devices: int) -> Choice:
-    """Resolve `auto`: the cluster if there is one, else this machine's devices if several."""
+def choose(wanted: str, collectives: str, task: Task, num_devices: int) -> Choice:
+    """Resolve `auto`: the cluster if there is one, else this machine's devices if several.
+
+    Args:
+        wanted: the strategy, as the setting has it.
+        collectives: what sums over workers, as the setting has it.
+        task: which of how many workers this is.
+        num_devices: that train here.
+    """
+    if wanted in ("auto", "multiworker") and task.num_workers > 1:
+        return "ring" if collectives == "ring" else "multiworker"
     if wanted != "auto":
         return wanted  # type: ignore[return-value]
-    if task.num_workers > 1:
-        return "multiworker"
     return "mirrored" if num_devices > 1 else "none"
 
 

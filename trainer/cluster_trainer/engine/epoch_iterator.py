@@ -5,7 +5,6 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, Self
 
 import tensorflow as tf
@@ -14,7 +13,7 @@ from keras.src.trainers.epoch_iterator import EpochIterator as KerasEpochIterato
 from tensorflow.python.distribute import distribute_utils, values
 
 from cluster_trainer.collectives.replicas import Replicas
-from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data.sources import Source, source_of
 from cluster_trainer.engine.pace import Pace
@@ -36,7 +35,9 @@ class Call:
     """
 
     def __init__(self, batches: Any, steps: int, source: Source, workers: Workers) -> None:
-        self.batches, self.steps, self.source, self.workers = batches, steps, source, workers
+        # NumPy's whole numbers, as a dataset's cardinality is one, are taken, too.
+        self.batches, self.steps = batches, int(steps)
+        self.source, self.workers = source, workers
         self.done, self.seconds = 0, 0.0
 
     def __next__(self) -> Any:
@@ -298,12 +299,6 @@ class EpochIterator(KerasEpochIterator):
                 self._interrupted_warning()
             self._close()
             self._end_epoch()
-
-
-@cache
-def workers_of(strategy: tf.distribute.Strategy) -> Workers:
-    """Return one object for all of a process's fits: each has traces of its own."""
-    return Workers(strategy, Replicas.of(strategy))
 
 
 def _smallest(*limits: int | None) -> int | None:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, wraps
 from typing import Any
+from weakref import WeakSet
 
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
@@ -27,11 +28,14 @@ from keras.src.models import model as keras_model
 from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.framework import random_seed
 
+from cluster_trainer.collectives import group
+from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data import random_access
 from cluster_trainer.engine.epoch_iterator import EpochIterator
 from cluster_trainer.engine.predictions import Predictions
 from cluster_trainer.engine.replicas import (
+    alike,
     losses,
     metrics,
     optimizers,
@@ -90,6 +94,8 @@ def install(around: AroundAny) -> None:
     KerasTrainer.fit = _announced_fit(KerasTrainer.fit, around)
     KerasTrainer.evaluate = _announced_evaluate(_with_averages(KerasTrainer.evaluate))
     KerasTrainer.predict = _batch_by_batch(_with_averages(KerasTrainer.predict))
+    for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
+        setattr(KerasTrainer, name, _with_failures_told(getattr(KerasTrainer, name)))
     KerasTrainer._get_metrics_result_or_logs = _of_all_replicas(  # noqa: SLF001
         KerasTrainer._get_metrics_result_or_logs  # noqa: SLF001
     )
@@ -119,21 +125,37 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(keras_own)
     def build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
         """Build what a model has not built yet, for what a replica gets."""
-        if self._distribute_strategy is None:
+        if self._distribute_strategy is None and ring_of(self.distribute_strategy) is None:
             return
         if isinstance(iterator, KerasIterator) or not keeps_in_step(self.distribute_strategy):
             keras_own(self, iterator, data_batch)
             return
-        if type(self).call is keras_model.Model.call:
-            # Its own steps use its parts, as a GAN's do; these exist, or are built in the first
-            # step.
-            return
-        if iterator is not None:
-            data_batch = iterator.spec()
-        with self.distribute_strategy.scope():
-            self._symbolic_build(data_batch=data_batch)
+        # Where a model has no `call`, its own steps use its parts, as a GAN's do; these exist, or
+        # are built in the first step.
+        if type(self).call is not keras_model.Model.call:
+            if iterator is not None:
+                data_batch = iterator.spec()
+            with self.distribute_strategy.scope():
+                self._symbolic_build(data_batch=data_batch)
+        _make_alike(self, is_of_batch=iterator is None)
 
     return build
+
+
+_trained_by_batch: WeakSet[Any] = WeakSet()
+
+
+def _make_alike(model: Any, *, is_of_batch: bool = False) -> None:
+    """Let all workers of a ring have the chief's values of a model.
+
+    Once in a fit, which may validate, and may have callbacks with models of their own; and once
+    where a user's own loop trains batch by batch.
+    """
+    known = _trained_by_batch if is_of_batch else running.current().alike
+    if (running.is_in_fit() or is_of_batch) and model in known:
+        return
+    alike.make(model)
+    known.add(model)
 
 
 def _of_all_replicas(keras_own: Callable[..., Any]) -> Callable[..., Any]:
@@ -214,9 +236,9 @@ def _announced_fit(fit: Callable[..., Any], around: AroundAny) -> Callable[..., 
 
 
 def _run(fit: Callable[..., Any], given: inspect.BoundArguments, call: running.Running) -> Any:
-    with running.announced(call):
+    with running.announced(call), group.failure_told():
         history = fit(*given.args, **given.kwargs)
-    _average(given.args[0])
+        _average(given.args[0])
     return history
 
 
@@ -226,7 +248,8 @@ def _announced_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(evaluate)
     def announced_evaluate(self: Any, *arguments: Any, **keywords: Any) -> Any:
         callbacks = signature.bind(self, *arguments, **keywords).arguments.get("callbacks")
-        with running.announced(_running(self, callbacks, running.TEST_HOOKS)):
+        call = _running(self, callbacks, running.TEST_HOOKS)
+        with running.announced(call), group.failure_told():
             return evaluate(self, *arguments, **keywords)
 
     return announced_evaluate
@@ -250,7 +273,9 @@ def _batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
     def predict_batches(self: Any, *arguments: Any, **keywords: Any) -> Any:
         call = _running(self, None, ())
         call.one_batch_a_call = self.steps_per_execution == 1
-        with running.announced(call):
+        with running.announced(call), group.failure_told():
+            if self.built:
+                _make_alike(self)
             return predict(self, *arguments, **keywords)
 
     return predict_batches
@@ -263,6 +288,15 @@ def _with_averages(method: Callable[..., Any]) -> Callable[..., Any]:
         return method(self, *arguments, **keywords)
 
     return with_averages
+
+
+def _with_failures_told(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def with_failures_told(*arguments: Any, **keywords: Any) -> Any:
+        with group.failure_told():
+            return method(*arguments, **keywords)
+
+    return with_failures_told
 
 
 def _average(model: Any) -> None:

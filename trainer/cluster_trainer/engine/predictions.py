@@ -7,10 +7,10 @@ import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import concat
 from tensorflow.python.distribute import distribute_utils
 
-from cluster_trainer.collectives.replicas import Replicas, gathered
+from cluster_trainer.collectives.replicas import Replicas, gathered, ring_of
 from cluster_trainer.engine.data.cut import cut, handed_out
 from cluster_trainer.engine.epoch_iterator import Shared
-from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.engine.replicas import alike, step_context
 from cluster_trainer.engine.steps import as_tensor
 
 
@@ -38,10 +38,18 @@ class Predictions:
         Args:
             batches: as the engine has shared them out, or one that every worker has.
         """
+        if not self._model.built and ring_of(self._strategy):  # each worker would draw its own
+            self._build(batches[0])
         outputs = [self._compiled(self._shares_of(batch)) for batch in batches]
         if len(outputs) == 1:
             return outputs[0]
         return keras.tree.map_structure(lambda *parts: concat(list(parts)), *outputs)
+
+    def _build(self, batch: Any) -> None:
+        part = batch.shares[0][0] if isinstance(batch, Shared) else batch
+        part = part if isinstance(part, tuple) else (part,)
+        self._model._symbolic_build(data_batch=part)  # noqa: SLF001
+        alike.make(self._model)
 
     def _shares_of(self, batch: Any) -> Any:
         if isinstance(batch, Shared):

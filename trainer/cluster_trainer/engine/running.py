@@ -4,8 +4,9 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakSet
 
 import keras
 from keras.src import tree
@@ -47,6 +48,7 @@ class Running:
         keeper: keeps checkpoints of a fit; None: nobody does.
         agree: from this worker's seconds to the slowest one's, where more is to be agreed on.
         meet: raises what ends the fit, if all workers have agreed to.
+        alike: the models that all workers of a ring have with the same values.
         limit: limits the time of a call of TensorFlow.
     """
 
@@ -60,6 +62,7 @@ class Running:
     agree: Callable[[float], float] | None = None
     meet: Callable[[], None] = lambda: None
     limit: Callable[[Any], AbstractContextManager[Any]] = nullcontext
+    alike: WeakSet[Any] = field(default_factory=WeakSet)
 
     @property
     def logs_of_epoch(self) -> dict[str, Any]:

@@ -1,10 +1,9 @@
 """Many steps of a model in one call of TensorFlow, on all replicas."""
 
 import itertools
-import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import keras
@@ -14,14 +13,14 @@ from keras.src import backend
 from keras.src.backend.tensorflow.core import convert_to_tensor
 from tensorflow.python.distribute import distribute_utils
 
-from cluster_trainer.collectives.replicas import Replicas, summed
+from cluster_trainer.collectives.replicas import Replicas, ring_of, summed
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data.cut import cut, handed_out
 from cluster_trainer.engine.data.sources import Source
 from cluster_trainer.engine.epoch_iterator import Call, EpochIterator
 from cluster_trainer.engine.replicas import statistics, step_context
+from cluster_trainer.engine.waits import INPUT, Waits
 
-log = logging.getLogger("trainer")
 Logs = dict[str, Any]
 ALMOST_ALL = 0.999
 ROUNDING = 1e-6
@@ -66,20 +65,23 @@ class Steps:
 
     Attributes:
         logs: as they were after the last call.
+        waits: for how long the steps have waited.
     """
 
     def __init__(self, model: keras.Model, step: Callable[[Any], Any]) -> None:
         self._model, self._strategy = model, model.distribute_strategy
         self._replicas = Replicas.of(self._strategy)
+        self.waits = Waits(self._replicas)
         if self._replicas.total > 1:  # the function of one replica is not that of another
             step = getattr(step, "python_function", step)
         self._step = model._autoconvert_optionals(step)  # noqa: SLF001  None in a tf.data.Dataset
+        if ring_of(self._strategy):
+            _refuse_synchronized(model)
+        self._compiles_between_sums = model.jit_compile and self._replicas.total > 1
         self._own_logs: list[tuple[str, tf.TensorShape, tf.DType]] = []
         self._guards = self._gathers = False
         self.logs: Logs = {}
-        if model.jit_compile and self._replicas.total > 1:
-            log.warning("XLA has no sums over replicas: jit_compile=True is without effect here")
-        elif model.jit_compile:
+        if model.jit_compile and self._replicas.total == 1:
             self._step = tf.function(self._step, jit_compile=True, reduce_retracing=True)
         compiled: dict[str, Any] = {"reduce_retracing": True, "autograph": False}
         self._many: Any = None
@@ -145,14 +147,14 @@ class Steps:
             self._many.get_concrete_function(call.batches, tf.constant(1), reading)
             if self._gathers:
                 return self._run_one_by_one(call, reading)
-        done, last = self._many(call.batches, tf.constant(call.steps), reading)
+        done, last = self._many(call.batches, tf.constant(call.steps, tf.int32), reading)
         return int(done), last
 
     def _run_one_by_one(self, call: Call, reading: Reading) -> tuple[int, Any]:
         """Run each step in a call of TensorFlow of its own.
 
-        Within one, what a collective gathers has to have the same size in each step; the gradients
-        of an embedding have a row for each token of a batch.
+        Within one, what a collective of TensorFlow's gathers has to have the same size in each
+        step; the gradients of an embedding have a row for each token of a batch.
         """
         last: Any = ()
         for done in range(call.steps):
@@ -193,7 +195,8 @@ class Steps:
         if reading.is_known:
 
             def do(done: tf.Tensor, _: Any) -> Any:
-                return done + 1, self._one_step(self._weighted(batches.get_next(), reading))
+                batch = self._next(batches, done, reading)
+                return done + 1, self._one_step(self._weighted(batch, reading))
 
             done, last = tf.while_loop(
                 lambda done, _: done < steps,
@@ -203,6 +206,12 @@ class Steps:
             )
             return done, last
         return self._until_the_end(batches, steps, reading, nothing, vectors)
+
+    def _next(self, batches: Any, done: tf.Tensor, reading: Reading) -> Any:
+        """Return the next batch; a step begins when the one before is done in all its parts."""
+        if reading.is_distributed:
+            return batches.get_next()
+        return self.waits.measured(INPUT, done, batches.get_next)
 
     def _until_the_end(
         self, batches: Any, steps: tf.Tensor, reading: Reading, nothing: Any, vectors: Any
@@ -257,17 +266,24 @@ class Steps:
         return self._packed(self._step(batch))
 
     def _shared(self, batch: Any, weight: tf.Tensor) -> tf.Tensor:
-        with step_context.computing(weight) as part:
+        with (
+            step_context.computing(weight, self.waits) as part,
+            self._compiled_between_sums(),
+        ):
             if self._guards:
                 with self._unchanged_by_nothing(weight):
                     logs = self._step(batch)
             else:
                 logs = self._step(batch)
-            self._gathers |= part.gathers
+            self._gathers |= part.gathers and ring_of(self._strategy) is None
             # What a replica computes of a borrowed example may be NaN.
             exact = tf.cast(weight, tf.float64)
             weighted = tf.math.multiply_no_nan(self._packed(logs), exact)
             return tf.concat([exact[tf.newaxis], weighted], 0)
+
+    def _compiled_between_sums(self) -> AbstractContextManager[Any]:
+        """Ask for XLA, which compiles what it can of a step and leaves sums over replicas out."""
+        return tf.xla.experimental.jit_scope() if self._compiles_between_sums else nullcontext()
 
     @contextmanager
     def _unchanged_by_nothing(self, weight: tf.Tensor) -> Iterator[None]:
@@ -346,6 +362,27 @@ class Steps:
         ]
         with backend.StatelessScope(state_mapping=mapping):
             return self._model.get_metrics_result(), own_total
+
+
+def waits_of(model: keras.Model) -> dict[str, float]:
+    """Return for how many seconds a model's training steps have waited, by what for."""
+    waits = getattr(model.train_function, "waits", None)
+    return waits.seconds() if waits else {}
+
+
+def _refuse_synchronized(model: keras.Model) -> None:
+    """Refuse layers that would take this worker's share for the whole batch.
+
+    Raises:
+        ValueError: there is one.
+    """
+    names = [one.name for one in model._flatten_layers() if getattr(one, "synchronized", False)]  # noqa: SLF001
+    if names:
+        raise ValueError(
+            f"{', '.join(names)}: synchronized=True needs TensorFlow's cluster "
+            "(TRAINER_COLLECTIVES=tensorflow). Over a ring each worker would normalise by its own "
+            "share of a batch."
+        )
 
 
 def as_tensor(value: Any) -> Any:

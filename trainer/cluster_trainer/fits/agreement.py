@@ -5,6 +5,7 @@ that a script gives, and the data that each worker has loaded.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
@@ -14,6 +15,7 @@ from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import PREFIX, TrainerConfig
 from cluster_trainer.settings.task import Task
 
+COUNTED = re.compile(r"_\d+(?=[/_ ]|$)")
 THE_SAME = "the same on all workers"
 THE_SAME_DATA = "Every worker loads all examples in the same order, and is given its own slices."
 
@@ -56,6 +58,14 @@ def refuse_differing(workers: Workers, task: Task, facts: Mapping[str, str]) -> 
     ]
     workers.part()
     raise ConfigurationError(_problems([json.loads(one) for one in contents], task))
+
+
+def uncounted(names: Sequence[str]) -> list[str]:
+    """Return variables' names without the numbers by which Keras tells layers of one name apart.
+
+    It counts them in a process: a worker that has made another model before has other numbers.
+    """
+    return [COUNTED.sub("", name) for name in names]
 
 
 def digest_of(names: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ def boards_of(job: Job, plan: Plan, model: keras.Model, kept: KeptFit) -> list[T
         num_workers=job.task.num_workers,
         is_chief=job.task.is_chief,
         histograms=job.config.tensorboard == "histograms",
+        at_work=lambda: kept.pace.busy,
     )
     return [TensorBoard(job.folder / FOLDER, shown)]
 

@@ -4,24 +4,28 @@ import inspect
 import json
 import logging
 import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import keras
 
 from cluster_trainer.callbacks.chief import for_worker
+from cluster_trainer.callbacks.heartbeat import Heartbeat, Listener, Nobody
 from cluster_trainer.callbacks.keeper import KEPT_STATE, Keeper, Place, place_of
 from cluster_trainer.callbacks.place_told import PlaceTold
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.checkpoints.resume import Found, find_newest, keep, refuse_other_run
 from cluster_trainer.checkpoints.saver import Saver, touch
 from cluster_trainer.checkpoints.store import Store
-from cluster_trainer.engine.epoch_iterator import workers_of
+from cluster_trainer.collectives.replicas import ring_of
+from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine.running import Running
 from cluster_trainer.files import make_folder, write_whole
 from cluster_trainer.fits import agreement
+from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.problems import (
     ConfigurationError,
     PeerStoppedError,
@@ -30,6 +34,7 @@ from cluster_trainer.problems import (
 )
 from cluster_trainer.process.stall import Deadline, StallLimit
 from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.results.screen import OWN
 from cluster_trainer.results.status_file import status_file
 from cluster_trainer.settings.config import TrainerConfig, shown_name
 from cluster_trainer.settings.job import Job
@@ -53,6 +58,8 @@ class Plan:
         must_resume: whether a checkpoint has to be there.
         interrupts: whether Ctrl-C raises KeyboardInterrupt, as a script may expect.
         cuts: steps at which a call of TensorFlow has to end, the same on all workers.
+        listener: is told where the fit is.
+        examples_at: from a step to the training examples seen until then; None: nobody knows.
     """
 
     job: Job
@@ -65,6 +72,8 @@ class Plan:
     must_resume: bool = False
     interrupts: bool = False
     cuts: Sequence[int] = ()
+    listener: Listener = field(default_factory=Nobody)
+    examples_at: Callable[[int], int] | None = None
 
     def clear(self) -> None:
         """Remove the checkpoints of an earlier fit."""
@@ -87,6 +96,10 @@ class KeptFit:
         self._found: Found | None = None
         self._keeper: Keeper | None = None
         self._stops = self._has_looked = False
+        self.pace = PaceWatch(
+            self._job.task, self._workers.count, looks=not _has_gpus(model, self._workers.count)
+        )
+        self._saved_at = 0.0
         self.validates, self.seed = False, 0
         self.described, self.describes_data = plan.described, plan.describes_data
         self.cuts = plan.cuts
@@ -113,6 +126,10 @@ class KeptFit:
         if self._saver.newest is not None:
             found["seconds_to_write"] = self._saver.newest, self._saver.newest_seconds
         return found
+
+    def seconds_held_up(self) -> float:
+        """Return for how many seconds the checkpoints of this start have held training up."""
+        return self._keeper.seconds_held_up if self._keeper else 0.0
 
     def find(self) -> None:
         """Find the newest checkpoint of any worker, which all have then; all workers call it.
@@ -172,10 +189,11 @@ class KeptFit:
             )
             self._saver.wait()
             if self._saver.newest is not None:
-                log.info("saved the checkpoint of step %d", self._saver.newest)
+                log.info("saved the checkpoint of step %d", self._saver.newest, extra=OWN)
             raise
         finally:
             self._saver.wait()
+            self.pace.end()
             self._plan.stop.is_watched = False
         return history
 
@@ -185,11 +203,13 @@ class KeptFit:
         Raises:
             ConfigurationError: with everything that differs.
         """
+        names = agreement.uncounted(names)
         variables = {"the variables": f"{len(names)}, {agreement.digest_of(names)}"}
         agreement.refuse_differing(self._workers, self._job.task, {**described, **variables})
         if self._found:
             saved = self._found.checkpoint
             kept = [name for name in saved.names if not name.startswith(KEPT_STATE)]
+            kept = agreement.uncounted(kept)
             found = replace(self._found, checkpoint=replace(saved, names=kept))
             refuse_other_run(found, described, names)
 
@@ -259,10 +279,29 @@ class KeptFit:
                     self._prefix,
                 )
         has_limit = self._job.config.stall_timeout_seconds != 0
-        told = PlaceTold(
-            status_file(self._job.status_file), lambda: self.place, has_limit=has_limit
+        beat = Heartbeat(
+            self._plan.listener,
+            lambda: self.place,
+            self._plan.examples_at,
+            slow=lambda: self.pace.slow,
         )
-        arguments |= {"initial_epoch": first, "callbacks": [*shown, told, self._keeper]}
+        told = PlaceTold(
+            status_file(self._job.status_file),
+            lambda: self.place,
+            has_limit=has_limit,
+            more=lambda: {
+                "examples_per_second": beat.speed,
+                "slow": self.pace.reason,
+                **self._saved(),
+            },
+        )
+        arguments |= {"initial_epoch": first, "callbacks": [*shown, beat, told, self._keeper]}
+
+    def _saved(self) -> dict[str, Any]:
+        """Return which checkpoint this worker has written last, and when, for `status`."""
+        if self._saver.newest is None:
+            return {}
+        return {"checkpoint_step": self._saver.newest, "checkpoint_at": self._saved_at}
 
     def _share_files(self, callbacks: Sequence[Any]) -> None:
         """Give all workers what the chief's ModelCheckpoint has written: a script may load it."""
@@ -288,11 +327,13 @@ class KeptFit:
     def _agree(self, seconds: float) -> float:
         """Meet the other workers; return the slowest one's seconds, and note if one has to stop."""
         number = float(self._plan.stop.signal_number)
-        slowest, number = self._workers.largest([seconds, number])
+        slowest, number, *told = self._workers.largest([seconds, number, *self.pace.mine()])
         self._stops = bool(number)
+        self.pace.take(told)
         return slowest
 
     def _note_saved(self) -> None:
+        self._saved_at = time.monotonic()
         if self._job.progress_file:
             touch(self._job.progress_file)
 
@@ -304,11 +345,30 @@ def optimizer_described(model: keras.Model) -> dict[str, str]:
     name = type(model.optimizer).__name__
     try:
         config = keras.saving.serialize_keras_object(model.optimizer)["config"]
-        told = {name: value for name, value in config.items() if value not in (None, False)}
-        text = json.dumps(told, default=lambda value: type(value).__name__, sort_keys=True)
+        text = json.dumps(
+            _that_decides(config), default=lambda value: type(value).__name__, sort_keys=True
+        )
     except Exception:  # noqa: BLE001  a schedule of a user's own may have no get_config
         text = ""
     return {"the optimizer": f"{name} {text}".rstrip()}
+
+
+def _has_gpus(model: keras.Model, workers: int) -> bool:
+    """Tell whether one of several workers computes on GPUs."""
+    # What stands for a strategy where there is none has no devices.
+    strategy = model.distribute_strategy
+    if workers == 1 or ring_of(strategy):  # whose workers are CPUs
+        return False
+    devices = strategy.extended.worker_devices
+    return any("GPU" in device for device in devices)
+
+
+def _that_decides(config: Any) -> Any:
+    """Return a configuration without what is off, and without names, which Keras counts."""
+    if not isinstance(config, dict):
+        return config
+    said = {name: value for name, value in config.items() if value not in (None, False)}
+    return {name: _that_decides(value) for name, value in said.items() if name != "name"}
 
 
 def _averages(model: keras.Model) -> bool:

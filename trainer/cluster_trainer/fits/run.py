@@ -12,13 +12,13 @@ import numpy as np
 
 from cluster_trainer.callbacks.divergence import Divergence
 from cluster_trainer.callbacks.epoch_metrics import EpochMetrics, Line
-from cluster_trainer.callbacks.heartbeat import Heartbeat
 from cluster_trainer.callbacks.tensorboard import FOLDER
+from cluster_trainer.callbacks.timeline import Timeline
+from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.feeds import fit_arguments
 from cluster_trainer.data.plan import Plan
 from cluster_trainer.engine import install, running
-from cluster_trainer.engine.epoch_iterator import workers_of
 from cluster_trainer.fits.agreement import facts_of, refuse_differing
 from cluster_trainer.fits.board import boards_of, profiles_of
 from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit
@@ -78,7 +78,7 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
     """
     _refuse_other_engines(run.model)
     described = _described(run, reporter)
-    kept = KeptFit(_keeping(run, stop, deadline, described), run.model)
+    kept = KeptFit(_keeping(run, stop, deadline, described, reporter), run.model)
     kept.find()
     reporter.begin(kept.place.step)
     metrics = EpochMetrics(
@@ -89,12 +89,13 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
     )
     callbacks = [
         metrics,
-        Heartbeat(reporter, lambda: kept.place),
         Divergence(lambda: kept.place),
+        Timeline(reporter.journal, lambda: kept.place, kept.seconds_held_up),
         *boards_of(run.job, run.plan, run.model, kept),
         *profiles_of(run.job, kept),
     ]
     reporter.doing("compiling the steps")
+    reporter.journal.note("starting", f"compiling the steps; {kept.beginning}")
     with running.fits_run_by(_with_settings(run, kept)):
         run.model.fit(
             **fit_arguments(run.data, run.job.config, run.plan),
@@ -156,7 +157,9 @@ def _settings_of(run: Run) -> dict[str, str]:
     return described
 
 
-def _keeping(run: Run, stop: StopRequest, deadline: Deadline, described: dict[str, str]) -> Keeping:
+def _keeping(
+    run: Run, stop: StopRequest, deadline: Deadline, described: dict[str, str], reporter: Reporter
+) -> Keeping:
     """Return how its `fit` is kept; where it is to begin anew, nothing of an earlier one is."""
     job = run.job
     first, last = job.config.profiled
@@ -169,6 +172,8 @@ def _keeping(run: Run, stop: StopRequest, deadline: Deadline, described: dict[st
         describes_data=run.data.has_examples,
         must_resume=job.config.resume == "must",
         cuts=[first - 1, last] if first else [],
+        listener=reporter,
+        examples_at=run.plan.examples_at if run.plan.counts_examples else None,
     )
     # A crash is no wish to begin anew.
     if job.config.resume == "never" and not job.is_restart:

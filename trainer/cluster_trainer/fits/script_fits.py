@@ -20,8 +20,7 @@ from typing import Any, NoReturn
 
 import keras
 
-from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.engine.epoch_iterator import workers_of
+from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.engine.running import Running
 from cluster_trainer.files import make_folder
 from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit, Plan, optimizer_described
@@ -30,7 +29,8 @@ from cluster_trainer.process.lifecycle import judge, leave_process, tell
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.process.watch import STALLED
-from cluster_trainer.results.report import start_log
+from cluster_trainer.results.progress import LiveFile
+from cluster_trainer.results.report import Onlooker, start_log
 from cluster_trainer.settings.job import Job, read_job
 
 ENDED, LOCK = "ENDED", "LOCK"
@@ -46,6 +46,7 @@ class Process:
         job: the settings, and which worker this is.
         stop: whether this process was asked to stop.
         deadline: until when a call of TensorFlow must be over.
+        pid: this process's, and not that of one that it has forked off.
         has_failed: whether a fit did not end well, so that the script's end is none.
     """
 
@@ -53,6 +54,7 @@ class Process:
     stop: StopRequest
     deadline: Deadline = field(default_factory=Deadline)
     has_failed: bool = False
+    pid: int = field(default_factory=os.getpid)
 
 
 _process: Process | None = None
@@ -95,9 +97,17 @@ def fit(
         num_workers = _process.job.task.num_workers if _process else 1
         _end(error, num_workers)
         raise
+    finally:
+        _tell_nothing_more()
     if process.stop.signal_number:  # too late for this fit to end by it
         os.kill(os.getpid(), process.stop.signal_number)
     return history
+
+
+def _tell_nothing_more() -> None:
+    """Remove the file that says where the fit is."""
+    if _process is not None:
+        LiveFile(_process.job.live_file).remove()
 
 
 def _begin(environ: Mapping[str, str], model: keras.Model) -> Process:
@@ -106,6 +116,7 @@ def _begin(environ: Mapping[str, str], model: keras.Model) -> Process:
     if _process is None:
         job = _read(environ)
         _lock(job)
+        LiveFile(job.live_file).remove()  # of a start that was killed
         _process = Process(job, StopRequest(leave_process))
         workers = workers_of(model.distribute_strategy)
         _begin_anew(job, workers)
@@ -132,6 +143,7 @@ def _plan(process: Process, model: keras.Model, number: int) -> Plan:
         name=name,
         must_resume=number == 0 and job.config.resume == "must",
         interrupts=True,
+        listener=Onlooker(LiveFile(job.live_file), job.view),
     )
 
 
@@ -147,9 +159,9 @@ def _read(environ: Mapping[str, str]) -> Job:
         if environ.get("TRAINER_RUN_DIR"):
             raise
         job = read_job(environ, [], {"run_dir": gettempdir(), "checkpoint_steps": 0})
-        start_log(job.task.name)
+        start_log(job.task.name, view=job.view)
         log.warning("/runs cannot be written, so that no checkpoints are kept (TRAINER_RUN_DIR)")
-    start_log(job.task.name)
+    start_log(job.task.name, view=job.view)
     return job
 
 
@@ -201,7 +213,11 @@ def _note_end(process: Process, workers: Workers) -> None:
     One that fails leaves at once: the others may wait for it in the middle of a step, and so it
     does not wait for ever after a `sys.exit` either, which nothing tells from an end.
     """
-    if process.has_failed or getattr(sys, "last_value", None) is not None:
+    if (
+        process.pid != os.getpid()
+        or process.has_failed
+        or getattr(sys, "last_value", None) is not None
+    ):
         return
     if process.job.config.checkpoint_steps:
         try:
@@ -214,6 +230,7 @@ def _note_end(process: Process, workers: Workers) -> None:
 
 
 def _stalled() -> NoReturn:
+    _tell_nothing_more()
     leave_process(STALLED.code, STALLED.reason or "")
 
 
@@ -229,4 +246,5 @@ def _end(error: Exception, num_workers: int) -> None:
     tell(error, num_workers)
     if isinstance(error, ConfigurationError) and num_workers == 1:
         raise SystemExit(code)
+    _tell_nothing_more()
     leave_process(code, reason)

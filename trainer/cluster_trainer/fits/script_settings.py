@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.install import keeps_in_step
 from cluster_trainer.models.own_optimizer import compute_dtypes
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -94,7 +95,7 @@ def strategy_of(model: keras.Model, num_workers: int) -> tf.distribute.Strategy:
         )
         raise _refused(model, f"a model built in the scope of {accepted}")
     several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-    if num_workers > 1 and not several:
+    if num_workers > 1 and not several and ring_of(strategy) is None:
         advice = f"The cluster has {num_workers} workers; each would train by itself."
         raise _refused(model, "a model built in start_strategy().scope()", advice)
     return strategy

@@ -26,7 +26,9 @@ from cluster_trainer.process.lost_peer import gist, tells_of_lost_peer
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import SIGNAL_CODES, STOP_SIGNALS, StopRequest
 from cluster_trainer.process.watch import AWAITED, Ended, Limits, Watch
+from cluster_trainer.results.progress import LiveFile
 from cluster_trainer.results.report import Reporter, start_log
+from cluster_trainer.results.screen import OWN
 from cluster_trainer.settings.config import shown_name
 from cluster_trainer.settings.job import Job
 
@@ -110,8 +112,11 @@ def train(
 def open_reporter(job: Job) -> Reporter:
     """Make this worker's own directory, with its log."""
     make_folder(job.folder)
-    start_log(job.task.name, job.folder)
-    return Reporter(job.folder, job.config.epochs)
+    screen = start_log(job.task.name, job.folder, job.view)
+    reporter = Reporter(job.folder, job.config.epochs, screen, LiveFile(job.live_file))
+    reporter.journal.take_over(job.events_file)
+    reporter.journal.note("starting", "TensorFlow, and its cluster")
+    return reporter
 
 
 def judge(error: Exception, num_workers: int) -> tuple[int, str]:
@@ -147,7 +152,7 @@ def end(job: Job, reporter: Reporter, code: int, reason: str | None) -> NoReturn
         log.error("result.json could not be written: %s", error)  # noqa: TRY400  one line is enough
     if code:
         leave_process(code, reason)
-    log.info("done: results in %s", reporter.folder)
+    log.info("done: results in %s", reporter.folder, extra=OWN)
     leave_process(code, None)
 
 
@@ -172,7 +177,8 @@ def context_of(job: Job) -> dict[str, object]:
     """Return what else result.json holds: who ran, on what, with which settings."""
     return {
         "task": {"type": job.task.type, "index": job.task.index},
-        "versions": versions(),
+        "workers": job.task.num_workers,
+        "versions": {**versions(), **job.image},
         "settings": job.config.as_json(),
     }
 

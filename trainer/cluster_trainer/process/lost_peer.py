@@ -31,8 +31,11 @@ HEADING = re.compile(
 
 def tells_of_lost_peer(error: Exception) -> bool:
     """Tell whether an error means that another worker is gone; in doubt it does."""
-    if not any(kind.__name__ == "OpError" for kind in type(error).__mro__):
-        return False  # not TensorFlow's, which this module does not import
+    names = {kind.__name__ for kind in type(error).__mro__}  # of classes that are not imported here
+    if "RingError" in names:
+        return True
+    if "OpError" not in names:
+        return False
     return bool(SIGNS.search(str(error))) or type(error).__name__ in IN_DOUBT
 
 

@@ -39,8 +39,10 @@ class EventFile:
         self._has_warned = False
         name = f"{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
         self._file = folder / PATTERN.replace("*", name)
-        self._add(Event(file_version=VERSION))
-        self._add(Event(step=begins_at, session_log=SessionLog(status=SessionLog.START)))
+        self._unwritten = b""
+        self._add(Event(file_version=VERSION), is_needed=True)
+        start = SessionLog(status=SessionLog.START)
+        self._add(Event(step=begins_at, session_log=start), is_needed=True)
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Write numbers, tag -> number; in the older form, which every reader takes back."""
@@ -55,11 +57,19 @@ class EventFile:
         """Write how finite values of any shape are distributed."""
         self._add(Event(step=step, summary=histogram_pb(tag, values)))
 
-    def _add(self, event: Event) -> None:
+    def _add(self, event: Event, *, is_needed: bool = False) -> None:
+        """Write a record; one that is needed comes before the next where there was no room for it.
+
+        Without its first records a file would show steps twice that are done again.
+        """
         event.wall_time = time.time()
+        record = self._unwritten + _framed(event.SerializeToString())
         try:
-            self._append(_framed(event.SerializeToString()))
+            self._append(record)
+            self._unwritten = b""
         except OSError as error:
+            if is_needed:
+                self._unwritten = record
             if not self._has_warned:
                 log.warning("%s could not be written: %s; training goes on", self._file, error)
             self._has_warned = True

@@ -24,7 +24,7 @@ def save_copy(
     folder: Path,
     *,
     is_alone: bool,
-) -> None:
+) -> keras.Model | None:
     """Write a trained model from a copy that knows nothing of a strategy; see `save`.
 
     Where there is no such copy, model.keras alone is written, from the model itself, if this is the
@@ -37,6 +37,9 @@ def save_copy(
         values: its weights.
         folder: where to.
         is_alone: whether this worker is the only one.
+
+    Returns:
+        The copy; None where there is none.
 
     Raises:
         OSError: it could not be written.
@@ -51,17 +54,18 @@ def save_copy(
     except Exception as error:  # noqa: BLE001  whatever a model of a user's own says
         log.warning("no copy of the model could be saved: %s", _first_line(error))
     else:
-        return
+        return copy
     try:
         if is_alone:
             save_keras_file(model, folder)
             log.warning("%s was written from the model itself; there is no %s", *FILES)
-            return
+            return None
     except OSError:
         raise
     except Exception as error:  # noqa: BLE001
         log.warning("the model cannot be saved: %s", _first_line(error))
     log.warning("the model was not saved, only its checkpoints")
+    return None
 
 
 def _adopt(model: keras.Model, copy: keras.Model) -> None:

@@ -5,16 +5,17 @@ from typing import Any
 
 import keras
 
-from cluster_trainer.collectives.replicas import count_of
+from cluster_trainer.collectives.replicas import count_of, ring_of
 
 
 def of(model: keras.Model) -> dict[str, Any]:
     """Return the optimizer, the loss and the strategy of a compiled model, as JSON knows them."""
+    strategy = model.distribute_strategy
     return {
         "optimizer": _described(model.optimizer),
         "loss": name_of(model.loss),
-        "strategy": type(model.distribute_strategy).__name__,
-        "replicas": count_of(model.distribute_strategy),
+        "strategy": "ring" if ring_of(strategy) else type(strategy).__name__,
+        "replicas": count_of(strategy),
     }
 
 

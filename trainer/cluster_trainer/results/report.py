@@ -10,31 +10,43 @@ from pathlib import Path
 from typing import Any
 
 from cluster_trainer.files import write_whole
+from cluster_trainer.results.journal import Journal
+from cluster_trainer.results.progress import LiveFile, Progress, shown
+from cluster_trainer.results.screen import LIVE, OWN, OneVoice, Screen
+from cluster_trainer.settings.view import View, is_terminal
 
 PROGRESS_SECONDS = 10.0
 METRICS_FILE = "metrics.jsonl"
 RESULT_FILE = "result.json"
 LOG_FILE = "train.log"
 COUNTS = ("epoch", "step", "test_examples", "examples_per_second", "seconds")
-SMALL = 0.001
 log = logging.getLogger("trainer")
 
 
-def start_log(worker: str, folder: Path | None = None) -> None:
+def start_log(worker: str, folder: Path | None = None, view: View | None = None) -> Screen:
     """Log to the standard output and to train.log in `folder`, each line with the worker's name.
 
     The entrypoint's lines have the same form, and it knows it again where it makes JSON of lines.
-    A run that goes on goes on in the same train.log.
+    A run that goes on goes on in the same train.log, which has all lines. On the screen of a worker
+    other than the chief those are left out that the chief says as well, unless they are nowhere
+    else; they are of level DEBUG there.
     """
+    view = view or View()
     form = logging.Formatter(f"%(asctime)s %(levelname)s {worker} %(message)s", "%H:%M:%S")
-    log.handlers.clear()  # those of an earlier run in this process
-    screen = logging.StreamHandler(sys.stdout)
+    for handler in [*log.handlers]:  # those of an earlier run in this process
+        log.removeHandler(handler)
+        handler.close()
+    log.filters.clear()
+    if not view.is_chief:
+        log.addFilter(OneVoice())
+    screen = Screen(view, is_kept=folder is not None)
     for handler in (screen, _LogFile(folder / LOG_FILE)) if folder else (screen,):
         handler.setFormatter(form)
         log.addHandler(handler)
     log.setLevel(logging.INFO)
     # TensorFlow gives the root logger a handler of its own, which would repeat every line.
     log.propagate = False
+    return screen
 
 
 class _LogFile(logging.FileHandler):
@@ -49,11 +61,20 @@ class _LogFile(logging.FileHandler):
 class Reporter:
     """One worker's results in its own folder, and its lines in the log."""
 
-    def __init__(self, folder: Path, epochs: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        epochs: int,
+        screen: Screen | None = None,
+        live: LiveFile | None = None,
+    ) -> None:
         self.folder, self._epochs = folder, epochs
+        self._screen, self._live = screen or Screen(), live or LiveFile(None)
+        self._live.remove()
+        self.journal = Journal(folder)
         self.on_up: Callable[[], object] = lambda: None
         self._started = self._last_line = time.monotonic()
-        self._doing = "starting"
+        self._doing: tuple[str, Mapping[str, bool]] = ("starting", {})
         self._ended = threading.Event()
         self._trained: dict[str, Any] = {}
         self._lock = threading.Lock()
@@ -72,17 +93,32 @@ class Reporter:
         # What an earlier run left here must not pass for this one's.
         (folder / RESULT_FILE).unlink(missing_ok=True)
 
-    def doing(self, what: str) -> None:
-        """Note what the run is at; the heartbeat says it once nothing else was said for a while."""
-        self._doing = what
+    def doing(self, what: str, *, is_own: bool = False) -> None:
+        """Note what the run is at; the heartbeat says it once nothing else was said for a while.
+
+        Args:
+            what: in words.
+            is_own: whether this worker may be at something else than the chief.
+        """
+        self._doing = (what, OWN if is_own else {})
+        self._screen.hide()
+        self._live.remove()
+
+    def progress(self, progress: Progress) -> None:
+        """Note where the run is, likewise; a terminal shows it at once."""
+        self._doing = (str(progress), LIVE)
+        self._screen.show(progress)
+        self._live.write(progress)
 
     def cluster_is_up(self) -> None:
         """Note that all workers are there: from now on this process can speak for itself."""
         self.on_up()
+        self.journal.note("starting", "loading the data, building the model")
         self.start_heartbeat()
 
     def read_back(self) -> None:
         """Take over what another process, which could not finish, had reported."""
+        self._screen.begin_anew()
         file = self.folder / METRICS_FILE
         lines = file.read_text().splitlines() if file.exists() else []
         if lines:
@@ -100,7 +136,8 @@ class Reporter:
         while not self._ended.wait(self._last_line + PROGRESS_SECONDS - time.monotonic()):
             if time.monotonic() - self._last_line >= PROGRESS_SECONDS:
                 self._last_line = time.monotonic()
-                log.info("%s", self._doing)
+                what, extra = self._doing
+                log.info("%s", what, extra=extra)
 
     def begin(self, step: int) -> None:
         """Note at which step the run begins; the epochs behind it are reported by `epochs`."""
@@ -151,8 +188,11 @@ class Reporter:
         Only the first call counts: the thread that ends a stuck run may meet the run's own end.
         """
         self._ended.set()
+        self._screen.hide()
+        self._live.remove()
         if not self._lock.acquire(blocking=False):
             return
+        self.journal.note(status, reason or "")
         seconds = round(time.monotonic() - self._started, 3)
         more = {"seconds": seconds, **context, **self._trained}
         result = {"status": status, "reason": reason, **self._result, **more}
@@ -160,22 +200,41 @@ class Reporter:
         write_whole(self.folder / RESULT_FILE, text.encode(), durable=True)
 
 
+class Onlooker:
+    """Says where a script's fit is: in a pipe the chief's, now and then.
+
+    A terminal has Keras's own progress bar.
+
+    Args:
+        live: is told as well.
+        view: whether this worker speaks for all, and may draw.
+    """
+
+    def __init__(self, live: LiveFile, view: View) -> None:
+        self._live = live
+        self._says = view.is_chief and not (view.may_draw and is_terminal(sys.stdout))
+        self._last_line = time.monotonic()
+
+    def progress(self, progress: Progress) -> None:
+        """Note where the fit is."""
+        self._live.write(progress)
+        if self._says and time.monotonic() >= self._last_line + PROGRESS_SECONDS:
+            self._last_line = time.monotonic()
+            log.info("%s", progress)
+
+    def step(self, step: int) -> None:
+        """Need no more."""
+
+
 def describe(line: Mapping[str, Any], epochs: int) -> str:
     """Return an epoch's numbers as one line that a person can read down a column."""
     width = len(str(epochs))
     parts = [f"epoch {line['epoch']:{width}}/{epochs}", f"step {line['step']}"]
     parts += [
-        f"{name.replace('_', ' ')} {_shown(value)}"
+        f"{name.replace('_', ' ')} {shown(value)}"
         for name, value in line.items()
         if name not in COUNTS
     ]
     if "examples_per_second" in line:
         parts.append(f"{line['examples_per_second']:,.0f} examples/s")
     return "  ".join([*parts, f"{line['seconds']:.1f} s"])
-
-
-def _shown(value: Any) -> str:
-    if not isinstance(value, float):
-        return "not finite" if value is None else str(value)
-    is_small = 0 < abs(value) < SMALL
-    return f"{value:.1e}" if is_small else f"{value:.4f}"

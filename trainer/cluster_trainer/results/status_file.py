@@ -31,7 +31,7 @@ class StatusFile:
         *,
         within_seconds: float | None = None,
         at_once: bool = True,
-        **place: int | None,
+        **place: Any,
     ) -> None:
         """Tell what the process is at.
 
@@ -40,7 +40,9 @@ class StatusFile:
             detail: more of it, in a few words.
             within_seconds: the next word comes by then, or something is wrong; None: no limit.
             at_once: else at most once a second, unless the state is a new one.
-            place: `step`, `epoch` (from 1), `epochs`; what is not given stays as it was.
+            place: `step`, `epoch` (from 1), `epochs`, `examples_per_second`, `checkpoint_step`,
+                `checkpoint_at` (by the monotonic clock), `slow` (why this worker holds the others
+                up, or an empty text); what is not given stays as it was.
         """
         now = time.monotonic()
         is_new = state != self._told["state"]

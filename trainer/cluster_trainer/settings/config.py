@@ -90,6 +90,7 @@ ACCEPTED = {
     "strategy": "auto, none, mirrored or multiworker",
     "logical_cpus": A_COUNT,
     "devices": devices.ACCEPTED,
+    "collectives": "auto, tensorflow or ring",
     "epochs": A_COUNT,
     "steps_per_epoch": A_COUNT,
     "per_replica_batch_size": A_COUNT,
@@ -248,6 +249,11 @@ class TrainerConfig(BaseSettings):
         None,
         description="Which of this worker's devices train, in any order; several are mirrored. "
         "Not given: all GPUs, or without one the CPU.",
+    )
+    collectives: Literal["auto", "tensorflow", "ring"] = Field(
+        "tensorflow",
+        description="What sums over workers: TensorFlow's own collectives (tensorflow), a ring of "
+        "connections that the entrypoint makes (ring), or whichever fits (auto).",
     )
     epochs: PositiveInt = Field(50, description="How many epochs to train.")
     steps_per_epoch: PositiveInt | None = Field(

@@ -1,12 +1,13 @@
 """What one process was started to do."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.task import Task, from_environment
+from cluster_trainer.settings.view import View, read_view
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,12 @@ class Job:
         progress_file: touched whenever the run has got further than ever before; None: nobody
             looks.
         status_file: holds what this process is at; None: nobody looks.
+        group_socket: the number of the descriptor by which the entrypoint hands over connections to
+            other workers; None: it knows of none.
+        events_file: holds what the entrypoint has noted of this start; None: nothing is known.
+        image: its version and revision, name -> text; empty where it has none.
         is_restart: whether the entrypoint has started this command before and starts it again.
+        view: what of its lines the screen shows.
     """
 
     config: TrainerConfig
@@ -27,11 +33,20 @@ class Job:
     progress_file: Path | None = None
     is_restart: bool = False
     status_file: Path | None = None
+    group_socket: str | None = None
+    view: View = field(default_factory=View)
+    events_file: Path | None = None
+    image: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
         """Where this worker writes all that it writes."""
         return self.config.run_dir / self.task.name
+
+    @property
+    def live_file(self) -> Path | None:
+        """What tells a program that draws it where the run is; None: nobody looks."""
+        return self.folder / self.view.live_file if self.view.live_file else None
 
 
 def read_job(
@@ -50,11 +65,18 @@ def read_job(
     config = TrainerConfig.read(environ, arguments, given)
     task = from_environment(environ)
     config.check_against(task.num_workers)
-    progress_file, status_file = environ.get("PROGRESS_FILE"), environ.get("STATUS_FILE")
+    names = ("PROGRESS_FILE", "STATUS_FILE", "EVENTS_FILE")
+    progress, status, events = (Path(environ[n]) if environ.get(n) else None for n in names)
+    of_image = {"cluster-trainer": "VERSION", "revision": "REVISION"}
+    image = {what: environ.get(f"CLUSTER_TRAINER_{name}", "") for what, name in of_image.items()}
     return Job(
         config,
         task,
-        progress_file=Path(progress_file) if progress_file else None,
+        progress_file=progress,
         is_restart=environ.get("RESTART_COUNT", "0") != "0",
-        status_file=Path(status_file) if status_file else None,
+        status_file=status,
+        events_file=events,
+        image={what: text for what, text in image.items() if text},
+        group_socket=environ.get("CLUSTER_GROUP_FD"),
+        view=read_view(environ, is_chief=task.is_chief),
     )

@@ -124,7 +124,7 @@ def _on_disk(pictures: Pictures, say: Say) -> Examples:
 
     def say_waiting() -> None:
         waiting = f"waiting for another container that decodes pictures in {folder.parent}"
-        log.info(waiting)
+        log.info(waiting, extra={"is_own": True})
         say(waiting)
 
     if not folder.exists():

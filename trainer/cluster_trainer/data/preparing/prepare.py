@@ -77,7 +77,7 @@ def prepare_builder(
 
     def say_waiting() -> None:
         waiting = f"waiting for another container that prepares {builder.name} in {directory}"
-        log.info(waiting)
+        log.info(waiting, extra={"is_own": True})
         say(waiting)
 
     directory.mkdir(parents=True, exist_ok=True)
@@ -87,11 +87,11 @@ def prepare_builder(
         downloads = directory / "downloads" / builder.name
         _remove_leftovers(Path(builder.data_dir), downloads)
         what = f"preparing {builder.name} in {directory}"
-        log.info(what)
+        log.info(what, extra={"is_own": True})
         tfds.disable_progress_bar()
         with progress(builder, downloads, lambda how_far: say(f"{what}: {how_far}")):
             builder.download_and_prepare(download_config=config)
-        log.info("prepared %s", builder.name)
+        log.info("prepared %s", builder.name, extra={"is_own": True})
 
 
 def _remove_leftovers(made: Path, downloads: Path) -> None:

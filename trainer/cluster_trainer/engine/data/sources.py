@@ -20,7 +20,7 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDataset, PyDatasetAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
-from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.engine.data import arrays
 from cluster_trainer.engine.data.cut import cut, weighted
 from cluster_trainer.engine.data.row_dataset import RowDataset, Rows
@@ -140,6 +140,12 @@ def source_of(
             return source
         return PyDatasetSource(adapter, replicas, seed)
     if isinstance(adapter, TFDatasetAdapter) and _is_for_tensorflow(adapter.get_tf_dataset()):
+        if ring_of(strategy):
+            raise ValueError(
+                "The dataset's auto_shard_policy is FILE or OFF, or it was distributed: these are "
+                "for TensorFlow's cluster (TRAINER_COLLECTIVES=tensorflow). Without one each "
+                "worker reads the whole dataset and takes its share of each batch."
+            )
         return DistributedSource(adapter, replicas, strategy)
     return DatasetSource(adapter, replicas)
 

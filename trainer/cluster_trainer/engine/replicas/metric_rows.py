@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer.collectives.replicas import count_of, gathered
+from cluster_trainer.collectives.replicas import count_of, gathered, number
 from cluster_trainer.engine.replicas import statistics, step_context
 
 # Each model's function, by its variables: a new trace would be new collectives on all workers.
@@ -51,8 +51,7 @@ class MetricRows:
         return row if self._total == 1 else gathered(row)
 
     def _assign(self, rows: Any) -> None:
-        context = tf.distribute.get_replica_context()
-        row, begin = rows[context.replica_id_in_sync_group], 0
+        row, begin = rows[number()], 0
         for variable in self._variables:
             size = int(np.prod(variable.shape))
             value = tf.reshape(row[begin : begin + size], variable.shape)

@@ -8,8 +8,9 @@ variables, which therefore stay alike. Nothing crosses replicas after that, so t
 may put what it does into a condition.
 """
 
+import logging
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
 import tensorflow as tf
@@ -19,9 +20,13 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from keras.src.optimizers.multi_optimizer import MultiOptimizer
 
+from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import Gradient, count_of, summed
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.engine.replicas.replaced import replace
+from cluster_trainer.engine.waits import SUMS
+
+log = logging.getLogger("trainer")
 
 
 def mean_of(gradients: Sequence[Gradient | None], weight: tf.Tensor) -> list[Gradient | None]:
@@ -91,14 +96,15 @@ def reduce_first() -> None:
         TFOptimizer, "_overwrite_model_variables_with_average_value", _overwrite_own, _is_reduced
     )
     replace(LossScaleOptimizer, "_tf_apply", LossScaleOptimizer._common_apply, _is_reduced)  # noqa: SLF001
-    # An optimizer's own counters would be sent from the first replica, which no condition allows.
-    replace(Variable, "_direct_assign", _assign_own, _is_reduced)
+    Variable._direct_assign = _assign  # noqa: SLF001
 
 
 def _reducing(apply: Callable[..., None]) -> Callable[..., None]:
     @wraps(apply)
     def reduce_and_apply(self: Any, grads: Sequence[Any], trainable_variables: Any = None) -> None:
         part = step_context.current()
+        if part is None:
+            _warn_of_training_alone()
         if part is None or part.is_reduced:
             return apply(self, grads, trainable_variables)
         _must_be_of_the_strategy(self)
@@ -106,17 +112,35 @@ def _reducing(apply: Callable[..., None]) -> Callable[..., None]:
             _build(self, trainable_variables)
         part.gathers |= any(isinstance(one, tf.IndexedSlices) for one in grads)
         is_weighted = id(self) in part.weighted
-        over_all = sum_of(grads) if is_weighted else mean_of(grads, part.weight)
+        over_all = _measured(
+            part, grads, lambda: sum_of(grads) if is_weighted else mean_of(grads, part.weight)
+        )
         with step_context.reduced(part):
             return apply(self, over_all, trainable_variables)
 
     return reduce_and_apply
 
 
+def _measured(part: step_context.Share, grads: Sequence[Any], take: Callable[[], Any]) -> Any:
+    """Return what `take` makes of the gradients, and let the time until it is there be counted."""
+    return part.waits.measured(SUMS, grads, take) if part.waits else take()
+
+
+@cache
+def _warn_of_training_alone() -> None:
+    """Say once what a loop of a user's own does where a ring is wanted."""
+    if group.is_wanted() and not tf.distribute.has_strategy():
+        log.warning(
+            "An optimizer was applied outside of Keras's fit and train_on_batch, as by a training "
+            "loop of the script's own: the workers' gradients are not summed there, and each "
+            "worker trains by itself."
+        )
+
+
 def _must_be_of_the_strategy(optimizer: Any) -> None:
     """Refuse an optimizer whose counter all replicas of a process would share, each counting on."""
     counter = getattr(optimizer, "inner_optimizer", optimizer)._iterations  # noqa: SLF001
-    if step_context.own(counter) is counter.value:
+    if not step_context.is_of_all(counter):
         raise ValueError(
             f"The optimizer {optimizer.name!r} was made outside of the strategy's scope. Make it "
             "in `with strategy.scope():`, as the model."
@@ -192,6 +216,14 @@ def _overwrite_own(self: Any, trainable_variables: Sequence[Any]) -> None:
         step_context.own(variable).assign(step_context.own(average))
 
 
-def _assign_own(self: Any, value: Any) -> None:
-    copy = step_context.own(self)
-    copy.assign(tf.cast(value, copy.dtype))
+def _assign(self: Any, value: Any) -> None:
+    """Assign to a variable; an optimizer's own are each replica's.
+
+    They would be sent from the first replica otherwise, which no condition allows. And TensorFlow
+    reads a metric's variable once it was reset, as a sum over all replicas that nobody looks at.
+    """
+    value = tf.cast(value, self._value.dtype)
+    if _is_reduced():
+        step_context.own(self).assign(value)
+    else:
+        self._value.assign(value, read_value=False)

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 from keras.src.random.seed_generator import SeedGenerator
 
+from cluster_trainer.collectives.replicas import number
 from cluster_trainer.engine.replicas import step_context
 
 _next_alike = SeedGenerator.next
@@ -26,5 +27,4 @@ def _next_apart(self: Any, ordered: bool = True) -> tf.Tensor:  # noqa: FBT001, 
     seed = _next_alike(self, ordered)
     if step_context.current() is None:
         return seed
-    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-    return tf.random.experimental.stateless_fold_in(seed, tf.cast(replica, seed.dtype))
+    return tf.random.experimental.stateless_fold_in(seed, tf.cast(number(), seed.dtype))

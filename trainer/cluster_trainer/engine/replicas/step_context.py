@@ -9,6 +9,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.distribute import distribute_lib, values
 
+from cluster_trainer.collectives.replicas import ring_of
+from cluster_trainer.engine.waits import Waits
+
 
 @dataclass
 class Share:
@@ -22,12 +25,14 @@ class Share:
         weighted: the optimizers, by `id`, whose losses were multiplied by the weight, so that
             their gradients need only be summed.
         gathers: whether rows of sparse gradients are gathered from all replicas.
+        waits: counts for how long gradients are waited for; None: nobody does.
     """
 
     weight: tf.Tensor
     is_reduced: bool = False
     weighted: set[int] = field(default_factory=set)
     gathers: bool = False
+    waits: Waits | None = None
 
 
 class _OfThread(threading.local):
@@ -45,13 +50,14 @@ def current() -> Share | None:
 
 
 @contextmanager
-def computing(weight: tf.Tensor) -> Iterator[Share]:
+def computing(weight: tf.Tensor, waits: Waits | None = None) -> Iterator[Share]:
     """Let what is called inside be a replica's part of a step.
 
     Args:
         weight: float32 [], see `Share`.
+        waits: see `Share`.
     """
-    _of_thread.share = part = Share(weight)
+    _of_thread.share = part = Share(weight, waits=waits)
     try:
         yield part
     finally:
@@ -70,7 +76,10 @@ def reduced(share: Share) -> Iterator[None]:
 
 def is_of_all(variable: Any) -> bool:
     """Tell whether every replica has a copy of a variable, Keras's or TensorFlow's."""
-    return isinstance(_tensorflow_variable(variable), values.DistributedVariable)
+    variable = _tensorflow_variable(variable)
+    return isinstance(variable, values.DistributedVariable) or bool(
+        ring_of(tf.distribute.get_strategy())
+    )
 
 
 def own(variable: Any) -> Any:
@@ -86,7 +95,9 @@ def own(variable: Any) -> Any:
             "model, its optimizer and its metrics to be created within `strategy.scope()`."
         )
         raise ValueError(message)
-    return _tensorflow_variable(variable)._get()  # noqa: SLF001
+    variable = _tensorflow_variable(variable)
+    is_one_of_several = isinstance(variable, values.DistributedVariable)
+    return variable._get() if is_one_of_several else variable  # noqa: SLF001
 
 
 def _tensorflow_variable(variable: Any) -> Any:

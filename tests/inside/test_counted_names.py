@@ -1,0 +1,46 @@
+"""Workers are the same though Keras has counted more layers and optimizers on one of them."""
+
+import keras
+import pytest
+
+from cluster_trainer.checkpoints.state import State
+from cluster_trainer.fits.agreement import uncounted
+from cluster_trainer.fits.kept_fit import optimizer_described
+
+
+def model():
+    one = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3), keras.layers.Dense(1)])
+    inner = keras.optimizers.SGD(0.1, momentum=0.9)
+    one.compile(keras.optimizers.LossScaleOptimizer(inner), "mse")
+    one.optimizer.build(one.trainable_variables)
+    return one
+
+
+def names_of(one):
+    return State([*one.variables, *one.optimizer.variables]).names
+
+
+def test_a_second_model_of_the_same_form_is_the_same():
+    first, second = model(), model()
+    assert names_of(first) != names_of(second)
+    assert uncounted(names_of(first)) == uncounted(names_of(second))
+    assert optimizer_described(first) == optimizer_described(second)
+
+
+def test_what_decides_is_compared():
+    first, second = model(), model()
+    second.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.2)), "mse")
+    assert optimizer_described(first) != optimizer_described(second)
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [
+        ("model_1/dense_12/kernel float32[2,3]", "model/dense/kernel float32[2,3]"),
+        ("sgd_6 int64[]", "sgd int64[]"),
+        ("adam/dense_3_kernel_momentum float32[2]", "adam/dense_kernel_momentum float32[2]"),
+        ("conv2d/kernel float32[1]", "conv2d/kernel float32[1]"),
+    ],
+)
+def test_the_numbers_of_names_are_left_out(name, left):
+    assert uncounted([name]) == [left]

@@ -1,0 +1,88 @@
+"""For how long steps waited is told as it is: for input, and for other replicas' gradients."""
+
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from cluster_trainer.engine.steps import waits_of
+from conftest import strategy_of
+
+BATCHES, BATCH, WIDTH = 12, 8, 8
+
+
+@pytest.fixture(autouse=True)
+def _keeps_nothing(monkeypatch):
+    monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "0")
+
+
+def slow(content, seconds):
+    """Return what takes its time to come to a tensor's content, one at a time."""
+
+    def wait(value):
+        time.sleep(seconds)
+        return value
+
+    shown = tf.numpy_function(wait, [content], content.dtype)
+    return tf.ensure_shape(shown, content.shape)
+
+
+class Slow(keras.layers.Layer):
+    """Takes its time in each step."""
+
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds = seconds
+        self.kernel = self.add_weight(shape=())
+
+    def call(self, inputs):
+        return slow(inputs, self.seconds) * self.kernel if self.seconds else inputs * self.kernel
+
+
+def waited(of_input, of_step, replicas=1):
+    """Train an epoch of 12 steps, each with these seconds; return the waits, and those of all."""
+    keras.backend.clear_session()
+    inputs = np.zeros((BATCHES * BATCH, WIDTH), np.float32)
+    data = tf.data.Dataset.from_tensor_slices((inputs, inputs)).batch(BATCH, drop_remainder=True)
+    if of_input:
+        data = data.map(lambda x, y: (slow(x, of_input), y))
+    with strategy_of(replicas).scope():
+        model = keras.Sequential([keras.Input((WIDTH,)), Slow(of_step)])
+        model.compile("sgd", "mse")
+    model.fit(data, epochs=1, verbose=0)  # traces
+    before, began = waits_of(model), time.monotonic()
+    model.fit(data, epochs=1, verbose=0)
+    seconds = time.monotonic() - began
+    return {name: value - before[name] for name, value in waits_of(model).items()}, seconds
+
+
+def test_slow_input_is_waited_for():
+    found, seconds = waited(of_input=0.05, of_step=0)
+    assert (BATCHES - 1) * 0.05 <= found["input"] <= seconds
+
+
+def test_input_that_is_there_is_not_waited_for_however_long_a_step_takes():
+    found, seconds = waited(of_input=0, of_step=0.05)
+    assert seconds >= BATCHES * 0.05
+    assert found["input"] < 0.2 * seconds
+
+
+def test_input_that_is_made_beside_the_steps_is_waited_for_no_longer_than_it_takes():
+    found, seconds = waited(of_input=0.03, of_step=0.05)
+    assert found["input"] <= seconds - BATCHES * 0.05
+
+
+def test_one_replica_waits_for_no_gradients():
+    found, _ = waited(of_input=0, of_step=0)
+    assert {*found} == {"input"}
+
+
+def test_where_one_process_has_several_replicas_nothing_is_told():
+    found, _ = waited(of_input=0, of_step=0, replicas=2)
+    assert found == {}
+
+
+def test_other_functions_than_the_engines_tell_nothing():
+    assert waits_of(keras.Sequential()) == {}

@@ -1,0 +1,54 @@
+"""events.jsonl: what happened to a run, with what the entrypoint noted."""
+
+import json
+import logging
+from pathlib import Path
+
+from cluster_trainer.results.journal import FILE, Journal, read
+from entrypoint.status.board import Board
+
+
+def states(folder):
+    return [(one.get("by"), one["state"]) for one in read(folder / FILE)]
+
+
+def test_what_the_entrypoint_has_noted_is_taken_over_once(tmp_path):
+    (tmp_path / "run").mkdir()
+    board, journal = Board.put_up("worker-0", [tmp_path]), Journal(tmp_path / "run")
+    events = Path(board.variables["EVENTS_FILE"])
+    board.note("waiting", "for 1 of 2 workers")
+    journal.take_over(events)
+    journal.note("training", step=3)
+    board.note_start("starting", 1)
+    journal.take_over(events)
+    journal.take_over(events)
+    assert states(tmp_path / "run") == [
+        ("entrypoint", "waiting"),
+        (None, "training"),
+        ("entrypoint", "starting"),
+    ]
+    assert read(tmp_path / "run" / FILE)[2]["restarts"] == 1
+
+
+def test_without_an_entrypoint_there_is_nothing_to_take_over(tmp_path):
+    Journal(tmp_path).take_over(None)
+    Journal(tmp_path).take_over(tmp_path / "none")
+    assert not (tmp_path / FILE).exists()
+
+
+def test_an_epochs_seconds_are_a_line_without_a_state(tmp_path):
+    Journal(tmp_path).epoch(2, 46, {"calls": 1.23456789})
+    line = json.loads((tmp_path / FILE).read_text())
+    assert {name: line[name] for name in ("epoch", "step", "seconds")} == {
+        "epoch": 2,
+        "step": 46,
+        "seconds": {"calls": 1.2346},
+    }
+
+
+def test_a_file_that_cannot_be_written_costs_one_warning(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
+    journal = Journal(tmp_path / "none")
+    journal.note("training")
+    journal.note("done")
+    assert caplog.text.count("training goes on") == 1

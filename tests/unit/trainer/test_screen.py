@@ -1,0 +1,117 @@
+"""What a worker's screen shows of its log, and what its train.log keeps."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from cluster_trainer.results import report
+from cluster_trainer.results.progress import LiveFile, Progress, clock
+from cluster_trainer.results.report import Onlooker, start_log
+from cluster_trainer.results.screen import OWN
+from cluster_trainer.settings.view import View, read_view
+
+PROGRESS = Progress(
+    what="training",
+    epoch=2,
+    epochs=30,
+    done=5,
+    total=10,
+    numbers={"loss": 0.25, "top_5": 0.5},
+    learning_rate=0.0001,
+    examples_per_second=1234.5,
+    seconds_left=77.4,
+)
+
+
+@pytest.fixture
+def said(monkeypatch, tmp_path):
+    """Let a worker say three lines; return what is on its screen and in its train.log."""
+
+    def say(view, *, has_folder=True):
+        out = io.StringIO()
+        monkeypatch.setattr(sys, "stdout", out)
+        start_log("worker-1", tmp_path if has_folder else None, view)
+        report.log.info("all say so")
+        report.log.info("mine", extra=OWN)
+        report.log.warning("beware")
+        start_log("worker-0")
+        file = tmp_path / report.LOG_FILE
+        kept = file.read_text() if has_folder else ""
+        return [[line[9:] for line in text.splitlines()] for text in (out.getvalue(), kept)]
+
+    return say
+
+
+ALL = ["INFO worker-1 all say so", "INFO worker-1 mine", "WARNING worker-1 beware"]
+OTHERS = ["DEBUG worker-1 all say so", *ALL[1:]]
+
+
+def test_the_chief_says_all(said):
+    assert said(View(is_chief=True)) == [ALL, ALL]
+
+
+def test_another_worker_says_what_concerns_it_and_keeps_all(said):
+    assert said(View(is_chief=False)) == [OTHERS[1:], OTHERS]
+
+
+def test_with_verbose_each_worker_says_all(said):
+    assert said(View(is_chief=False, verbose=True)) == [OTHERS, OTHERS]
+
+
+def test_nothing_is_left_out_that_is_nowhere_else(said):
+    assert said(View(is_chief=False), has_folder=False) == [OTHERS, []]
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, View()),
+        ({"VERBOSE": "1"}, View(verbose=True)),
+        ({"VERBOSE": "0"}, View()),
+        ({"VERBOSE": ""}, View()),
+        ({"TERM": "xterm"}, View(may_draw=True)),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, View()),
+        ({"TERM": "dumb"}, View()),
+    ],
+)
+def test_the_view_is_read_from_the_environment(environ, expected):
+    assert read_view(environ, is_chief=True) == expected
+
+
+def test_progress_is_a_line():
+    assert str(PROGRESS) == (
+        "epoch 2/30  training: 5 of 10 steps  1:17 left  loss 0.2500  top 5 0.5000"
+        "  1,234 examples/s  rate 1.0e-04"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00"), (61.6, "1:02"), (3600, "1:00:00"), (36_065, "10:01:05")]
+)
+def test_a_time_is_read_as_on_a_clock(seconds, text):
+    assert clock(seconds) == text
+
+
+def test_progress_is_told_in_a_file_until_the_run_is_at_something_else(tmp_path):
+    path = tmp_path / "live.json"
+    live = LiveFile(path)
+    live.write(PROGRESS)
+    told = json.loads(path.read_text())
+    assert (told["epoch"], told["done"], told["facts"][0]) == (2, 5, "1:17 left")
+    live.remove()
+    assert not path.exists()
+
+
+def test_a_scripts_fit_in_a_pipe_says_now_and_then_where_it_is(monkeypatch):
+    lines = []
+    monkeypatch.setattr(report.log, "info", lambda form, *given: lines.append(form % given))
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    chief = Onlooker(LiveFile(None), View(is_chief=True))
+    chief.progress(PROGRESS)
+    assert lines == []
+    monkeypatch.setattr(report, "PROGRESS_SECONDS", 0.0)
+    chief.progress(PROGRESS)
+    Onlooker(LiveFile(None), View(is_chief=False)).progress(PROGRESS)
+    assert lines == [str(PROGRESS)]

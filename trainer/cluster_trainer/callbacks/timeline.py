@@ -1,0 +1,100 @@
+"""When a fit trains and evaluates, and where the time of each epoch goes."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import keras
+
+from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.engine.steps import waits_of
+
+
+class Book(Protocol):
+    """Where it is written down."""
+
+    def note(self, state: str, detail: str = "", **more: Any) -> None:
+        """Note what the worker is at from now on."""
+
+    def epoch(self, epoch: int, step: int, seconds: dict[str, float]) -> None:
+        """Note where the seconds of an epoch that is over went."""
+
+
+class Timeline(keras.callbacks.Callback):
+    """Notes where training, evaluation and each epoch begin and end.
+
+    The seconds of an epoch are `first_call` (of this start, mostly TensorFlow's compilation),
+    `calls` (all others, with the waiting for input and for other workers in them), `evaluating`,
+    `checkpoints` (for as long as they held training up) and `all` of them with whatever else there
+    was, such as callbacks, and the workers' agreement after each call. Of `calls`, where it is
+    measured (`engine/waits.py`), the steps waited for `input` and for `sums` of gradients. An epoch
+    in which a run goes on is counted from there.
+
+    Args:
+        book: is told.
+        place: tells where the run is.
+        held_up: tells for how many seconds checkpoints have held this fit up.
+    """
+
+    several_batches_a_call = True
+
+    def __init__(
+        self, book: Book, place: Callable[[], Place], held_up: Callable[[], float]
+    ) -> None:
+        super().__init__()
+        self._book, self._place, self._held_up = book, place, held_up
+        self._epoch_began = self._call_began = self._test_began = 0.0
+        self._held_up_before = 0.0
+        self._has_called = False
+        self._waits: Mapping[str, float] = {}
+        self._seconds: dict[str, float] = {}
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Begin to count."""
+        del logs
+        self._epoch_began = time.monotonic()
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Note that it trains."""
+        del logs
+        self._book.note("training", epoch=epoch + 1, step=self._place().step)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Note when a call begins."""
+        del batch, logs
+        self._call_began = time.monotonic()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Count a call."""
+        del batch, logs
+        self._count(
+            "calls" if self._has_called else "first_call", time.monotonic() - self._call_began
+        )
+        before, self._waits = self._waits, waits_of(self.model)
+        if self._has_called:  # what was waited for within the first is a part of that
+            for name, seconds in self._waits.items():
+                self._count(name, seconds - before.get(name, 0.0))
+        self._has_called = True
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Note that it evaluates."""
+        del logs
+        self._test_began = time.monotonic()
+        self._book.note("evaluating", step=self._place().step)
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """Count an evaluation."""
+        del logs
+        self._count("evaluating", time.monotonic() - self._test_began)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Note where the epoch's time went."""
+        del logs
+        now, held_up = time.monotonic(), self._held_up()
+        self._count("checkpoints", held_up - self._held_up_before)
+        self._count("all", now - self._epoch_began)
+        self._book.epoch(epoch + 1, self._place().step, self._seconds)
+        self._epoch_began, self._held_up_before, self._seconds = now, held_up, {}
+
+    def _count(self, name: str, seconds: float) -> None:
+        self._seconds[name] = self._seconds.get(name, 0.0) + seconds

@@ -1,0 +1,62 @@
+"""The ring of this process, where its sums go round one and not through TensorFlow's cluster."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from cluster_trainer.collectives.ring.ring import Ring
+
+
+def _none() -> Ring | None:
+    return None
+
+
+_form: Callable[[], Ring | None] = _none
+_ring: Ring | None = None
+
+
+def offer(form: Callable[[], Ring | None]) -> None:
+    """Let the ring be formed by a function, once somebody asks for it.
+
+    Args:
+        form: meets the other workers; None where there are none, or TensorFlow's cluster is wanted.
+            It is called once, unless it raises.
+    """
+    global _form  # noqa: PLW0603  it is this process's
+    _form = form
+
+
+def use(ring: Ring | None) -> None:
+    """Take a ring, or none from now on."""
+    global _form, _ring
+    _form, _ring = _none, ring
+
+
+def is_wanted() -> bool:
+    """Tell whether this process has a ring, or will have one when somebody asks for it."""
+    return _ring is not None or _form is not _none
+
+
+def current() -> Ring | None:
+    """Return the ring; None where this process has none."""
+    if _form is not _none:
+        use(_form())
+    return _ring
+
+
+@contextmanager
+def failure_told() -> Iterator[None]:
+    """Raise why the ring has failed in place of what TensorFlow makes of it.
+
+    What is not TensorFlow's error is this worker's own, and stays as it is.
+
+    Raises:
+        RingError: a worker was lost, or calls something else than this one.
+    """
+    try:
+        yield
+    except Exception as error:
+        is_tensorflows = any(kind.__name__ == "OpError" for kind in type(error).__mro__)
+        why = _ring.error if _ring and is_tensorflows else None
+        if why is None:
+            raise
+        raise why from error

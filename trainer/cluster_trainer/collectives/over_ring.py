@@ -1,0 +1,110 @@
+"""Sums and gathered tensors within a step whose replicas are the workers of a ring.
+
+Each is one operation of TensorFlow that calls the ring in this process. All workers have to call
+them in the same order (`_called`).
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from cluster_trainer.collectives.ring.ring import Ring
+
+SUMMED = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)
+# The ring adds few types; what carries another one holds each of its values.
+CARRIERS = {
+    tf.bfloat16: tf.float32,
+    **dict.fromkeys((tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16), tf.int32),
+}
+TURN = "cluster_trainer_turn_of_ring"
+
+
+def summed(ring: Ring, values: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[Any]:
+    """Return each value's sum over all workers, packed into one message for each type of numbers.
+
+    Of sparse gradients, all workers' rows, in the order of the workers.
+    """
+    results: dict[int, Any] = {}
+    dense: dict[tf.DType, list[int]] = {}
+    for place, value in enumerate(values):
+        if isinstance(value, tf.IndexedSlices):
+            rows, indices = gathered(ring, value.values), gathered(ring, value.indices)
+            results[place] = tf.IndexedSlices(rows, indices, value.dense_shape)
+        else:
+            dense.setdefault(_carrier(value.dtype), []).append(place)
+    for dtype, places in dense.items():
+        totals = _packed_sum(ring, [values[place] for place in places], dtype)
+        results.update(zip(places, totals, strict=True))
+    return [results[place] for place in range(len(values))]
+
+
+def gathered(ring: Ring, value: tf.Tensor) -> tf.Tensor:
+    """Return the values of all workers, one after the other along their first dimension.
+
+    Args:
+        ring: of the workers.
+        value: [n, …] of any type, strings too, with an n of each worker's own.
+    """
+
+    def gather(mine: Any) -> np.ndarray:
+        content = mine.item() if isinstance(mine, np.ndarray) else mine  # so it is in eager steps
+        return np.array(ring.all_gather(content), object)
+
+    parts = _called(gather, tf.io.serialize_tensor(value), tf.string)
+    parts = tf.ensure_shape(parts, [ring.size])
+    found = [tf.io.parse_tensor(parts[rank], value.dtype) for rank in range(ring.size)]
+    shape = [None, *value.shape[1:]]
+    return tf.concat([tf.ensure_shape(part, shape) for part in found], 0)
+
+
+def _packed_sum(ring: Ring, values: list[tf.Tensor], dtype: tf.DType) -> list[tf.Tensor]:
+    flat = [tf.reshape(tf.cast(value, dtype), [-1]) for value in values]
+    packed = tf.concat(flat, 0) if len(flat) > 1 else flat[0]
+    total = _called(ring.all_reduce, packed, dtype)
+    total.set_shape(packed.shape)
+    parts = tf.split(total, [tf.size(one) for one in flat]) if len(flat) > 1 else [total]
+    return [
+        tf.cast(tf.ensure_shape(tf.reshape(part, tf.shape(value)), value.shape), value.dtype)
+        for part, value in zip(parts, values, strict=True)
+    ]
+
+
+def _called(call: Callable[[Any], Any], given: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Call a function of NumPy's arrays.
+
+    Each call takes a turn, a variable that TensorFlow reads before and writes after it. So it
+    orders a step's calls as they were traced, in functions, conditions and loops within it, too.
+    """
+
+    def take_turn(value: Any, _: Any) -> Any:
+        return call(value)
+
+    turn = _turn()
+    with _not_by_xla(), tf.device("CPU:0"):
+        number = tf.raw_ops.ReadVariableOp(resource=turn, dtype=tf.int64)
+        result = tf.numpy_function(take_turn, [given, number], dtype)
+        with tf.control_dependencies([result]):
+            tf.raw_ops.AssignVariableOp(resource=turn, value=number + 1)
+    return result
+
+
+def _not_by_xla() -> AbstractContextManager[Any]:
+    is_eager = tf.executing_eagerly()
+    return nullcontext() if is_eager else tf.xla.experimental.jit_scope(compile_ops=False)
+
+
+@cache
+def _turn() -> tf.Tensor:
+    """Return a variable of this process alone: tf.Variable would be a strategy's."""
+    with tf.init_scope(), tf.device("CPU:0"):
+        turn = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name=TURN)
+        tf.raw_ops.AssignVariableOp(resource=turn, value=tf.constant(0, tf.int64))
+    return turn
+
+
+def _carrier(dtype: tf.DType) -> tf.DType:
+    return dtype if dtype in SUMMED else CARRIERS[dtype]

@@ -1,0 +1,95 @@
+"""The ring of this worker's sums, on the connections that the entrypoint has made."""
+
+import atexit
+import logging
+import os
+import sys
+from collections.abc import Mapping
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from cluster_trainer.collectives import group
+from cluster_trainer.collectives.neighbours import EX_CONFIG, VARIABLE, NeighboursError, join
+from cluster_trainer.collectives.ring.ring import Ring
+from cluster_trainer.problems import ConfigurationError, PeerLostError, Problem
+from cluster_trainer.settings.config import shown_name
+
+SWITCH_SECONDS = 0.0005
+SILENT_SECONDS = 60.0
+"""A worker that is silent for so long is lost. One that holds Python's lock is silent, too, as
+while it reads a large JSON file."""
+log = logging.getLogger("trainer")
+
+
+def form(environ: Mapping[str, str]) -> Ring:
+    """Meet the other workers, which do the same.
+
+    Args:
+        environ: what the entrypoint has started this command with.
+
+    Raises:
+        PeerLostError: a neighbour has not come.
+        ConfigurationError: the entrypoint has made no connections.
+    """
+    try:
+        neighbours = join(environ)
+    except NeighboursError as error:
+        if error.code == EX_CONFIG:
+            raise _refused(str(error)) from error
+        raise PeerLostError(str(error)) from error
+    if neighbours is None:
+        raise _refused(f"{VARIABLE} is not set: start the command by the image's entrypoint.")
+    # A thread of Python's that computes would keep the ring from the interpreter for 5 ms a time.
+    sys.setswitchinterval(SWITCH_SECONDS)
+    place = neighbours.rank, neighbours.size, neighbours.generation
+    ring = Ring(*place, neighbours.left, neighbours.right, time_limit_seconds=SILENT_SECONDS)
+    os.register_at_fork(after_in_child=lambda: _forget(ring))
+    atexit.register(ring.close)
+    return ring
+
+
+def _forget(ring: Ring) -> None:
+    """Let a process that was forked off be in no ring: it would write into its parent's."""
+    group.use(None)
+    ring.forget()
+
+
+def offer_to_script(environ: Mapping[str, str]) -> None:
+    """Let a script's models be trained over the ring, unless it makes a strategy for TensorFlow's.
+
+    Args:
+        environ: what the entrypoint has started the script with.
+    """
+    if VARIABLE in environ:
+        group.offer(lambda: _form_for_script(environ))
+
+
+def _form_for_script(environ: Mapping[str, str]) -> Ring | None:
+    if context.context()._collective_ops_server_def is not None:  # noqa: SLF001
+        log.info("the script's MultiWorkerMirroredStrategy sums over TensorFlow's cluster")
+        return None
+    if tf.config.list_physical_devices("GPU"):
+        refuse_devices(("GPU:0",))
+    try:
+        ring = form(environ)
+    except ConfigurationError as error:
+        log.warning("this process trains alone: %s", "; ".join(map(str, error.problems)))
+        return None
+    log.info("up: ring of %d workers, on the CPU", ring.size)
+    return ring
+
+
+def refuse_devices(devices: tuple[str, ...]) -> None:
+    """Refuse what a ring does not sum over.
+
+    Raises:
+        ConfigurationError: this worker has several replicas, or trains on a GPU.
+    """
+    if len(devices) > 1 or not devices[0].startswith("CPU"):
+        advice = f"This worker trains on {', '.join(devices)}; a ring connects workers of one CPU."
+        raise _refused(advice)
+
+
+def _refused(advice: str) -> ConfigurationError:
+    return ConfigurationError([Problem(shown_name("collectives"), "ring", "tensorflow", advice)])

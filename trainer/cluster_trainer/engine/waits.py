@@ -1,0 +1,77 @@
+"""How long steps wait, measured by TensorFlow itself within its calls of many steps.
+
+A step waits for its batch, and for the other replicas' gradients. The clock is read at two places
+of its graph: where nothing else is left to do, and where what it waits for is there. On a GPU an
+operation is over for the graph as soon as it is queued, so that a clock there would tell nothing.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import tensorflow as tf
+
+from cluster_trainer.collectives.replicas import Replicas
+
+INPUT, SUMS = "input", "sums"
+T = TypeVar("T")
+_names = itertools.count()
+
+
+class Waits:
+    """The seconds that the steps of this process have waited, by what they waited for.
+
+    `input`: for a batch, from the moment at which the step before was done. `sums`: from the moment
+    at which all of this replica's own gradients were there until those of all replicas were summed.
+    That is the waiting for slower workers, and the sums themselves, which take as long on all: what
+    a worker has more of it than the one that has the least, it has waited for others.
+
+    Args:
+        replicas: only where this process has one, on a CPU, is anything measured.
+    """
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._is_possible = replicas.local == 1 and not tf.config.list_logical_devices("GPU")
+        self._totals: dict[str, Any] = {}
+
+    def seconds(self) -> dict[str, float]:
+        """Return the seconds so far; what is not measured is not there."""
+        return {
+            name: float(tf.raw_ops.ReadVariableOp(resource=total, dtype=tf.float64))
+            for name, total in self._totals.items()
+        }
+
+    def measured(self, name: str, ready: Any, take: Callable[[], T]) -> T:
+        """Return what `take` returns, and count the time until all of it is there.
+
+        Args:
+            name: what is waited for.
+            ready: tensors, in any structure; the time begins when all of them are there.
+            take: makes the operations that wait.
+        """
+        if not self._is_possible or tf.executing_eagerly():
+            return take()
+        total = self._total(name)
+        with tf.control_dependencies(_tensors(ready)):
+            begin = tf.timestamp()
+        taken = take()  # held up by nothing: one gradient's sum may begin before the last is there
+        with tf.control_dependencies([begin, *_tensors(taken)]):
+            seconds = tf.timestamp() - begin
+        tf.raw_ops.AssignAddVariableOp(resource=total, value=seconds)
+        return taken
+
+    def _total(self, name: str) -> Any:
+        """Return a variable of this process alone: tf.Variable would be the strategy's."""
+        if name not in self._totals:
+            with tf.init_scope(), tf.device("/CPU:0"):
+                own = f"cluster_trainer_waits_{next(_names)}"
+                total = tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=[], shared_name=own)
+                zero = tf.constant(0.0, tf.float64)
+                tf.raw_ops.AssignVariableOp(resource=total, value=zero)
+            self._totals[name] = total
+        return self._totals[name]
+
+
+def _tensors(structure: Any) -> list[tf.Tensor]:
+    flat = tf.nest.flatten(structure, expand_composites=True)
+    return [one for one in flat if isinstance(one, tf.Tensor)]

@@ -1,0 +1,105 @@
+"""Who holds the others up, told while a fit runs: on the screen, by `status`, to those who ask."""
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+
+from cluster_trainer.process.hold_ups import WINDOW_SECONDS, HoldUps, Interval, in_words
+from cluster_trainer.process.labour import Labour, Labours
+from cluster_trainer.process.shortage import Used, shortage
+from cluster_trainer.results.screen import OWN
+from cluster_trainer.settings.task import Task
+
+LEAST_SECONDS = 0.5
+"""Shorter calls are looked at together."""
+log = logging.getLogger("trainer")
+
+
+class PaceWatch:
+    """Compares what the workers are at; with each exchange all of them know the same.
+
+    Args:
+        task: which worker this is.
+        workers: how many train together.
+        looks: whether it can be seen what this one is at: where GPUs compute, it cannot.
+
+    Attributes:
+        reason: why this worker holds the others up, for `status`; empty if it does not.
+        busy: for which part of the last interval this worker was at work; None: nobody knows.
+    """
+
+    def __init__(self, task: Task, workers: int, *, looks: bool) -> None:
+        self._task, self._workers = task, workers
+        self._looks = looks and workers > 1
+        self._labours: Labours | None = None
+        self._told = self._counted = Labour()
+        # What had been used, and done, at each look: of those that are shown, the oldest first.
+        self._looks_back: deque[tuple[Used, Labour]] = deque()
+        self._hold_ups = HoldUps(workers)
+        self.reason = ""
+        self.busy: float | None = None
+
+    @property
+    def slow(self) -> tuple[str, ...]:
+        """The names of the workers that hold the others up."""
+        return tuple(self._task.name_of(rank) for rank in self._hold_ups.slow)
+
+    def mine(self) -> list[float]:
+        """Return what this worker tells the others: two numbers for each, 0 but for its own.
+
+        The first call, which compiles, is not looked at.
+        """
+        row = [0.0] * (2 * self._workers)
+        if self._labours:
+            self._told = self._labours.so_far()
+            now = self._told.since(self._counted)
+            row[2 * self._task.rank : 2 * self._task.rank + 2] = [now.seconds, now.busy]
+        elif self._looks:
+            self._labours = Labours()
+            self._labours.begin()
+            self._looks_back.append((Used.now(), Labour()))
+        return row
+
+    def take(self, told: Sequence[float]) -> None:
+        """Take what all workers tell: the largest of each of these numbers."""
+        seconds, busy = told[::2], told[1::2]
+        if self._workers == 1 or min(seconds) < LEAST_SECONDS:
+            return
+        self._counted = self._told
+        parts = tuple(min(1.0, one / time) for one, time in zip(busy, seconds, strict=True))
+        self._hold_ups.note(Interval(min(seconds), parts))
+        self.busy = parts[self._task.rank]
+        self._tell()
+        self._look_back()
+
+    def end(self) -> None:
+        """Look no more."""
+        if self._labours:
+            self._labours.end()
+
+    def _tell(self) -> None:
+        """Say so if this worker has begun to hold the others up, or does no more."""
+        is_slow = self._task.rank in self._hold_ups.slow
+        if is_slow and not self.reason:
+            self.reason = f"{in_words(self._hold_ups, self._task.rank)}: {self._shortage()}"
+            log.warning("%s %s", self._task.name, self.reason)
+        elif self.reason and not is_slow:
+            self.reason = ""
+            log.info("%s does not hold the others up any more", self._task.name, extra=OWN)
+
+    def _shortage(self) -> str:
+        """Return why this worker had too little, of the time that it is judged by."""
+        now = Used.now()
+        before, began = self._looks_back[0] if self._looks_back else (now, Labour())
+        labour = self._counted.since(began)
+        time = max(labour.seconds, 1e-9)
+        return shortage(before, now, labour.busy / time, labour.disk / time)
+
+    def _look_back(self) -> None:
+        """Note what has been used until now; forget what workers are not judged by any more."""
+        if not self._looks:
+            return
+        self._looks_back.append((Used.now(), self._counted))
+        oldest = self._counted.seconds - WINDOW_SECONDS
+        while len(self._looks_back) > 1 and self._looks_back[1][1].seconds <= oldest:
+            self._looks_back.popleft()

@@ -1,0 +1,112 @@
+"""`python -m cluster_trainer.metrics_server PORT`: what `status` says, as Prometheus reads it.
+
+The entrypoint starts it where METRICS_PORT is set. Each scrape asks `status --json`, and so sees
+what a person sees, of a worker that hangs as well.
+"""
+
+import argparse
+import json
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+ANSWER_SECONDS = 10.0
+PREFIX = "cluster_trainer_"
+STATES = (
+    "waiting",
+    "starting",
+    "training",
+    "saving",
+    "running",
+    "restarting",
+    "stopping",
+    "done",
+    "stopped",
+    "failed",
+)
+GAUGES = {
+    "step": ("step", "Steps of training that are behind the run."),
+    "epoch": ("epoch", "The epoch that the run is at, from 1."),
+    "examples_per_second": ("examples_per_second", "Training examples a second, of all workers."),
+    "checkpoint_step": ("checkpoint_step", "The step of this worker's newest checkpoint."),
+    "checkpoint_age_seconds": ("checkpoint_seconds", "How long ago this worker wrote it."),
+    "healthy": ("healthy", "Whether all is well, as `status` says."),
+    "slow": ("slow", "Whether this worker holds the others up."),
+}
+"""Metric -> the member of status, and what it is. What is not known is left out."""
+COUNTERS = {
+    "restarts": ("restarts", "How often the command was started again."),
+    "gate_waits": ("gate_waits", "How often this worker has waited for the others at the gate."),
+    "gate_wait_seconds": ("gate_wait_seconds", "How long it has waited there, in all."),
+}
+
+
+def ask() -> list[Mapping[str, Any]]:
+    """Return what `status` says of each worker here; nothing where it cannot say it."""
+    try:
+        answer = subprocess.run(
+            ["status", "--json"],  # noqa: S607  the image's
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=ANSWER_SECONDS,
+            check=False,  # 1 says that something is wrong with a worker
+        )
+        found = [json.loads(line) for line in answer.stdout.splitlines()]
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return []
+    return [one for one in found if isinstance(one, dict)]
+
+
+class Workers(Collector):
+    """The metrics of the workers of this container, usually one."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each metric with its value for each worker."""
+        workers = ask()
+        for name, (member, text) in GAUGES.items():
+            gauge = GaugeMetricFamily(PREFIX + name, text, labels=["worker"])
+            yield _filled(gauge, workers, member)
+        for name, (member, text) in COUNTERS.items():
+            counter = CounterMetricFamily(PREFIX + name, text, labels=["worker"])
+            yield _filled(counter, workers, member)
+        text = "1 for the state that the worker is in."
+        states = GaugeMetricFamily(f"{PREFIX}state", text, labels=["worker", "state"])
+        for worker in workers:
+            for state in STATES:
+                states.add_metric([_name(worker), state], float(worker.get("state") == state))
+        yield states
+
+
+def _filled(family: Any, workers: list[Mapping[str, Any]], member: str) -> Metric:
+    for worker in workers:
+        value = worker.get(member)
+        if isinstance(value, (int, float)):
+            family.add_metric([_name(worker)], float(value))
+    filled: Metric = family
+    return filled
+
+
+def _name(worker: Mapping[str, Any]) -> str:
+    return str(worker.get("worker", ""))
+
+
+def main() -> None:
+    """Serve until this process is told to end."""
+    parser = argparse.ArgumentParser(prog="metrics_server", description="metrics for Prometheus")
+    parser.add_argument("port", type=int, help="on all of this container's addresses")
+    port = parser.parse_args().port
+    ending = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ending)  # in its threads, too
+    registry = CollectorRegistry()
+    registry.register(Workers())
+    start_http_server(port, registry=registry)
+    signal.sigwait(ending)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""How much of the time this process has something to do, and how much it only waits.
+
+In synchronous training all workers' calls take the same time: each step waits for the slowest. What
+tells them apart is what they do meanwhile. So a thread looks, ten times a second, whether any other
+thread of the process runs or wants to run (state R of /proc, also while a limit of processors keeps
+it from running), or waits for a disk (state D). A worker that waits for the others has neither.
+"""
+
+import os
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+TASKS = Path("/proc/self/task")
+BETWEEN_SECONDS = 0.1
+LONGEST_SECONDS = 2.0
+"""A look that comes later counts as one after so long: the process, or Python, was held."""
+WORKING, READING = b"R", b"D"
+
+
+@dataclass(frozen=True)
+class Labour:
+    """What a process was at, in seconds, since it was first looked at.
+
+    Attributes:
+        seconds: how long it was looked at.
+        busy: for how much of it some thread ran, wanted to run or waited for a disk.
+        disk: for how much of it one waited for a disk, and none ran.
+    """
+
+    seconds: float = 0.0
+    busy: float = 0.0
+    disk: float = 0.0
+
+    def since(self, before: "Labour") -> "Labour":
+        """Return what has come after `before`."""
+        return Labour(
+            self.seconds - before.seconds, self.busy - before.busy, self.disk - before.disk
+        )
+
+
+class Labours:
+    """Looks at this process from a thread of its own, from `begin` to `end`."""
+
+    def __init__(self, tasks: Path = TASKS) -> None:
+        self._tasks = tasks
+        self._ended = threading.Event()
+        self._seconds = self._busy = self._disk = 0.0
+        self._thread = threading.Thread(target=self._look, name="labour", daemon=True)
+
+    def begin(self) -> None:
+        """Begin to look."""
+        with suppress(RuntimeError):  # no thread to be had: nobody is told to be slow then
+            self._thread.start()
+
+    def end(self) -> None:
+        """Look no more."""
+        self._ended.set()
+
+    def so_far(self) -> Labour:
+        """Return what it was at so far."""
+        return Labour(self._seconds, self._busy, self._disk)
+
+    def _look(self) -> None:
+        own = str(threading.get_native_id())
+        before = time.monotonic()
+        while not self._ended.wait(BETWEEN_SECONDS):
+            states = states_of(self._tasks, own)
+            now = time.monotonic()
+            passed, before = min(now - before, LONGEST_SECONDS), now
+            self._seconds += passed
+            if WORKING in states:
+                self._busy += passed
+            elif READING in states:
+                self._busy += passed
+                self._disk += passed
+
+
+def states_of(tasks: Path, own: str) -> set[bytes]:
+    """Return the states of a process's threads but one, as proc(5) has them."""
+    found = set()
+    for task in os.listdir(tasks):  # noqa: PTH208  ten times a second
+        if task == own:
+            continue
+        try:
+            with open(f"{tasks}/{task}/stat", "rb") as file:  # noqa: PTH123
+                found.add(file.read().rpartition(b")")[2].split(None, 1)[0])
+        except (OSError, IndexError):  # it has ended meanwhile
+            continue
+    return found

@@ -1,0 +1,89 @@
+"""What a process is short of: a limit of its processors, processors, memory, its disk."""
+
+import os
+import resource
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster_trainer.process.oom import CGROUP
+
+# Where the kernel counts the time for which a limit has held the cgroup, and what a unit of it is
+# (https://docs.kernel.org/scheduler/sched-bwc.html, admin-guide/cgroup-v2.html).
+THROTTLED = (
+    ("cpu.stat", "throttled_usec", 1e-6),
+    ("cpu/cpu.stat", "throttled_time", 1e-9),
+    ("cpu,cpuacct/cpu.stat", "throttled_time", 1e-9),
+)
+THROTTLED_PART, DISK_PART, STARVED_PART = 0.1, 0.2, 0.6
+FAULTS_A_SECOND = 20.0
+"""Major page faults: pages that had to be read from a disk again."""
+
+
+@dataclass(frozen=True)
+class Used:
+    """What the process has used so far; seconds are since some moment."""
+
+    seconds: float
+    cpu: float
+    throttled: float
+    faults: int
+
+    @classmethod
+    def now(cls, cgroup: Path = CGROUP) -> "Used":
+        """Return it."""
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+        return cls(time.monotonic(), time.process_time(), throttled_seconds(cgroup), faults)
+
+
+def throttled_seconds(cgroup: Path) -> float:
+    """Return for how long a limit has kept this cgroup from its processors; 0 where none counts."""
+    for file, name, unit in THROTTLED:
+        with suppress(OSError, ValueError, KeyError):
+            lines = (cgroup / file).read_text().splitlines()
+            return int(dict(line.split() for line in lines)[name]) * unit
+    return 0.0
+
+
+def limit_of_processors(cgroup: Path) -> float | None:
+    """Return how many processors' time the container may use, None without a limit."""
+    with suppress(OSError, ValueError):
+        quota, period = (cgroup / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    for folder in ("cpu", "cpu,cpuacct"):
+        with suppress(OSError, ValueError):
+            quota_us = int((cgroup / folder / "cpu.cfs_quota_us").read_text())
+            period_us = int((cgroup / folder / "cpu.cfs_period_us").read_text())
+            return None if quota_us <= 0 else quota_us / period_us
+    return None
+
+
+def shortage(before: Used, now: Used, busy: float, disk: float, cgroup: Path = CGROUP) -> str:
+    """Return in words what a busy process was short of, as far as that can be known.
+
+    Args:
+        before: what it had used at the begin of the time.
+        now: what it has used at its end.
+        busy: for which part of the time it was at work.
+        disk: for which part it waited for a disk.
+        cgroup: the folder in which the container sees its cgroup.
+    """
+    seconds = max(now.seconds - before.seconds, 1e-9)
+    cpu = (now.cpu - before.cpu) / seconds
+    throttled = min(1.0, (now.throttled - before.throttled) / seconds)
+    faults = (now.faults - before.faults) / seconds
+    found = []
+    if throttled > THROTTLED_PART:
+        limit = limit_of_processors(cgroup)
+        named = f"its limit of {limit:g} processors" if limit else "a limit of its processors"
+        found.append(f"{named} has stopped it for {throttled:.0%} of that time")
+    if disk > DISK_PART:
+        found.append(f"it has waited for a disk for {disk:.0%} of that time")
+    if faults > FAULTS_A_SECOND:
+        found.append(f"short of memory: {faults:.0f} pages a second come from a disk again")
+    if not found and cpu < STARVED_PART * busy:
+        found.append("other programs of its machine use the processors")
+    if not found:
+        found.append("its processors are slower, or it has more to do than the others")
+    return f"{'; '.join(found)}; it has used {cpu:.2f} of {os.cpu_count()} processors"

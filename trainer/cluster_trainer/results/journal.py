@@ -1,0 +1,82 @@
+"""What has happened to a run on one worker, and when: events.jsonl, which reports are made from.
+
+One object a line. `time` is in seconds since 1970, by the worker's clock. `state` is what the
+worker is at from then on: waiting (for the others, at the gate), starting, training, evaluating,
+saving, restarting, stopping, and at the end done, stopped or failed. Lines `by` the entrypoint are
+taken over from what it notes (EVENTS_FILE) when the trainer starts. A line with `seconds` instead
+of a state says where the time of an epoch went.
+"""
+
+import json
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+FILE = "events.jsonl"
+ENTRYPOINT = "entrypoint"
+log = logging.getLogger("trainer")
+
+
+class Journal:
+    """A worker's events.jsonl: what earlier starts wrote stays.
+
+    A disk that is full costs a warning and lines, and not the run.
+
+    Args:
+        folder: the worker's own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+        self._has_warned = False
+
+    def note(self, state: str, detail: str = "", **more: Any) -> None:
+        """Note what the worker is at from now on."""
+        self._add(json.dumps({"time": time.time(), "state": state, "detail": detail, **more}))
+
+    def epoch(self, epoch: int, step: int, seconds: dict[str, float]) -> None:
+        """Note where the seconds of an epoch that is over went, name -> how many."""
+        rounded = {name: round(value, 4) for name, value in seconds.items()}
+        self._add(
+            json.dumps({"time": time.time(), "epoch": epoch, "step": step, "seconds": rounded})
+        )
+
+    def take_over(self, events_file: Path | None) -> None:
+        """Add what the entrypoint has noted since this was done last."""
+        if events_file is None:
+            return
+        latest = max((one["time"] for one in read(self._file) if one.get("by")), default=0.0)
+        for event in read(events_file):
+            if event["time"] > latest:
+                self._add(json.dumps(event))
+
+    def _add(self, line: str) -> None:
+        try:
+            with self._file.open("a") as file:
+                file.write(line + "\n")
+        except OSError as error:
+            if not self._has_warned:
+                log.warning("%s could not be written: %s; training goes on", FILE, error)
+            self._has_warned = True
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    """Return the events of a file in their order; nothing where there is none.
+
+    A line that is no event, as the last of a disk that was full, is left out.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    return [event for line in lines if (event := _event(line))]
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    is_one = isinstance(event, dict) and isinstance(event.get("time"), (int, float))
+    return event if is_one else None

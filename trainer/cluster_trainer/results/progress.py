@@ -1,0 +1,105 @@
+"""Where a run is, for people who look on: as a line, and as a file for a program that draws it."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cluster_trainer.files import write_whole
+
+SMALL = 0.001
+MINUTE, HOUR = 60, 3600
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is.
+
+    Attributes:
+        what: "training" or "evaluating".
+        epoch: from 1.
+        epochs: how many there are to be.
+        done: steps of the epoch, or of its evaluation.
+        total: how many these have; None: nobody knows.
+        numbers: the loss and the metrics so far in the epoch, by their names; at its begin those of
+            the one before.
+        learning_rate: of the next step; None: nobody knows.
+        examples_per_second: of all workers; None: nobody knows.
+        seconds_left: until the last epoch ends, at the pace so far; None: nobody knows.
+        slow: the workers that hold the others up.
+    """
+
+    what: str
+    epoch: int
+    epochs: int
+    done: int
+    total: int | None = None
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    learning_rate: float | None = None
+    examples_per_second: float | None = None
+    seconds_left: float | None = None
+    slow: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Epoch and step in words."""
+        of = f" of {self.total}" if self.total else ""
+        return f"epoch {self.epoch}/{self.epochs}  {self.what}: {self.done}{of} steps"
+
+    @property
+    def facts(self) -> list[str]:
+        """All the rest, each in words; what a narrow terminal cuts off comes last."""
+        parts = [f"slow: {', '.join(self.slow)}"] if self.slow else []
+        if self.seconds_left is not None:
+            parts.append(f"{clock(self.seconds_left)} left")
+        parts += [f"{name.replace('_', ' ')} {shown(one)}" for name, one in self.numbers.items()]
+        if self.examples_per_second is not None:
+            parts.append(f"{self.examples_per_second:,.0f} examples/s")
+        if self.learning_rate is not None:
+            parts.append(f"rate {shown(self.learning_rate)}")
+        return parts
+
+    def __str__(self) -> str:
+        return "  ".join([self.place, *self.facts])
+
+
+class LiveFile:
+    """A small file that tells where a run is; one that cannot be written costs nothing.
+
+    Args:
+        path: None: nobody looks.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def write(self, progress: Progress) -> None:
+        """Tell it, as JSON: the members of Progress, and `facts`, texts in their order."""
+        if self._path is None:
+            return
+        members = {**asdict(progress), "facts": progress.facts}
+        with suppress(OSError, ValueError):
+            write_whole(self._path, json.dumps(members, default=str).encode(), durable=False)
+
+    def remove(self) -> None:
+        """Tell nothing any more."""
+        if self._path:
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+
+def shown(value: Any) -> str:
+    """Return a metric as people are shown it."""
+    if not isinstance(value, float):
+        return "not finite" if value is None else str(value)
+    is_small = 0 < abs(value) < SMALL
+    return f"{value:.1e}" if is_small else f"{value:.4f}"
+
+
+def clock(seconds: float) -> str:
+    """Return a time as h:mm:ss, or m:ss."""
+    whole = round(seconds)
+    minutes = f"{whole % HOUR // MINUTE}:{whole % MINUTE:02d}"
+    return minutes if whole < HOUR else f"{whole // HOUR}:{minutes.zfill(5)}"
