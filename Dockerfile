@@ -110,6 +110,15 @@ FROM scratch AS pictures
 COPY --from=picture-packages /packages/skimage/data/*.png /packages/skimage/data/*.jpg \
     /packages/sklearn/datasets/images/*.jpg /
 
+# ---- report: what `make report` draws with, for the image's own Python; the image has nothing of it ----
+FROM installer AS report-packages
+COPY requirements/report.txt /locks/
+RUN --mount=type=cache,target=/srv \
+    --mount=type=secret,id=ca,target=/srv/ca.pem --mount=type=secret,id=pip_conf,target=/srv/pip.conf \
+    /installer/image-install.sh /installer/bin/python --target /packages -r /locks/report.txt
+FROM scratch AS report
+COPY --from=report-packages /packages /
+
 # ---- source: our own packages, byte-compiled with the Python that runs them ----
 FROM base AS source
 COPY entrypoint /opt/cluster-trainer/entrypoint

@@ -1,7 +1,7 @@
 # `make` alone says what there is.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps status data data-sample tensorboard test unit inside chaos soak lint bench tutorial-table lock clean
+.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps status data data-sample tensorboard report test unit inside chaos soak lint bench tutorial-table lock sbom push clean
 
 export IMAGE ?= $(or $(shell sed -n "s/^[[:blank:]]*\(export[[:blank:]]*\)*IMAGE[[:blank:]]*=[[:blank:]]*[\"']*\([^\"' ]*\).*/\2/p" .env 2>/dev/null | tail -n 1),cluster-trainer:cpu)
 CLUSTER := $(or $(PYTHON),python3) compose/cluster.py
@@ -82,6 +82,10 @@ data-sample: known image ## Make small samples of cats_vs_dogs and tf_flowers, w
 tensorboard: known image ## Show the curves of all runs in a browser, also while they run; Ctrl-C ends it. PORT=6006
 	@$(CLUSTER) tensorboard
 
+report: known image ## Write a page about the newest run: curves, timeline, predictions. NAME='first second' shows both
+	@scripts/build.sh report
+	@$(CLUSTER) report
+
 test: image .venv/stamp ## Run all tests but the long ones. TESTS=tests/unit PYTEST_ARGS='-k name'
 	@TESTS='$(TESTS)' scripts/test.sh $(PYTEST_ARGS)
 
@@ -97,13 +101,15 @@ chaos: image .venv/stamp ## Run the long tests: kill workers in every way, write
 soak: image .venv/stamp ## Kill a random worker every 30 to 60 s. MINUTES=20
 	@.venv/bin/python -m pytest tests/cluster/soak.py --soak-minutes $(or $(MINUTES),20) --chaos-table docs/operations.md $(PYTEST_ARGS)
 
-lint: .venv/stamp ## Check style, types, the Dockerfile and the scripts
+lint: .venv/stamp ## Check style, types, the Dockerfile, the scripts, GitHub's files
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy entrypoint trainer/cluster_trainer
 	.venv/bin/mypy --python-version 3.10 compose # the oldest that mypy knows; a test looks at 3.9
 	.venv/bin/hadolint Dockerfile
+	.venv/bin/mypy scripts/sbom.py scripts/terminal_picture.py
 	.venv/bin/shellcheck scripts/*.sh .ci/run
+	@scripts/forms.sh
 
 bench: image .venv/stamp ## Run the benchmarks
 	@.venv/bin/python -m benchmarks
@@ -112,8 +118,14 @@ tutorial-table: image build-cpu-r .venv/stamp ## Measure what the tutorials trai
 	@scripts/build.sh pictures
 	@.venv/bin/python -m benchmarks.tutorial_table
 
-lock: .venv/stamp ## Make the locks in requirements/ anew
-	@scripts/lock.sh
+lock: .venv/stamp ## Make the locks in requirements/ anew. LOCK_ARGS=--upgrade takes the newest versions
+	@scripts/lock.sh $(LOCK_ARGS)
+
+sbom: image .venv/stamp ## List what is in the image, as a CycloneDX document in .build/. IMAGE=cluster-trainer:gpu
+	@scripts/sbom.sh
+
+push: ## Push the image that was built last. REGISTRY=ghcr.io/name IMAGE=cluster-trainer:gpu
+	@scripts/push.sh '$(IMAGE:cluster-trainer:%=%)'
 
 clean: ## Remove what make left in this folder (not runs/, not images)
 	rm -rf .venv .build .mypy_cache .pytest_cache .ruff_cache .hypothesis

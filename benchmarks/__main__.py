@@ -2,7 +2,7 @@
 
 import os
 
-from benchmarks import checkpoints, keras_fit, rendezvous, start_up
+from benchmarks import checkpoints, keras_fit, rendezvous, start_up, sums
 
 if __name__ == "__main__":
     image = os.environ.get("IMAGE", "cluster-trainer:cpu")
@@ -13,3 +13,5 @@ if __name__ == "__main__":
     checkpoints.main(image)
     print()
     keras_fit.main(image)
+    print()
+    sums.main(image)

@@ -23,6 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the chaos tests, which `make chaos` and `make soak` use."""
     group = parser.getgroup("chaos")
     group.addoption("--chaos-table", metavar="FILE", help="write what was measured into this file")
+    group.addoption("--report-picture", metavar="FILE", help="write a picture of a report there")
     group.addoption("--soak-minutes", type=float, default=1, help="how long the soak kills workers")
 
 

@@ -9,6 +9,7 @@ from typing import NoReturn
 from local_cluster.commands import data
 from local_cluster.commands.begin import begin
 from local_cluster.commands.check_names import RUNS, check_names
+from local_cluster.commands.report import report
 from local_cluster.commands.resume import resume
 from local_cluster.commands.status import status
 from local_cluster.commands.stop import stop
@@ -54,6 +55,7 @@ def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[st
         "prepare": lambda: data.prepare(environ, given.name),
         "sample": lambda: data.sample(environ, given.names),
         "tensorboard": lambda: tensorboard(environ),
+        "report": lambda: report(environ),
         "names": lambda: check_names(environ, given.goals, given.given),
         "begin": lambda: begin(environ),
     }
@@ -64,7 +66,7 @@ def _starts_something(given: argparse.Namespace) -> bool:
     """Whether all has to be understood: a cluster can always be stopped, and looked at."""
     if given.command == "names":
         return bool(RUNS.intersection(given.goals))
-    return str(given.command) not in ("stop", "status", "tensorboard")
+    return str(given.command) not in ("stop", "status", "tensorboard", "report")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -83,6 +85,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
     commands.add_parser("up")
     commands.add_parser("begin")
     commands.add_parser("tensorboard")
+    commands.add_parser("report")
     for name in ("stop", "resume"):
         commands.add_parser(name).add_argument("worker", nargs="?", default="")
     commands.add_parser("status").add_argument("--json", action="store_true")

@@ -12,7 +12,11 @@ EXIT_ERROR = 1
 EXIT_CONFIGURATION = 78
 """A mistake in what was given: the same would fail again."""
 
+ERASE = b"\r\x1b[K"
+"""What moves a terminal's cursor to the line's begin, and empties the line (ECMA-48)."""
+
 _one_line_at_a_time = threading.Lock()
+_drawn = b""
 
 
 class EndError(Exception):
@@ -42,10 +46,28 @@ def write(stream: TextIO | None, line: bytes) -> None:
     if stream is None:  # it was closed before the start
         return
     with _one_line_at_a_time:
-        try:
-            stream.buffer.write(line)
-            stream.flush()
-        except OSError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)
+        _put(sys.stdout, ERASE if _drawn else b"")
+        _put(stream, line)
+        _put(sys.stdout, _drawn)
+
+
+def draw(stream: TextIO | None, text: str) -> None:
+    """Draw the one line of a terminal that stays below all others; an empty text removes it."""
+    global _drawn  # noqa: PLW0603 -- there is one terminal
+    with _one_line_at_a_time:
+        drawn = text.encode(errors="replace")
+        if drawn != _drawn:
+            _put(stream, ERASE + drawn)
+            _drawn = drawn
+
+
+def _put(stream: TextIO | None, content: bytes) -> None:
+    if stream is None or not content:
+        return
+    try:
+        stream.buffer.write(content)
+        stream.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

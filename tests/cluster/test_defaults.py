@@ -26,7 +26,7 @@ USER = (12345, 23456) if os.getuid() == 0 else (os.getuid(), os.getgid())
 
 @pytest.fixture(scope="module")
 def defaults(run):
-    return run(RUN_UID=USER[0], RUN_GID=USER[1]).raise_unless_done()
+    return run(RUN_UID=USER[0], RUN_GID=USER[1], VERBOSE="").raise_unless_done()
 
 
 def test_reads_handwritten_digits(defaults):
@@ -51,24 +51,40 @@ def test_result_holds_the_last_metrics(defaults):
         assert "2.21.0" in result["versions"].values()
 
 
-def test_lines_of_each_worker_are_shown_under_its_name(defaults):
-    for name in ("worker-0", "worker-1"):
-        assert f"{name} | " in defaults.output
+def lines_of(name, defaults):
+    lines = (line.partition(" | ") for line in defaults.output.splitlines())
+    return [line for worker, _, line in lines if worker == name]
+
+
+def test_the_chief_speaks_for_all_and_another_worker_at_its_end(defaults):
+    epochs = len(defaults.metrics())
+    assert sum("test accuracy" in line for line in lines_of("worker-0", defaults)) == epochs
+    (end,) = [line for line in lines_of("worker-1", defaults) if " INFO " in line]
+    assert "done: results in" in end
 
 
 def is_shown(line, worker, defaults):
     once = re.sub(rf"^([0-9:]{{8}} [A-Z]+) {worker.name} ", r"\1 ", line)
-    return f"{worker.name} | {once}" in defaults.output.splitlines()
+    return once in lines_of(worker.name, defaults)
 
 
 def test_whole_output_of_each_worker_is_kept(defaults):
+    epochs = len(defaults.metrics())
     for worker in defaults.workers:
         kept = (worker / "container.log").read_text().splitlines()
         assert "cluster-trainer" in kept[0]
         assert f"{worker.name} done" in kept[-1]
-        hidden = [line for line in kept if not is_shown(line, worker, defaults)]
-        assert hidden
-        assert all(".cc:" in line or "absl::InitializeLog" in line for line in hidden)
+        for file in ("container.log", "train.log"):
+            assert (worker / file).read_text().count("test accuracy") == epochs
+    chief = (defaults.workers[0] / "container.log").read_text().splitlines()
+    hidden = [line for line in chief if not is_shown(line, defaults.workers[0], defaults)]
+    assert hidden
+    assert all(".cc:" in line or "absl::InitializeLog" in line for line in hidden)
+
+
+def test_nothing_but_text_is_written_where_there_is_no_terminal(defaults):
+    files = [file.read_text() for file in defaults.folder.glob("worker-*/*.log")]
+    assert not {"\x1b", "\r", "\b"} & {*"".join([defaults.output, *files])}
 
 
 def test_warnings_and_errors_are_shown(start, tmp_path):

@@ -16,10 +16,9 @@ FIRST_WORDS = "In the evening, "
 WORKERS = [1, 2]
 SETTINGS = {"TF_NUM_INTRAOP_THREADS": "1", "MAX_RESTARTS": "0"}
 ALONE = {"TF_NUM_INTRAOP_THREADS": "2", "MAX_RESTARTS": "0", "CLUSTER_SOURCE": "none"}
-# The engine runs the like of the other two among the programs of test_keras_fit.py.
-LANGUAGE_MODEL = pytest.param("language-model", marks=pytest.mark.long)
-TRAIN_STEP = pytest.param("custom-train-step", marks=pytest.mark.long)
-NAMES = [LANGUAGE_MODEL, "two-outputs", TRAIN_STEP]
+NAMES = ["language-model", "two-outputs", "custom-train-step"]
+# The engine runs the like of them among the programs of test_keras_fit.py.
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +44,13 @@ def losses(run, pattern=LOSS):
     return found
 
 
-@pytest.mark.parametrize("name", [LANGUAGE_MODEL, "two-outputs"])
+@pytest.mark.parametrize("name", ["language-model", "two-outputs"])
 def test_two_workers_train_as_one_does(runs, name):
     """In each epoch, and in its validation."""
     alone, two = (losses(runs(name)[workers], ALL_LOSSES) for workers in WORKERS)
     assert two == pytest.approx(alone, rel=1e-3)
 
 
-@pytest.mark.long
 def test_two_workers_learn_as_well_as_one_where_each_draws_noise_of_its_own(runs):
     alone, two = (losses(runs("custom-train-step")[workers]) for workers in WORKERS)
     assert len(two) == len(alone)
@@ -67,7 +65,6 @@ def test_it_learns(runs, name, workers):
     assert last < 0.7 * first
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("workers", WORKERS)
 def test_the_language_model_writes_once(runs, workers):
     lines = runs("language-model")[workers].output.splitlines()
@@ -89,7 +86,7 @@ def test_two_outputs_goes_back_to_its_best_epoch(runs, workers):
 
 FILES = [
     ("two-outputs", {"best.keras", "history.csv"}),
-    pytest.param("custom-train-step", {"digits.png"}, marks=pytest.mark.long),
+    ("custom-train-step", {"digits.png"}),
 ]
 
 
@@ -102,7 +99,6 @@ def test_files_are_there_once(runs, name, files, workers):
     assert found - ours == files
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("workers", WORKERS)
 def test_the_digits_are_drawn_once(runs, workers):
     run = runs("custom-train-step")[workers]

@@ -15,6 +15,14 @@ from harness.ended import wait_for_end
 from harness.waiting import logs_of, wait_for_text, wait_until
 
 COMMAND = ("bash", "-c", "echo started $TF_CONFIG")
+# Starts in less time than TensorFlow's import takes, and prints what comes from its left neighbour.
+ASK = """
+import os
+from cluster_trainer.collectives.neighbours import join
+found = join(os.environ)
+found.right.sendall(b"%d" % found.rank)
+print("ring", found.rank, found.size, found.left.recv(10).decode())
+"""
 LATE_SECONDS = 20
 BOUND_SECONDS = 6
 # Beyond the bound: the container's start and end.
@@ -39,12 +47,14 @@ def assert_told(ended, *parts):
 def test_a_worker_that_starts_late_is_waited_for_and_named(peers):
     cluster = peers(2)
     begin = time.monotonic()
-    first = cluster.start(0, *COMMAND)
+    command, token = ("python", "-c", ASK), {"CLUSTER_TOKEN": "a secret that they share"}
+    first = cluster.start(0, *command, **token)
     is_late = lambda: time.monotonic() - begin > LATE_SECONDS  # noqa: E731
     wait_until(is_late, LATE_SECONDS + 1, "20 s have gone by", lambda: logs_of(first))
-    ended = end_of([first, cluster.start(1, *COMMAND)])
+    ended = end_of([first, cluster.start(1, *command, **token)])
     assert [one.code for one in ended] == [0, 0], ended
-    assert_told(ended, "2 workers are here and agree")
+    assert_told(ended, "2 workers are here and agree", "2 workers are a ring, generation")
+    assert [one.out for one in ended] == ["ring 0 2 1\n", "ring 1 2 0\n"], ended
     waited = [line for line in ended[0].err.splitlines() if "waiting for 1 of 2 workers" in line]
     assert len(waited) >= 3
     named = f"worker-1 at {cluster.address(1)}: "

@@ -44,6 +44,13 @@ TOLERANCES = {
 BY_CHANCE = ["random_and_normalised", "noisy_vae", "masks"]
 # As on one device where one process reads: TensorFlow takes each worker's batches to be others.
 BY_TENSORFLOW = ["shared_by_tensorflow"]
+# On two devices these alone, and all of them in the long tests: a replica's code is the same there
+# as on two workers, and the tests in the image have devices, too.
+ON_DEVICES = [
+    *["two_outputs", "accumulation", "clipnorm", "mean_over_weights", "overflow"],
+    *["language_model", "masked_sequences", "vae", "gan", *BY_TENSORFLOW, *BY_CHANCE],
+    *[f"{name} again" for name in BY_CHANCE],
+]
 MAX_SECONDS = 900  # two minutes alone, more beside other tests
 pytestmark = pytest.mark.timeout(MAX_SECONDS + 60)
 # Two processes in one container, each behind the image's entrypoint.
@@ -65,7 +72,17 @@ sys.exit(max(abs(worker.wait()) for worker in workers))
 
 @pytest.fixture(scope="module")
 def outcomes(workbench, tmp_path_factory):
-    """What each program ended with: alone, on two devices, and on each of two workers."""
+    """What each program ended with: alone, some on two devices, and on each of two workers."""
+    return run_all(workbench, tmp_path_factory, {"ON_DEVICES": ",".join(ON_DEVICES)})
+
+
+@pytest.fixture(scope="module")
+def all_outcomes(workbench, tmp_path_factory):
+    """The same with all programs on two devices."""
+    return run_all(workbench, tmp_path_factory, {})
+
+
+def run_all(workbench, tmp_path_factory, settings):
     folder = tmp_path_factory.mktemp("outcomes")
     ended = run_and_remove(
         workbench,
@@ -75,7 +92,7 @@ def outcomes(workbench, tmp_path_factory):
         init=True,
         network_mode="none",
         volumes=[f"{PROGRAMS}:/programs:ro", f"{folder}:/outcomes"],
-        environment={"TF_NUM_INTRAOP_THREADS": "1"},
+        environment={"TF_NUM_INTRAOP_THREADS": "1"} | settings,
     )
     print(ended.out)  # with the seconds of each program
     assert ended.code == 0, ended.err
@@ -91,10 +108,39 @@ def assert_close(found, expected, tolerance):
             assert found[name] == pytest.approx(value, rel=tolerance, abs=tolerance / 10), name
 
 
-@pytest.mark.parametrize("where", ["worker-0", "devices"])
 @pytest.mark.parametrize("name", TOLERANCES)
-def test_a_program_ends_as_on_one_device(outcomes, name, where):
-    assert_close(outcomes[where][name], outcomes["alone"][name], TOLERANCES[name])
+def test_two_workers_end_as_one_device(outcomes, name):
+    assert_close(outcomes["worker-0"][name], outcomes["alone"][name], TOLERANCES[name])
+
+
+@pytest.mark.parametrize("name", [name for name in TOLERANCES if name in ON_DEVICES])
+def test_two_devices_end_as_one(outcomes, name):
+    assert_close(outcomes["devices"][name], outcomes["alone"][name], TOLERANCES[name])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TOLERANCES)
+def test_each_program_ends_on_two_devices_as_on_one(all_outcomes, name):
+    assert_close(all_outcomes["devices"][name], all_outcomes["alone"][name], TOLERANCES[name])
+
+
+@pytest.fixture(scope="module")
+def over_ring(workbench, tmp_path_factory):
+    """The same without a strategy, on two workers whose sums go round a ring."""
+    return run_all(workbench, tmp_path_factory, {"TRAINER_COLLECTIVES": "ring"})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TOLERANCES)
+def test_each_program_ends_over_a_ring_as_on_one_device(outcomes, over_ring, name):
+    assert_close(over_ring["worker-0"][name], outcomes["alone"][name], TOLERANCES[name])
+    assert over_ring["worker-0"][name] == over_ring["worker-1"][name]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", BY_CHANCE)
+def test_a_ring_draws_as_two_devices_do(outcomes, over_ring, name):
+    assert_close(over_ring["worker-0"][name], outcomes["devices"][name], ROUNDING)
 
 
 @pytest.mark.parametrize("name", BY_TENSORFLOW)
@@ -140,9 +186,9 @@ def test_a_callback_sees_each_batch(outcomes):
 
 def test_nothing_else_was_run(outcomes):
     expected = {*TOLERANCES, *BY_TENSORFLOW, *BY_CHANCE, *(f"{name} again" for name in BY_CHANCE)}
-    assert {where: {*ended} for where, ended in outcomes.items()} == dict.fromkeys(
-        ["alone", "devices", "worker-0", "worker-1"], expected
-    )
+    found = {where: {*ended} for where, ended in outcomes.items()}
+    assert found.pop("devices") == {*ON_DEVICES}
+    assert found == dict.fromkeys(["alone", "worker-0", "worker-1"], expected)
 
 
 @pytest.mark.parametrize("name", [*TOLERANCES, *BY_TENSORFLOW, *BY_CHANCE])

@@ -43,10 +43,11 @@ def on_two(workbench, command, options):
         return [wait_for_end(worker, RUN_SECONDS) for worker in workers]
 
 
+@pytest.mark.long  # tests/image/test_r.py runs TensorFlow in R
 @pytest.mark.parametrize(
     ("run", "workers", "dataset"),
     [
-        pytest.param(on_one, 1, "digits", id="one worker", marks=pytest.mark.long),
+        pytest.param(on_one, 1, "digits", id="one worker"),
         pytest.param(on_two, 2, "mnist", id="two workers"),
     ],
 )

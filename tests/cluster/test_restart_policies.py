@@ -153,6 +153,7 @@ def ends_at_once_when_started_again(worker: Worker) -> None:
     assert "strategy" not in said
 
 
+@pytest.mark.long
 def test_one_worker_alone_resumes_where_it_was_killed(run_container, tmp_path):
     container = run_container(
         environment=TRAINING | NOT_INSIDE,

@@ -2,7 +2,8 @@
 
 100 steps over the same global batches end with the same weights, and what a run says of its test
 set is what plain Keras says of the model that it leaves. Each case is (workers, CPU devices of
-each); 0 devices is the CPU as it is, without a strategy for one worker.
+each); 0 devices is the CPU as it is, without a strategy for one worker, and "ring" the same with
+sums that go round a ring.
 """
 
 import json
@@ -15,8 +16,9 @@ from harness.loopback import Case, run_cases
 ONE_DEVICE = (1, 0)
 # This one is a cluster of containers; the others are processes in one.
 IN_CONTAINERS = (2, 0)
-SEVERAL_WORKERS = [IN_CONTAINERS, (3, 0), (4, 0)]
-MIRRORED = [(1, 1), (1, 2), (1, 4)]
+OVER_RING = (3, "ring")
+SEVERAL_WORKERS = [IN_CONTAINERS, (4, 0), OVER_RING]
+MIRRORED = [(1, 2)]
 BOTH = [(2, 2)]
 ALL = [ONE_DEVICE, *SEVERAL_WORKERS, *MIRRORED, *BOTH]
 # Goes into equal shares for all cases; the last batch of the test set does not.
@@ -46,6 +48,8 @@ print(json.dumps([describe(*pair) for pair in zip(models, flat)]))
 
 def settings_of(workers, devices):
     on_devices = {"TRAINER_LOGICAL_CPUS": f"{devices}"} if devices else {}
+    if devices == "ring":
+        on_devices = {"TRAINER_COLLECTIVES": "ring"}
     if devices and workers == 1:
         on_devices["TRAINER_STRATEGY"] = "mirrored"
     return {

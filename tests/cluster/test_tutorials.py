@@ -93,7 +93,10 @@ def two_workers_lab(workbench, settings, prepared):
     return run_on_two(workbench, script, settings(script, prepared))
 
 
-@pytest.mark.parametrize("tutorial", ["four_machines", "two_machines", "two_workers_lab"])
+FOUR_MACHINES_LONG = pytest.param("four_machines", marks=pytest.mark.long)
+
+
+@pytest.mark.parametrize("tutorial", [FOUR_MACHINES_LONG, "two_machines", "two_workers_lab"])
 def test_both_workers_end_well_with_the_same_metrics(request, tutorial):
     first, second = request.getfixturevalue(tutorial)
     assert (first.code, second.code) == (0, 0), (first, second)

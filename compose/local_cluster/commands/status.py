@@ -149,6 +149,7 @@ def described(container: Container, answer: Mapping[str, Any]) -> dict[str, Any]
         "epoch": None,
         "epochs": None,
         "restarts": None,
+        "slow_reason": "",
         "seconds": None,
         "last_line": "",
         "healthy": None,
@@ -183,6 +184,7 @@ def table(found: Sequence[Mapping[str, Any]], width: int) -> str:
     if width:
         lines = [line if len(line) <= width else f"{line[: width - 1]}…" for line in lines]
     trouble = [f"{one['worker']}: {one['trouble']}" for one in found if one["trouble"]]
+    trouble += [f"{one['worker']}: {one['slow_reason']}" for one in found if one["slow_reason"]]
     return "".join(f"{line}\n" for line in [*lines, *trouble])
 
 

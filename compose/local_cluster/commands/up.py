@@ -10,10 +10,14 @@ from datetime import datetime
 from local_cluster import compose, engine
 from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError
 from local_cluster.run import folder as folders
+from local_cluster.run import live
+from local_cluster.run.lines import Screen
 from local_cluster.run.report import report
 from local_cluster.run.run import Run
 from local_cluster.settings import remembered
 from local_cluster.settings.settings import Settings, read
+
+NO = ("", "no", "off", "false")
 
 
 def up(environ: Mapping[str, str]) -> int:
@@ -33,12 +37,21 @@ def up(environ: Mapping[str, str]) -> int:
         settings, environ, processors=os.cpu_count() or 1, process=os.getpid()
     )
     before = prepare(settings, {**environ, **compose.settled(settings)})
-    run = Run(settings, compose.Compose(tuple(compose.files(settings, nvidia=nvidia)), chosen))
+    # Every worker says all: it is for this process to leave something out, of the screen alone.
+    chosen |= {"VERBOSE": "1", "LIVE_FILE": live.FILE}
+    screen = Screen(shows_all=is_verbose(environ), draws=live.may_draw(environ))
+    files = tuple(compose.files(settings, nvidia=nvidia))
+    run = Run(settings, compose.Compose(files, chosen), screen)
     code = run.to_the_end()
     if code == EXIT_CONFIGURATION:
         remembered.forget(settings.folder, before)
     report(settings, code, int(time.monotonic() - begin))
     return code
+
+
+def is_verbose(environ: Mapping[str, str]) -> bool:
+    """Whether every line of every worker is to be shown: VERBOSE is not 0, no, off or false."""
+    return environ.get("VERBOSE", "").strip().lower().lstrip("0") not in NO
 
 
 def refuse_engine(settings: Settings) -> None:

@@ -102,6 +102,10 @@ class Workers:
         """Return the cluster's, when no worker runs and none has failed."""
         return EXIT_STOPPED if EXIT_STOPPED in self._codes.values() else 0
 
+    def missing(self) -> list[str]:
+        """Return the workers that have ended otherwise than with success."""
+        return [service for service in self._services if self._codes.get(service)]
+
     def take(self, event: Event) -> Change:
         """Take notice of an event; containers of other services are none of ours."""
         if event.service not in self._services:

@@ -1,12 +1,19 @@
-"""The lines of the workers: all of them in container.log, those for people on the screen."""
+"""The lines of the workers: all of them in container.log, those for people on the screen.
+
+One voice: worker 0, the chief, speaks for all. Of another worker the screen shows what concerns
+that worker: warnings and errors, what it waits for, why it restarts, its end, and whatever goes to
+standard error. VERBOSE=1 shows all.
+"""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
+from typing import IO, Callable
 
 from local_cluster import engine
 from local_cluster.messages import complain, write
@@ -18,32 +25,122 @@ NOTES = re.compile(
     rb"|^WARNING: All log messages before absl::Init|Input of GeneratorDatasetOp"
 )
 TIME_AND_LEVEL = rb"^([0-9:]{8} [A-Z]+) %s "
+SAID_BY_ALL = re.compile(
+    rb"DEBUG "  # the trainer's, where the chief says it as well
+    rb"|INFO (cluster-trainer [^ ]+: worker-[0-9]+ of [0-9]+|[0-9]+ workers are here and agree )"
+)
+"""A line of another worker than the chief, behind its time."""
+PROGRESS = re.compile(rb"INFO epoch [0-9]+/[0-9]+  (training|evaluating): ")
+"""The chief's line of every ten seconds, behind its time."""
+TIME = len("12:00:00 ")
+AS_JSON = b'"level": "DEBUG"'
+OURS = re.compile(rb"[0-9:]{8} ([A-Z]+) ")
+GRAVE = (b"WARNING", b"ERROR", b"CRITICAL")
 
 
 def shown(service: str, line: bytes) -> bytes | None:
-    """Return a line as the screen shows it, the worker's name once and first; None: not at all."""
+    """Return a line as a screen shows it, the worker's name once and first; None: not at all."""
     if NOTES.search(line):
         return None
     name = service.encode()
-    once = re.sub(TIME_AND_LEVEL % re.escape(name), rb"\1 ", line.rstrip(b"\n"))
+    once = re.sub(TIME_AND_LEVEL % re.escape(name), rb"\1 ", line.rstrip(b"\r\n"))
     return name + b" | " + once + b"\n"
 
 
-def follow(service: str, container: str, since: str, log: Path) -> Thread:
-    """Show and save a container's lines, from a time on to its last, in a thread that then ends."""
+@dataclass(frozen=True)
+class Screen:
+    """What is shown of a run.
+
+    Attributes:
+        shows_all: whether every line of every worker is.
+        draws: whether it is a terminal, of which one line is drawn anew: where the run is.
+    """
+
+    shows_all: bool = False
+    draws: bool = False
+
+
+class Voice:
+    """What of a worker's standard output, or of its standard error, is on the screen.
+
+    Args:
+        service: the worker.
+        screen: what is shown at all.
+        is_chief: whether it speaks for all.
+        is_error: whether it is the standard error.
+    """
+
+    def __init__(self, service: str, screen: Screen, *, is_chief: bool, is_error: bool) -> None:
+        self._service, self._screen = service, screen
+        self._is_chief, self._is_error = is_chief, is_error
+        self._is_grave = False
+
+    def take(self, line: bytes) -> bytes | None:
+        """Return the line as the screen shows it; None: not at all."""
+        visible = shown(self._service, line)
+        if visible is None or self._screen.shows_all:
+            return visible
+        return visible if self._is_for_people(visible.partition(b" | ")[2]) else None
+
+    def _is_for_people(self, text: bytes) -> bool:
+        if self._is_chief:
+            return not (self._screen.draws and PROGRESS.match(text, TIME))
+        if text.startswith(b"{"):  # LOG_FORMAT=json
+            return AS_JSON not in text
+        ours = OURS.match(text)
+        if ours is None:  # a script's own, or what belongs to the line before it
+            return self._is_error or self._is_grave
+        self._is_grave = ours[1] in GRAVE
+        return SAID_BY_ALL.match(text, TIME) is None
+
+
+def follow(  # noqa: PLR0913 -- whose lines, from when, and what becomes of them
+    service: str,
+    container: str,
+    since: str,
+    log: Path,
+    *,
+    screen: Screen,
+    on_error_line: Callable[[], None] | None,
+) -> Thread:
+    """Show and save a container's lines, from a time on to its last, in a thread that then ends.
+
+    Args:
+        service: the worker.
+        container: its id.
+        since: the time.
+        log: where they are saved, all of them.
+        screen: what of them is shown.
+        on_error_line: of the chief: is called after each line of its standard error.
+    """
     command = ["logs", "--follow", "--since", since, container]
-    process = engine.start(command, output=subprocess.PIPE, errors=subprocess.STDOUT)
-    thread = Thread(target=_show_and_save, args=(service, process, log))
+    process = engine.start(command, output=subprocess.PIPE, errors=subprocess.PIPE)
+    said, complained = process.stdout, process.stderr
+    assert said is not None  # noqa: S101 -- both are pipes
+    assert complained is not None  # noqa: S101
+
+    def show(stream: IO[bytes], *, is_error: bool) -> None:
+        is_chief = on_error_line is not None
+        voice = Voice(service, screen, is_chief=is_chief, is_error=is_error)
+        with stream:
+            for line in stream:
+                _save(log, line)
+                visible = voice.take(line)
+                if visible is not None:
+                    write(sys.stdout, visible)
+                if is_error and on_error_line:
+                    on_error_line()
+
+    def show_both() -> None:
+        errors = Thread(target=lambda: show(complained, is_error=True))
+        errors.start()
+        show(said, is_error=False)
+        errors.join()
+        process.wait()
+
+    thread = Thread(target=show_both)
     thread.start()
     return thread
-
-
-def _show_and_save(service: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    for line in engine.lines_of(process):
-        _save(log, line)
-        visible = shown(service, line)
-        if visible is not None:
-            write(sys.stdout, visible)
 
 
 def _save(log: Path, line: bytes) -> None:

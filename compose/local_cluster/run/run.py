@@ -14,7 +14,8 @@ from local_cluster.run import happenings
 from local_cluster.run.events import Event, Failed, Started, Stopped, Workers
 from local_cluster.run.folder import LOG
 from local_cluster.run.happenings import Happening, Told, UpEnded
-from local_cluster.run.lines import follow
+from local_cluster.run.lines import Screen, follow
+from local_cluster.run.live import FILE, Live
 from local_cluster.settings.settings import Settings
 
 KILLED = 137
@@ -26,20 +27,21 @@ UP = ("up", "--detach", "--no-build", "--no-deps", "--remove-orphans", "--force-
 class Run:
     """A cluster in progress; other threads tell the main one what happens, which alone acts."""
 
-    def __init__(self, settings: Settings, compose: Compose) -> None:
-        self._settings, self._compose = settings, compose
+    def __init__(self, settings: Settings, compose: Compose, screen: Screen) -> None:
+        self._settings, self._compose, self._screen = settings, compose, screen
         self._queue: SimpleQueue[Happening] = SimpleQueue()
         self._workers = Workers(settings.services)
         self._followers: dict[str, Thread] = {}
         self._up: subprocess.Popen[bytes] | None = None
         self._events: subprocess.Popen[bytes] | None = None
+        self._live = Live(settings.folder / settings.services[0] / FILE, self._workers.missing)
 
     def to_the_end(self) -> int:
         """Start the workers, show their lines, and remove all; return the exit code."""
         happenings.listen_to_signals(self._queue)
         code = EXIT_ERROR
         try:
-            code = self._start() or self._watch()
+            code = self._start() or self._show()
         finally:
             happenings.ignore_signals()
             if not self._remove():
@@ -57,6 +59,13 @@ class Run:
         if not code:
             happenings.read_events(self._queue, self._events)
         return code
+
+    def _show(self) -> int:
+        """Watch the run, with a live line where there is a terminal; return the exit code."""
+        if not self._screen.draws:
+            return self._watch()
+        with self._live:
+            return self._watch()
 
     def _watch(self) -> int:
         """Wait until no worker runs, or one has failed; return the exit code.
@@ -102,8 +111,15 @@ class Run:
             say(f"{worker.service} is started again")
             self._followers[worker.service].join()
         log = self._settings.folder / worker.service / LOG
+        is_chief = worker.service == self._settings.services[0]
         self._followers[worker.service] = follow(
-            worker.service, worker.container, worker.since, log
+            worker.service,
+            worker.container,
+            worker.since,
+            log,
+            screen=self._screen,
+            # There the entrypoint speaks: training has not begun, or was ended.
+            on_error_line=self._live.forget if is_chief else None,
         )
 
     def _sentence(self, worker: Failed) -> str:

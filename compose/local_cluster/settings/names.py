@@ -40,7 +40,7 @@ SHORT = {
 GOALS = frozenset(
     {
         *("up-local", "resume", "stop", "down", "logs", "ps", "status", "data", "data-sample"),
-        "tensorboard",
+        *("tensorboard", "report"),
     }
 )
 """Make's targets for local clusters."""
@@ -99,6 +99,7 @@ def names_of_goal(goal: str, *, one_worker: bool = False) -> frozenset[str]:
         "status": frozenset({"JSON"}),
         "data": place,
         "data-sample": place | {"SAMPLE_PICTURES"},
+        "report": frozenset({"NAME", "RUN_NAME", "IMAGE", "RUNS_DIR", "RUN_UID", "RUN_GID"}),
         "tensorboard": frozenset({"PORT", PORT, "IMAGE", "RUNS_DIR", "RUN_UID", "RUN_GID"}),
     }.get(goal, frozenset())
 

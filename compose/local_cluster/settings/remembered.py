@@ -24,7 +24,7 @@ def is_remembered(name: str) -> bool:
 
     An index of pip's may hold a password.
     """
-    if name in (SECRET, "TRAINER_RESUME") or name.startswith("PIP_"):
+    if name in (SECRET, "TRAINER_RESUME", "VERBOSE") or name.startswith("PIP_"):
         return False
     return name in names.OWN or name in names.passed_on()
 

@@ -1,8 +1,8 @@
 """Runs all programs on two workers, and before that each worker runs them in another way.
 
 The first worker takes no strategy, the second MirroredStrategy on two devices: three results of
-each program in one cluster, with TensorFlow imported once. Names after the folder are those of the
-programs to run; without any, all.
+each program in one cluster, with TensorFlow imported once. ON_DEVICES lists the programs that the
+second worker runs so; without it, all.
 """
 
 import json
@@ -50,18 +50,24 @@ def programs():
     """Return all programs by name, those that draw at random twice."""
     once = arrays.PROGRAMS + options.PROGRAMS + feeds.PROGRAMS + models.PROGRAMS + chance.PROGRAMS
     again = {f"{program.__name__} again": program for program in chance.PROGRAMS}
-    every = {program.__name__: program for program in once} | again
-    return {name: every[name] for name in sys.argv[2:] or every}
+    return {program.__name__: program for program in once} | again
 
 
-def run(where, strategy, folder):
+def run(where, strategy, folder, names=None):
     outcomes = {}
-    for name, program in programs().items():
+    every = programs()
+    for name in names or every:
         began = time.monotonic()
         keras.utils.set_random_seed(3)
-        outcomes[name] = as_lists(program(strategy))
+        outcomes[name] = as_lists(every[name](strategy))
         print(f"{where} {name} {time.monotonic() - began:.1f} s", flush=True)
     (folder / f"{where}.json").write_text(json.dumps(outcomes))
+
+
+def run_over_ring(task, folder):
+    """Run them as scripts without a strategy do; what TensorFlow would share out is refused."""
+    names = [name for name in programs() if name != "shared_by_tensorflow"]
+    run(f"worker-{task}", tf.distribute.get_strategy(), folder, names)
 
 
 def run_all(task, folder):
@@ -71,14 +77,19 @@ def run_all(task, folder):
     else:
         # Both strategies would number their groups alike; TensorFlow's own tests do this.
         tf.distribute.MirroredStrategy._collective_key_base = 1000  # noqa: SLF001
-        run("devices", tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), folder)
+        chosen = [name for name in os.environ.get("ON_DEVICES", "").split(",") if name]
+        devices = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        run("devices", devices, folder, chosen)
     run(f"worker-{task}", workers, folder)
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     keep_iterators()
-    run_all(json.loads(os.environ["TF_CONFIG"])["task"]["index"], folder)
+    over_ring = os.environ.get("TRAINER_COLLECTIVES") == "ring"
+    (run_over_ring if over_ring else run_all)(
+        json.loads(os.environ["TF_CONFIG"])["task"]["index"], folder
+    )
     while len([*folder.glob("worker-*.json")]) < 2:  # who ends first would take the other along
         time.sleep(0.1)
     os._exit(0)

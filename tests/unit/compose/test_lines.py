@@ -2,7 +2,7 @@
 
 import pytest
 
-from local_cluster.run.lines import shown
+from local_cluster.run.lines import Screen, Voice, shown
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,58 @@ from local_cluster.run.lines import shown
 )
 def test_the_name_stands_once_and_notes_are_left_out(line, seen):
     assert shown("worker-1", line) == seen
+
+
+def heard(*lines, screen=Screen(), is_chief=False, is_error=False):  # noqa: B008  frozen
+    """Return those of a worker's lines that are on the screen."""
+    voice = Voice("worker-1", screen, is_chief=is_chief, is_error=is_error)
+    seen = [voice.take(f"{line}\n".encode()) for line in lines]
+    return [line.decode().removeprefix("worker-1 | ").rstrip("\n") for line in seen if line]
+
+
+SAID_BY_ALL = (
+    "12:00:01 DEBUG worker-1 epoch 1/3  step 15  loss 1.8",
+    "12:00:01 INFO worker-1 cluster-trainer 0.1.0: worker-1 of 3 (chief is worker-0 at h:2222)",
+    "12:00:01 INFO worker-1 3 workers are here and agree (0.0 s)",
+)
+OF_ITS_OWN = (
+    "12:00:01 INFO waiting for 1 of 3 workers: worker-2 at worker-2:2222: no answer",
+    "12:00:01 WARNING restart 1 of 3 in 1.0 s",
+    "12:00:01 INFO done: results in /runs/a/worker-1",
+)
+
+
+@pytest.mark.parametrize("line", SAID_BY_ALL)
+def test_what_the_chief_says_as_well_is_left_out(line):
+    assert heard(line) == []
+    assert len(heard(line, is_chief=True)) == 1
+    assert len(heard(line, screen=Screen(shows_all=True))) == 1
+
+
+@pytest.mark.parametrize("line", OF_ITS_OWN)
+def test_what_concerns_a_worker_is_shown(line):
+    assert heard(line) == [line]
+
+
+def test_a_scripts_own_lines_are_the_chiefs_and_its_errors_every_workers():
+    assert heard("accuracy 0.9") == []
+    assert heard("accuracy 0.9", is_chief=True) == ["accuracy 0.9"]
+    assert heard("Traceback (most recent call last):", is_error=True) != []
+
+
+def test_what_belongs_to_an_error_is_shown_with_it():
+    error, after = "12:00:01 ERROR training failed", "12:00:02 DEBUG going on"
+    lines = heard("before", error, "Traceback:", "ValueError: no", after, "later")
+    assert lines == [error, "Traceback:", "ValueError: no"]
+
+
+def test_lines_that_are_json_are_shown_but_for_what_the_chief_says_as_well():
+    line = '{"time": "2026", "level": "%s", "worker": "worker-1", "message": "no"}'
+    assert heard(line % "DEBUG") == []
+    assert heard(line % "INFO", line % "ERROR") == [line % "INFO", line % "ERROR"]
+
+
+def test_where_the_run_is_stands_in_the_live_line_or_in_a_line_of_its_own():
+    line = "12:00:01 INFO epoch 1/3  training: 5 of 15 steps  loss 1.8"
+    assert heard(line, is_chief=True) == [line]
+    assert heard(line, is_chief=True, screen=Screen(draws=True)) == []

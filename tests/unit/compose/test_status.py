@@ -19,6 +19,7 @@ AT = {
     "epoch": 3,
     "epochs": 50,
     "restarts": 1,
+    "slow_reason": "holds the others up",
     "seconds": 7.5,
     "last_line": "10:00:00 INFO worker-0 waiting for 1 of 4 workers",
     "healthy": False,
@@ -62,7 +63,7 @@ def status(tmp_path):
 def test_each_worker_is_a_line_in_the_order_of_their_numbers(status):
     done = status()
     assert done.returncode == 0, done.stderr
-    head, *lines, trouble = done.stdout.splitlines()
+    head, *lines, trouble, slow = done.stdout.splitlines()
     assert head.split() == ["worker", "state", "step", "restarts", "memory", "CPU", "last", "line"]
     assert [line.split() for line in lines] == [
         [
@@ -74,6 +75,7 @@ def test_each_worker_is_a_line_in_the_order_of_their_numbers(status):
         ["worker-3", "failed", "(75)", "-", "-", "-", "-", "the", "last", "of", "d0"],
     ]
     assert trouble == "worker-0: waiting for 60 s longer than it may take"
+    assert slow == "worker-0: holds the others up"
 
 
 def test_as_json_there_is_all_that_is_known(status):

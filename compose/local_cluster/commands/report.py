@@ -1,0 +1,60 @@
+"""`report`: writes one page about the newest run, or about those that NAME names."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from local_cluster import engine
+from local_cluster.messages import EXIT_CONFIGURATION, EndError
+from local_cluster.settings.given import DEFAULT_IMAGE, LATEST, ROOT, RUN_NAME, Given, runs_folder
+
+PACKAGES = ROOT / ".build/report"
+# What fails is told at once and not tried again. Nothing of a page comes from a network.
+OPTIONS = (
+    *("--rm", "--read-only", "--tmpfs", "/tmp:mode=1777", "--network", "none"),  # noqa: S108
+    *("--cap-drop", "ALL", "--security-opt", "no-new-privileges:true", "--env", "MAX_RESTARTS=0"),
+    *("--env", "PYTHONPATH=/opt/report", "--volume", f"{PACKAGES}:/opt/report:ro"),
+)
+PROGRAM = ("python", "-m", "trainer.report")
+
+
+def report(environ: Mapping[str, str]) -> NoReturn:
+    """Become `docker run`: the exit code is the container's.
+
+    Raises:
+        EndError: there is a mistake in what was given, no such run, no image, or no packages.
+    """
+    given = Given(environ)
+    user = given.user()
+    given.raise_problems()
+    runs, image = runs_folder(environ), environ.get("IMAGE") or DEFAULT_IMAGE
+    names = _names(runs, environ.get("RUN_NAME", ""))
+    if not PACKAGES.is_dir():
+        accepted = f"packages in {PACKAGES}; `scripts/build.sh report` fetches them"
+        raise EndError(EXIT_CONFIGURATION, f"report: accepted: {accepted}.")
+    engine.refuse_missing(image)
+    command = ["docker", "run", *OPTIONS, "--user", f"{user.uid}:{user.gid}"]
+    # At the same place as here, so that the page is said to be where it is.
+    command += ["--volume", f"{runs}:{runs}", image, *PROGRAM, *(f"{runs}/{one}" for one in names)]
+    sys.stdout.flush()
+    os.execvp(command[0], command)
+
+
+def _names(runs: Path, text: str) -> list[str]:
+    """Return the names of the runs: of the newest, unless others are given.
+
+    Raises:
+        EndError: one is not there.
+    """
+    names = text.split() or [LATEST]
+    for name in names:
+        if not RUN_NAME.fullmatch(name) or not (runs / name).is_dir():
+            there = sorted(one.parent.name for one in runs.glob("*/worker-0"))
+            those = f": {', '.join(there[-10:])}" if there else "; there is none"
+            accepted = f"runs in {runs}{those}"
+            raise EndError(EXIT_CONFIGURATION, f'NAME: received "{name}"; accepted: {accepted}.')
+    return [os.path.basename(os.path.realpath(runs / name)) for name in names]  # noqa: PTH119

@@ -1,0 +1,108 @@
+"""The one line of a terminal that is drawn anew: where the run is, and who is missing.
+
+The chief tells where it is, in a file of its folder (LIVE_FILE). In a pipe, with NO_COLOR or with
+TERM=dumb there is no such line, and nothing but text is written.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Callable
+
+from local_cluster import messages
+
+FILE = "live.json"
+TICK_SECONDS = 0.5
+STALE_SECONDS = 60.0
+"""A run that was not told of for so long is not where it was told to be."""
+BAR_WIDTH = 10
+
+
+def may_draw(environ: Mapping[str, str]) -> bool:
+    """Whether the standard output is a terminal that may be sent more than text."""
+    is_plain = environ.get("NO_COLOR") or environ.get("TERM", "") in ("", "dumb", "unknown")
+    return sys.stdout is not None and sys.stdout.isatty() and not is_plain
+
+
+class Live:
+    """The line, drawn twice a second from the begin of a `with` to its end.
+
+    Args:
+        file: where the chief tells where the run is.
+        missing: returns the workers that do not run.
+    """
+
+    def __init__(self, file: Path, missing: Callable[[], Sequence[str]]) -> None:
+        self._file, self._missing = file, missing
+        self._is_over = Event()
+        self._thread = Thread(target=self._draw, daemon=True)
+        self._forgotten = self._seen = b""
+        self._changed = 0.0
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+        messages.draw(sys.stdout, "")
+
+    def forget(self) -> None:
+        """Show nothing until the chief tells something new: it is at something else by now."""
+        self._forgotten = self._seen
+
+    def _draw(self) -> None:
+        while not self._is_over.wait(TICK_SECONDS):
+            text = self._text()
+            messages.draw(sys.stdout, cut(text, shutil.get_terminal_size().columns - 1))
+
+    def _text(self) -> str:
+        missing = self._missing()
+        if missing:
+            return f"waiting for {', '.join(missing)}"
+        told, now = _read(self._file), time.monotonic()
+        if told != self._seen:
+            self._seen, self._changed = told, now
+        if told == self._forgotten or now > self._changed + STALE_SECONDS:
+            return ""
+        return line(told)
+
+
+def line(told: bytes) -> str:
+    """Return what the chief tells as a line, an empty one where it cannot be read."""
+    try:
+        members: dict[str, Any] = json.loads(told)
+        done, total = int(members["done"]), members["total"]
+        place = f"epoch {members['epoch']}/{members['epochs']}"
+        facts = [str(fact) for fact in members["facts"]]
+        if members["what"] != "training":
+            return "  ".join([f"{place}  {members['what']}", *facts])
+        steps = f"{bar(done, total)} {done}/{total}" if total else f"{done} steps"
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return "  ".join([place, steps, *facts])
+
+
+def bar(done: int, total: int) -> str:
+    """Return how much is done as a bar."""
+    full = min(BAR_WIDTH, BAR_WIDTH * done // total)
+    return "\u2501" * full + "\u2500" * (BAR_WIDTH - full)
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text as it fits into a line, without what a terminal would take for a command."""
+    plain = "".join(one if one.isprintable() else "?" for one in text)
+    return plain if len(plain) <= width else plain[: max(0, width - 1)] + "\u2026"
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""

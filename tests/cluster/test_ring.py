@@ -1,0 +1,53 @@
+"""Scripts without a word of tf.distribute train on several workers, whose sums go round a ring."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from harness.loopback import Case, run_cases
+
+WORKSPACE = Path(__file__).parent / "workspace"
+RING = {"TRAINER_COLLECTIVES": "ring", "TRAINER_CHECKPOINT_STEPS": "5", "MAX_RESTARTS": "0"}
+SCRIPTS = ["regression", "pictures", "language"]
+WORKERS = [2, pytest.param(3, marks=pytest.mark.long)]
+
+
+@pytest.fixture(scope="module")
+def run_on(workbench, tmp_path_factory):
+    """The three scripts, one after the other, on a number of workers."""
+
+    @cache
+    def run(count):
+        case = Case(f"{count}", count, RING, ("python", "/scripts/plain"))
+        folder = tmp_path_factory.mktemp("ring")
+        ended = run_cases(workbench, folder, [case], [f"{WORKSPACE}:/scripts:ro"])
+        return ended[case.name].raise_unless_done()
+
+    return run
+
+
+def results(run):
+    """Return what each script printed, on each worker."""
+    found = {name: [] for name in SCRIPTS}
+    for line in run.output.splitlines():
+        if line.startswith("RESULT "):
+            result = json.loads(line.removeprefix("RESULT "))
+            found[result["of"]].append(result["numbers"])
+    return found
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_plain_script_ends_as_on_one_machine(run_on, script, workers):
+    (alone,) = results(run_on(1))[script]
+    together = results(run_on(workers))[script]
+    assert together == [together[0]] * workers
+    assert together[0] == pytest.approx(alone, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_the_workers_are_a_ring(run_on, workers):
+    assert run_on(workers).output.count(f"up: ring of {workers} workers") == workers
+    assert "trains on this worker alone" not in run_on(workers).output

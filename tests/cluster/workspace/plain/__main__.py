@@ -1,0 +1,7 @@
+"""Runs the scripts beside this one, each as it is, with TensorFlow imported once."""
+
+import runpy
+from pathlib import Path
+
+for name in ("regression", "pictures", "language"):
+    runpy.run_path(str(Path(__file__).with_name(f"{name}.py")), run_name="__main__")
