@@ -97,6 +97,7 @@ inside: image .venv/stamp ## Run the tests inside the image. TESTS=tests/inside/
 
 chaos: image .venv/stamp ## Run the long tests: kill workers in every way, write the table of docs/operations.md
 	@.venv/bin/python -m pytest -m 'long or chaos' --chaos-table docs/operations.md $(PYTEST_ARGS)
+	@scripts/inside.sh tests/inside -m long $(PYTEST_ARGS)
 
 soak: image .venv/stamp ## Kill a random worker every 30 to 60 s. MINUTES=20
 	@.venv/bin/python -m pytest tests/cluster/soak.py --soak-minutes $(or $(MINUTES),20) --chaos-table docs/operations.md $(PYTEST_ARGS)

@@ -8,7 +8,8 @@ readonly IMAGE=${IMAGE:-cluster-trainer:cpu}
 readonly LOCK=requirements/inside.txt TOOLS=.build/inside-tools REPORT=.build/report
 # One process keeps one processor busy, and nothing in there depends on time.
 readonly OPTIONS=(-ra --strict-markers --durations 10 --durations-min 1 --timeout 600 -p no:cacheprovider
-    --numprocesses auto --maxprocesses 4 --dist worksteal)
+    --numprocesses auto --maxprocesses 4 --dist worksteal
+    -o 'markers=long: see pyproject.toml' -m 'not long')
 
 if ! cmp -s $TOOLS/lock.txt $LOCK; then
     rm -rf $TOOLS

@@ -103,6 +103,7 @@ class Keeper(keras.callbacks.Callback):
         logs_of_epoch: of an epoch whose validation was interrupted.
         held_up: the step of the last checkpoint, and for how many seconds it held training up.
         seconds_held_up: the same of all checkpoints of this start together.
+        iterator: of the training batches; None until it is known.
     """
 
     def __init__(
@@ -119,12 +120,12 @@ class Keeper(keras.callbacks.Callback):
         self.place = place_of(found) if found else Place()
         self.held_up: tuple[int, float] | None = None
         self.seconds_held_up = 0.0
-        self._iterator: Any = None
+        self.iterator: Any = None
         self.logs_of_epoch = found.progress["logs"] if found else {}
 
     def attach(self, iterator: Any) -> None:
         """Let the iterator of the training batches begin where the fit is."""
-        self._iterator = iterator
+        self.iterator = iterator
         place = self.place
         is_over = place.stage == Stage.TRAINED
         epochs = place.epoch + is_over
@@ -156,14 +157,16 @@ class Keeper(keras.callbacks.Callback):
         """Put variables and callbacks where they were; the others have begun by now."""
         del logs
         if not self._plan.describes_data:
-            self._described |= self._iterator.described
+            self._described |= self.iterator.described
         if self._found is None:
             if ring_of(self.model.distribute_strategy):
-                self.model.train_function.create_variables(self._iterator)
+                self.model.train_function.create_variables(self.iterator)
                 alike.make(self.model, self._variables())
             self._plan.check(self._described, self._state().names)
+            if ring_of(self.model.distribute_strategy):
+                self._save()  # from which to go on when a worker is lost before the next
             return
-        self.model.train_function.create_variables(self._iterator)
+        self.model.train_function.create_variables(self.iterator)
         saved, state = self._found, self._state()
         self._plan.check(self._described, state.names)
         with self.model.distribute_strategy.scope():
@@ -202,7 +205,7 @@ class Keeper(keras.callbacks.Callback):
         self._saver.wait()
 
     def _move(self, stage: Stage, **changes: Any) -> None:
-        passes, seen = self._iterator.position if self._iterator else (0, 0)
+        passes, seen = self.iterator.position if self.iterator else (0, 0)
         kept = asdict(self.place) | {"passes": passes, "seen": seen, "stage": stage} | changes
         self.place = Place(**kept)
 

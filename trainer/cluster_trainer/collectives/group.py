@@ -2,19 +2,23 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
+from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.ring import Ring
 
+AnyRing: TypeAlias = Ring | RenewableRing
 
-def _none() -> Ring | None:
+
+def _none() -> AnyRing | None:
     return None
 
 
-_form: Callable[[], Ring | None] = _none
-_ring: Ring | None = None
+_form: Callable[[], AnyRing | None] = _none
+_ring: AnyRing | None = None
 
 
-def offer(form: Callable[[], Ring | None]) -> None:
+def offer(form: Callable[[], AnyRing | None]) -> None:
     """Let the ring be formed by a function, once somebody asks for it.
 
     Args:
@@ -25,7 +29,7 @@ def offer(form: Callable[[], Ring | None]) -> None:
     _form = form
 
 
-def use(ring: Ring | None) -> None:
+def use(ring: AnyRing | None) -> None:
     """Take a ring, or none from now on."""
     global _form, _ring
     _form, _ring = _none, ring
@@ -36,7 +40,7 @@ def is_wanted() -> bool:
     return _ring is not None or _form is not _none
 
 
-def current() -> Ring | None:
+def current() -> AnyRing | None:
     """Return the ring; None where this process has none."""
     if _form is not _none:
         use(_form())

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer.collectives.ring.ring import Ring
+from cluster_trainer.collectives.group import AnyRing
 
 SUMMED = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)
 # The ring adds few types; what carries another one holds each of its values.
@@ -23,7 +23,7 @@ CARRIERS = {
 TURN = "cluster_trainer_turn_of_ring"
 
 
-def summed(ring: Ring, values: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[Any]:
+def summed(ring: AnyRing, values: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[Any]:
     """Return each value's sum over all workers, packed into one message for each type of numbers.
 
     Of sparse gradients, all workers' rows, in the order of the workers.
@@ -42,7 +42,7 @@ def summed(ring: Ring, values: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[A
     return [results[place] for place in range(len(values))]
 
 
-def gathered(ring: Ring, value: tf.Tensor) -> tf.Tensor:
+def gathered(ring: AnyRing, value: tf.Tensor) -> tf.Tensor:
     """Return the values of all workers, one after the other along their first dimension.
 
     Args:
@@ -61,7 +61,7 @@ def gathered(ring: Ring, value: tf.Tensor) -> tf.Tensor:
     return tf.concat([tf.ensure_shape(part, shape) for part in found], 0)
 
 
-def _packed_sum(ring: Ring, values: list[tf.Tensor], dtype: tf.DType) -> list[tf.Tensor]:
+def _packed_sum(ring: AnyRing, values: list[tf.Tensor], dtype: tf.DType) -> list[tf.Tensor]:
     flat = [tf.reshape(tf.cast(value, dtype), [-1]) for value in values]
     packed = tf.concat(flat, 0) if len(flat) > 1 else flat[0]
     total = _called(ring.all_reduce, packed, dtype)

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from cluster_trainer.collectives import group, over_ring
+from cluster_trainer.collectives.group import AnyRing
 from cluster_trainer.collectives.over_ring import CARRIERS
-from cluster_trainer.collectives.ring.ring import Ring
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
@@ -22,7 +22,7 @@ def count_of(strategy: tf.distribute.Strategy) -> int:
     return ring.size if ring else _count_of(strategy)
 
 
-def ring_of(strategy: tf.distribute.Strategy) -> Ring | None:
+def ring_of(strategy: tf.distribute.Strategy) -> AnyRing | None:
     """Return the ring over which a strategy's replica is summed; None where TensorFlow does it."""
     return group.current() if _count_of(strategy) == 1 else None
 

@@ -11,9 +11,9 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
+from cluster_trainer.collectives.group import AnyRing
 from cluster_trainer.collectives.replicas import Replicas, gathered, ring_of, summed
 from cluster_trainer.collectives.ring.errors import RingError
-from cluster_trainer.collectives.ring.ring import Ring
 
 WORD = np.dtype(np.int64)
 CHUNK_WORDS = 2**19
@@ -66,7 +66,7 @@ class WorkersOfRing:
         ring: which connects them.
     """
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: AnyRing) -> None:
         self._ring = ring
 
     @property

@@ -5,12 +5,14 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 
 import tensorflow as tf
 from tensorflow.python.eager import context
 
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.neighbours import EX_CONFIG, VARIABLE, NeighboursError, join
+from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.ring import Ring
 from cluster_trainer.problems import ConfigurationError, PeerLostError, Problem
 from cluster_trainer.settings.config import shown_name
@@ -22,11 +24,26 @@ while it reads a large JSON file."""
 log = logging.getLogger("trainer")
 
 
-def form(environ: Mapping[str, str]) -> Ring:
-    """Meet the other workers, which do the same.
+def form(environ: Mapping[str, str]) -> RenewableRing:
+    """Meet the other workers, which do the same; so does `renew` of what is returned.
 
     Args:
         environ: what the entrypoint has started this command with.
+
+    Raises:
+        PeerLostError: a neighbour has not come.
+        ConfigurationError: the entrypoint has made no connections.
+    """
+    ring = RenewableRing(partial(_meet, environ))
+    # A thread of Python's that computes would keep the ring from the interpreter for 5 ms a time.
+    sys.setswitchinterval(SWITCH_SECONDS)
+    os.register_at_fork(after_in_child=lambda: _forget(ring))
+    atexit.register(ring.close)
+    return ring
+
+
+def _meet(environ: Mapping[str, str]) -> Ring:
+    """Return a ring on connections that the entrypoint makes now.
 
     Raises:
         PeerLostError: a neighbour has not come.
@@ -40,16 +57,11 @@ def form(environ: Mapping[str, str]) -> Ring:
         raise PeerLostError(str(error)) from error
     if neighbours is None:
         raise _refused(f"{VARIABLE} is not set: start the command by the image's entrypoint.")
-    # A thread of Python's that computes would keep the ring from the interpreter for 5 ms a time.
-    sys.setswitchinterval(SWITCH_SECONDS)
     place = neighbours.rank, neighbours.size, neighbours.generation
-    ring = Ring(*place, neighbours.left, neighbours.right, time_limit_seconds=SILENT_SECONDS)
-    os.register_at_fork(after_in_child=lambda: _forget(ring))
-    atexit.register(ring.close)
-    return ring
+    return Ring(*place, neighbours.left, neighbours.right, time_limit_seconds=SILENT_SECONDS)
 
 
-def _forget(ring: Ring) -> None:
+def _forget(ring: RenewableRing) -> None:
     """Let a process that was forked off be in no ring: it would write into its parent's."""
     group.use(None)
     ring.forget()
@@ -65,7 +77,7 @@ def offer_to_script(environ: Mapping[str, str]) -> None:
         group.offer(lambda: _form_for_script(environ))
 
 
-def _form_for_script(environ: Mapping[str, str]) -> Ring | None:
+def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
     if context.context()._collective_ops_server_def is not None:  # noqa: SLF001
         log.info("the script's MultiWorkerMirroredStrategy sums over TensorFlow's cluster")
         return None

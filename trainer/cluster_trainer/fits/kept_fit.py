@@ -40,6 +40,8 @@ from cluster_trainer.settings.config import TrainerConfig, shown_name
 from cluster_trainer.settings.job import Job
 
 CHECKPOINTS = "checkpoints"
+TEST_ITERATOR = "_eval_epoch_iterator"
+"""Where Keras keeps the batches of a fit's validations, until the fit has ended."""
 log = logging.getLogger("trainer")
 
 
@@ -96,6 +98,7 @@ class KeptFit:
         self._found: Found | None = None
         self._keeper: Keeper | None = None
         self._stops = self._has_looked = False
+        self._keeps = self._tests_begin_again = True
         self.pace = PaceWatch(
             self._job.task, self._workers.count, looks=not _has_gpus(model, self._workers.count)
         )
@@ -110,6 +113,18 @@ class KeptFit:
         if self._keeper:
             return self._keeper.place
         return place_of(self._found.checkpoint) if self._found else Place()
+
+    @property
+    def step(self) -> int:
+        """The step that it is at."""
+        return self.place.step
+
+    @property
+    def begins_again(self) -> bool:
+        """Whether this process can go on from a checkpoint of a step that it had passed."""
+        iterator = self._keeper.iterator if self._keeper else None
+        is_possible = iterator is None or iterator.source.begins_again
+        return bool(self._keeps and is_possible and self._tests_begin_again)
 
     @property
     def beginning(self) -> str:
@@ -140,7 +155,8 @@ class KeptFit:
         self._has_looked = True
         self._store.tidy()
         # One worker may keep none.
-        if not min(self._workers.gather(self._job.config.checkpoint_steps)):
+        self._keeps = bool(min(self._workers.gather(self._job.config.checkpoint_steps)))
+        if not self._keeps:
             return
         self._found = find_newest(self._store, self._workers, self._job.task)
         if self._found:
@@ -195,7 +211,15 @@ class KeptFit:
             self._saver.wait()
             self.pace.end()
             self._plan.stop.is_watched = False
+            self._end_tests()
         return history
+
+    def _end_tests(self) -> None:
+        """Forget the batches of the validations of a fit that has failed."""
+        tests = getattr(self._model, TEST_ITERATOR, None)
+        if tests is not None:
+            self._tests_begin_again = tests.source.begins_again
+            delattr(self._model, TEST_ITERATOR)
 
     def check(self, described: Mapping[str, str], names: Sequence[str]) -> None:
         """Refuse workers that differ, and a checkpoint of another fit; see callbacks.keeper.Plan.

@@ -4,7 +4,8 @@ import inspect
 import logging
 import shutil
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import keras
@@ -23,11 +24,13 @@ from cluster_trainer.fits.agreement import facts_of, refuse_differing
 from cluster_trainer.fits.board import boards_of, profiles_of
 from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit
 from cluster_trainer.fits.kept_fit import Plan as Keeping
+from cluster_trainer.fits.lost_worker import Survivor
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results import done, record, weights
 from cluster_trainer.results.report import Reporter
+from cluster_trainer.results.status_file import status_file
 from cluster_trainer.settings.config import variable_of
 from cluster_trainer.settings.job import Job
 
@@ -75,10 +78,30 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
         ConfigurationError: the workers differ, or the checkpoint is of another run.
         StopRequestedError, PeerStoppedError: a worker was asked to stop.
         TrainingDivergedError: the loss is not a finite number.
+        PeerLostError, RingError: a worker was lost, and only a new process could go on.
     """
     _refuse_other_engines(run.model)
-    described = _described(run, reporter)
-    kept = KeptFit(_keeping(run, stop, deadline, described, reporter), run.model)
+    fits: list[KeptFit] = []
+
+    def work(is_again: bool) -> Completed:  # noqa: FBT001
+        # What goes on is not to begin anew, whatever the settings say of a first start.
+        present = replace(run, job=replace(run.job, is_restart=True)) if is_again else run
+        described = _described(present, reporter)
+        fits.append(KeptFit(_keeping(present, stop, deadline, described, reporter), run.model))
+        return _trained(present, fits[-1], reporter)
+
+    status = status_file(run.job.status_file)
+    survivor = Survivor(run.job.task, stop, status, partial(_note_waiting, reporter))
+    return survivor.run(work, lambda: fits[-1] if fits else None)
+
+
+def _note_waiting(reporter: Reporter, waiting: str) -> None:
+    reporter.doing(waiting)
+    reporter.journal.note("waiting", waiting)
+
+
+def _trained(run: Run, kept: KeptFit, reporter: Reporter) -> Completed:
+    """Train to the end, once."""
     kept.find()
     reporter.begin(kept.place.step)
     metrics = EpochMetrics(

@@ -12,11 +12,13 @@ import shutil
 import signal
 import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, NoReturn
+from weakref import WeakSet
 
 import keras
 
@@ -24,6 +26,7 @@ from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.engine.running import Running
 from cluster_trainer.files import make_folder
 from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit, Plan, optimizer_described
+from cluster_trainer.fits.lost_worker import Survivor
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
 from cluster_trainer.process.lifecycle import judge, leave_process, tell
 from cluster_trainer.process.stall import Deadline
@@ -31,6 +34,7 @@ from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.process.watch import STALLED
 from cluster_trainer.results.progress import LiveFile
 from cluster_trainer.results.report import Onlooker, start_log
+from cluster_trainer.results.status_file import status_file
 from cluster_trainer.settings.job import Job, read_job
 
 ENDED, LOCK = "ENDED", "LOCK"
@@ -47,12 +51,14 @@ class Process:
         stop: whether this process was asked to stop.
         deadline: until when a call of TensorFlow must be over.
         pid: this process's, and not that of one that it has forked off.
+        has_begun: whether the workers have agreed on where the script goes on.
         has_failed: whether a fit did not end well, so that the script's end is none.
     """
 
     job: Job
     stop: StopRequest
     deadline: Deadline = field(default_factory=Deadline)
+    has_begun: bool = False
     has_failed: bool = False
     pid: int = field(default_factory=os.getpid)
 
@@ -84,11 +90,10 @@ def fit(
     Raises:
         SystemExit: with code 78, after a message, if something does not fit.
     """
-    model = given.args[0]
     try:
-        process = _begin(environ, model)
+        process = _begin(environ)
         with process.stop.handled(), process.deadline.kept(_stalled):
-            history = KeptFit(_plan(process, model, number), model).run(run, given, call)
+            history = _history(process, number, run, given, call)
     except BaseException as error:
         if _process is not None:
             _process.has_failed = True
@@ -110,19 +115,45 @@ def _tell_nothing_more() -> None:
         LiveFile(_process.job.live_file).remove()
 
 
-def _begin(environ: Mapping[str, str], model: keras.Model) -> Process:
-    """Return what all fits share; the first one reads the settings, and looks for an end."""
+def _begin(environ: Mapping[str, str]) -> Process:
+    """Return what all fits share; the first one reads the settings."""
     global _process  # noqa: PLW0603  it is this process's
     if _process is None:
         job = _read(environ)
         _lock(job)
         LiveFile(job.live_file).remove()  # of a start that was killed
         _process = Process(job, StopRequest(leave_process))
-        workers = workers_of(model.distribute_strategy)
-        _begin_anew(job, workers)
         os.register_at_fork(after_in_child=_forget_signals)
-        atexit.register(_note_end, _process, workers)
     return _process
+
+
+def _history(
+    process: Process,
+    number: int,
+    run: Callable[..., Any],
+    given: inspect.BoundArguments,
+    call: Running,
+) -> Any:
+    """Run a fit; again, from the newest checkpoint, where another worker of its ring was lost."""
+    model, fits = given.args[0], []
+
+    def work(is_again: bool) -> Any:  # noqa: FBT001
+        workers = workers_of(model.distribute_strategy)
+        if is_again:
+            process.job = replace(process.job, is_restart=True)
+        if is_again or not process.has_begun:
+            _begin_anew(process.job, workers)
+        if not process.has_begun:
+            atexit.register(_note_end, process, workers)
+        process.has_begun = True
+        fits.append(KeptFit(_plan(process, model, number), model))
+        # Each time as they were given: a fit changes both.
+        own = inspect.BoundArguments(given.signature, OrderedDict(given.arguments))
+        return fits[-1].run(run, own, replace(call, alike=WeakSet()))
+
+    status = status_file(process.job.status_file)
+    survivor = Survivor(process.job.task, process.stop, status, lambda _: _tell_nothing_more())
+    return survivor.run(work, lambda: fits[-1] if fits else None)
 
 
 def _plan(process: Process, model: keras.Model, number: int) -> Plan:

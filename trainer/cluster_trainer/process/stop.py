@@ -24,12 +24,13 @@ class StopRequest:
     Attributes:
         signal_number: the signal that it came as; 0 until then.
         is_watched: whether the run looks at it from time to time, so that a grace makes sense.
+        ends_at_once: whether nothing would be lost by ending without one.
         give_up: ends the process from any thread, with an exit code and the reason.
     """
 
     def __init__(self, give_up: Callable[[int, str], object]) -> None:
         self.signal_number = 0
-        self.is_watched = False
+        self.is_watched = self.ends_at_once = False
         self.give_up = give_up
 
     def listen(self, grace_seconds: float) -> None:
@@ -59,7 +60,8 @@ class StopRequest:
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _note(self, number: int, _: object) -> None:
-        if self.signal_number:  # a second signal is somebody who will not wait
+        # A second signal is somebody who will not wait.
+        if self.signal_number or self.ends_at_once:
             self.give_up(SIGNAL_CODES + number, f"stopped by {signal.Signals(number).name}")
         self.signal_number = number
 

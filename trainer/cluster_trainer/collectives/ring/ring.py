@@ -112,6 +112,11 @@ class Ring:
         return self._place.generation
 
     @property
+    def operations(self) -> int:
+        """How many operations have begun."""
+        return self._operation
+
+    @property
     def error(self) -> RingError | None:
         """Why the ring has ended; None while it has not."""
         return self._fate.error

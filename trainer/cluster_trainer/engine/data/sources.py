@@ -48,6 +48,8 @@ class Source:
         is_endless: whether one pass follows the other in one iterator.
         goes_on: whether an epoch of more steps than a pass has goes on with the next pass.
         is_ours: whether the order is a function of seed and pass.
+        begins_again: whether the same data can be gone through again, from any batch, in one
+            process as in a new one.
         is_distributed: whether TensorFlow shares the batches out.
         begins_anywhere: whether `shares` begins where it is told to, and not with the first batch.
         may_lack_examples: whether a batch may have fewer examples than there are replicas.
@@ -58,6 +60,7 @@ class Source:
     begins_anywhere = True
     is_infinite = is_ours = goes_on = False
     may_lack_examples = varies = True
+    begins_again = False
 
     def __init__(self, num_batches: int | None, replicas: Replicas) -> None:
         self.num_batches, self._replicas = num_batches, replicas
@@ -170,7 +173,7 @@ def _is_for_tensorflow(dataset: Any) -> bool:
 class RowSource(Source):
     """Examples that are picked out by their rows: each replica's own, and nobody else's."""
 
-    is_endless = is_ours = True
+    is_endless = is_ours = begins_again = True
 
     def __init__(
         self, rows: Rows, replicas: Replicas, pick: Callable[[tf.Tensor, tf.Tensor], Any]
@@ -317,6 +320,12 @@ class PyDatasetSource(Source):
         super().__init__(adapter.num_batches, replicas)
         self._adapter, self._seed = adapter, seed
         self.is_infinite = adapter.num_batches is None
+        kind = type(adapter.py_dataset)
+        # One that changes at the end of an epoch would have changed already.
+        self.begins_again = all(
+            getattr(kind, name) is getattr(PyDataset, name)
+            for name in ("on_epoch_begin", "on_epoch_end")
+        )
         self._signature: Any = None
 
     def begin_epoch(self) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from cluster_trainer.collectives.group import AnyRing
 from cluster_trainer.collectives.replicas import ring_of
-from cluster_trainer.collectives.ring.ring import Ring
 
 CHIEF = 0
 SHOWN = 5
@@ -39,7 +39,7 @@ def make(model: keras.Model, more: Iterable[Any] = ()) -> None:
     _take_from_chief(list({id(one): one for one in variables}.values()), ring)
 
 
-def _take_from_chief(variables: Sequence[Any], ring: Ring) -> None:
+def _take_from_chief(variables: Sequence[Any], ring: AnyRing) -> None:
     values = [np.asarray(one.value) for one in variables]
     # Not their names, in which Keras counts layers: one worker may have made others before.
     forms = [f"{value.dtype} {list(value.shape)}" for value in values]

@@ -1,0 +1,166 @@
+"""Stands in for the entrypoints of several workers on one machine: it connects those that ask.
+
+Everything else is real: the workers are processes, `python -m trainer` or a script, and their sums
+go round a ring on sockets.
+"""
+
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+SECONDS = 120.0
+PAUSE_SECONDS = 0.02
+LONGEST_ASK = 4096
+
+
+class Worker:
+    """One worker; a new process takes its place when it was killed."""
+
+    def __init__(self, rank: int, size: int, folder: Path, command: list[str], **settings: str):
+        self.rank, self.folder, self._command = rank, folder, command
+        hosts = [f"127.0.0.1:{4000 + index}" for index in range(size)]
+        task = {"type": "worker", "index": rank}
+        self._variables = {
+            "TF_CONFIG": json.dumps({"cluster": {"worker": hosts}, "task": task}),
+            "TRAINER_COLLECTIVES": "ring",
+            "TRAINER_RUN_DIR": str(folder / "run"),
+            "STATUS_FILE": str(folder / f"status-{rank}.json"),
+            **settings,
+        }
+        self.starts = 0
+
+    def start(self) -> None:
+        """Start a process, with a socket to ask on."""
+        self.asks, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        variables = {
+            "CLUSTER_GROUP_FD": str(theirs.fileno()),
+            "RESTART_COUNT": str(self.starts),
+        }
+        self.log = self.folder / f"log-{self.rank}-{self.starts}"
+        with theirs, self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *self._command],
+                env=os.environ | self._variables | variables,
+                pass_fds=[theirs.fileno()],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.starts += 1
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """What it says that it is at; empty before it says anything."""
+        try:
+            return json.loads((self.folder / f"status-{self.rank}.json").read_text())
+        except (OSError, ValueError):
+            return {}
+
+    @property
+    def result(self) -> Mapping[str, Any]:
+        """What the trainer has written at its end."""
+        return json.loads((self.folder / f"run/worker-{self.rank}/result.json").read_text())
+
+    def kill(self) -> None:
+        """End the process, and the one below it that trains, by SIGKILL."""
+        pid = self.process.pid
+        with suppress(OSError):
+            below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            for one in map(int, [*below, pid]):
+                os.kill(one, signal.SIGKILL)
+        self.process.wait()
+        self.asks.close()
+
+
+class MeetingPlace:
+    """Connects workers in a ring whenever all of them have asked."""
+
+    def __init__(self, folder: Path, size: int, *command: str, **settings: str) -> None:
+        (folder / "run").mkdir(parents=True)
+        self.workers = [
+            Worker(rank, size, folder, list(command), **settings) for rank in range(size)
+        ]
+        self.rings = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._connect, daemon=True)
+
+    def __enter__(self) -> Self:
+        for worker in self.workers:
+            worker.start()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        for worker in self.workers:
+            worker.kill()
+
+    def wait(self) -> list[int]:
+        """Return the exit codes of all; fail with the logs if one does not end."""
+        try:
+            return [worker.process.wait(SECONDS) for worker in self.workers]
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"{error}:\n{self.logs}") from None
+
+    def when(self, is_so: Callable[[], bool], what: str) -> None:
+        """Return once something is so; fail with the logs if it never is."""
+        until = time.monotonic() + SECONDS
+        while not is_so():
+            ended = [one.rank for one in self.workers if one.process.poll() is not None]
+            assert not ended, f"{ended} ended before {what}:\n{self.logs}"
+            assert time.monotonic() < until, f"never {what}:\n{self.logs}"
+            time.sleep(PAUSE_SECONDS)
+
+    @property
+    def logs(self) -> str:
+        """What all processes have printed."""
+        files = sorted(self.workers[0].folder.glob("log-*"))
+        return "\n".join(f"--- {file.name}\n{file.read_text()}" for file in files)
+
+    def _connect(self) -> None:
+        """Answer asks, until this is over."""
+        asked: dict[int, tuple[socket.socket, str]] = {}
+        while not self._ended.wait(PAUSE_SECONDS):
+            for worker in self.workers:
+                if asked.get(worker.rank, (None,))[0] not in (None, worker.asks):
+                    del asked[worker.rank]  # of a process that is gone
+                if number := _ask_on(worker.asks):
+                    asked[worker.rank] = (worker.asks, number)
+            if len(asked) == len(self.workers):
+                self.rings += 1
+                self._hand_over(asked)
+                asked = {}
+
+    def _hand_over(self, asked: Mapping[int, tuple[socket.socket, str]]) -> None:
+        size = len(asked)
+        pairs = [socket.socketpair() for _ in range(size)]  # the first ends are the ranks' right
+        for rank, (asks, number) in asked.items():
+            answer = {"number": number, "rank": rank, "size": size, "generation": self.rings}
+            left, right = pairs[rank - 1][1], pairs[rank][0]
+            with suppress(OSError):
+                socket.send_fds(
+                    asks, [json.dumps(answer).encode()], [left.fileno(), right.fileno()]
+                )
+        for pair in pairs:
+            for end in pair:
+                end.close()
+
+
+def _ask_on(asks: socket.socket) -> str | None:
+    """Return the number of an ask that has come."""
+    with suppress(OSError, ValueError), selectors.DefaultSelector() as selector:
+        selector.register(asks, selectors.EVENT_READ)
+        if selector.select(0) and (ask := asks.recv(LONGEST_ASK)):
+            return json.loads(ask)["number"]
+    return None
