@@ -17,13 +17,7 @@ LONG_SECONDS = 20.0
 
 def wait_for_line(worker, *texts: str) -> str:
     """Return the first line of a worker that has all of the texts."""
-    until = time.monotonic() + LONG_SECONDS
-    while time.monotonic() < until:
-        for line in list(worker.lines):
-            if all(text in line for text in texts):
-                return line
-        time.sleep(0.01)
-    raise AssertionError(f"nobody said {texts} but {worker.lines}")
+    return worker.wait_for(*texts)
 
 
 def check_circle(rings) -> None:
@@ -136,10 +130,7 @@ def test_all_are_told_who_is_missing_however_far_away(cluster, worker):
     ("options", "says"),
     [
         ({"token": "another secret, as long"}, "uses another CLUSTER_TOKEN, or none"),
-        # The one who is refused may find the connection closed before it has read why.
-        pytest.param(
-            {"token": None}, "uses another CLUSTER_TOKEN, or none", marks=pytest.mark.long
-        ),
+        ({"token": None}, "uses another CLUSTER_TOKEN, or none"),
         ({"meeting": "another"}, "is not from the same meeting at the gate"),
         ({"facts": {"image": "0.2.0"}}, "has another image version"),
         ({"facts": {"settings": {"TRAINER_SEED": "1"}}}, "has another TRAINER_EPOCHS"),
