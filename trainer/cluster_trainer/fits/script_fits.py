@@ -35,6 +35,7 @@ from cluster_trainer.settings.job import Job, read_job
 
 ENDED, LOCK = "ENDED", "LOCK"
 LEAVING_SECONDS = 60.0
+BEGINNING = "the first fit"
 log = logging.getLogger("trainer")
 
 
@@ -190,14 +191,14 @@ def _lock(job: Job) -> None:
 def _begin_anew(job: Job, workers: Workers) -> None:
     """Remove what an earlier start has left, if that has ended, or if it is not wanted."""
     mark = job.folder / ENDED
-    has_ended = min(workers.gather(int(mark.exists()))) == 1
+    has_ended = min(workers.gather(int(mark.exists()), BEGINNING)) == 1
     if has_ended and not job.is_restart:
         log.info("the script has ended before with this TRAINER_RUN_DIR: it begins anew")
     is_wanted = has_ended or job.config.resume == "never"
     if is_wanted and not job.is_restart and job.config.checkpoint_steps:
         for fits in job.folder.glob("fit-*"):
             shutil.rmtree(fits, ignore_errors=True)
-    workers.gather(0)  # until all have: killed before, each begins anew again
+    workers.gather(0, BEGINNING)  # until all have: killed before, each begins anew again
     mark.unlink(missing_ok=True)
 
 
