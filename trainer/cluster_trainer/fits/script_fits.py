@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,7 @@ from cluster_trainer.engine.running import Running
 from cluster_trainer.files import make_folder
 from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit, Plan, optimizer_described
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
+from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.lifecycle import judge, leave_process, tell
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
@@ -49,6 +49,7 @@ class Process:
         deadline: until when a call of TensorFlow must be over.
         pid: this process's, and not that of one that it has forked off.
         has_failed: whether a fit did not end well, so that the script's end is none.
+        last: makes the last call to the others.
     """
 
     job: Job
@@ -56,6 +57,7 @@ class Process:
     deadline: Deadline = field(default_factory=Deadline)
     has_failed: bool = False
     pid: int = field(default_factory=os.getpid)
+    last: LastCall = field(default_factory=LastCall)
 
 
 _process: Process | None = None
@@ -103,6 +105,11 @@ def fit(
     if process.stop.signal_number:  # too late for this fit to end by it
         os.kill(os.getpid(), process.stop.signal_number)
     return history
+
+
+def has_begun() -> bool:
+    """Tell whether a `fit` of this process has begun, so that its end is seen to."""
+    return _process is not None
 
 
 def _tell_nothing_more() -> None:
@@ -225,9 +232,7 @@ def _note_end(process: Process, workers: Workers) -> None:
             (process.job.folder / ENDED).touch()
         except OSError:
             log.warning("the script's end could not be noted in %s", process.job.folder)
-    waiting = threading.Thread(target=workers.part, daemon=True)
-    waiting.start()
-    waiting.join(LEAVING_SECONDS)
+    process.last.make(workers.part, LEAVING_SECONDS)
 
 
 def _stalled() -> NoReturn:
