@@ -5,12 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster_trainer.collectives.ring import control
 from cluster_trainer.collectives.ring.errors import (
     Aborted,
     OtherCall,
@@ -20,7 +22,7 @@ from cluster_trainer.collectives.ring.errors import (
 )
 from cluster_trainer.collectives.ring.ring import Ring
 from cluster_trainer.collectives.ring.wire import HEADER, Header, Kind, Record, Word
-from harness.rings import on_all, outcomes, rings
+from harness.rings import on_all, outcomes, over_tcp, rings
 
 LIMIT_SECONDS = 0.3
 VALUES = np.arange(500, dtype=np.float32)
@@ -127,6 +129,63 @@ def test_a_peer_that_only_computes_for_long_is_waited_for(peer: Peer) -> None:
     peer.live()
     threading.Timer(2 * LIMIT_SECONDS, peer.data.send, [MESSAGE]).start()
     assert (peer.ring.all_reduce(VALUES) == 2 * VALUES).all()
+
+
+def test_a_process_that_stood_still_itself_blames_nobody(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stood_still = [0.0]
+    moments = SimpleNamespace(monotonic=lambda: time.monotonic() + stood_still[0])
+    monkeypatch.setattr(control, "time", moments)
+    peer.live()
+    for _ in range(10):  # as one that is stopped, or sleeps, again and again
+        stood_still[0] += 100 * LIMIT_SECONDS
+        time.sleep(LIMIT_SECONDS / 15)  # for its watching thread to look once or twice
+    assert peer.ring.error is None
+    peer.data.send(MESSAGE)
+    assert (peer.ring.all_reduce(VALUES) == 2 * VALUES).all()
+
+
+def test_one_that_stands_still_again_and_again_still_notices_a_silent_peer(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = SimpleNamespace(monotonic=lambda: 20 * time.monotonic())
+    monkeypatch.setattr(control, "time", moments)
+    with pytest.raises(PeerLost, match="no sign of life"):
+        peer.ring.all_reduce(VALUES)
+
+
+def test_only_the_connection_to_the_left_ends_where_nothing_is_acknowledged() -> None:
+    """What goes to the right may rightly wait in a neighbour that computes."""
+    with rings(2, over_tcp, time_limit_seconds=7) as made:
+        option = socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT
+        limits = [[end.getsockopt(*option) for end in ring._sockets] for ring in made]  # noqa: SLF001
+    assert limits == [[7000, 0], [7000, 0]]
+
+
+def test_a_signal_handler_may_abort_at_any_moment() -> None:
+    """It may run within whatever the same thread does, the noting of another failure included."""
+    with rings(2) as made:
+        fate = made[0]._fate  # noqa: SLF001
+        tell = fate.tell
+
+        def interrupted(error: RingError) -> None:
+            fate.tell = tell
+            made[0].abort("by a handler")
+            tell(error)
+
+        fate.tell = interrupted
+        made[0].abort("first")
+        found = outcomes(made, Ring.barrier)
+    assert [type(problem) for problem in found] == [Aborted, Aborted]
+
+
+def test_a_long_reason_arrives_cut() -> None:
+    with rings(2) as made:
+        made[0].abort("ü" * 5000)
+        found = outcomes(made, Ring.barrier)
+    assert isinstance(found[1], Aborted)
+    assert "ü" * 400 in str(found[1])
 
 
 def test_patience_ends_the_wait_for_a_peer_that_lives() -> None:
