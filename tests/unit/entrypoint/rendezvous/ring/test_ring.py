@@ -17,7 +17,13 @@ LONG_SECONDS = 20.0
 
 def wait_for_line(worker, *texts: str) -> str:
     """Return the first line of a worker that has all of the texts."""
-    return worker.wait_for(*texts)
+    until = time.monotonic() + LONG_SECONDS
+    while time.monotonic() < until:
+        for line in list(worker.lines):
+            if all(text in line for text in texts):
+                return line
+        time.sleep(0.01)
+    raise AssertionError(f"nobody said {texts} but {worker.lines}")
 
 
 def check_circle(rings) -> None:
