@@ -269,7 +269,7 @@ def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
                 is_alone=job.task.num_workers == 1,
             )
             write_predictions(copy, run.data, reporter.folder)
-        workers.gather(0)
+        workers.gather(0, "fit (the trained model)")
     if stop.signal_number:  # too late for the run to end by it
         end(job, reporter, SIGNAL_CODES + stop.signal_number, "stopped after the last step")
     _leave_together(workers)

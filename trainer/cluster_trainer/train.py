@@ -61,7 +61,7 @@ def train_and_evaluate(job: Job, stop: StopRequest, deadline: Deadline, reporter
     # Nobody leaves before the chief has written: a worker that exits early is, to the others, one
     # that died. From here on nothing is left to do for anyone.
     workers = workers_of(distribution)
-    workers.gather(0)
+    workers.gather(0, "fit (the trained model)")
     done.mark(run.job, completed.steps)
     workers.part()
 

@@ -24,6 +24,7 @@ async def receive(state: State, connection: Connection, join: Message, settle: S
     if reason := wanted.refusal(join, wanted.left):
         state.refuse_left(f"one at {connection.ip} was refused: it {reason}")
         await connection.send(Message(REFUSE, {"reason": reason}))
+        await connection.dismiss()
         return
     await connection.send(wanted.card(CARD))
     settle()

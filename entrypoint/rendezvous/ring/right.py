@@ -21,6 +21,7 @@ from entrypoint.rendezvous.transport.messages import (
 )
 from entrypoint.rendezvous.transport.reasons import (
     CLOSED,
+    CLOSED_AT_ONCE,
     NO_MESSAGE,
     REFUSED,
     SILENT,
@@ -30,7 +31,7 @@ from entrypoint.rendezvous.transport.reasons import (
 
 FIRST_REDIALS = 8
 """The first attempts follow each other faster: most ask for the ring at the same time."""
-GONE = (REFUSED, CLOSED)
+GONE = (REFUSED, CLOSED, CLOSED_AT_ONCE)
 """Reasons that one leaves behind who has given up, whatever was wrong before."""
 NOT_LISTENING = (
     "refused: the machine answers, but nothing listens on the port; "
@@ -69,8 +70,7 @@ def _reason(reason: str, before: str) -> str:
 
 async def _join(state: State, connection: Connection) -> None:
     """Say who this is; raise PeerError unless it is the right neighbour who answers."""
-    await connection.send(state.wanted.card(JOIN))
-    answer = await connection.receive(state.wanted.timing.message_seconds)
+    answer = await connection.ask(state.wanted.card(JOIN), state.wanted.timing.message_seconds)
     if answer.kind == REFUSE:
         raise PeerError(f"refuses this worker: it {answer.text('reason', LONGEST_TEXT)}")
     if answer.kind != CARD:
@@ -110,8 +110,8 @@ async def _ask(state: State, connection: Connection, kind: str, fields: dict[str
     One thing after the other: when a commit is sent, no answer is on its way that somebody else
     would have to read.
     """
-    await connection.send(Message(kind, {**fields, "missing": state.told_right()}))
-    answer = await connection.receive(state.wanted.timing.silent_seconds)
+    message = Message(kind, {**fields, "missing": state.told_right()})
+    answer = await connection.ask(message, state.wanted.timing.silent_seconds)
     if answer.kind != kind or answer.number("number") != fields["number"]:
         raise PeerError(NO_MESSAGE)
     state.right_says = answer.text("missing")

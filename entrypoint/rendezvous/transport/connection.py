@@ -92,9 +92,31 @@ class Connection:
             raise ClosedError(reasons.CLOSED)
         return decode(self._signer.verify(await self._line(seconds)))
 
+    async def ask(self, message: Message, seconds: float | None) -> Message:
+        """Send a message and return the next that comes, as `receive` does.
+
+        What cannot be sent any more may have been answered before: with the reason.
+        """
+        with contextlib.suppress(ClosedError):
+            await self.send(message)
+        return await self.receive(seconds)
+
     async def refuse(self) -> None:
         """Say that the other side's token is another; nothing that the own token went into."""
         await self._write(signing.REFUSAL)
+        await self.dismiss()
+
+    async def dismiss(self) -> None:
+        """End the connection so that the last words arrive: the other side ends it, too, in time.
+
+        A close while something is unread resets a connection, and may take away what was said.
+        """
+        self.hang_up(at_once=False)
+        with contextlib.suppress(OSError):  # TimeoutError is one
+            async with asyncio.timeout(self._timing.message_seconds):
+                for _ in range(LONGEST_LINE // CHUNK):
+                    if not await self._loop.sock_recv(self._socket, CHUNK):
+                        return
 
     def hang_up(self, *, at_once: bool = True) -> None:
         """End the connection; with `at_once=False` the other side may finish what it says."""

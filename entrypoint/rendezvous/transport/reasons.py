@@ -71,6 +71,8 @@ NO_MESSAGE = "sent something that is not a message of this gate"
 _WORDS = {
     errno.ECONNREFUSED: REFUSED,
     errno.ECONNRESET: CLOSED_AT_ONCE,
+    errno.EPIPE: CLOSED_AT_ONCE,  # so Linux calls it where it has ended before it is looked at
+    errno.ENOTCONN: CLOSED_AT_ONCE,
     errno.ETIMEDOUT: NO_ANSWER,
     errno.EHOSTUNREACH: UNREACHABLE,
     errno.EHOSTDOWN: UNREACHABLE,

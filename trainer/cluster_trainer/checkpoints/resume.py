@@ -12,6 +12,7 @@ from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.task import Task
 
 NOTHING = -1
+NEWEST = "fit (the newest checkpoint)"
 SHOWN_VARIABLES = 3
 log = logging.getLogger("trainer")
 
@@ -37,13 +38,13 @@ def find_newest(store: Store, workers: Workers, task: Task) -> Found | None:
     """Let all workers find the newest checkpoint and give it to all; None if nobody has one."""
     mine = store.newest()
     my_number = mine.number if mine else NOTHING
-    numbers = workers.gather(my_number)
+    numbers = workers.gather(my_number, NEWEST)
     newest = max(numbers)
     if newest == NOTHING:
         return None
     holder = numbers.index(newest)
     given = mine.content if mine and task.rank == holder else None
-    content = workers.broadcast(given, holder)
+    content = workers.broadcast(given, holder, NEWEST)
     return Found(
         checkpoint=Checkpoint.from_bytes(content),
         content=content,

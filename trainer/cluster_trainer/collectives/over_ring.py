@@ -6,7 +6,7 @@ them in the same order (`_called`).
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -23,36 +23,40 @@ CARRIERS = {
 TURN = "cluster_trainer_turn_of_ring"
 
 
-def summed(ring: AnyRing, values: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[Any]:
+def summed(
+    ring: AnyRing, values: Sequence[tf.Tensor | tf.IndexedSlices], what: str = ""
+) -> list[Any]:
     """Return each value's sum over all workers, packed into one message for each type of numbers.
 
-    Of sparse gradients, all workers' rows, in the order of the workers.
+    Of sparse gradients, all workers' rows, in the order of the workers. What it is for (`what`, see
+    Ring) has to be the same on all.
     """
     results: dict[int, Any] = {}
     dense: dict[tf.DType, list[int]] = {}
     for place, value in enumerate(values):
         if isinstance(value, tf.IndexedSlices):
-            rows, indices = gathered(ring, value.values), gathered(ring, value.indices)
+            rows, indices = (gathered(ring, part, what) for part in (value.values, value.indices))
             results[place] = tf.IndexedSlices(rows, indices, value.dense_shape)
         else:
             dense.setdefault(_carrier(value.dtype), []).append(place)
     for dtype, places in dense.items():
-        totals = _packed_sum(ring, [values[place] for place in places], dtype)
+        totals = _packed_sum(ring, [values[place] for place in places], dtype, what)
         results.update(zip(places, totals, strict=True))
     return [results[place] for place in range(len(values))]
 
 
-def gathered(ring: AnyRing, value: tf.Tensor) -> tf.Tensor:
+def gathered(ring: AnyRing, value: tf.Tensor, what: str = "") -> tf.Tensor:
     """Return the values of all workers, one after the other along their first dimension.
 
     Args:
         ring: of the workers.
         value: [n, …] of any type, strings too, with an n of each worker's own.
+        what: it is for; see Ring.
     """
 
     def gather(mine: Any) -> np.ndarray:
         content = mine.item() if isinstance(mine, np.ndarray) else mine  # so it is in eager steps
-        return np.array(ring.all_gather(content), object)
+        return np.array(ring.all_gather(content, what=what), object)
 
     parts = _called(gather, tf.io.serialize_tensor(value), tf.string)
     parts = tf.ensure_shape(parts, [ring.size])
@@ -61,10 +65,12 @@ def gathered(ring: AnyRing, value: tf.Tensor) -> tf.Tensor:
     return tf.concat([tf.ensure_shape(part, shape) for part in found], 0)
 
 
-def _packed_sum(ring: AnyRing, values: list[tf.Tensor], dtype: tf.DType) -> list[tf.Tensor]:
+def _packed_sum(
+    ring: AnyRing, values: list[tf.Tensor], dtype: tf.DType, what: str
+) -> list[tf.Tensor]:
     flat = [tf.reshape(tf.cast(value, dtype), [-1]) for value in values]
     packed = tf.concat(flat, 0) if len(flat) > 1 else flat[0]
-    total = _called(ring.all_reduce, packed, dtype)
+    total = _called(partial(ring.all_reduce, what=what), packed, dtype)
     total.set_shape(packed.shape)
     parts = tf.split(total, [tf.size(one) for one in flat]) if len(flat) > 1 else [total]
     return [

@@ -53,21 +53,23 @@ class RenewableRing:
         """Why the present ring has ended; None while it has not."""
         return self._ring.error
 
-    def all_reduce(self, values: np.ndarray, *, wire: str | None = None) -> np.ndarray:
+    def all_reduce(
+        self, values: np.ndarray, *, wire: str | None = None, what: str = ""
+    ) -> np.ndarray:
         """See Ring.all_reduce."""
-        return self._ring.all_reduce(values, wire=wire)
+        return self._ring.all_reduce(values, wire=wire, what=what)
 
-    def all_gather(self, value: bytes | np.ndarray) -> list[bytes]:
+    def all_gather(self, value: bytes | np.ndarray, *, what: str = "") -> list[bytes]:
         """See Ring.all_gather."""
-        return self._ring.all_gather(value)
+        return self._ring.all_gather(value, what=what)
 
-    def broadcast(self, value: bytes | None, holder: int) -> bytes:
+    def broadcast(self, value: bytes | None, holder: int, *, what: str = "") -> bytes:
         """See Ring.broadcast."""
-        return self._ring.broadcast(value, holder)
+        return self._ring.broadcast(value, holder, what=what)
 
-    def barrier(self) -> None:
+    def barrier(self, *, what: str = "") -> None:
         """See Ring.barrier."""
-        self._ring.barrier()
+        self._ring.barrier(what=what)
 
     def abort(self, reason: str) -> None:
         """See Ring.abort."""

@@ -76,13 +76,17 @@ class Replicas:
         ]
 
 
-def summed(values: Sequence[Gradient]) -> list[Gradient]:
+def summed(values: Sequence[Gradient], what: str = "") -> list[Gradient]:
     """Return each value's sum over all replicas, in one message for each type of numbers.
 
     Call it in a replica context, as `gathered`.
+
+    Args:
+        values: the same number, and of the same shapes, on all replicas.
+        what: they are, in a few words, the same on all workers; a ring compares them.
     """
     if ring := ring_of(tf.distribute.get_strategy()):
-        return over_ring.summed(ring, values)
+        return over_ring.summed(ring, values, what)
     sums: dict[int, Gradient] = {}
     context = tf.distribute.get_replica_context()
     for dtype in dict.fromkeys(value.dtype for value in values):  # TensorFlow packs what is alike
@@ -92,14 +96,15 @@ def summed(values: Sequence[Gradient]) -> list[Gradient]:
     return [sums[place] for place in range(len(values))]
 
 
-def gathered(value: tf.Tensor) -> tf.Tensor:
+def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
     """Return the values of all replicas, one after the other along their first dimension.
 
     Args:
         value: [n, …], with an n of each replica's own.
+        what: it is; see `summed`.
     """
     if ring := ring_of(tf.distribute.get_strategy()):
-        return over_ring.gathered(ring, value)
+        return over_ring.gathered(ring, value, what)
     carrier = CARRIERS.get(value.dtype, value.dtype)
     over_all = tf.distribute.get_replica_context().all_gather(tf.cast(value, carrier), axis=0)
     return tf.cast(over_all, value.dtype)

@@ -16,27 +16,32 @@ from cluster_trainer.collectives.replicas import Replicas, gathered, ring_of, su
 from cluster_trainer.collectives.ring.errors import RingError
 
 WORD = np.dtype(np.int64)
+END = "the end of its program"
 CHUNK_WORDS = 2**19
 CHUNK_BYTES = CHUNK_WORDS * WORD.itemsize
 
 
 class Workers(Protocol):
-    """The processes that train together."""
+    """The processes that train together.
+
+    What a call is for (`what`), in a few words, has to be the same on all. A ring compares it, and
+    says of workers that are at different calls what each of them is at.
+    """
 
     @property
     def count(self) -> int:
         """How many there are."""
 
-    def slowest(self, seconds: float) -> float:
+    def slowest(self, seconds: float, what: str = "") -> float:
         """Return the largest of all workers' times."""
 
-    def largest(self, numbers: list[float]) -> list[float]:
+    def largest(self, numbers: list[float], what: str = "") -> list[float]:
         """Return the largest of each number over all workers."""
 
-    def gather(self, number: int) -> list[int]:
+    def gather(self, number: int, what: str = "") -> list[int]:
         """Return every worker's number, in the order of their ranks."""
 
-    def broadcast(self, content: bytes | None, holder: int) -> bytes:
+    def broadcast(self, content: bytes | None, holder: int, what: str = "") -> bytes:
         """Return the content that the worker of rank `holder` gives; the others give None."""
 
     def part(self) -> None:
@@ -74,29 +79,29 @@ class WorkersOfRing:
         """How many there are."""
         return self._ring.size
 
-    def slowest(self, seconds: float) -> float:
+    def slowest(self, seconds: float, what: str = "") -> float:
         """Return the largest of all workers' times."""
-        return self.largest([seconds])[0]
+        return self.largest([seconds], what)[0]
 
-    def largest(self, numbers: list[float]) -> list[float]:
+    def largest(self, numbers: list[float], what: str = "") -> list[float]:
         """Return the largest of each number over all workers."""
-        rows = self._ring.all_gather(np.array(numbers, np.float64))
+        rows = self._ring.all_gather(np.array(numbers, np.float64), what=what)
         found = np.max([np.frombuffer(row, np.float64) for row in rows], axis=0)
         return [float(number) for number in found]
 
-    def gather(self, number: int) -> list[int]:
+    def gather(self, number: int, what: str = "") -> list[int]:
         """Return every worker's number, in the order of their ranks."""
-        rows = self._ring.all_gather(np.array([number], WORD))
+        rows = self._ring.all_gather(np.array([number], WORD), what=what)
         return [int(np.frombuffer(row, WORD)[0]) for row in rows]
 
-    def broadcast(self, content: bytes | None, holder: int) -> bytes:
+    def broadcast(self, content: bytes | None, holder: int, what: str = "") -> bytes:
         """Return the content that the worker of rank `holder` gives; the others give None."""
-        return self._ring.broadcast(content, holder)
+        return self._ring.broadcast(content, holder, what=what)
 
     def part(self) -> None:
         """Meet once more before all workers end; the ring is of no use after that."""
         with suppress(RingError):
-            self._ring.barrier()
+            self._ring.barrier(what=END)
         self._ring.close()
 
 
@@ -116,25 +121,25 @@ class WorkersOfStrategy:
         """How many there are."""
         return self._replicas.workers
 
-    def slowest(self, seconds: float) -> float:
+    def slowest(self, seconds: float, what: str = "") -> float:
         """Return the largest of all workers' times."""
-        return self.largest([seconds])[0]
+        return self.largest([seconds], what)[0]
 
-    def largest(self, numbers: list[float]) -> list[float]:
+    def largest(self, numbers: list[float], what: str = "") -> list[float]:  # noqa: ARG002
         """Return the largest of each number over all workers."""
         if self._replicas.workers == 1:
             return numbers
         rows = self._gathered(tf.constant([numbers], tf.float32)).numpy()
         return [float(number) for number in rows.max(axis=0)]
 
-    def gather(self, number: int) -> list[int]:
+    def gather(self, number: int, what: str = "") -> list[int]:  # noqa: ARG002
         """Return every worker's number, in the order of their ranks."""
         if self._replicas.workers == 1:
             return [number]
         numbers = self._gathered(tf.constant([number], tf.int64)).numpy()
         return [int(value) for value in numbers[:: self._replicas.local]]
 
-    def broadcast(self, content: bytes | None, holder: int) -> bytes:
+    def broadcast(self, content: bytes | None, holder: int, what: str = "") -> bytes:  # noqa: ARG002
         """Return the content that the worker of rank `holder` gives; the others give None."""
         if self._replicas.workers == 1:
             return content or b""

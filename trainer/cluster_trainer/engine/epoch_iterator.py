@@ -5,6 +5,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self
 
 import tensorflow as tf
@@ -57,7 +58,7 @@ class Call:
         batch = next(self.batches, NOTHING)
         are_there = [int(batch is not NOTHING)]
         if not self.source.is_known:
-            are_there = self.workers.gather(are_there[0])
+            are_there = self.workers.gather(are_there[0], "the next batch")
         if not all(are_there):
             raise StopIteration
         return batch
@@ -100,13 +101,16 @@ class EpochIterator(KerasEpochIterator):
         call = running.current()
         self._workers = workers = workers_of(distribute_strategy)
         # A script that draws a number on one worker only has other seeds there from then on.
-        seed = workers.gather(call.seed)[0]
+        seed = workers.gather(call.seed, f"{call.name} (order of batches)")[0]
         self.source = source_of(self.data_adapter, replicas, distribute_strategy, seed)
         self._num_batches = self.source.num_batches
-        _refuse_different(workers.gather(-1 if self._num_batches is None else self._num_batches))
+        count = -1 if self._num_batches is None else self._num_batches
+        _refuse_different(workers.gather(count, f"{call.name} (number of batches)"))
         fixed = self.steps_per_execution if self.steps_per_execution > 1 else call.steps_a_call
-        one_batch = max(workers.gather(int(call.one_batch_a_call)))  # callbacks of one worker
-        self._pace = Pace(fixed or (1 if one_batch else None), call.agree or workers.slowest)
+        wish = int(call.one_batch_a_call)  # callbacks of one worker
+        one_batch = max(workers.gather(wish, f"{call.name} (batches of a call)"))
+        slowest = partial(workers.slowest, what=f"{call.name} (after a call)")
+        self._pace = Pace(fixed or (1 if one_batch else None), call.agree or slowest)
         self._pass = self._first = self._done = 0
         self._is_over = self._is_in_epoch = False
         self._is_between_passes = True

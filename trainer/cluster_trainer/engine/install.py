@@ -84,9 +84,11 @@ def install(around: AroundAny) -> None:
     random_access.accept()
     keras_trainer.TFEpochIterator = _iterator
     KerasTrainer.make_train_function = _making(
-        "train_function", lambda it: Steps(it, it.train_step)
+        "train_function", lambda it: Steps(it, it.train_step, "training")
     )
-    KerasTrainer.make_test_function = _making("test_function", lambda it: Steps(it, it.test_step))
+    KerasTrainer.make_test_function = _making(
+        "test_function", lambda it: Steps(it, it.test_step, "evaluation")
+    )
     KerasTrainer.make_predict_function = _making("predict_function", Predictions)
     KerasTrainer._maybe_symbolic_build = _building(  # noqa: SLF001
         KerasTrainer._maybe_symbolic_build  # noqa: SLF001
@@ -220,7 +222,7 @@ def _announced_fit(fit: Callable[..., Any], around: AroundAny) -> Callable[..., 
     @wraps(fit)
     def announced_fit(self: Any, *arguments: Any, **keywords: Any) -> Any:
         given = signature.bind(self, *arguments, **keywords)
-        call = _running(self, given.arguments.get("callbacks"), running.FIT_HOOKS)
+        call = _running("fit", self, given.arguments.get("callbacks"), running.FIT_HOOKS)
         is_inner = running.is_in_fit()  # a callback's own
         call.is_fit = True
         if is_inner or call.has_own_functions or not keeps_in_step(self.distribute_strategy):
@@ -248,19 +250,20 @@ def _announced_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(evaluate)
     def announced_evaluate(self: Any, *arguments: Any, **keywords: Any) -> Any:
         callbacks = signature.bind(self, *arguments, **keywords).arguments.get("callbacks")
-        call = _running(self, callbacks, running.TEST_HOOKS)
+        call = _running("evaluate", self, callbacks, running.TEST_HOOKS)
         with running.announced(call), group.failure_told():
             return evaluate(self, *arguments, **keywords)
 
     return announced_evaluate
 
 
-def _running(model: Any, callbacks: Any, hooks: tuple[str, ...]) -> running.Running:
+def _running(name: str, model: Any, callbacks: Any, hooks: tuple[str, ...]) -> running.Running:
     wanting = running.wants_each_batch(callbacks, hooks) if model.steps_per_execution == 1 else []
     if wanting:
         log.info("one step a call, as %s wants to be called for each batch", ", ".join(wanting))
     return replace(  # a validation's stops and limits are those of its fit
         running.current(),
+        name=name,
         one_batch_a_call=bool(wanting),
         has_own_functions=_has_own_functions(model),
     )
@@ -271,7 +274,7 @@ def _batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(predict)
     def predict_batches(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        call = _running(self, None, ())
+        call = _running("predict", self, None, ())
         call.one_batch_a_call = self.steps_per_execution == 1
         with running.announced(call), group.failure_told():
             if self.built:

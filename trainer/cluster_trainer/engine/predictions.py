@@ -71,7 +71,7 @@ class Predictions:
     def _of_all(self, batch: Any, weight: tf.Tensor) -> Any:
         def gather(value: tf.Tensor) -> tf.Tensor:
             mine = value if value.shape.rank else value[tf.newaxis]
-            return gathered(mine[: tf.where(weight > 0, tf.shape(mine)[0], 0)])
+            return gathered(mine[: tf.where(weight > 0, tf.shape(mine)[0], 0)], "predict (outputs)")
 
         with step_context.computing(weight):  # what is drawn at random is drawn apart
             outputs = self._step(batch)

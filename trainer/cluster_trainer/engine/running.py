@@ -39,6 +39,7 @@ class Running:
     """One call of `fit`, `evaluate` or `predict`.
 
     Attributes:
+        name: what the user has called.
         seed: of the order in which examples are seen.
         one_batch_a_call: whether somebody wants to be called for each batch.
         steps_a_call: how many steps are to be done in a call; None: as many as take a second.
@@ -52,6 +53,7 @@ class Running:
         limit: limits the time of a call of TensorFlow.
     """
 
+    name: str = "a loop"
     seed: int = 0
     one_batch_a_call: bool = False
     steps_a_call: int | None = None

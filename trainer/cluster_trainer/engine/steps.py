@@ -62,15 +62,16 @@ class Steps:
     Args:
         model: compiled.
         step: its `train_step` or `test_step`, from a replica's batch to its logs.
+        name: what it is a step of.
 
     Attributes:
         logs: as they were after the last call.
         waits: for how long the steps have waited.
     """
 
-    def __init__(self, model: keras.Model, step: Callable[[Any], Any]) -> None:
+    def __init__(self, model: keras.Model, step: Callable[[Any], Any], name: str) -> None:
         self._model, self._strategy = model, model.distribute_strategy
-        self._replicas = Replicas.of(self._strategy)
+        self._replicas, self._name = Replicas.of(self._strategy), name
         self.waits = Waits(self._replicas)
         if self._replicas.total > 1:  # the function of one replica is not that of another
             step = getattr(step, "python_function", step)
@@ -238,7 +239,12 @@ class Steps:
         """Tell whether all workers have a batch: what they read need not have one length."""
         if self._replicas.workers == 1:
             return one_has
-        counts = self._strategy.run(lambda: summed([tf.cast(tf.identity(one_has), tf.int32)])[0])
+        what = f"{self._name} (the next batch)"
+
+        def count() -> tf.Tensor:
+            return summed([tf.cast(tf.identity(one_has), tf.int32)], what)[0]
+
+        counts = self._strategy.run(count)
         return self._strategy.experimental_local_results(counts)[0] == self._replicas.total
 
     def _weighted(self, batch: Any, reading: Reading) -> Any:
@@ -249,7 +255,10 @@ class Steps:
         parts = handed_out(batch, self._strategy, local)
         counts = [count for _, count in parts]
         given = distribute_utils.regroup(tuple(counts)) if local > 1 else counts[0]
-        totals = self._strategy.run(lambda count: summed([tf.identity(count)])[0], args=(given,))
+        what = f"{self._name} (size of a batch)"
+        totals = self._strategy.run(
+            lambda count: summed([tf.identity(count)], what)[0], args=(given,)
+        )
         total = self._strategy.experimental_local_results(totals)[0]
         return tuple((part, count / total) for part, count in parts)
 
@@ -355,7 +364,8 @@ class Steps:
         copies = [step_context.own(one) for one in summable]
         # Whole numbers stay exact, and on the device that the others are on.
         values = [tf.cast(one, tf.float64 if one.dtype.is_integer else one.dtype) for one in copies]
-        *totals, own_total = summed([*map(tf.identity, values), tf.identity(own)])
+        given = [*map(tf.identity, values), tf.identity(own)]
+        *totals, own_total = summed(given, f"{self._name} (metrics)")
         mapping = [
             (variable, tf.cast(total, copy.dtype))
             for variable, total, copy in zip(summable, totals, copies, strict=True)

@@ -16,6 +16,7 @@ from cluster_trainer.settings.config import PREFIX, TrainerConfig
 from cluster_trainer.settings.task import Task
 
 COUNTED = re.compile(r"_\d+(?=[/_ ]|$)")
+SETTINGS = "fit (settings and data)"
 THE_SAME = "the same on all workers"
 THE_SAME_DATA = "Every worker loads all examples in the same order, and is given its own slices."
 
@@ -50,10 +51,10 @@ def refuse_differing(workers: Workers, task: Task, facts: Mapping[str, str]) -> 
     """
     content = json.dumps(facts, sort_keys=True).encode()
     digest = int.from_bytes(sha256(content).digest()[: WORD.itemsize], signed=True)
-    if len(set(workers.gather(digest))) == 1:
+    if len(set(workers.gather(digest, SETTINGS))) == 1:
         return
     contents = [
-        workers.broadcast(content if rank == task.rank else None, rank)
+        workers.broadcast(content if rank == task.rank else None, rank, SETTINGS)
         for rank in range(task.num_workers)
     ]
     workers.part()

@@ -42,6 +42,7 @@ from cluster_trainer.settings.job import Job
 CHECKPOINTS = "checkpoints"
 TEST_ITERATOR = "_eval_epoch_iterator"
 """Where Keras keeps the batches of a fit's validations, until the fit has ended."""
+KEEPS, FILES = "fit (whether it is kept)", "fit (files of ModelCheckpoint)"
 log = logging.getLogger("trainer")
 
 
@@ -155,7 +156,7 @@ class KeptFit:
         self._has_looked = True
         self._store.tidy()
         # One worker may keep none.
-        self._keeps = bool(min(self._workers.gather(self._job.config.checkpoint_steps)))
+        self._keeps = bool(min(self._workers.gather(self._job.config.checkpoint_steps, KEEPS)))
         if not self._keeps:
             return
         self._found = find_newest(self._store, self._workers, self._job.task)
@@ -181,7 +182,7 @@ class KeptFit:
         """
         if not self._has_looked:
             self.find()
-        steps = min(self._workers.gather(self._job.config.checkpoint_steps))
+        steps = min(self._workers.gather(self._job.config.checkpoint_steps, KEEPS))
         found = self._found.checkpoint if self._found else None
         callbacks = self._callbacks(given.arguments.get("callbacks"), keeps=bool(steps))
         self.seed = call.seed = found.progress["seed"] if found else call.seed
@@ -239,7 +240,7 @@ class KeptFit:
 
     def any(self, wish: bool) -> bool:  # noqa: FBT001
         """Tell whether any worker wishes something."""
-        return max(self._workers.gather(int(wish))) > 0
+        return max(self._workers.gather(int(wish), "fit (the end of an epoch)")) > 0
 
     def stops(self) -> bool:
         """Tell whether the workers have agreed to stop."""
@@ -330,7 +331,7 @@ class KeptFit:
     def _share_files(self, callbacks: Sequence[Any]) -> None:
         """Give all workers what the chief's ModelCheckpoint has written: a script may load it."""
         writing = [one for one in callbacks if isinstance(one, keras.callbacks.ModelCheckpoint)]
-        if len(set(self._workers.gather(len(writing)))) > 1:
+        if len(set(self._workers.gather(len(writing), FILES))) > 1:
             log.info("a ModelCheckpoint of some workers alone: its file is not given to the others")
             return
         for callback in writing:
@@ -340,10 +341,10 @@ class KeptFit:
         if "{" in file.name:
             log.info("%s: only on the chief's disk, as each has a name of its own", file)
             return
-        is_here = self._workers.gather(int(file.is_file()))
+        is_here = self._workers.gather(int(file.is_file()), FILES)
         if is_here[0] and not all(is_here):
             mine = file.read_bytes() if self._job.task.is_chief else None
-            content = self._workers.broadcast(mine, 0)
+            content = self._workers.broadcast(mine, 0, FILES)
             if not is_here[self._job.task.rank]:
                 make_folder(file.parent)
                 write_whole(file, content, durable=False)
@@ -351,7 +352,8 @@ class KeptFit:
     def _agree(self, seconds: float) -> float:
         """Meet the other workers; return the slowest one's seconds, and note if one has to stop."""
         number = float(self._plan.stop.signal_number)
-        slowest, number, *told = self._workers.largest([seconds, number, *self.pace.mine()])
+        mine = [seconds, number, *self.pace.mine()]
+        slowest, number, *told = self._workers.largest(mine, "fit (after a call)")
         self._stops = bool(number)
         self.pace.take(told)
         return slowest

@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import sys
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +27,7 @@ from cluster_trainer.files import make_folder
 from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit, Plan, optimizer_described
 from cluster_trainer.fits.lost_worker import Survivor
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
+from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.lifecycle import judge, leave_process, tell
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
@@ -39,6 +39,7 @@ from cluster_trainer.settings.job import Job, read_job
 
 ENDED, LOCK = "ENDED", "LOCK"
 LEAVING_SECONDS = 60.0
+BEGINNING = "the first fit"
 log = logging.getLogger("trainer")
 
 
@@ -51,16 +52,18 @@ class Process:
         stop: whether this process was asked to stop.
         deadline: until when a call of TensorFlow must be over.
         pid: this process's, and not that of one that it has forked off.
-        has_begun: whether the workers have agreed on where the script goes on.
+        has_agreed: whether the workers have agreed on where the script goes on.
         has_failed: whether a fit did not end well, so that the script's end is none.
+        last: makes the last call to the others.
     """
 
     job: Job
     stop: StopRequest
     deadline: Deadline = field(default_factory=Deadline)
-    has_begun: bool = False
+    has_agreed: bool = False
     has_failed: bool = False
     pid: int = field(default_factory=os.getpid)
+    last: LastCall = field(default_factory=LastCall)
 
 
 _process: Process | None = None
@@ -109,6 +112,11 @@ def fit(
     return history
 
 
+def has_begun() -> bool:
+    """Tell whether a `fit` of this process has begun, so that its end is seen to."""
+    return _process is not None
+
+
 def _tell_nothing_more() -> None:
     """Remove the file that says where the fit is."""
     if _process is not None:
@@ -141,11 +149,11 @@ def _history(
         workers = workers_of(model.distribute_strategy)
         if is_again:
             process.job = replace(process.job, is_restart=True)
-        if is_again or not process.has_begun:
+        if is_again or not process.has_agreed:
             _begin_anew(process.job, workers)
-        if not process.has_begun:
+        if not process.has_agreed:
             atexit.register(_note_end, process, workers)
-        process.has_begun = True
+        process.has_agreed = True
         fits.append(KeptFit(_plan(process, model, number), model))
         # Each time as they were given: a fit changes both.
         own = inspect.BoundArguments(given.signature, OrderedDict(given.arguments))
@@ -221,14 +229,14 @@ def _lock(job: Job) -> None:
 def _begin_anew(job: Job, workers: Workers) -> None:
     """Remove what an earlier start has left, if that has ended, or if it is not wanted."""
     mark = job.folder / ENDED
-    has_ended = min(workers.gather(int(mark.exists()))) == 1
+    has_ended = min(workers.gather(int(mark.exists()), BEGINNING)) == 1
     if has_ended and not job.is_restart:
         log.info("the script has ended before with this TRAINER_RUN_DIR: it begins anew")
     is_wanted = has_ended or job.config.resume == "never"
     if is_wanted and not job.is_restart and job.config.checkpoint_steps:
         for fits in job.folder.glob("fit-*"):
             shutil.rmtree(fits, ignore_errors=True)
-    workers.gather(0)  # until all have: killed before, each begins anew again
+    workers.gather(0, BEGINNING)  # until all have: killed before, each begins anew again
     mark.unlink(missing_ok=True)
 
 
@@ -255,9 +263,7 @@ def _note_end(process: Process, workers: Workers) -> None:
             (process.job.folder / ENDED).touch()
         except OSError:
             log.warning("the script's end could not be noted in %s", process.job.folder)
-    waiting = threading.Thread(target=workers.part, daemon=True)
-    waiting.start()
-    waiting.join(LEAVING_SECONDS)
+    process.last.make(workers.part, LEAVING_SECONDS)
 
 
 def _stalled() -> NoReturn:

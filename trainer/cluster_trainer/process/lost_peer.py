@@ -32,6 +32,8 @@ HEADING = re.compile(
 def tells_of_lost_peer(error: Exception) -> bool:
     """Tell whether an error means that another worker is gone; in doubt it does."""
     names = {kind.__name__ for kind in type(error).__mro__}  # of classes that are not imported here
+    if "OtherCall" in names:  # the program is at fault, and would be again
+        return False
     if "RingError" in names:
         return True
     if "OpError" not in names:

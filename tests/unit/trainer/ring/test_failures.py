@@ -3,18 +3,26 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_trainer.collectives.ring.errors import Aborted, OutOfStep, PeerLost, RingError
+from cluster_trainer.collectives.ring import control
+from cluster_trainer.collectives.ring.errors import (
+    Aborted,
+    OtherCall,
+    OutOfStep,
+    PeerLost,
+    RingError,
+)
 from cluster_trainer.collectives.ring.ring import Ring
 from cluster_trainer.collectives.ring.wire import HEADER, Header, Kind, Record, Word
-from harness.rings import on_all, outcomes, rings
+from harness.rings import on_all, outcomes, over_tcp, rings
 
 LIMIT_SECONDS = 0.3
 VALUES = np.arange(500, dtype=np.float32)
@@ -123,6 +131,63 @@ def test_a_peer_that_only_computes_for_long_is_waited_for(peer: Peer) -> None:
     assert (peer.ring.all_reduce(VALUES) == 2 * VALUES).all()
 
 
+def test_a_process_that_stood_still_itself_blames_nobody(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stood_still = [0.0]
+    moments = SimpleNamespace(monotonic=lambda: time.monotonic() + stood_still[0])
+    monkeypatch.setattr(control, "time", moments)
+    peer.live()
+    for _ in range(10):  # as one that is stopped, or sleeps, again and again
+        stood_still[0] += 100 * LIMIT_SECONDS
+        time.sleep(LIMIT_SECONDS / 15)  # for its watching thread to look once or twice
+    assert peer.ring.error is None
+    peer.data.send(MESSAGE)
+    assert (peer.ring.all_reduce(VALUES) == 2 * VALUES).all()
+
+
+def test_one_that_stands_still_again_and_again_still_notices_a_silent_peer(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = SimpleNamespace(monotonic=lambda: 20 * time.monotonic())
+    monkeypatch.setattr(control, "time", moments)
+    with pytest.raises(PeerLost, match="no sign of life"):
+        peer.ring.all_reduce(VALUES)
+
+
+def test_only_the_connection_to_the_left_ends_where_nothing_is_acknowledged() -> None:
+    """What goes to the right may rightly wait in a neighbour that computes."""
+    with rings(2, over_tcp, time_limit_seconds=7) as made:
+        option = socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT
+        limits = [[end.getsockopt(*option) for end in ring._sockets] for ring in made]  # noqa: SLF001
+    assert limits == [[7000, 0], [7000, 0]]
+
+
+def test_a_signal_handler_may_abort_at_any_moment() -> None:
+    """It may run within whatever the same thread does, the noting of another failure included."""
+    with rings(2) as made:
+        fate = made[0]._fate  # noqa: SLF001
+        tell = fate.tell
+
+        def interrupted(error: RingError) -> None:
+            fate.tell = tell
+            made[0].abort("by a handler")
+            tell(error)
+
+        fate.tell = interrupted
+        made[0].abort("first")
+        found = outcomes(made, Ring.barrier)
+    assert [type(problem) for problem in found] == [Aborted, Aborted]
+
+
+def test_a_long_reason_arrives_cut() -> None:
+    with rings(2) as made:
+        made[0].abort("ü" * 5000)
+        found = outcomes(made, Ring.barrier)
+    assert isinstance(found[1], Aborted)
+    assert "ü" * 400 in str(found[1])
+
+
 def test_patience_ends_the_wait_for_a_peer_that_lives() -> None:
     peer = Peer(patience_seconds=LIMIT_SECONDS)
     peer.live()
@@ -132,7 +197,7 @@ def test_patience_ends_the_wait_for_a_peer_that_lives() -> None:
 
 
 def test_who_sends_too_much_is_out_of_step_in_the_next_operation(peer: Peer) -> None:
-    peer.data.send(MESSAGE + b"more than was agreed, and more than a header")
+    peer.data.send(MESSAGE + b"more than was agreed, " * 9)
     peer.ring.all_reduce(VALUES)
     with pytest.raises(OutOfStep, match="rank 1 sent what is no operation: b'more than"):
         peer.ring.all_reduce(VALUES)
@@ -155,6 +220,63 @@ def test_who_calls_something_else_is_out_of_step(peer: Peer, change: dict[str, i
     peer.data.send(replace(HEAD, **change).pack() + VALUES.tobytes())
     with pytest.raises(OutOfStep, match=r"the left neighbour calls operation .* this rank calls"):
         peer.ring.all_reduce(VALUES)
+
+
+def test_who_is_at_another_call_is_told_in_words_what_each_is_at(peer: Peer) -> None:
+    peer.data.send(replace(HEAD, kind=Kind.SIZES, what="predict (outputs)").pack())
+    with pytest.raises(OtherCall) as caught:
+        peer.ring.all_reduce(VALUES, what="training (gradients)")
+    assert "the worker of rank 1 is at predict (outputs)" in str(caught.value)
+    assert "that of rank 0 at training (gradients)" in str(caught.value)
+    assert caught.value.rank == 1
+
+
+@pytest.mark.parametrize("change", [{"generation": 2}, {"operation": 2}, {"size": 3}])
+def test_who_is_in_another_ring_is_not_taken_for_one_at_another_call(
+    peer: Peer, change: dict[str, int]
+) -> None:
+    peer.data.send(replace(HEAD, what="predict", **change).pack())
+    with pytest.raises(OutOfStep) as caught:
+        peer.ring.all_reduce(VALUES, what="training")
+    assert type(caught.value) is OutOfStep
+
+
+CALLS = {
+    "sum": lambda ring, what: ring.all_reduce(VALUES, what=what),
+    "gather": lambda ring, what: ring.all_gather(b"x", what=what),
+    "broadcast": lambda ring, what: ring.broadcast(b"x" if ring.rank == 0 else None, 0, what=what),
+    "barrier": lambda ring, what: ring.barrier(what=what),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("size", [2, 3])
+def test_all_are_told_that_one_is_at_another_call(size: int, call: Callable[..., object]) -> None:
+    def run(ring: Ring) -> None:
+        call(ring, "predict" if ring.rank == 1 else "evaluate")
+        ring.barrier()  # who only gives has noticed nothing yet
+
+    with rings(size) as made:
+        found = outcomes(made, run)
+    assert [type(problem) for problem in found] == [OtherCall] * size
+    for problem in found:
+        assert "predict" in str(problem)
+        assert "evaluate" in str(problem)
+
+
+def test_the_same_call_with_the_same_words_is_the_same() -> None:
+    def run(ring: Ring) -> list[object]:
+        return [call(ring, f"{name}, in 32 bytes".ljust(32, ".")) for name, call in CALLS.items()]
+
+    with rings(3) as made:
+        on_all(made, run)
+
+
+def test_words_that_a_header_cannot_hold_are_refused_before_anything_is_sent() -> None:
+    with rings(2) as made:
+        with pytest.raises(ValueError, match="is too long; accepted: 32 bytes"):
+            made[0].barrier(what="x" * 33)
+        on_all(made, Ring.barrier)
 
 
 @pytest.mark.parametrize(

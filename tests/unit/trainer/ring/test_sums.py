@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from cluster_trainer.collectives.ring.memory import ALIGNMENT
 from cluster_trainer.collectives.ring.ring import DTYPES, SMALL_BYTES, Ring
 from harness.rings import on_all, over_tcp, rings
 
@@ -163,6 +164,17 @@ def test_a_result_is_the_callers_for_as_long_as_it_refers_to_it() -> None:
         for number in range(10):
             summed(made, [np.full(5000, float(number), np.float32)] * 2)
         assert (part == 2).all()
+
+
+@pytest.mark.parametrize("count", [1, 7, 1000, 70_001])
+@pytest.mark.parametrize("wire", [None, "bfloat16"])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_result_begins_where_tensorflow_takes_it_without_a_copy(
+    size: int, wire: str | None, count: int
+) -> None:
+    with rings(size) as made:
+        for total in summed(made, [np.ones(count, np.float32)] * size, wire):
+            assert total.ctypes.data % ALIGNMENT == 0
 
 
 def test_memory_is_used_again_once_nobody_refers_to_it() -> None:

@@ -15,14 +15,22 @@ import threading
 import time
 from dataclasses import dataclass
 
-from cluster_trainer.collectives.ring.errors import Aborted, Fate, OutOfStep, PeerLost, RingError
+from cluster_trainer.collectives.ring.errors import (
+    Aborted,
+    Fate,
+    OtherCall,
+    OutOfStep,
+    PeerLost,
+    RingError,
+)
 from cluster_trainer.collectives.ring.wire import Record, Word, records
 
 NOBODY = 2**16 - 1
 BEATS = 10
 """Signs of life within the time limit."""
 END_SECONDS = 2.0
-ERRORS: dict[Word, type[RingError]] = {
+ERRORS: dict[Word, type[RingError]] = {  # the more special ones first
+    Word.OTHER_CALL: OtherCall,
     Word.LOST: PeerLost,
     Word.OUT_OF_STEP: OutOfStep,
     Word.ABORTED: Aborted,

@@ -29,6 +29,10 @@ class OutOfStep(RingError):  # noqa: N818
     """A worker calls something else than this one, or sends what cannot be understood."""
 
 
+class OtherCall(OutOfStep):
+    """A worker is at another of its program's calls than this one: the programs differ."""
+
+
 class Aborted(RingError):  # noqa: N818
     """`abort` was called, here or on another worker."""
 

@@ -13,7 +13,13 @@ from typing import Self
 import numpy as np
 
 from cluster_trainer.collectives.ring.control import Control, Place
-from cluster_trainer.collectives.ring.errors import Aborted, Fate, OutOfStep, RingError
+from cluster_trainer.collectives.ring.errors import (
+    Aborted,
+    Fate,
+    OtherCall,
+    OutOfStep,
+    RingError,
+)
 from cluster_trainer.collectives.ring.memory import Memory
 from cluster_trainer.collectives.ring.streams import Flow, Links
 from cluster_trainer.collectives.ring.sums import (
@@ -27,7 +33,7 @@ from cluster_trainer.collectives.ring.sums import (
     round_trip,
     rows_of,
 )
-from cluster_trainer.collectives.ring.wire import Header, Kind
+from cluster_trainer.collectives.ring.wire import LONGEST_WHAT, Header, Kind
 
 DTYPES = tuple(map(np.dtype, ("float32", "float64", "int32", "int64", "float16")))
 WIRES = (None, "bfloat16")
@@ -48,6 +54,9 @@ class Ring:
     One thread calls, on all ranks the same in the same order; `abort` may come from any. Whatever
     fails ends the ring for good, on all ranks, with an error that names the rank that failed, if
     one did.
+
+    Each operation takes `what`: what it is for, in words for a person, 32 bytes at most. All ranks
+    have to give the same, or it fails with `OtherCall`, which says what each of the two is at.
 
     Size 1 needs no sockets. The sockets belong to the ring, which closes them.
 
@@ -121,7 +130,9 @@ class Ring:
         """Why the ring has ended; None while it has not."""
         return self._fate.error
 
-    def all_reduce(self, values: np.ndarray, *, wire: str | None = None) -> np.ndarray:
+    def all_reduce(
+        self, values: np.ndarray, *, wire: str | None = None, what: str = ""
+    ) -> np.ndarray:
         """Return the sum over all ranks, the same bits on all of them.
 
         The result belongs to the caller: its memory is used for another sum only when nothing
@@ -131,6 +142,7 @@ class Ring:
             values: [n] of one of DTYPES; read, never written to.
             wire: "bfloat16" halves what is sent of float32, and rounds it to 8 bits. None, or the
                 type's own name: as they are. All ranks must ask for the same.
+            what: see the class.
 
         Raises:
             ValueError: if this rank's arguments are of no use.
@@ -144,13 +156,13 @@ class Ring:
             return total
         detail = DTYPES.index(values.dtype) * len(WIRES) + WIRES.index(wire)
         with (
-            self._operating(Kind.ALL_REDUCE, detail, values.size) as headers,
+            self._operating(Kind.ALL_REDUCE, detail, values.size, what) as headers,
             np.errstate(all="ignore"),
         ):
             way = AsBfloat16 if wire else AsTheyAre
             return self._sum(way(np.ascontiguousarray(values), self._memory), headers)
 
-    def all_gather(self, value: bytes | np.ndarray) -> list[bytes]:
+    def all_gather(self, value: bytes | np.ndarray, *, what: str = "") -> list[bytes]:
         """Return the bytes of every rank, of any lengths, in the order of ranks.
 
         Raises:
@@ -161,13 +173,13 @@ class Ring:
             return [mine]
         sizes = np.zeros(self.size, SIZE)
         sizes[self.rank] = len(mine)
-        with self._operating(Kind.SIZES, 0, SIZE.itemsize) as headers:
+        with self._operating(Kind.SIZES, 0, SIZE.itemsize, what) as headers:
             self._links.exchange(round_trip(each_of(sizes), self.rank, headers))
             self._check_lengths(sizes.tolist())
-        with self._operating(Kind.ALL_GATHER, 0, int(sizes.sum())) as headers:
+        with self._operating(Kind.ALL_GATHER, 0, int(sizes.sum()), what) as headers:
             return self._gathered(mine, sizes.tolist(), headers)
 
-    def broadcast(self, value: bytes | None, holder: int) -> bytes:
+    def broadcast(self, value: bytes | None, holder: int, *, what: str = "") -> bytes:
         """Return what the rank `holder` gives; the others give None.
 
         It goes round the ring in pieces, so that all have it about when the first has.
@@ -183,13 +195,13 @@ class Ring:
         held = bytes(value or b"")
         if self.size == 1:
             return held
-        with self._operating(Kind.BROADCAST, holder, len(held)) as headers:
+        with self._operating(Kind.BROADCAST, holder, len(held), what) as headers:
             if self.rank == holder:
                 self._links.exchange(Flow([memoryview(held)], head=headers["head"]))
                 return held
             return self._received(holder, headers["head"])
 
-    def barrier(self) -> None:
+    def barrier(self, *, what: str = "") -> None:
         """Return when all ranks have called this.
 
         Raises:
@@ -199,7 +211,7 @@ class Ring:
             return
         tokens = np.full(self.size, -1, SIZE)
         tokens[self.rank] = self._operation + 1
-        with self._operating(Kind.BARRIER, 0, SIZE.itemsize) as headers:
+        with self._operating(Kind.BARRIER, 0, SIZE.itemsize, what) as headers:
             self._links.exchange(round_trip(each_of(tokens), self.rank, headers))
             for index, token in enumerate(tokens.tolist()):
                 if token != self._operation:
@@ -246,9 +258,11 @@ class Ring:
         self.close()
 
     @contextmanager
-    def _operating(self, kind: Kind, detail: int, length: int) -> Iterator[Headers]:
+    def _operating(self, kind: Kind, detail: int, length: int, what: str) -> Iterator[Headers]:
         if self._closed:
             raise RingError("this ring was closed")
+        if len(what.encode()) > LONGEST_WHAT:
+            raise ValueError(f"what: {what!r} is too long; accepted: {LONGEST_WHAT} bytes")
         if not self._calling.acquire(blocking=False):
             raise RuntimeError("another thread is within an operation of this ring: one may call")
         try:
@@ -256,7 +270,7 @@ class Ring:
             self._control.begin(self._operation)
             place = self._place
             numbers = place.generation, self._operation, place.rank, place.size
-            header = Header(*numbers, kind, detail, length)
+            header = Header(*numbers, kind, detail, length, what)
             yield {"head": header.pack(), "check": partial(self._check, header)}
         except RingError:
             raise
@@ -315,6 +329,8 @@ class Ring:
             raise OutOfStep(f"rank {rank} sent what is no operation: {problem}", rank) from problem
         free = any_length and theirs.length <= LONGEST
         if theirs != replace(mine, rank=rank, length=theirs.length if free else mine.length):
+            if _are_of_one_turn(theirs, mine) and theirs.what != mine.what:
+                raise OtherCall(_other_call(theirs, mine), rank)
             text = f"out of step: the left neighbour calls {theirs}; this rank calls {mine}"
             raise OutOfStep(text, rank)
         return theirs
@@ -324,6 +340,22 @@ class Ring:
             if not 0 <= length <= LONGEST:
                 text = f"rank {index} gathers {length} bytes: 0 to {LONGEST:,} are possible"
                 raise self._fate.fail(OutOfStep(text, index))
+
+
+def _are_of_one_turn(theirs: Header, mine: Header) -> bool:
+    """Tell whether two headers are of the same operation of the same ring."""
+    turn = theirs.generation, theirs.operation, theirs.size
+    return turn == (mine.generation, mine.operation, mine.size)
+
+
+def _other_call(theirs: Header, mine: Header) -> str:
+    """Return in words for whoever wrote the program what two ranks are at."""
+    there, here = (header.what or "something without a name" for header in (theirs, mine))
+    return (
+        f"out of step: the worker of rank {theirs.rank} is at {there}, that of rank {mine.rank} at "
+        f"{here}. All workers have to make the same calls in the same order: fit, evaluate and "
+        "predict are calls of all of them, and never of the chief alone."
+    )
 
 
 def _content_of(buffer: io.BytesIO, view: memoryview) -> bytes:

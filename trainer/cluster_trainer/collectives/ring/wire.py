@@ -5,14 +5,15 @@ wherever TensorFlow runs.
 """
 
 import struct
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Self
 
-HEADER = struct.Struct("!4sIIHHHHQ")
+HEADER = struct.Struct("!4sIIHHHHQ32s")
 RECORD = struct.Struct("!4sBxHHHIQ")
 HEADER_MARK, RECORD_MARK = b"RING", b"WORD"
 LONGEST_TEXT = 1000
+LONGEST_WHAT = 32
 
 
 class Kind(IntEnum):
@@ -34,6 +35,7 @@ class Word(IntEnum):
     ABORTED = 4
     LEFT = 5
     """`number` is the operation after which the sender left."""
+    OTHER_CALL = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Header:
     Attributes:
         detail: of a sum the types of numbers; of a broadcast the holder's rank.
         length: of a sum the numbers; else the bytes that the sender contributes.
+        what: whose operation it is, in words for a person; at most LONGEST_WHAT bytes.
     """
 
     generation: int
@@ -52,10 +55,13 @@ class Header:
     kind: int
     detail: int
     length: int
+    what: str = ""
 
     def pack(self) -> bytes:
         """Return the bytes, HEADER.size of them."""
-        return HEADER.pack(HEADER_MARK, *astuple(self))
+        place = self.generation, self.operation, self.rank, self.size
+        content = self.kind, self.detail, self.length, self.what.encode()
+        return HEADER.pack(HEADER_MARK, *place, *content)
 
     @classmethod
     def unpack(cls, content: bytes) -> Self:
@@ -67,6 +73,7 @@ class Header:
         mark, *fields = HEADER.unpack(content)
         if mark != HEADER_MARK:
             raise ValueError(f"{content!r} is no header")
+        fields[-1] = fields[-1].rstrip(b"\0").decode(errors="replace")
         return cls(*fields)
 
     def __str__(self) -> str:
@@ -76,7 +83,8 @@ class Header:
             name = f"unknown kind {self.kind}"
         return (
             f"operation {self.operation} of generation {self.generation}, rank {self.rank} of "
-            f"{self.size}: {name}, detail {self.detail}, length {self.length:,}"
+            f"{self.size}: {name}, detail {self.detail}, length {self.length:,}, "
+            f"of {self.what or 'nothing named'!r}"
         )
 
 

@@ -17,6 +17,7 @@ from cluster_trainer.collectives.replicas import ring_of
 
 CHIEF = 0
 SHOWN = 5
+VALUES = "a model's values"
 log = logging.getLogger("trainer")
 
 
@@ -43,17 +44,18 @@ def _take_from_chief(variables: Sequence[Any], ring: AnyRing) -> None:
     values = [np.asarray(one.value) for one in variables]
     # Not their names, in which Keras counts layers: one worker may have made others before.
     forms = [f"{value.dtype} {list(value.shape)}" for value in values]
-    if len({*ring.all_gather(_digest(form.encode() for form in forms))}) > 1:
+    digest = _digest(form.encode() for form in forms)
+    if len({*ring.all_gather(digest, what="a model's variables")}) > 1:
         names = ", ".join(one.path for one in variables[:SHOWN])
         raise ValueError(
             f"The workers' models have different variables; here there are {len(variables)}: "
             f"{names}, … Each worker has to run the same script."
         )
     content = b"".join(value.tobytes() for value in values)
-    if len({*ring.all_gather(_digest([content]))}) == 1:  # as after a `fit`
+    if len({*ring.all_gather(_digest([content]), what=VALUES)}) == 1:  # as after a `fit`
         return
     is_chief = ring.rank == CHIEF
-    content, begin = ring.broadcast(content if is_chief else None, CHIEF), 0
+    content, begin = ring.broadcast(content if is_chief else None, CHIEF, what=VALUES), 0
     if not is_chief:
         for variable, value in zip(variables, values, strict=True):
             given = np.frombuffer(content, value.dtype, value.size, begin).reshape(value.shape)

@@ -43,7 +43,8 @@ def _of_all(count: Any) -> tf.Tensor:
     """
     count = tf.stop_gradient(tf.convert_to_tensor(count))
     weight = tf.cast(_weight(), count.dtype)
-    (total,) = summed([tf.where(weight > 0, count, 0)])  # what is only borrowed is another's
+    mine = tf.where(weight > 0, count, 0)  # what is only borrowed is another's
+    (total,) = summed([mine], "a loss (size of the batch)")
     return total * weight
 
 

@@ -48,7 +48,7 @@ class MetricRows:
         if not values:
             return tf.zeros([self._total, 0], tf.float64)
         row = tf.concat([tf.reshape(value, [-1]) for value in values], 0)[tf.newaxis]
-        return row if self._total == 1 else gathered(row)
+        return row if self._total == 1 else gathered(row, "a checkpoint (metrics)")
 
     def _assign(self, rows: Any) -> None:
         row, begin = rows[number()], 0

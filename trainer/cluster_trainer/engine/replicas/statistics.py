@@ -53,7 +53,8 @@ def _averaging_of(variables: list[Any], strategy: tf.distribute.Strategy) -> Cal
 
     def on_replica() -> None:
         values = [tf.identity(step_context.own(one)) for one in variables]
-        for variable, value, over_all in zip(variables, values, summed(values), strict=True):
+        sums = summed(values, "the averages of BatchNorm")
+        for variable, value, over_all in zip(variables, values, sums, strict=True):
             copy = step_context.own(variable)
             # A mean of equal numbers is not always that number; a frozen layer's stay as they are.
             is_same = tf.reduce_all(over_all == _times(value, total))

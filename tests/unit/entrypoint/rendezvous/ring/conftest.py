@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -61,6 +62,16 @@ class Worker:
     def ask(self) -> Future[Neighbours]:
         """Ask for the neighbours."""
         return self._pool.submit(join, {"CLUSTER_GROUP_FD": str(self.commands.fileno())})
+
+    def wait_for(self, *texts: str) -> str:
+        """Return the first line that has all of the texts, as soon as it is said."""
+        until = time.monotonic() + LONG_SECONDS
+        while time.monotonic() < until:
+            for line in list(self.lines):
+                if all(text in line for text in texts):
+                    return line
+            time.sleep(0.01)
+        raise AssertionError(f"nobody said {texts} but {self.lines}")
 
     def end(self) -> None:
         """End, as a command does; what answers has to end, too."""

@@ -136,10 +136,7 @@ def test_all_are_told_who_is_missing_however_far_away(cluster, worker):
     ("options", "says"),
     [
         ({"token": "another secret, as long"}, "uses another CLUSTER_TOKEN, or none"),
-        # The one who is refused may find the connection closed before it has read why.
-        pytest.param(
-            {"token": None}, "uses another CLUSTER_TOKEN, or none", marks=pytest.mark.long
-        ),
+        ({"token": None}, "uses another CLUSTER_TOKEN, or none"),
         ({"meeting": "another"}, "is not from the same meeting at the gate"),
         ({"facts": {"image": "0.2.0"}}, "has another image version"),
         ({"facts": {"settings": {"TRAINER_SEED": "1"}}}, "has another TRAINER_EPOCHS"),

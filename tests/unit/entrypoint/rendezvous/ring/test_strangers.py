@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
 import time
 from dataclasses import replace
@@ -18,6 +19,7 @@ NONCE = "0" * 32
 LONG_SECONDS = 20.0
 TOKEN = "a secret that they share"
 GREETING = greeting(NONCE, RING)
+MORE = b"and more, which nobody reads\n" * 10
 
 
 class Impostor:
@@ -35,9 +37,9 @@ class Impostor:
         )
         self._cluster = cluster
 
-    def send(self, kind: str, **fields: object) -> None:
+    def send(self, kind: str, behind: bytes = b"", **fields: object) -> None:
         payload = json.dumps({"kind": kind, **fields}).encode()
-        self.connection.sendall(self._signer.sign(payload))
+        self.connection.sendall(self._signer.sign(payload) + behind)
 
     def join(self, **fields: object) -> dict[str, object]:
         """Say that this is worker-0; return the answer."""
@@ -72,6 +74,13 @@ def connected(address) -> socket.socket:
             return socket.create_connection((address.host, address.port), LONG_SECONDS)
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def is_reset(connection: socket.socket) -> bool:
+    """Whether the other side takes nothing more: what it said may be lost on its way, then."""
+    gone = select.poll()
+    gone.register(connection, 0)
+    return bool(gone.poll(100))
 
 
 @pytest.fixture
@@ -162,6 +171,37 @@ def test_one_of_another_rank_or_meeting_is_refused(cluster, worker, impostor):
     ]
     assert answers[0] == "is worker-2, where worker-0 should be"
     assert "is not from the same meeting at the gate" in answers[1]
+
+
+def test_a_wrong_token_is_told_to_one_that_says_more_at_once(cluster, worker):
+    two = cluster(2)
+    worker(two, 1).ask()
+    with connected(two.member(1).address) as stranger:
+        stranger.recv(100)
+        stranger.sendall(GREETING + b'- 0 {"kind":"join"}\n' + MORE)
+        assert b"".join(iter(lambda: stranger.recv(100), b"")) == REFUSAL
+        assert not is_reset(stranger)
+
+
+def test_another_card_is_told_to_one_that_says_more_at_once(cluster, worker, impostor):
+    two = cluster(2)
+    worker(two, 1, token=None).ask()
+    one = impostor(two)
+    assert one.join(meeting="of yesterday", behind=MORE)["kind"] == "refuse"
+    assert one.connection.recv(1) == b""
+    assert not is_reset(one.connection)
+
+
+def test_one_that_is_refused_and_stays_is_dropped_in_time(cluster, worker, impostor):
+    two = cluster(2)
+    worker(two, 1, token=None).ask()
+    one = impostor(two)
+    one.join(meeting="of yesterday")
+    until = time.monotonic() + LONG_SECONDS
+    while not is_reset(one.connection):
+        assert time.monotonic() < until
+        with contextlib.suppress(ConnectionError):
+            one.connection.send(b"x")
 
 
 def test_an_older_generation_is_refused(cluster, worker, impostor, rings):

@@ -1,0 +1,26 @@
+"""What the end of a ring means for the command: who is lost may come back, a wrong program not."""
+
+import pytest
+
+from cluster_trainer.collectives.ring.errors import (
+    Aborted,
+    OtherCall,
+    OutOfStep,
+    PeerLost,
+    RingError,
+)
+from cluster_trainer.problems import ExitCode
+from cluster_trainer.process.lifecycle import judge
+
+
+@pytest.mark.parametrize("kind", [RingError, PeerLost, OutOfStep, Aborted])
+def test_a_ring_that_has_ended_is_worth_another_try(kind):
+    code, reason = judge(kind("rank 1 was lost: no sign of life"), 2)
+    assert code == ExitCode.PEER_LOST
+    assert reason == f"a peer was lost ({kind.__name__}: rank 1 was lost: no sign of life)"
+
+
+def test_workers_at_different_calls_are_the_programs_fault():
+    code, reason = judge(OtherCall("rank 1 is at predict"), 2)
+    assert code == ExitCode.CRASHED
+    assert reason == "OtherCall: rank 1 is at predict"
