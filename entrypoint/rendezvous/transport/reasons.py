@@ -33,7 +33,9 @@ class AtTheGateError(PeerError):
 
     def __init__(self) -> None:
         """Say the one reason."""
-        super().__init__("is at the gate: its command has ended, or has not begun")
+        super().__init__(
+            "is at the gate: its command has ended, has not begun, or asks for another ring"
+        )
 
 
 class InTheRingError(PeerError):
