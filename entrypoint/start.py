@@ -93,19 +93,20 @@ def _start(start: Start, log: Log, board: Board) -> int:
         return run(request, environment, options, log, peers=None, board=board)
     spec, task = start.cluster
     meet = None
+    generations = Generations()
     settings: Mapping[str, str] = {}
     if options.rendezvous_timeout_seconds:
         board.note(STARTING, "checking the settings that all workers must share")
         code, settings = _ask_trainer(start, log)
         if code is not None:
             return code
-        meet = gate(spec, task, start, settings, log=log, board=board)
+        meet = gate(spec, task, start, settings, seen=generations, log=log, board=board)
     asked = Mark()
     peers = Peers(
         number=len(spec.members) - 1,
         meet=meet,
         watch=watch_peers(spec, task, options.startup_timeout_seconds, log, asked),
-        serve=neighbours(spec, task, start, settings, log=log, board=board),
+        serve=neighbours(spec, task, start, settings, seen=generations, log=log, board=board),
         asked=asked,
     )
     return run(request, environment, options, log, peers=peers, board=board)
@@ -175,11 +176,11 @@ def neighbours(  # noqa: PLR0913 -- as `gate` below
     start: Start,
     settings: Mapping[str, str],
     *,
+    seen: Generations,
     log: Log,
     board: Board,
 ) -> Serve:
     """Return what connects the command with its neighbours, whenever it asks."""
-    generations = Generations()
 
     def serve(asks: socket.socket, meeting: str) -> None:
         # In a child that has slept until now.
@@ -198,7 +199,7 @@ def neighbours(  # noqa: PLR0913 -- as `gate` below
             timing=Timing.of_ring(),
         )
         gate = _gate_again(start.options, len(spec.members) - 1, log, board)
-        answer(asks, Group(given, meeting=meeting, seen=generations, gate=gate))
+        answer(asks, Group(given, meeting=meeting, seen=seen, gate=gate))
 
     return serve
 
@@ -254,6 +255,7 @@ def gate(  # noqa: PLR0913 -- who, how, with what to compare, and where to say s
     start: Start,
     settings: Mapping[str, str],
     *,
+    seen: Generations,
     log: Log,
     board: Board,
 ) -> Callable[[int], tuple[int, str]]:
@@ -282,6 +284,7 @@ def gate(  # noqa: PLR0913 -- who, how, with what to compare, and where to say s
                 token=options.cluster_token,
                 say=say,
                 timing=Timing.after_restarts(restart_count),
+                generation=seen.newest,
             )
         except (PeersMissingError, PortTakenError) as error:
             return EXIT_PEER_LOST, str(error)

@@ -28,14 +28,15 @@ def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where t
     token: str | None,
     say: Say,
     timing: Timing | None = None,
+    generation: int = 0,
 ) -> str:
     """Return when all workers were released together; the own port is free again then.
 
     What is returned is the same for all of them, and for no others: the meeting's identity.
 
-    `say` takes "INFO" or "WARNING" and a line. Raises PeersMissingError at the end of the bound,
-    ContradictionError at once, PortTakenError, PortClosedError. Leaves nothing behind when it is
-    killed.
+    `say` takes "INFO" or "WARNING" and a line; `generation` is the newest ring's in which this
+    worker was. Raises PeersMissingError at the end of the bound, ContradictionError at once,
+    PortTakenError, PortClosedError. Leaves nothing behind when it is killed.
     """
     given = Given(
         spec=spec,
@@ -45,6 +46,7 @@ def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where t
         token=token or None,
         say=lambda level, line: say(level, escaped(line)),
         timing=timing or Timing(),
+        generation=generation,
     )
     if warning := address_warning(given.me):
         given.say("WARNING", warning)

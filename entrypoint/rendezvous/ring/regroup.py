@@ -70,7 +70,10 @@ class Group:
             given = replace(self._given, say=_escaping(say))
             given.say("INFO", self._begins())
             at_gate = replace(
-                given, timeout_seconds=self._gate.timeout_seconds, timing=self._gate.timing
+                given,
+                timeout_seconds=self._gate.timeout_seconds,
+                timing=self._gate.timing,
+                generation=self._seen.newest,
             )
             self._meeting, self._is_used_up = await released(at_gate), False
             return await self._form(given)

@@ -46,6 +46,15 @@ class InTheRingError(PeerError):
         super().__init__("has not come to the gate: its command runs, and looks for its neighbours")
 
 
+class ReplacedError(PeerError):
+    """A process that was frozen or cut off is here again, and another has its place since."""
+
+    def __init__(self, by: str) -> None:
+        """Take the address of the other."""
+        super().__init__(f"a process answers there that was replaced by one at {by}")
+        self.by = by
+
+
 REFUSED = (
     "refused: the machine answers, but nothing listens on the port; "
     "its container has not started yet, or listens on another port"
