@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +36,9 @@ from entrypoint.supervision.waiting import STOP_CODES, Ended
 if TYPE_CHECKING:  # what a start of one worker does not need
     import socket
 
+    from entrypoint.rendezvous.attempt import Say
     from entrypoint.rendezvous.facts import Facts
+    from entrypoint.rendezvous.ring.regroup import Gate
     from entrypoint.supervision.ask_socket import Serve
 
 
@@ -90,19 +93,20 @@ def _start(start: Start, log: Log, board: Board) -> int:
         return run(request, environment, options, log, peers=None, board=board)
     spec, task = start.cluster
     meet = None
+    generations = Generations()
     settings: Mapping[str, str] = {}
     if options.rendezvous_timeout_seconds:
         board.note(STARTING, "checking the settings that all workers must share")
         code, settings = _ask_trainer(start, log)
         if code is not None:
             return code
-        meet = gate(spec, task, start, settings, log=log, board=board)
+        meet = gate(spec, task, start, settings, seen=generations, log=log, board=board)
     asked = Mark()
     peers = Peers(
         number=len(spec.members) - 1,
         meet=meet,
         watch=watch_peers(spec, task, options.startup_timeout_seconds, log, asked),
-        serve=neighbours(spec, task, start, settings, log),
+        serve=neighbours(spec, task, start, settings, seen=generations, log=log, board=board),
         asked=asked,
     )
     return run(request, environment, options, log, peers=peers, board=board)
@@ -166,30 +170,69 @@ def watch_peers(spec: ClusterSpec, task: Task, limit_seconds: float, log: Log, a
     return retried(work, "the watch over the peers", log)
 
 
-def neighbours(
-    spec: ClusterSpec, task: Task, start: Start, settings: Mapping[str, str], log: Log
+def neighbours(  # noqa: PLR0913 -- as `gate` below
+    spec: ClusterSpec,
+    task: Task,
+    start: Start,
+    settings: Mapping[str, str],
+    *,
+    seen: Generations,
+    log: Log,
+    board: Board,
 ) -> Serve:
     """Return what connects the command with its neighbours, whenever it asks."""
-    generations = Generations()
 
     def serve(asks: socket.socket, meeting: str) -> None:
         # In a child that has slept until now.
-        from entrypoint.rendezvous.ring.serve import ring_wanted  # noqa: PLC0415
+        from entrypoint.rendezvous.attempt import Given  # noqa: PLC0415
+        from entrypoint.rendezvous.ring.regroup import Group  # noqa: PLC0415
         from entrypoint.rendezvous.ring.serve import serve as answer  # noqa: PLC0415
+        from entrypoint.rendezvous.transport.timing import Timing  # noqa: PLC0415
 
-        wanted = ring_wanted(
-            spec,
-            task,
-            _facts(spec, start, settings),
-            meeting=meeting,
+        given = Given(
+            spec=spec,
+            task=task,
+            facts=_facts(spec, start, settings),
             timeout_seconds=start.options.startup_timeout_seconds,
             token=start.options.cluster_token,
-            seen=generations,
             say=log.line,
+            timing=Timing.of_ring(),
         )
-        answer(asks, wanted)
+        gate = _gate_again(start.options, len(spec.members) - 1, log, board)
+        answer(asks, Group(given, meeting=meeting, seen=seen, gate=gate))
 
     return serve
+
+
+def _gate_again(options: Options, others: int, log: Log, board: Board) -> Gate | None:
+    """Return how to meet the others while the command runs; None where there is no gate."""
+    from entrypoint.rendezvous.ring.regroup import Gate  # noqa: PLC0415 -- in a child, as above
+    from entrypoint.rendezvous.transport.timing import Timing  # noqa: PLC0415
+
+    at_gate, in_ring = options.rendezvous_timeout_seconds, options.startup_timeout_seconds
+    within_seconds = at_gate + in_ring if in_ring else None
+
+    @contextmanager
+    def waiting() -> Iterator[Say]:
+        with board.waiting(
+            f"for {others} of {others + 1} workers", within_seconds=within_seconds
+        ) as note:
+
+            def say(level: str, line: str) -> None:
+                note(line)
+                log.line(level, line)
+
+            yield say
+
+    if not at_gate:
+        return None
+    return Gate(
+        timeout_seconds=at_gate,
+        # As many as commands that end with 75 may lose (`Restarts`).
+        most_losses=max(1, options.max_restarts * others),
+        waiting=waiting,
+        timing=Timing.after_restarts(1),
+    )
 
 
 def _facts(spec: ClusterSpec, start: Start, settings: Mapping[str, str]) -> Facts:
@@ -212,6 +255,7 @@ def gate(  # noqa: PLR0913 -- who, how, with what to compare, and where to say s
     start: Start,
     settings: Mapping[str, str],
     *,
+    seen: Generations,
     log: Log,
     board: Board,
 ) -> Callable[[int], tuple[int, str]]:
@@ -240,6 +284,7 @@ def gate(  # noqa: PLR0913 -- who, how, with what to compare, and where to say s
                 token=options.cluster_token,
                 say=say,
                 timing=Timing.after_restarts(restart_count),
+                generation=seen.newest,
             )
         except (PeersMissingError, PortTakenError) as error:
             return EXIT_PEER_LOST, str(error)

@@ -39,6 +39,8 @@ class Given:
     token: str | None
     say: Say
     timing: Timing
+    generation: int = 0
+    """The newest ring that this worker was in; 0 for none."""
 
     @property
     def me(self) -> Member:
@@ -53,7 +55,13 @@ class Attempt:
         self.given, self.timing, self.spec, self.me = given, given.timing, given.spec, given.me
         self.is_chief = self.me == self.spec.chief
         boot = secrets.token_hex(8)
-        self.card = Card.of(given.facts, given.task, boot, is_chief=self.is_chief)
+        self.card = Card.of(
+            given.facts,
+            given.task,
+            boot,
+            is_chief=self.is_chief,
+            generation=given.generation,
+        )
         self.began = asyncio.get_running_loop().time()
         self.contradictions = Contradictions()
         self.meeting = boot if self.is_chief else ""

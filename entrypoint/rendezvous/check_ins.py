@@ -6,7 +6,7 @@ import asyncio
 
 from entrypoint.cluster.spec import Member, Task
 from entrypoint.rendezvous.attempt import Attempt
-from entrypoint.rendezvous.comparison import same_index
+from entrypoint.rendezvous.comparison import Contradictions, replaced, same_index
 from entrypoint.rendezvous.conversation import compare, follow, hello
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.outcome import NOT_HEARD_FROM
@@ -14,9 +14,15 @@ from entrypoint.rendezvous.session import Session
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.dialer import Dialer
 from entrypoint.rendezvous.transport.listener import Settle
-from entrypoint.rendezvous.transport.messages import CHECK_IN, PING, PROBE, Message
+from entrypoint.rendezvous.transport.messages import (
+    CHECK_IN,
+    PING,
+    PROBE,
+    Message,
+    contradiction,
+)
 from entrypoint.rendezvous.transport.names import Names
-from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError
+from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError, ReplacedError
 
 DIALLED_BACK_AT_ONCE = 64
 PROBED_AT_ONCE = 32
@@ -68,23 +74,43 @@ class CheckIns:
                 await follow(attempt, connection)
                 return
             agrees = await compare(attempt, connection, card)
-            if agrees and await self._is_free(card, connection.ip):
+            try:
+                is_admitted = agrees and await self._is_free(card, connection.ip)
+            except ReplacedError as error:
+                settle()
+                await self._send_away(connection, card, error)
+                return
+            if is_admitted:
                 await self._admit(connection, card, settle)
             else:
                 settle()  # it has to hear how this ends
                 await follow(attempt, connection)
 
     async def _is_free(self, card: Card, where: str) -> bool:
-        """Whether nobody else has this index: nobody at all, the same process, or a dead one."""
+        """Whether nobody else has this index: nobody at all, the same process, or a dead one.
+
+        Or one that was replaced, which will be told so when it comes again. Raises ReplacedError.
+        """
         while session := self.sessions.get(card.task):
             alive = self._timing.alive_seconds
             if session.card.boot != card.boot and await session.ask(PING, alive):
-                difference = same_index(self._attempt.spec, card.task, session.connection.ip)
-                self._attempt.contradictions.add(card, where, difference)
-                self._attempt.changed()
-                return False
+                if card.was_replaced_by(session.card):
+                    raise ReplacedError(session.connection.ip)
+                if not session.card.was_replaced_by(card):
+                    difference = same_index(self._attempt.spec, card.task, session.connection.ip)
+                    self._attempt.contradictions.add(card, where, difference)
+                    self._attempt.changed()
+                    return False
             self._drop(session, NOT_HEARD_FROM)
         return True
+
+    async def _send_away(self, connection: Connection, card: Card, error: ReplacedError) -> None:
+        """Tell one that was replaced, and nobody else, how it ends; it has no say any more."""
+        found = Contradictions()
+        found.add(card, connection.ip, replaced(self._attempt.spec, card.task, error.by))
+        await connection.send(contradiction(found.problems()))
+        while True:
+            await connection.receive(self._timing.message_seconds)
 
     async def _admit(self, connection: Connection, card: Card, settle: Settle) -> None:
         """Keep the session of a member while the connection lasts."""

@@ -83,6 +83,16 @@ def same_index(spec: ClusterSpec, task: Task, other: str) -> Difference:
     )
 
 
+def replaced(spec: ClusterSpec, task: Task, other: str) -> Difference:
+    """Return what is wrong with a worker in whose place another is since, at that address."""
+    return Difference(
+        _index_name(spec),
+        _index(spec, task),
+        "an index that no other worker has",
+        f"Another {task} runs at {other}, and was in a later ring: it has replaced this one.",
+    )
+
+
 def other_versions(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]:
     """Yield a difference for each value that both know and do not share."""
     same_image = "Use the same image everywhere."

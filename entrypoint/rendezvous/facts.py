@@ -56,9 +56,13 @@ class Card:
     settings_digest: str
     trouble: str = ""
     """Why it has not checked in with the chief yet."""
+    generation: int = 0
+    """The newest ring that it was in; 0 for none."""
 
     @classmethod
-    def of(cls, facts: Facts, task: Task, boot: str, *, is_chief: bool) -> Card:
+    def of(
+        cls, facts: Facts, task: Task, boot: str, *, is_chief: bool, generation: int = 0
+    ) -> Card:
         """Return the card of a worker."""
         return cls(
             task=task,
@@ -70,7 +74,15 @@ class Card:
             gpus_per_worker=_short(facts.gpus_per_worker),
             settings=_shown(facts.settings),
             settings_digest=_digest(dict(sorted(facts.settings.items()))),
+            generation=generation,
         )
+
+    def was_replaced_by(self, other: Card) -> bool:
+        """Whether the other process of the same task was in a later ring than this one.
+
+        One that was in no ring may be the right one or not: its index may be wrong.
+        """
+        return 0 < self.generation < other.generation
 
     def message(self, kind: str, trouble: str = "") -> Message:
         """Return the message that brings the card."""
@@ -84,6 +96,8 @@ class Card:
             task=Task(message.text("task", LONGEST_VALUE), message.number("index")),
             is_chief=message.flag("is_chief"),
             settings=message.mapping("settings", LONGEST_VALUE),
+            # An image of another version, which has to hear that it is one, may not tell this.
+            generation=message.number("generation") if "generation" in message.fields else 0,
             **{name: message.text(name, LONGEST_VALUE) for name in _TEXTS},
         )
 

@@ -28,14 +28,15 @@ def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where t
     token: str | None,
     say: Say,
     timing: Timing | None = None,
+    generation: int = 0,
 ) -> str:
     """Return when all workers were released together; the own port is free again then.
 
     What is returned is the same for all of them, and for no others: the meeting's identity.
 
-    `say` takes "INFO" or "WARNING" and a line. Raises PeersMissingError at the end of the bound,
-    ContradictionError at once, PortTakenError, PortClosedError. Leaves nothing behind when it is
-    killed.
+    `say` takes "INFO" or "WARNING" and a line; `generation` is the newest ring's in which this
+    worker was. Raises PeersMissingError at the end of the bound, ContradictionError at once,
+    PortTakenError, PortClosedError. Leaves nothing behind when it is killed.
     """
     given = Given(
         spec=spec,
@@ -45,11 +46,17 @@ def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where t
         token=token or None,
         say=lambda level, line: say(level, escaped(line)),
         timing=timing or Timing(),
+        generation=generation,
     )
     if warning := address_warning(given.me):
         given.say("WARNING", warning)
-    _allow_files(2 * len(spec.members) + SPARE_FILES)
-    outcome = asyncio.run(meet(given))
+    return asyncio.run(released(given))
+
+
+async def released(given: Given) -> str:
+    """Return, and raise, as `pass_gate` does; cancelled, it leaves nothing behind."""
+    _allow_files(2 * len(given.spec.members) + SPARE_FILES)
+    outcome = await meet(given)
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
@@ -64,12 +71,14 @@ async def meet(given: Given) -> Exception | str:
             return ""
         attempt = Attempt(given)
         role = (ChiefRole if attempt.is_chief else MemberRole)(attempt, listener)
-        async with asyncio.TaskGroup() as group:
-            loops = [group.create_task(loop) for loop in role.loops()]
-            error = await role.decide()
-            for loop in loops:
-                loop.cancel()
-        await role.listener.close_all()
+        try:
+            async with asyncio.TaskGroup() as group:
+                loops = [group.create_task(loop) for loop in role.loops()]
+                error = await role.decide()
+                for loop in loops:
+                    loop.cancel()
+        finally:
+            await role.listener.close_all()
     if error is not None:
         return error
     given.say("INFO", released_line(len(given.spec.members), attempt.seconds))

@@ -166,6 +166,8 @@ class MemberRole:
             return self._line
         silent = "checked in, but the chief has not yet said who is missing"
         reason = silent if self._session else self._attempt.trouble
+        if self._line:  # it gives up at the same moment, or was lost itself
+            reason = f"{reason} (it said before: {self._line})"
         return chief_line(self._chief, reason, self._attempt.seconds)
 
     async def _report(self) -> None:

@@ -54,6 +54,10 @@ class PeersMissingError(Exception):
     exit_code = EXIT_PEER_LOST
 
 
+class BackAtTheGateError(PeersMissingError):
+    """A neighbour that was dialled for a ring is at the gate: it waits there for this worker."""
+
+
 class ContradictionError(ConfigurationError):
     """The workers do not agree; every worker that is connected raises the same problems."""
 

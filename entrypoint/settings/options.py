@@ -55,7 +55,7 @@ class Options:
         forms.whole_number(0, LONGEST_SECONDS),
         default="300",
         purpose="How many seconds the workers of a cluster may take to find each other before the "
-        "command starts; 0 starts it without looking.",
+        "command starts, and again before it gets another ring; 0 starts it without looking.",
         example="900",
     )
     cluster_token: str | None = option(

@@ -11,12 +11,18 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from entrypoint.status.places import Owner, folders, make_folder, remove_folder
-from entrypoint.status.reading import COMMAND_FILE, LINE_FILE, STATE_FILE, read_owner
+from entrypoint.status.reading import (
+    COMMAND_FILE,
+    LINE_FILE,
+    STATE_FILE,
+    read_entrypoints,
+    read_owner,
+)
 
 WAITING = "waiting"
 """For the other workers, at the gate; the detail names those that are missing."""
@@ -70,6 +76,7 @@ class Board:
             self._until = self._since + within_seconds if within_seconds else 0.0
         if self._folder is None or self._owner is None:
             return
+        self._catch_up(self._folder)
         members = {
             "machine": self._owner.machine,
             "pid": self._owner.pid,
@@ -98,6 +105,35 @@ class Board:
         """Note that a wait at the gate is over; it is told with the next state."""
         self.waits += 1
         self.waited_seconds += seconds
+
+    @contextmanager
+    def waiting(
+        self, detail: str, *, within_seconds: float | None
+    ) -> Iterator[Callable[[str], None]]:
+        """Show a wait for the others while the command runs, then again what was shown before.
+
+        What it gives notes more about the wait. All of this may be in a child process: that the
+        command is asked to end, which is noted elsewhere meanwhile, goes on being shown.
+        """
+        before, began = (self._state, self._since, self._until), time.monotonic()
+        self._note_beside(WAITING, detail, within_seconds)
+        try:
+            yield lambda line: self._note_beside(WAITING, line, within_seconds)
+        finally:
+            self.note_wait(time.monotonic() - began)
+            self._state, self._since, self._until = before
+            self._note_beside(self._state, "", None)
+
+    def _note_beside(self, state: str, detail: str, within_seconds: float | None) -> None:
+        """Note a state, unless the process that starts and stops the command says it is ending."""
+        if self._folder and read_entrypoints(self._folder).state != STOPPING:
+            self.note(state, detail, within_seconds=within_seconds)
+
+    def _catch_up(self, folder: Path) -> None:
+        """Count the waits, too, that another process of this start has noted."""
+        there = read_entrypoints(folder)
+        if there.waits > self.waits:
+            self.waits, self.waited_seconds = there.waits, there.waited_seconds
 
     def note_end(self, code: int, *, was_stopped: bool) -> None:
         """Note how it all ended."""

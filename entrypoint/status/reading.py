@@ -90,6 +90,22 @@ def read_owner(folder: Path) -> Owner | None:
     return None
 
 
+@dataclass(frozen=True)
+class Entrypoints:
+    """What the entrypoint itself has noted last; `Status` says what it means."""
+
+    state: str
+    waits: int
+    waited_seconds: float
+
+
+def read_entrypoints(folder: Path) -> Entrypoints:
+    """Return it; nothing and 0 where nothing was noted."""
+    state = _members(folder / STATE_FILE)
+    waits = _count(state, "waits") or 0
+    return Entrypoints(_text(state, "state"), waits, _number(state, "waited_seconds"))
+
+
 def _status(folder: Path, now: float, *, is_alive: bool) -> Status:
     """Put together what the entrypoint and the command say."""
     state, command = _members(folder / STATE_FILE), _members(folder / COMMAND_FILE)

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import socket
 
-from entrypoint.rendezvous.outcome import PeersMissingError, with_reasons
+from entrypoint.rendezvous.outcome import BackAtTheGateError, PeersMissingError, with_reasons
 from entrypoint.rendezvous.port import listening_host, open_port
 from entrypoint.rendezvous.ring.left import receive
 from entrypoint.rendezvous.ring.right import keep_dialling
@@ -27,7 +27,8 @@ BUFFER_BYTES = 4 * 2**20
 async def form(wanted: Wanted) -> Ring:
     """Return this worker's part of the ring; its port is free again then.
 
-    Raises PeersMissingError, and what `open_port` raises. Cancelled, it leaves nothing behind.
+    Raises PeersMissingError, BackAtTheGateError among them, and what `open_port` raises. Cancelled,
+    it leaves nothing behind.
     """
     host, timing = listening_host(wanted.spec, wanted.me), wanted.timing
     with await open_port(host, wanted.me, timing.port_seconds, wanted.say) as port:
@@ -66,7 +67,7 @@ async def _formed(state: State) -> Ring:
         line = state.line(wanted.timeout_seconds)
         raise PeersMissingError(f"gave up after {wanted.timeout_seconds:g} s: {line}") from None
     except AtTheGateError as error:
-        raise PeersMissingError(with_reasons([(wanted.right, str(error))])) from None
+        raise BackAtTheGateError(with_reasons([(wanted.right, str(error))])) from None
 
 
 async def _report(state: State) -> None:

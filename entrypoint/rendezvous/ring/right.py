@@ -42,7 +42,7 @@ NOT_LISTENING = (
 async def keep_dialling(state: State, dialer: Dialer) -> Ring:
     """Dial the right neighbour, again whenever the connection has ended, until the ring is there.
 
-    Raises AtTheGateError: its command has ended, and will not come before this worker's has, too.
+    Raises AtTheGateError: it will not come before this worker has been at the gate, too.
     """
     pause, before = state.wanted.timing.redial_seconds / FIRST_REDIALS, ""
     while True:

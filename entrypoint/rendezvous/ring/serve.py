@@ -5,18 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import secrets
 import socket
-from collections.abc import Callable
 
-from entrypoint.cluster.spec import ClusterSpec, Task
-from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, ConfigurationError, escaped
-from entrypoint.rendezvous.attempt import Say
-from entrypoint.rendezvous.facts import Facts
+from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, ConfigurationError
 from entrypoint.rendezvous.outcome import PeersMissingError, PortTakenError
-from entrypoint.rendezvous.ring.formation import form
-from entrypoint.rendezvous.ring.wanted import Ring, Seen, Wanted
-from entrypoint.rendezvous.transport.timing import Timing
+from entrypoint.rendezvous.ring.regroup import Group
+from entrypoint.rendezvous.ring.wanted import Ring
 from entrypoint.strict_json import parse_object
 
 LONGEST_ASK = 4096
@@ -25,44 +19,13 @@ RING = "ring"
 ACCEPTED = '{"ask": "ring"}, and a "number" that comes back with the answer'
 
 
-def serve(asks: socket.socket, wanted: Callable[[], Wanted]) -> None:
+def serve(asks: socket.socket, group: Group) -> None:
     """Answer whatever the command asks, until it has ended."""
     while ask := asks.recv(LONGEST_ASK):
-        asyncio.run(_answer(asks, ask, wanted))
+        asyncio.run(_answer(asks, ask, group))
 
 
-def ring_wanted(  # noqa: PLR0913 -- who, what, for how long, as whom, and where to say so
-    spec: ClusterSpec,
-    task: Task,
-    facts: Facts,
-    *,
-    meeting: str,
-    timeout_seconds: float,
-    token: str | None,
-    seen: Seen,
-    say: Say,
-    timing: Timing | None = None,
-) -> Callable[[], Wanted]:
-    """Return what makes up each attempt."""
-
-    def wanted() -> Wanted:
-        return Wanted(
-            spec=spec,
-            task=task,
-            facts=facts,
-            timeout_seconds=timeout_seconds,
-            token=token or None,
-            say=lambda level, line: say(level, escaped(line)),
-            timing=timing or Timing.of_ring(),
-            meeting=meeting,
-            boot=secrets.token_hex(8),
-            seen=seen,
-        )
-
-    return wanted
-
-
-async def _answer(asks: socket.socket, ask: bytes, wanted: Callable[[], Wanted]) -> None:
+async def _answer(asks: socket.socket, ask: bytes, group: Group) -> None:
     """Answer an ask, unless the command asks anew before, or ends."""
     try:
         number = _number(ask)
@@ -70,7 +33,7 @@ async def _answer(asks: socket.socket, ask: bytes, wanted: Callable[[], Wanted])
         text = f"the entrypoint was asked for something that it does not know; accepted: {ACCEPTED}"
         _send(asks, {"error": text, "code": EXIT_CONFIGURATION})
         return
-    forming = asyncio.create_task(form(wanted()))
+    forming = asyncio.create_task(group.ring())
     another = asyncio.create_task(_readable(asks))
     await asyncio.wait({forming, another}, return_when=asyncio.FIRST_COMPLETED)
     if forming.done():

@@ -33,7 +33,9 @@ class AtTheGateError(PeerError):
 
     def __init__(self) -> None:
         """Say the one reason."""
-        super().__init__("is at the gate: its command has ended, or has not begun")
+        super().__init__(
+            "is at the gate: its command has ended, has not begun, or asks for another ring"
+        )
 
 
 class InTheRingError(PeerError):
@@ -42,6 +44,15 @@ class InTheRingError(PeerError):
     def __init__(self) -> None:
         """Say the one reason."""
         super().__init__("has not come to the gate: its command runs, and looks for its neighbours")
+
+
+class ReplacedError(PeerError):
+    """A process that was frozen or cut off is here again, and another has its place since."""
+
+    def __init__(self, by: str) -> None:
+        """Take the address of the other."""
+        super().__init__(f"a process answers there that was replaced by one at {by}")
+        self.by = by
 
 
 REFUSED = (

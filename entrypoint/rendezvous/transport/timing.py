@@ -42,8 +42,12 @@ class Timing:
 
     @classmethod
     def of_ring(cls) -> Timing:
-        """Return the timing of a ring, where neighbours know no faster way to see each other go."""
-        return cls(ping_seconds=1.0)
+        """Return the timing of a ring, where neighbours know no faster way to see each other go.
+
+        Each dials one other, and those that wait for a lost one do nothing else: they may look
+        more often whether its command is there.
+        """
+        return cls(ping_seconds=1.0, redial_seconds=0.25)
 
     @classmethod
     def after_restarts(cls, count: int) -> Timing:

@@ -59,7 +59,9 @@ def join(environ: Mapping[str, str]) -> Neighbours | None:
     """Ask for the neighbours, and wait until all workers have done so.
 
     The entrypoint waits as long as STARTUP_TIMEOUT says. Asking again, once a ring has failed,
-    makes another one with a greater generation, when all workers have asked again.
+    makes another one with a greater generation, when all workers have asked again; for those, and
+    for whoever replaces one that was lost, it waits at the gate first, as long as
+    RENDEZVOUS_TIMEOUT says.
 
     Args:
         environ: the variables that the entrypoint has started this command with.

@@ -62,3 +62,32 @@ def test_a_worker_takes_the_place_of_one_that_is_silent_for_good(cluster):
     frozen.thaw()  # and now there are two
     assert [process.end() for process in (chief, frozen)] == [78, 78]
     assert "WORKER_INDEX of worker-1 at 127.0.0." in str(again.end())
+
+
+@pytest.mark.parametrize("first", ["stale", "newer"])
+def test_of_two_with_one_index_the_one_that_was_in_an_older_ring_goes_alone(cluster, first):
+    """As after a worker was frozen, replaced, and has thawed."""
+    three = cluster(3)
+    chief = three.start(0, generation=8)
+    elsewhere = three.moved(worker_1=str(cluster(1).member(0).address))
+    if first == "stale":
+        old = three.start(1, spec=elsewhere, generation=7)
+        chief.wait_for("worker-1 at", "but does not answer at its advertised address")
+        new = three.start(1, generation=9)
+    else:
+        new = three.start(1, generation=9)
+        chief.wait_for("waiting for 1 of 3 workers", "worker-2 at")
+        old = three.start(1, spec=elsewhere, generation=7)
+    assert old.end().exit_code == 78
+    assert "was in a later ring: it has replaced this one" in str(old.end())
+    last = three.start(2)
+    assert [worker.end() for worker in (chief, new, last)] == [None] * 3
+
+
+def test_one_that_was_in_no_ring_is_no_older_than_one_that_was(cluster):
+    """Its index may be wrong, or it may be the replacement of the other: nobody here can know."""
+    two = cluster(3)
+    chief, one = two.start(0), two.start(1, generation=9)
+    chief.wait_for("waiting for 1 of 3 workers", "worker-2 at")
+    other = two.start(1, spec=two.moved(worker_1=str(cluster(1).member(0).address)))
+    assert [worker.end().exit_code for worker in (chief, one, other)] == [78] * 3

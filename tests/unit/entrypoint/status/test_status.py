@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -88,6 +89,36 @@ def free_ports() -> tuple[int, int]:
 @pytest.fixture
 def board(tmp_path: Path) -> Board:
     return Board.put_up("worker-1", [tmp_path])
+
+
+def test_a_wait_while_the_command_runs_is_shown_and_counted(board: Board, reach: Callable) -> None:
+    board.note_start("running", 0)
+    with board.waiting("for 1 of 2 workers", within_seconds=60) as note:
+        assert reach("waiting").detail == "for 1 of 2 workers"
+        note("worker-1 is missing")
+        assert reach("waiting", "worker-1 is missing").late_seconds < -50
+    status = reach("running")
+    assert (status.gate_waits, status.late_seconds) == (1, 0)
+
+
+def test_a_stop_is_shown_though_another_process_goes_on_waiting(
+    board: Board, reach: Callable
+) -> None:
+    board.note_start("running", 0)
+    beside = copy.copy(board)  # as after a fork
+    with beside.waiting("for 1 of 2 workers", within_seconds=60) as note:
+        board.note("stopping")
+        note("worker-1 is missing")
+        assert reach("stopping")
+    assert reach("stopping")
+
+
+def test_what_another_process_has_counted_is_not_forgotten(board: Board, reach: Callable) -> None:
+    board.note_start("running", 0)
+    with copy.copy(board).waiting("for 1 of 2 workers", within_seconds=60):
+        pass
+    board.note("restarting")
+    assert reach("restarting").gate_waits == 1
 
 
 def test_a_command_runs_with_its_last_line(

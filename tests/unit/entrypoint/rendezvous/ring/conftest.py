@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -13,7 +14,10 @@ from dataclasses import replace
 import pytest
 
 from cluster_trainer.collectives.neighbours import Neighbours, join
-from entrypoint.rendezvous.ring.serve import ring_wanted, serve
+from entrypoint.rendezvous.attempt import Given, Say
+from entrypoint.rendezvous.gate import released
+from entrypoint.rendezvous.ring.regroup import Gate, Group
+from entrypoint.rendezvous.ring.serve import serve
 from entrypoint.rendezvous.transport.timing import Timing
 from entrypoint.supervision.mark import Generations
 
@@ -26,8 +30,12 @@ QUICK = Timing(
     greeting_seconds=0.5,
     message_seconds=1.5,
     redial_seconds=0.05,
+    probe_seconds=0.1,
     ping_seconds=0.1,
     silent_seconds=1.0,
+    alive_seconds=0.5,
+    collect_seconds=0.4,
+    release_seconds=0.5,
 )
 LONG_SECONDS = 20.0
 """More than anything here takes on a machine that others use too."""
@@ -35,29 +43,66 @@ TOKEN = "a secret that they share"
 
 
 class Worker:
-    """A command's end of the socket, and what answers at the other end, in a thread."""
+    """A command's end of the socket, and what answers at the other end, in a thread.
+
+    `gate` are the seconds that it may wait at the gate before another ring; 0: there is no gate.
+    With `meeting=None` it passes the gate before all else, as a command's start does.
+    """
 
     def __init__(self, cluster, rank: int, **options: object) -> None:
         self.lines: list[str] = []
+        self.is_waiting = False
+        self.has_met = threading.Event()
         own, self.commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        facts = replace(cluster.facts, **options.pop("facts", {}))
-        task = cluster.member(options.pop("task", rank)).task
-        given = {"meeting": "m", "timeout_seconds": LONG_SECONDS, "token": TOKEN, "timing": QUICK}
-        wanted = ring_wanted(
-            cluster.spec,
-            task,
-            facts,
-            seen=options.pop("seen", None) or Generations(),
-            say=lambda level, line: self.lines.append(f"{level} {line}"),
-            **given | options,
+        given = Given(
+            spec=cluster.spec,
+            task=cluster.member(options.get("task", rank)).task,
+            facts=replace(cluster.facts, **options.get("facts", {})),
+            timeout_seconds=options.get("timeout_seconds", LONG_SECONDS),
+            token=options.get("token", TOKEN),
+            say=self._say,
+            timing=QUICK,
         )
-        self.serving = threading.Thread(target=self._serve, args=(own, wanted), daemon=True)
+        gate = Gate(
+            timeout_seconds=options.get("gate", 0),
+            most_losses=options.get("most_losses", 2),
+            waiting=self._waiting,
+            timing=QUICK,
+        )
+
+        def run() -> None:
+            meeting = options.get("meeting", "m")
+            with own:
+                meeting = asyncio.run(released(given)) if meeting is None else meeting
+                self.has_met.set()
+                again = gate if gate.timeout_seconds else None
+                seen = options.get("seen") or Generations()
+                serve(own, Group(given, meeting=meeting, seen=seen, gate=again))
+
+        self.serving = threading.Thread(target=run, daemon=True)
         self.serving.start()
         self._pool = ThreadPoolExecutor(1)
 
-    def _serve(self, own: socket.socket, wanted: object) -> None:
-        with own:
-            serve(own, wanted)
+    def _say(self, level: str, line: str) -> None:
+        self.lines.append(f"{level} {line}")
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[Say]:
+        self.is_waiting = True
+        try:
+            yield self._say
+        finally:
+            self.is_waiting = False
+
+    def wait_for(self, *texts: str) -> str:
+        """Return the first line that has all of the texts."""
+        until = time.monotonic() + LONG_SECONDS
+        while time.monotonic() < until:
+            for line in list(self.lines):
+                if all(text in line for text in texts):
+                    return line
+            time.sleep(0.01)
+        raise AssertionError(f"nobody said {texts} but {self.lines}")
 
     def ask(self) -> Future[Neighbours]:
         """Ask for the neighbours."""

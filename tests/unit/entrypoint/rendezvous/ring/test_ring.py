@@ -11,32 +11,9 @@ import pytest
 
 from cluster_trainer.collectives.neighbours import NeighboursError
 from entrypoint.supervision.mark import Generations
+from harness.neighbours import check_circle
 
 LONG_SECONDS = 20.0
-
-
-def wait_for_line(worker, *texts: str) -> str:
-    """Return the first line of a worker that has all of the texts."""
-    until = time.monotonic() + LONG_SECONDS
-    while time.monotonic() < until:
-        for line in list(worker.lines):
-            if all(text in line for text in texts):
-                return line
-        time.sleep(0.01)
-    raise AssertionError(f"nobody said {texts} but {worker.lines}")
-
-
-def check_circle(rings) -> None:
-    """Send something round, at once and from all; fail unless each has its neighbours'."""
-    for ring in rings:
-        ring.right.sendall(b"from %d to the right" % ring.rank)
-        ring.left.sendall(b"from %d to the left" % ring.rank)
-    for ring in rings:
-        ring.left.settimeout(LONG_SECONDS)
-        ring.right.settimeout(LONG_SECONDS)
-        size = ring.size
-        assert ring.left.recv(100) == b"from %d to the right" % ((ring.rank - 1) % size)
-        assert ring.right.recv(100) == b"from %d to the left" % ((ring.rank + 1) % size)
 
 
 def errors(asked) -> list[NeighboursError]:
@@ -106,7 +83,7 @@ def test_one_that_asks_again_waits_for_those_that_have_not_noticed_yet(cluster, 
     workers = [worker(three, rank) for rank in range(3)]
     rings([one.ask() for one in workers])
     first = workers[1].ask()
-    wait_for_line(workers[1], "worker-2 at", "its command has not asked for its neighbours yet")
+    workers[1].wait_for("worker-2 at", "its command has not asked for its neighbours yet")
     check_circle(rings([workers[0].ask(), first, workers[2].ask()]))
 
 
@@ -117,8 +94,8 @@ def test_a_late_worker_is_awaited_and_named(cluster, worker, rings, late):
     asked = {rank: workers[rank].ask() for rank in range(3) if rank != late}
     name = f"worker-{late} at {three.member(late).address}"
     # The one to its left dials it, the one to its right waits to be dialled.
-    wait_for_line(workers[late - 1], name, "has not asked for its neighbours yet")
-    wait_for_line(workers[(late + 1) % 3], name)
+    workers[late - 1].wait_for(name, "has not asked for its neighbours yet")
+    workers[(late + 1) % 3].wait_for(name)
     asked[late] = workers[late].ask()
     check_circle(rings([asked[rank] for rank in range(3)]))
 
@@ -175,7 +152,7 @@ def test_a_command_that_ends_leaves_no_open_port(cluster, worker):
     two = cluster(2)
     one = worker(two, 0)
     asked = one.ask()
-    wait_for_line(one, "worker-1")
+    one.wait_for("worker-1")
     one.end()
     assert errors([asked])
     address = two.member(0).address
@@ -187,7 +164,7 @@ def test_whoever_asks_anew_gets_the_newer_answer(cluster, worker, rings):
     two = cluster(2)
     workers = [worker(two, rank) for rank in range(2)]
     workers[0].commands.send(b'{"ask": "ring", "number": "given up"}')
-    wait_for_line(workers[0], "worker-1")
+    workers[0].wait_for("worker-1")
     check_circle(rings([one.ask() for one in workers]))
 
 
@@ -199,9 +176,9 @@ def test_one_that_asks_anew_joins_those_that_wait(cluster, worker, rings, anew):
     workers[anew].commands.send(b'{"ask": "ring", "number": "given up"}')
     # By then a round has gone from 0 to 2, as 2 alone sees that 3 does not listen.
     for one in workers[:3]:
-        wait_for_line(one, "worker-3 at", "its command has not asked for its neighbours yet")
+        one.wait_for("worker-3 at", "its command has not asked for its neighbours yet")
     asked[anew] = workers[anew].ask()
-    wait_for_line(workers[anew], "worker-3 at")
+    workers[anew].wait_for("worker-3 at")
     asked[3] = workers[3].ask()
     check_circle(rings([asked[rank] for rank in range(4)]))
 

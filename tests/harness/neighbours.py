@@ -1,0 +1,236 @@
+"""Entrypoints on this machine's loopback, whose commands make ring after ring, and are killed."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from entrypoint.status.reading import Status, read_all
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 30.0
+"""More than anything here takes on a machine that others use too."""
+RINGS = f"""
+import json, os, select, signal, sys
+sys.path.insert(0, {str(ROOT / "trainer")!r})
+from cluster_trainer.collectives.neighbours import NeighboursError, join
+
+def say(**said):
+    print(json.dumps(said | {{"pid": os.getpid()}}), flush=True)
+
+broken, breaks = os.pipe()
+signal.signal(signal.SIGUSR1, lambda *_: os.write(breaks, b"1"))
+say(begins=True)
+if os.environ["RESTART_COUNT"] in os.environ.get("FAILING_RESTARTS", "").split():
+    sys.exit(1)
+while True:
+    try:
+        found = join(os.environ)
+    except NeighboursError as error:
+        say(error=str(error), code=error.code)
+        sys.exit(error.code)
+    place = {{"rank": found.rank, "size": found.size, "generation": found.generation}}
+    with found.left, found.right:
+        try:
+            found.right.sendall(b"%d %d" % (found.rank, found.generation))
+            say(ring=place, left=found.left.recv(100).decode())
+            while True:
+                ready, *_ = select.select([found.left, found.right, broken], [], [])
+                if broken in ready:
+                    os.read(broken, 1)
+                    break
+                if not ready[0].recv(100):
+                    break
+        except OSError:
+            pass
+"""
+"""A command that says which ring it is in, and asks again as soon as it is broken. SIGUSR1 makes it
+leave its ring by itself; in the restarts that FAILING_RESTARTS counts it ends before it asks."""
+
+
+class Connected(Protocol):
+    """What `join` returns."""
+
+    rank: int
+    size: int
+    left: socket.socket
+    right: socket.socket
+
+
+def check_circle(rings: Iterable[Connected]) -> None:
+    """Send something round, at once and from all; fail unless each has its neighbours'."""
+    for ring in rings:
+        ring.right.sendall(b"from %d to the right" % ring.rank)
+        ring.left.sendall(b"from %d to the left" % ring.rank)
+    for ring in rings:
+        ring.left.settimeout(SECONDS)
+        ring.right.settimeout(SECONDS)
+        size = ring.size
+        assert ring.left.recv(100) == b"from %d to the right" % ((ring.rank - 1) % size)
+        assert ring.right.recv(100) == b"from %d to the left" % ((ring.rank + 1) % size)
+
+
+class Entrypoint:
+    """One worker's entrypoint, in a process group of its own, and what it and its command say."""
+
+    def __init__(self, rank: int, environ: Mapping[str, str], folder: Path) -> None:
+        self.rank, self.said, self.lines = rank, [], []
+        self._more = threading.Condition()
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "entrypoint", sys.executable, "-c", RINGS],
+            cwd=ROOT,
+            env={**environ, "TMPDIR": str(folder), "WORKER_INDEX": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        reads = [(self.process.stdout, self._take), (self.process.stderr, self.lines.append)]
+        self._threads = [threading.Thread(target=self._read, args=read) for read in reads]
+        for thread in self._threads:
+            thread.start()
+
+    said: list[dict[str, Any]]
+    """What its commands have said."""
+    lines: list[str]
+    """What it has said itself."""
+
+    def _read(self, stream: Iterable[str], take: Callable[[str], None]) -> None:
+        for line in stream:
+            with self._more:
+                take(line.rstrip())
+                self._more.notify_all()
+
+    def _take(self, line: str) -> None:
+        self.said.append(json.loads(line))
+
+    def wait_for(self, condition: Callable[[Self], object], what: str) -> Any:
+        """Wait until something is true of it, and return that."""
+        with self._more:
+            found = self._more.wait_for(lambda: condition(self), SECONDS)
+        assert found, f"worker-{self.rank} has not come to {what}: {self.said} {self.lines}"
+        return found
+
+    def wait_for_line(self, *texts: str) -> str:
+        """Wait for a line of the entrypoint's that has all of the texts, and return it."""
+
+        def said(worker: Self) -> str | None:
+            return next((line for line in worker.lines if all(t in line for t in texts)), None)
+
+        return self.wait_for(said, str(texts))
+
+    def ring_after(self, generation: int) -> dict[str, Any]:
+        """Wait until its command is in a newer ring, and return what it said of that."""
+
+        def newer(worker: Self) -> dict[str, Any] | None:
+            last = worker.said[-1] if worker.said else {}
+            return last if last.get("ring", {}).get("generation", 0) > generation else None
+
+        return self.wait_for(newer, f"a ring after {generation}")
+
+    @property
+    def command(self) -> int:
+        """The process id of the command that has said something last."""
+        return self.said[-1]["pid"]
+
+    def kill_command(self) -> None:
+        """End the command at once, as for want of memory; the entrypoint starts it again."""
+        os.kill(self.command, signal.SIGKILL)
+
+    def break_ring(self) -> None:
+        """Have the command leave its ring."""
+        os.kill(self.command, signal.SIGUSR1)
+
+    def processes(self) -> list[int]:
+        """Return all of its processes, the entrypoint first."""
+        found = [self.process.pid]
+        for one in found:
+            with suppress(OSError):
+                children = Path(f"/proc/{one}/task/{one}/children").read_text().split()
+                found += [int(child) for child in children]
+        return found
+
+    def signal_all(self, number: int) -> None:
+        """Send a signal to all of its processes, as to a container's."""
+        for one in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(one, number)
+
+    @property
+    def status(self) -> Status:
+        """What it shows of itself."""
+        (status,) = read_all([self.folder])
+        return status
+
+    def end(self) -> int:
+        """Wait until it has ended; return its exit code."""
+        code = self.process.wait(SECONDS)
+        for thread in self._threads:
+            thread.join(SECONDS)
+        return code
+
+    def remove(self) -> None:
+        """End all of it."""
+        self.signal_all(signal.SIGKILL)
+        self.end()
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+
+@dataclass
+class Entrypoints:
+    """Workers of one cluster; a `with` leaves none behind."""
+
+    size: int
+    folder: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    started: list[Entrypoint] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        first = random.randrange(21_000, 31_000)
+        self.addresses = [(f"127.0.0.{rank + 1}", first + rank) for rank in range(self.size)]
+
+    def start(self, rank: int) -> Entrypoint:
+        """Start one of them."""
+        own = {
+            "PATH": os.environ["PATH"],
+            "WORKER_HOSTS": ",".join(f"{host}:{port}" for host, port in self.addresses),
+            "CLUSTER_TOKEN": "a secret that they share",
+        }
+        folder = self.folder / f"{len(self.started)}"
+        self.started.append(Entrypoint(rank, {**own, **self.settings}, folder))
+        return self.started[-1]
+
+    def start_all(self) -> tuple[list[Entrypoint], int]:
+        """Start them all, and wait for their first ring; return its generation, too."""
+        workers = [self.start(rank) for rank in range(self.size)]
+        return workers, self.ring_after(workers, 0)
+
+    def ring_after(self, workers: Iterable[Entrypoint], generation: int) -> int:
+        """Wait until all are in one newer ring; return its generation."""
+        said = {worker.rank: worker.ring_after(generation) for worker in workers}
+        generations = {one["ring"]["generation"] for one in said.values()}
+        assert len(generations) == 1, said
+        (newer,) = generations
+        for rank, one in said.items():
+            assert one["ring"] == {"rank": rank, "size": self.size, "generation": newer}
+            assert one["left"] == f"{(rank - 1) % self.size} {newer}", said
+        return newer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in self.started:
+            one.remove()

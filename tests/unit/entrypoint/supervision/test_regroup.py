@@ -1,0 +1,145 @@
+"""Workers that are lost: the others' commands keep their processes, and all are another ring."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from harness.neighbours import Entrypoint, Entrypoints
+from harness.waiting import wait_until
+
+SECONDS = 30.0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Callable[..., Entrypoints]]:
+    """Return a function that makes up a cluster, of which nothing is left when the test ends."""
+    with ExitStack() as stack:
+        yield lambda size, **settings: stack.enter_context(Entrypoints(size, tmp_path, settings))
+
+
+def is_closed(address: tuple[str, int]) -> bool:
+    with socket.socket() as stranger:
+        return stranger.connect_ex(address) == errno.ECONNREFUSED
+
+
+def reaches(worker: Entrypoint, state: str) -> None:
+    """Wait until a worker's status shows a state."""
+    wait_until(lambda: worker.status.state == state, SECONDS, state, lambda: str(worker.status))
+
+
+def begun(worker: Entrypoint) -> int:
+    """Return how many commands a worker has started."""
+    return len([said for said in worker.said if "begins" in said])
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [(1,), *(pytest.param(lost, marks=pytest.mark.long) for lost in [(0,), (2,), (1, 2), (0, 2)])],
+    ids=str,
+)
+def test_the_commands_of_those_that_stay_keep_their_processes(cluster, lost):
+    three = cluster(3)
+    workers, generation = three.start_all()
+    for rank in lost:
+        workers[rank].kill_command()
+    three.ring_after(workers, generation)
+    assert [begun(worker) for worker in workers] == [1 + (rank in lost) for rank in range(3)]
+
+
+@pytest.mark.long
+def test_a_ring_that_breaks_by_itself_costs_nobody_the_process(cluster):
+    three = cluster(3)
+    workers, generation = three.start_all()
+    for worker in workers:
+        worker.break_ring()
+        generation = three.ring_after(workers, generation)
+    assert [begun(worker) for worker in workers] == [1, 1, 1]
+
+
+@pytest.mark.long
+def test_one_that_fails_again_and_again_before_it_asks_is_awaited(cluster):
+    three = cluster(3, FAILING_RESTARTS="1 2")
+    workers, generation = three.start_all()
+    workers[2].kill_command()
+    three.ring_after(workers, generation)
+    assert [begun(worker) for worker in workers] == [1, 1, 4]
+    workers[1].wait_for_line("WARNING", "worker-2 at", "is at the gate", "going there, too")
+
+
+@pytest.mark.long
+def test_a_new_container_takes_the_place_of_one_that_is_gone(cluster):
+    three = cluster(3)
+    workers, generation = three.start_all()
+    workers[0].remove()
+    workers[1].wait_for_line("waiting for worker-0 at", "(the chief)", "refused")
+    workers[0] = three.start(0)
+    three.ring_after(workers, generation)
+    assert [begun(worker) for worker in workers] == [1, 1, 1]
+
+
+def test_a_worker_shows_that_it_waits_and_ends_when_it_is_told_to(cluster):
+    two = cluster(2)
+    workers, _ = two.start_all()
+    assert workers[0].status.state == "running"
+    workers[1].remove()
+    reaches(workers[0], "waiting")
+    workers[0].wait_for_line("waiting for 1 of 2 workers", "worker-1 at", "refused")
+    assert "worker-1 at" in workers[0].status.detail
+    assert not is_closed(two.addresses[0])
+    processes = workers[0].processes()
+    begin = time.monotonic()
+    workers[0].process.send_signal(signal.SIGTERM)
+    assert workers[0].end() == 143
+    assert time.monotonic() - begin < 5
+    assert not any(Path(f"/proc/{one}").exists() for one in processes)
+    assert is_closed(two.addresses[0])
+    assert workers[0].status.state == "stopped"
+
+
+@pytest.mark.long
+def test_after_the_wait_the_status_is_what_it_was_and_has_counted_the_wait(cluster):
+    two = cluster(2)
+    workers, generation = two.start_all()
+    workers[1].kill_command()
+    reaches(workers[0], "waiting")
+    two.ring_after(workers, generation)
+    reaches(workers[0], "running")
+    assert workers[0].status.gate_waits == 2
+    workers[0].process.send_signal(signal.SIGTERM)
+    workers[0].end()
+    assert workers[0].status.gate_waits == 2  # noted by another process than before
+
+
+@pytest.mark.long
+def test_who_waits_in_vain_ends_with_75_and_says_for_whom(cluster):
+    three = cluster(3, RENDEZVOUS_TIMEOUT="3", MAX_RESTARTS="0")
+    workers, _ = three.start_all()
+    workers[2].remove()
+    for worker in workers[:2]:
+        assert worker.end() == 75
+        assert worker.said[-1]["code"] == 75
+        assert "gave up after 3 s" in worker.said[-1]["error"]
+        assert "worker-2 at" in worker.said[-1]["error"]
+
+
+@pytest.mark.long
+def test_one_that_was_frozen_and_replaced_finds_no_place_when_it_thaws(cluster):
+    three = cluster(3, RENDEZVOUS_TIMEOUT="10", MAX_RESTARTS="0")
+    workers, generation = three.start_all()
+    frozen = workers[2]
+    frozen.signal_all(signal.SIGSTOP)
+    workers[0].break_ring()
+    workers[2] = three.start(2)
+    generation = three.ring_after(workers, generation)
+    frozen.signal_all(signal.SIGCONT)
+    frozen.wait_for_line("waiting for worker-0 at", "(the chief)", "refused")
+    assert frozen.end() == 75
+    assert [worker.said[-1]["ring"]["generation"] for worker in workers] == [generation] * 3
