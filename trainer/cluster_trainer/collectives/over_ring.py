@@ -6,7 +6,7 @@ them in the same order (`_called`).
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,17 @@ CARRIERS = {
 TURN = "cluster_trainer_turn_of_ring"
 
 
-def summed(ring: Ring, values: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[Any]:
+def summed(
+    ring: Ring, values: Sequence[tf.Tensor | tf.IndexedSlices], wire: str | None = None
+) -> list[Any]:
     """Return each value's sum over all workers, packed into one message for each type of numbers.
 
     Of sparse gradients, all workers' rows, in the order of the workers.
+
+    Args:
+        ring: of the workers.
+        values: of any shapes and types.
+        wire: what float32 travels as, see `Ring.all_reduce`; sparse rows travel as they are.
     """
     results: dict[int, Any] = {}
     dense: dict[tf.DType, list[int]] = {}
@@ -37,7 +44,8 @@ def summed(ring: Ring, values: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[A
         else:
             dense.setdefault(_carrier(value.dtype), []).append(place)
     for dtype, places in dense.items():
-        totals = _packed_sum(ring, [values[place] for place in places], dtype)
+        travels_as = wire if dtype == tf.float32 else None
+        totals = _packed_sum(ring, [values[place] for place in places], dtype, travels_as)
         results.update(zip(places, totals, strict=True))
     return [results[place] for place in range(len(values))]
 
@@ -61,10 +69,12 @@ def gathered(ring: Ring, value: tf.Tensor) -> tf.Tensor:
     return tf.concat([tf.ensure_shape(part, shape) for part in found], 0)
 
 
-def _packed_sum(ring: Ring, values: list[tf.Tensor], dtype: tf.DType) -> list[tf.Tensor]:
+def _packed_sum(
+    ring: Ring, values: list[tf.Tensor], dtype: tf.DType, wire: str | None
+) -> list[tf.Tensor]:
     flat = [tf.reshape(tf.cast(value, dtype), [-1]) for value in values]
     packed = tf.concat(flat, 0) if len(flat) > 1 else flat[0]
-    total = _called(ring.all_reduce, packed, dtype)
+    total = _called(partial(ring.all_reduce, wire=wire), packed, dtype)
     total.set_shape(packed.shape)
     parts = tf.split(total, [tf.size(one) for one in flat]) if len(flat) > 1 else [total]
     return [

@@ -76,13 +76,17 @@ class Replicas:
         ]
 
 
-def summed(values: Sequence[Gradient]) -> list[Gradient]:
+def summed(values: Sequence[Gradient], wire: str | None = None) -> list[Gradient]:
     """Return each value's sum over all replicas, in one message for each type of numbers.
 
     Call it in a replica context, as `gathered`.
+
+    Args:
+        values: of any shapes and types.
+        wire: what float32 travels as over a ring; None: as it is.
     """
     if ring := ring_of(tf.distribute.get_strategy()):
-        return over_ring.summed(ring, values)
+        return over_ring.summed(ring, values, wire)
     sums: dict[int, Gradient] = {}
     context = tf.distribute.get_replica_context()
     for dtype in dict.fromkeys(value.dtype for value in values):  # TensorFlow packs what is alike
