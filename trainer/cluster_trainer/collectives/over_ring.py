@@ -24,7 +24,7 @@ TURN = "cluster_trainer_turn_of_ring"
 
 
 def summed(
-    ring: Ring, values: Sequence[tf.Tensor | tf.IndexedSlices], wire: str | None = None
+    ring: Ring, values: Sequence[tf.Tensor | tf.IndexedSlices], *, wire: str | None = None
 ) -> list[Any]:
     """Return each value's sum over all workers, packed into one message for each type of numbers.
 
@@ -45,7 +45,7 @@ def summed(
             dense.setdefault(_carrier(value.dtype), []).append(place)
     for dtype, places in dense.items():
         travels_as = wire if dtype == tf.float32 else None
-        totals = _packed_sum(ring, [values[place] for place in places], dtype, travels_as)
+        totals = _packed_sum(ring, [values[place] for place in places], dtype, wire=travels_as)
         results.update(zip(places, totals, strict=True))
     return [results[place] for place in range(len(values))]
 
@@ -70,7 +70,7 @@ def gathered(ring: Ring, value: tf.Tensor) -> tf.Tensor:
 
 
 def _packed_sum(
-    ring: Ring, values: list[tf.Tensor], dtype: tf.DType, wire: str | None
+    ring: Ring, values: list[tf.Tensor], dtype: tf.DType, *, wire: str | None
 ) -> list[tf.Tensor]:
     flat = [tf.reshape(tf.cast(value, dtype), [-1]) for value in values]
     packed = tf.concat(flat, 0) if len(flat) > 1 else flat[0]

@@ -76,7 +76,7 @@ class Replicas:
         ]
 
 
-def summed(values: Sequence[Gradient], wire: str | None = None) -> list[Gradient]:
+def summed(values: Sequence[Gradient], *, wire: str | None = None) -> list[Gradient]:
     """Return each value's sum over all replicas, in one message for each type of numbers.
 
     Call it in a replica context, as `gathered`.
@@ -86,7 +86,7 @@ def summed(values: Sequence[Gradient], wire: str | None = None) -> list[Gradient
         wire: what float32 travels as over a ring; None: as it is.
     """
     if ring := ring_of(tf.distribute.get_strategy()):
-        return over_ring.summed(ring, values, wire)
+        return over_ring.summed(ring, values, wire=wire)
     sums: dict[int, Gradient] = {}
     context = tf.distribute.get_replica_context()
     for dtype in dict.fromkeys(value.dtype for value in values):  # TensorFlow packs what is alike

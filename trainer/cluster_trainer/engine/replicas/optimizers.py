@@ -37,7 +37,7 @@ def mean_of(gradients: Sequence[Gradient | None], weight: tf.Tensor) -> list[Gra
 def sum_of(gradients: Sequence[Gradient | None]) -> list[Gradient | None]:
     """Return the sums of all replicas' gradients."""
     dense_or_sparse = [one for one in gradients if one is not None]
-    sums = iter(summed(dense_or_sparse, group.gradients_wire()))
+    sums = iter(summed(dense_or_sparse, wire=group.gradients_wire()))
     return [None if one is None else _of_same_rows(next(sums)) for one in gradients]
 
 
