@@ -114,6 +114,31 @@ MNIST = {
         ideal="one",
     ),
 }
+LEVERS = {
+    "plain-one": Variant("a plain script's fit, one worker", 1, {}, _script("plain"), ideal="one"),
+    "jit-one": Variant(
+        "the same with jit_compile=True",
+        1,
+        {"BENCH_JIT": "1"},
+        _script("plain"),
+        beside=("plain-one",),
+    ),
+    "jit": Variant(
+        "jit_compile=True between the ring's sums",
+        2,
+        RING | {"BENCH_JIT": "1"},
+        _script("plain"),
+        beside=("plain",),
+    ),
+    "stepwise": Variant(
+        "ring, one step a call",
+        2,
+        TRAINER | RING | {"TRAINER_STEPS_PER_CALL": "1"},
+        steps=200,
+        ideal="one",
+        beside=("ring",),
+    ),
+}
 TORCHES = {
     "torch-one": Variant(
         "PyTorch, one worker", 1, command=_script("torch_ddp"), image=TORCH, steps=200
@@ -140,5 +165,5 @@ MOBILENETS = {
         ideal="mobilenet-one",
     ),
 }
-VARIANTS = MNIST | TORCHES | MOBILENETS | _at(GBIT, 200) | _at(MBIT_100, 40)
+VARIANTS = MNIST | LEVERS | TORCHES | MOBILENETS | _at(GBIT, 200) | _at(MBIT_100, 40)
 """By the names that the command line takes."""

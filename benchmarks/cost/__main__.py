@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from benchmarks.clusters import machine
 from benchmarks.cost.measured import Key, fitted, measure, predicted
 from benchmarks.cost.model import (
     NEAR_BYTES,
@@ -52,6 +53,7 @@ NETWORKS = {
 def main(ranks: tuple[int, ...] = (*FITTED, *CHECKED), spread: float = 0.0) -> None:
     """Measure, fit, check, and print the table."""
     print(f"predicted: {PREDICTED}\n")
+    print(f"{os.cpu_count()} processors ({machine.processor()}), {machine.load()}\n", flush=True)
     processors = os.cpu_count() or 1
     found: dict[Key, float] = {}
     for count in ranks:

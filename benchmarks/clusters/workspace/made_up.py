@@ -45,7 +45,7 @@ def batches() -> Arrays:
 
 
 def network() -> tf.keras.Model:
-    """Return mnist_cnn, compiled as in the tutorials."""
+    """Return mnist_cnn, compiled as in the tutorials; with XLA where BENCH_JIT says so."""
     layers = tf.keras.layers
     model = tf.keras.Sequential(
         [
@@ -57,7 +57,8 @@ def network() -> tf.keras.Model:
         ]
     )
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(tf.keras.optimizers.SGD(0.001), loss, metrics=["accuracy"])
+    by_xla = {"jit_compile": True} if os.environ.get("BENCH_JIT") else {}
+    model.compile(tf.keras.optimizers.SGD(0.001), loss, metrics=["accuracy"], **by_xla)
     return model
 
 
