@@ -4,11 +4,13 @@ import json
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from docker import DockerClient
 
-from benchmarks.clusters.containers import Cluster, started, wait
+from benchmarks.clusters.containers import Cluster, host, started, wait
+from benchmarks.clusters.parts import Parts, parts_of
 from benchmarks.clusters.variants import Variant
 
 EPOCHS = 5
@@ -24,28 +26,50 @@ Rates = dict[str, list[float]]
 """Examples a second of all workers together, by variant; one number a round."""
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What all rounds have shown.
+
+    Attributes:
+        rates: see `Rates`.
+        parts: where a step's time goes, by variant; those of the trainer alone tell it.
+    """
+
+    rates: Rates
+    parts: dict[str, list[Parts]]
+
+
 def measure(
     client: DockerClient,
     image: str,
     variants: Mapping[str, Variant],
     rounds: int,
     say: Callable[[str], None],
-) -> Rates:
-    """Return what each variant trains in each round.
+) -> Measured:
+    """Measure each variant in each round.
 
     The variants take turns, so that a machine that changes its speed changes it for all of them.
     The first worker's processor is another one in each round, since not all are equally fast.
     """
-    found: Rates = {name: [] for name in variants}
+    rates: Rates = {name: [] for name in variants}
+    parts: dict[str, list[Parts]] = {}
     for turn in range(rounds):
         for name, variant in variants.items():
-            found[name].append(rate(client, image, variant, turn))
-            say(f"round {turn + 1}, {name}: {found[name][-1]:,.0f} examples/s")
-    return found
+            rate, of_step = run(client, image, variant, turn)
+            rates[name].append(rate)
+            if of_step:
+                parts.setdefault(name, []).append(of_step)
+            say(f"round {turn + 1}, {name}: {rate:,.0f} examples/s")
+    return Measured(rates, parts)
 
 
-def rate(client: DockerClient, image: str, variant: Variant, first_cpu: int = 0) -> float:
-    """Run a variant to its end; return the examples a second that all its workers train.
+def run(
+    client: DockerClient, image: str, variant: Variant, first_cpu: int = 0
+) -> tuple[float, Parts | None]:
+    """Run a variant to its end.
+
+    Returns:
+        The examples a second that all its workers train, and where a step's time goes.
 
     Raises:
         LostWorkerError: it has not ended well.
@@ -65,8 +89,11 @@ def rate(client: DockerClient, image: str, variant: Variant, first_cpu: int = 0)
         )
         with started(client, cluster) as workers:
             wait(workers)
-        of = range(variant.workers) if not variant.together else [0]
-        return sum(statistics.median(epochs_of(Path(folder, str(index)))) for index in of)
+        places = [Path(folder, str(index)) for index in range(variant.workers)]
+        telling = places[:1] if variant.together else places
+        rate = sum(statistics.median(epochs_of(place)) for place in telling)
+        own = [place / host(index if variant.together else 0) for index, place in enumerate(places)]
+        return rate, parts_of(own, variant.steps)
 
 
 def epochs_of(runs: Path) -> Sequence[float]:

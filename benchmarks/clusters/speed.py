@@ -6,7 +6,7 @@ import docker
 from docker import DockerClient
 from docker.errors import ImageNotFound
 
-from benchmarks.clusters import machine, table
+from benchmarks.clusters import machine, parts, table
 from benchmarks.clusters.measuring import measure
 from benchmarks.clusters.variants import TORCH, VARIANTS, Variant
 
@@ -25,8 +25,8 @@ def main(image: str, names: list[str] | None = None, rounds: int = ROUNDS) -> No
     chosen = without_missing_images(client, chosen)
     print(f"predicted: {PREDICTED}\n")
     print(f"{machine.described(client, image)}; {rounds} rounds\n", flush=True)
-    rates = measure(client, image, chosen, rounds, lambda text: print(text, file=sys.stderr))
-    print("\n".join(table.lines(chosen, rates)))
+    found = measure(client, image, chosen, rounds, lambda text: print(text, file=sys.stderr))
+    print("\n".join([*table.lines(chosen, found.rates), "", *parts.lines(found.parts)]))
     print(f"\nat the end: {machine.load()}")
 
 

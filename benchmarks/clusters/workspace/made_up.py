@@ -14,7 +14,8 @@ import tensorflow as tf
 
 EXAMPLES, CLASSES = 20_000, 10
 PICTURES, SIDE = 1_000, 64
-WORKERS = len(json.loads(os.environ.get("TF_CONFIG", "{}")).get("cluster", {}).get("worker", "1"))
+CLUSTER = json.loads(os.environ.get("TF_CONFIG", "{}")).get("cluster", {})
+WORKERS = len(CLUSTER.get("worker", ["this one"]))
 BATCH = 64 * WORKERS
 EPOCHS, STEPS = (int(os.environ.get(name, "1")) for name in ("BENCH_EPOCHS", "BENCH_STEPS"))
 
