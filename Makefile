@@ -107,7 +107,7 @@ lint: .venv/stamp ## Check style, types, the Dockerfile, the scripts, GitHub's f
 	.venv/bin/ruff format --check
 	.venv/bin/mypy entrypoint trainer/cluster_trainer
 	.venv/bin/mypy --python-version 3.10 compose # the oldest that mypy knows; a test looks at 3.9
-	.venv/bin/hadolint Dockerfile
+	.venv/bin/hadolint Dockerfile benchmarks/torch/Dockerfile
 	.venv/bin/mypy scripts/sbom.py scripts/terminal_picture.py
 	.venv/bin/shellcheck scripts/*.sh .ci/run
 	@scripts/forms.sh

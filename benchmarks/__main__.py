@@ -3,6 +3,8 @@
 import os
 
 from benchmarks import checkpoints, keras_fit, rendezvous, start_up, sums
+from benchmarks.clusters import kills, speed
+from benchmarks.cost import __main__ as cost
 
 if __name__ == "__main__":
     image = os.environ.get("IMAGE", "cluster-trainer:cpu")
@@ -15,3 +17,9 @@ if __name__ == "__main__":
     keras_fit.main(image)
     print()
     sums.main(image)
+    print()
+    speed.main(image)
+    print()
+    kills.main(image)
+    print()
+    cost.main()

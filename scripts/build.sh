@@ -2,14 +2,17 @@
 # Builds the image: build.sh cpu|gpu|cpu-r|gpu-r, with R where it says so. Tags it cluster-trainer:cpu and
 # cluster-trainer:VERSION-cpu, or the like.
 # build.sh pictures brings the pictures of `make data-sample` to .build/pictures, and build.sh report the packages of
-# `make report` to .build/report.
+# `make report` to .build/report. build.sh torch builds cluster-trainer-benchmark:torch, for benchmarks/clusters.
 # It runs with macOS's bash 3.2 and tools, too. The host's certificate bundle and pip configuration go along as BuildKit secrets and leave no trace in the image.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly VARIANT=${1:?usage: build.sh cpu|gpu|cpu-r|gpu-r|pictures|report}
+readonly VARIANT=${1:?usage: build.sh cpu|gpu|cpu-r|gpu-r|pictures|report|torch}
 readonly ACCELERATOR=${VARIANT%-r}
 readonly LOG=.build/build-$VARIANT.log
+NAME=cluster-trainer:$VARIANT
+[ "$VARIANT" != torch ] || NAME=cluster-trainer-benchmark:torch
+readonly NAME
 with_r=0
 files= # where to, for what is no image
 case $VARIANT in pictures | report) files=.build/$VARIANT ;; esac
@@ -48,6 +51,8 @@ pip_conf=$(first_file "${PIP_CONFIG_FILE:-}" ~/.config/pip/pip.conf ~/.pip/pip.c
 command=(docker buildx build --builder "$(docker context show)" --build-arg "BASE_IMAGE=$base")
 if [ -n "$files" ]; then
     command+=(--target "$VARIANT" --output "type=local,dest=$files")
+elif [ "$VARIANT" = torch ]; then
+    command+=(--load --file benchmarks/torch/Dockerfile --build-arg "TORCH_INDEX=${TORCH_INDEX:-}" --tag "$NAME")
 else
     command+=(--load --build-arg "ACCELERATOR=$ACCELERATOR" --build-arg "WITH_R=$with_r"
         --build-arg "VERSION=$version" --build-arg "REVISION=$(revision)"
@@ -68,7 +73,7 @@ for proxy in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
     [ -z "${!proxy:-}" ] || command+=(--build-arg "$proxy")
 done
 
-image_id() { docker image inspect --format '{{.Id}}' "cluster-trainer:$VARIANT" 2>/dev/null || true; }
+image_id() { docker image inspect --format '{{.Id}}' "$NAME" 2>/dev/null || true; }
 
 # On a terminal, one line that says which step runs; BuildKit's own pages of them go to the log.
 show_progress() {
@@ -99,7 +104,7 @@ mkdir -p .build
 previous=$(image_id)
 case $VARIANT in
     pictures | report) echo "Fetching the files of $VARIANT to $files (log: $LOG)" ;;
-    *) echo "Building cluster-trainer:$VARIANT on $base (log: $LOG)" ;;
+    *) echo "Building $NAME on $base (log: $LOG)" ;;
 esac
 if ! build; then
     tail -n 40 "$LOG" | cut -c 1-200 >&2
@@ -109,5 +114,5 @@ fi
 [ -z "$files" ] || exit 0
 # The image that had the tags before would stay without a name; where a container uses it, it does.
 [ -z "$previous" ] || [ "$previous" = "$(image_id)" ] || docker image rm "$previous" >/dev/null 2>&1 || true
-docker image inspect --format '{{.Size}}' "cluster-trainer:$VARIANT" |
-    awk -v image="cluster-trainer:$VARIANT" '{printf "Built %s, %.2f GB\n", image, $1 / 1e9}'
+docker image inspect --format '{{.Size}}' "$NAME" |
+    awk -v image="$NAME" '{printf "Built %s, %.2f GB\n", image, $1 / 1e9}'

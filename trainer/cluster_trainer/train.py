@@ -130,6 +130,7 @@ def start_strategy(job: Job) -> tf.distribute.Strategy:
     if choice == "ring":
         ring.refuse_devices(local_devices)
         group.use(ring.form({neighbours.VARIABLE: job.group_socket} if job.group_socket else {}))
+        group.send_gradients_as(config.wire)
     distribution = strategy.build(choice, local_devices)
     log.info(
         "up: strategy %s on %s, replicas in sync %d, GPUs here %d, CPU threads %d",

@@ -14,6 +14,8 @@ BAD_VALUES = [
     ("TRAINER_DATASET", "digitz", "Did you mean digits"),
     ("TRAINER_DATASET", "no_such_package_here:load", "module:function"),
     ("TRAINER_STRATEGY", "mirror", "auto, none, mirrored or multiworker"),
+    ("TRAINER_WIRE", "float16", "float32 or bfloat16"),
+    ("TRAINER_WIRE", "bfloat16", "float32, since TRAINER_COLLECTIVES is tensorflow"),
     ("TRAINER_AUGMENT", "rotate", "none, flip, crop or flip_crop"),
     ("TRAINER_OPTIMIZER", "rmspropp", "Did you mean rmsprop?"),
     ("TRAINER_LOSS", "mean-square", "a loss of keras.losses by its name"),
@@ -222,3 +224,13 @@ def test_any_environment_is_read_or_refused(environ, arguments):
     else:
         again = TrainerConfig(**config.model_dump())
         assert again == config
+
+
+@pytest.mark.parametrize("collectives", ["ring", "auto"])
+def test_all_workers_of_a_ring_send_the_same(base, collectives):
+    flags = [f"--collectives={collectives}", "--wire"]
+    sent = {
+        TrainerConfig.read(base, [*flags, wire]).shared_settings()["TRAINER_WIRE"]
+        for wire in ("float32", "bfloat16")
+    }
+    assert sent == {"float32", "bfloat16"}

@@ -16,6 +16,7 @@ def _none() -> AnyRing | None:
 
 _form: Callable[[], AnyRing | None] = _none
 _ring: AnyRing | None = None
+_gradients_wire: str | None = None
 
 
 def offer(form: Callable[[], AnyRing | None]) -> None:
@@ -45,6 +46,17 @@ def current() -> AnyRing | None:
     if _form is not _none:
         use(_form())
     return _ring
+
+
+def send_gradients_as(wire: str) -> None:
+    """Let gradients of float32 travel round the ring as float32, or rounded to bfloat16."""
+    global _gradients_wire  # noqa: PLW0603  it is this process's
+    _gradients_wire = wire
+
+
+def gradients_wire() -> str | None:
+    """Return what gradients of float32 travel as; None: as they are."""
+    return _gradients_wire
 
 
 @contextmanager

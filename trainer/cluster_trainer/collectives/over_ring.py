@@ -24,12 +24,21 @@ TURN = "cluster_trainer_turn_of_ring"
 
 
 def summed(
-    ring: AnyRing, values: Sequence[tf.Tensor | tf.IndexedSlices], what: str = ""
+    ring: AnyRing,
+    values: Sequence[tf.Tensor | tf.IndexedSlices],
+    what: str = "",
+    *,
+    wire: str | None = None,
 ) -> list[Any]:
     """Return each value's sum over all workers, packed into one message for each type of numbers.
 
-    Of sparse gradients, all workers' rows, in the order of the workers. What it is for (`what`, see
-    Ring) has to be the same on all.
+    Of sparse gradients, all workers' rows, in the order of the workers.
+
+    Args:
+        ring: of the workers.
+        values: of any shapes and types.
+        what: they are, see Ring; the same on all workers.
+        wire: what float32 travels as, see `Ring.all_reduce`; sparse rows travel as they are.
     """
     results: dict[int, Any] = {}
     dense: dict[tf.DType, list[int]] = {}
@@ -40,7 +49,9 @@ def summed(
         else:
             dense.setdefault(_carrier(value.dtype), []).append(place)
     for dtype, places in dense.items():
-        totals = _packed_sum(ring, [values[place] for place in places], dtype, what)
+        travels_as = wire if dtype == tf.float32 else None
+        parts = [values[place] for place in places]
+        totals = _packed_sum(ring, parts, dtype, what, wire=travels_as)
         results.update(zip(places, totals, strict=True))
     return [results[place] for place in range(len(values))]
 
@@ -66,11 +77,11 @@ def gathered(ring: AnyRing, value: tf.Tensor, what: str = "") -> tf.Tensor:
 
 
 def _packed_sum(
-    ring: AnyRing, values: list[tf.Tensor], dtype: tf.DType, what: str
+    ring: AnyRing, values: list[tf.Tensor], dtype: tf.DType, what: str, *, wire: str | None
 ) -> list[tf.Tensor]:
     flat = [tf.reshape(tf.cast(value, dtype), [-1]) for value in values]
     packed = tf.concat(flat, 0) if len(flat) > 1 else flat[0]
-    total = _called(partial(ring.all_reduce, what=what), packed, dtype)
+    total = _called(partial(ring.all_reduce, wire=wire, what=what), packed, dtype)
     total.set_shape(packed.shape)
     parts = tf.split(total, [tf.size(one) for one in flat]) if len(flat) > 1 else [total]
     return [

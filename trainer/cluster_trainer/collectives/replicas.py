@@ -76,7 +76,9 @@ class Replicas:
         ]
 
 
-def summed(values: Sequence[Gradient], what: str = "") -> list[Gradient]:
+def summed(
+    values: Sequence[Gradient], what: str = "", *, wire: str | None = None
+) -> list[Gradient]:
     """Return each value's sum over all replicas, in one message for each type of numbers.
 
     Call it in a replica context, as `gathered`.
@@ -84,9 +86,10 @@ def summed(values: Sequence[Gradient], what: str = "") -> list[Gradient]:
     Args:
         values: the same number, and of the same shapes, on all replicas.
         what: they are, in a few words, the same on all workers; a ring compares them.
+        wire: what float32 travels as over a ring; None: as it is.
     """
     if ring := ring_of(tf.distribute.get_strategy()):
-        return over_ring.summed(ring, values, what)
+        return over_ring.summed(ring, values, what, wire=wire)
     sums: dict[int, Gradient] = {}
     context = tf.distribute.get_replica_context()
     for dtype in dict.fromkeys(value.dtype for value in values):  # TensorFlow packs what is alike

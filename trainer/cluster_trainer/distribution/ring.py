@@ -15,9 +15,10 @@ from cluster_trainer.collectives.neighbours import EX_CONFIG, VARIABLE, Neighbou
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.ring import Ring
 from cluster_trainer.problems import ConfigurationError, PeerLostError, Problem
-from cluster_trainer.settings.config import shown_name
+from cluster_trainer.settings.config import ACCEPTED, shown_name, variable_of
 
 SWITCH_SECONDS = 0.0005
+WIRES = ("float32", "bfloat16")
 SILENT_SECONDS = 60.0
 """A worker that is silent for so long is lost. One that holds Python's lock is silent, too, as
 while it reads a large JSON file."""
@@ -83,6 +84,7 @@ def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
         return None
     if tf.config.list_physical_devices("GPU"):
         refuse_devices(("GPU:0",))
+    group.send_gradients_as(_wire_of(environ))
     try:
         ring = form(environ)
     except ConfigurationError as error:
@@ -90,6 +92,18 @@ def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
         return None
     log.info("up: ring of %d workers, on the CPU", ring.size)
     return ring
+
+
+def _wire_of(environ: Mapping[str, str]) -> str:
+    """Return what a script's gradients travel as; a `fit` reads the other settings, too.
+
+    Raises:
+        ConfigurationError: they cannot.
+    """
+    wire = environ.get(variable_of("wire"), "").strip() or WIRES[0]
+    if wire not in WIRES:
+        raise ConfigurationError([Problem(variable_of("wire"), wire, ACCEPTED["wire"])])
+    return wire
 
 
 def refuse_devices(devices: tuple[str, ...]) -> None:

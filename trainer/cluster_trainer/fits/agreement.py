@@ -9,10 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
+import tensorflow as tf
+
+from cluster_trainer.collectives.replicas import count_of, ring_of
 from cluster_trainer.collectives.workers import WORD, Workers
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.settings.config import PREFIX, TrainerConfig
+from cluster_trainer.settings.config import PREFIX, TrainerConfig, shown_name
 from cluster_trainer.settings.task import Task
 
 COUNTED = re.compile(r"_\d+(?=[/_ ]|$)")
@@ -59,6 +62,20 @@ def refuse_differing(workers: Workers, task: Task, facts: Mapping[str, str]) -> 
     ]
     workers.part()
     raise ConfigurationError(_problems([json.loads(one) for one in contents], task))
+
+
+def refuse_wire(config: TrainerConfig, strategy: tf.distribute.Strategy) -> None:
+    """Refuse to send gradients as something else where no ring sends them.
+
+    Raises:
+        ConfigurationError: they would go through TensorFlow's collectives, as they are.
+    """
+    if config.wire != "float32" and count_of(strategy) > 1 and ring_of(strategy) is None:
+        advice = (
+            f"TensorFlow sums the gradients of this {type(strategy).__name__}, and only a ring of "
+            "workers of one CPU each sends them so."
+        )
+        raise ConfigurationError([Problem(shown_name("wire"), config.wire, "float32", advice)])
 
 
 def uncounted(names: Sequence[str]) -> list[str]:

@@ -20,6 +20,7 @@ from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.checkpoints.resume import Found, find_newest, keep, refuse_other_run
 from cluster_trainer.checkpoints.saver import Saver, touch
 from cluster_trainer.checkpoints.store import Store
+from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine.running import Running
@@ -36,7 +37,7 @@ from cluster_trainer.process.stall import Deadline, StallLimit
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results.screen import OWN
 from cluster_trainer.results.status_file import status_file
-from cluster_trainer.settings.config import TrainerConfig, shown_name
+from cluster_trainer.settings.config import TrainerConfig, shown_name, variable_of
 from cluster_trainer.settings.job import Job
 
 CHECKPOINTS = "checkpoints"
@@ -89,10 +90,14 @@ class KeptFit:
     Args:
         plan: how it is kept.
         model: what is trained; made in the scope of its strategy.
+
+    Raises:
+        ConfigurationError: its gradients cannot be sent as the settings say.
     """
 
     def __init__(self, plan: Plan, model: keras.Model) -> None:
         self._plan, self._job, self._model = plan, plan.job, model
+        agreement.refuse_wire(plan.job.config, model.distribute_strategy)
         self._workers = workers_of(model.distribute_strategy)
         self._store = Store(plan.folder)
         self._saver = Saver(self._store, self._note_saved)
@@ -230,7 +235,9 @@ class KeptFit:
         """
         names = agreement.uncounted(names)
         variables = {"the variables": f"{len(names)}, {agreement.digest_of(names)}"}
-        agreement.refuse_differing(self._workers, self._job.task, {**described, **variables})
+        wire = {variable_of("wire"): group.gradients_wire() or "float32"}
+        facts = {**described, **variables, **wire}
+        agreement.refuse_differing(self._workers, self._job.task, facts)
         if self._found:
             saved = self._found.checkpoint
             kept = [name for name in saved.names if not name.startswith(KEPT_STATE)]

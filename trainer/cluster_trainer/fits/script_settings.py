@@ -15,7 +15,15 @@ from cluster_trainer.settings.config import OWN, setting_names, variable_of
 from cluster_trainer.settings.job import Job, read_job
 
 OWN_ARRAYS = "arrays of the script's own"
-OF_THE_STRATEGY = ("strategy", "logical_cpus", "devices", "threads", "gpus_per_worker")
+OF_THE_STRATEGY = (
+    "strategy",
+    "logical_cpus",
+    "devices",
+    "collectives",
+    "wire",
+    "threads",
+    "gpus_per_worker",
+)
 # Settings that only the trainer's own process heeds; a script is watched by the entrypoint.
 OF_THE_PROCESS = {
     "startup_timeout_seconds": "the entrypoint's variable STARTUP_TIMEOUT",

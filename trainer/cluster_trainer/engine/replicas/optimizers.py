@@ -36,7 +36,8 @@ def mean_of(gradients: Sequence[Gradient | None], weight: tf.Tensor) -> list[Gra
 
 def sum_of(gradients: Sequence[Gradient | None]) -> list[Gradient | None]:
     """Return the sums of all replicas' gradients."""
-    sums = iter(summed([one for one in gradients if one is not None], "training (gradients)"))
+    present = [one for one in gradients if one is not None]
+    sums = iter(summed(present, "training (gradients)", wire=group.gradients_wire()))
     return [None if one is None else _of_same_rows(next(sums)) for one in gradients]
 
 

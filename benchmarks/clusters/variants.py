@@ -1,0 +1,169 @@
+"""What is compared: ways to train one network, on one worker and on several."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+TRAINER = {
+    "TRAINER_MODEL": "mnist_cnn",
+    "TRAINER_DATASET": "made_up:digits",
+    "TRAINER_PER_REPLICA_BATCH_SIZE": "64",
+    "TRAINER_OPTIMIZER": "sgd",
+}
+MOBILENET = {
+    "TRAINER_MODEL": "mobilenet_v2",
+    "TRAINER_DATASET": "made_up:pictures",
+    "TRAINER_PER_REPLICA_BATCH_SIZE": "32",
+}
+RING = {"TRAINER_COLLECTIVES": "ring"}
+BFLOAT16 = RING | {"TRAINER_WIRE": "bfloat16"}
+TENSORFLOW = {"TRAINER_COLLECTIVES": "tensorflow"}
+TORCH = "cluster-trainer-benchmark:torch"
+GBIT, MBIT_100 = 1_000_000_000, 100_000_000
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to train.
+
+    Attributes:
+        what: in words.
+        workers: containers, each with one processor.
+        settings: their environment.
+        command: what each runs instead of the trainer.
+        steps: of an epoch. An epoch takes some seconds, so that calls and starts weigh little.
+        ideal: the variant whose rate, times the workers, would be reached without any loss.
+        beside: variants that this one's rate is divided by.
+        together: whether the workers are a cluster; else each trains by itself.
+        bits_a_second: what a worker can send; None: as the machine can.
+        image: another image than the one that is measured.
+    """
+
+    what: str
+    workers: int = 2
+    settings: Mapping[str, str] = field(default_factory=dict)
+    command: Sequence[str] = ()
+    steps: int = 400
+    ideal: str = ""
+    beside: Sequence[str] = ()
+    together: bool = True
+    bits_a_second: int | None = None
+    image: str | None = None
+
+
+def _script(name: str) -> tuple[str, ...]:
+    return "python", f"/workspace/{name}.py"
+
+
+def _at(rate: int, steps: int) -> dict[str, Variant]:
+    """Return what is compared where a worker can send so many bits a second."""
+    short, words = ("1gbit", "1 Gbit/s") if rate == GBIT else ("100mbit", "100 Mbit/s")
+    float32 = f"ring-{short}"
+    link = {"steps": steps, "bits_a_second": rate}
+    return {
+        float32: Variant(f"ring, {words}", 2, TRAINER | RING, ideal="one", **link),
+        f"bfloat16-{short}": Variant(
+            f"ring, bfloat16, {words}",
+            2,
+            TRAINER | BFLOAT16,
+            ideal="one",
+            beside=(float32,),
+            **link,
+        ),
+        f"tensorflow-{short}": Variant(
+            f"TensorFlow's collectives, {words}",
+            2,
+            TRAINER | TENSORFLOW,
+            ideal="one",
+            beside=(float32,),
+            **link,
+        ),
+    }
+
+
+MNIST = {
+    "one": Variant("one worker", 1, TRAINER),
+    "apart": Variant(
+        "two of these at once, each by itself", 2, TRAINER, ideal="one", together=False
+    ),
+    "ring": Variant(
+        "ring", 2, TRAINER | RING, ideal="one", beside=("tensorflow", "legacy", "torch")
+    ),
+    "bfloat16": Variant(
+        "ring, bfloat16", 2, TRAINER | BFLOAT16, ideal="one", beside=("ring", "tensorflow")
+    ),
+    "tensorflow": Variant(
+        "TensorFlow's collectives", 2, TRAINER | TENSORFLOW, ideal="one", beside=("legacy",)
+    ),
+    "plain": Variant(
+        "a plain script's fit, ring", 2, RING, _script("plain"), ideal="one", beside=("ring",)
+    ),
+    "strategy": Variant(
+        "Keras's own fit (repaired, without the engine), MultiWorkerMirroredStrategy",
+        2,
+        {"CLUSTER_TRAINER_ENGINE": "off"},
+        _script("strategy"),
+        steps=200,
+        ideal="one",
+    ),
+    "legacy": Variant(
+        "the tutorial's script, legacy Keras",
+        2,
+        {"TF_USE_LEGACY_KERAS": "1"},
+        _script("tutorial"),
+        steps=150,
+        ideal="one",
+    ),
+}
+LEVERS = {
+    "plain-one": Variant("a plain script's fit, one worker", 1, {}, _script("plain"), ideal="one"),
+    "jit-one": Variant(
+        "the same with jit_compile=True",
+        1,
+        {"BENCH_JIT": "1"},
+        _script("plain"),
+        beside=("plain-one",),
+    ),
+    "jit": Variant(
+        "jit_compile=True between the ring's sums",
+        2,
+        RING | {"BENCH_JIT": "1"},
+        _script("plain"),
+        beside=("plain",),
+    ),
+    "stepwise": Variant(
+        "ring, one step a call",
+        2,
+        TRAINER | RING | {"TRAINER_STEPS_PER_CALL": "1"},
+        steps=200,
+        ideal="one",
+        beside=("ring",),
+    ),
+}
+TORCHES = {
+    "torch-one": Variant(
+        "PyTorch, one worker", 1, command=_script("torch_ddp"), image=TORCH, steps=200
+    ),
+    "torch": Variant(
+        "PyTorch DDP over gloo",
+        2,
+        command=_script("torch_ddp"),
+        image=TORCH,
+        steps=200,
+        ideal="torch-one",
+    ),
+}
+MOBILENETS = {
+    "mobilenet-one": Variant("mobilenet_v2, 64x64, one worker", 1, MOBILENET, steps=10),
+    "mobilenet": Variant(
+        "mobilenet_v2, 64x64, ring", 2, MOBILENET | RING, steps=10, ideal="mobilenet-one"
+    ),
+    "mobilenet-tensorflow": Variant(
+        "mobilenet_v2, 64x64, TensorFlow's collectives",
+        2,
+        MOBILENET | TENSORFLOW,
+        steps=10,
+        ideal="mobilenet-one",
+    ),
+}
+VARIANTS = MNIST | LEVERS | TORCHES | MOBILENETS | _at(GBIT, 200) | _at(MBIT_100, 40)
+"""By the names that the command line takes."""

@@ -1,0 +1,142 @@
+"""Gradients may travel round a ring as bfloat16; nothing else does."""
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from cluster_trainer.collectives import group, over_ring
+from cluster_trainer.collectives.ring.ring import Ring
+from cluster_trainer.fits import agreement
+from cluster_trainer.problems import ConfigurationError
+from cluster_trainer.settings.config import TrainerConfig
+from conftest import strategy_of
+
+SECONDS = 60
+FINE = 1.0 + 2.0**-12  # bfloat16 has 8 bits, and keeps 1.0 of it
+NOT_FINITE = (np.nan, np.inf, -np.inf)
+WORKERS = 2
+
+
+@pytest.fixture(autouse=True)
+def _keeps_nothing(monkeypatch):
+    monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "0")
+
+
+@pytest.fixture
+def _as_bfloat16():
+    group.send_gradients_as("bfloat16")
+    yield
+    group.use(None)
+    group.send_gradients_as("float32")
+
+
+def summed_on(size, values_of, wire):
+    """Return each rank's sums of these values, from steps of TensorFlow over a ring of sockets."""
+    pairs = [socket.socketpair() for _ in range(size)]
+    rings = [Ring(rank, size, 1, pairs[rank - 1][1], pairs[rank][0]) for rank in range(size)]
+
+    def on_rank(ring):
+        values = [tf.constant(value) for value in values_of(ring.rank)]
+        step = tf.function(lambda: over_ring.summed(ring, values, wire=wire))
+        return [total.numpy() for total in step()]
+
+    try:
+        with ThreadPoolExecutor(size) as pool:
+            return list(pool.map(on_rank, rings, timeout=SECONDS))
+    finally:
+        for ring in rings:
+            ring.close()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("wire", [None, "float32", "bfloat16"])
+def test_all_ranks_have_the_same_bits(size, wire):
+    def values_of(rank):
+        drawn = np.random.default_rng(rank)
+        return [drawn.standard_normal((300, 70), np.float32), drawn.standard_normal(7, np.float32)]
+
+    first, *others = summed_on(size, values_of, wire)
+    for other in others:
+        for mine, theirs in zip(first, other, strict=True):
+            np.testing.assert_array_equal(mine.view(np.uint32), theirs.view(np.uint32))
+    exact = np.sum([values_of(rank)[0] for rank in range(size)], axis=0, dtype=np.float64)
+    error = np.abs(first[0] - exact).max() / np.abs(exact).max()
+    assert (1e-4 < error < 1e-2) if wire == "bfloat16" else error < 1e-6
+
+
+@pytest.mark.parametrize("value", NOT_FINITE)
+def test_what_is_not_finite_stays_so(value):
+    gradient = np.array([1, value, 3], np.float32)
+    for found in summed_on(
+        2, lambda rank: [gradient if rank else np.ones(3, np.float32)], "bfloat16"
+    ):
+        np.testing.assert_array_equal(found[0], gradient + 1)
+
+
+def test_only_float32_is_rounded():
+    values = [np.full(3, FINE, kind) for kind in (np.float32, np.float64)] + [np.full(3, 257)]
+    for rounded, *exact in summed_on(2, lambda _: values, "bfloat16"):
+        np.testing.assert_array_equal(rounded, np.full(3, 2.0, np.float32))
+        for found, value in zip(exact, values[1:], strict=True):
+            np.testing.assert_array_equal(found, 2 * value)
+
+
+class Echo:
+    """A ring whose other worker has what this one has; it notes what is summed.
+
+    Attributes:
+        sums: (how many numbers, their type, what they travel as) of each sum, in their order.
+    """
+
+    size, rank, generation, error = WORKERS, 0, 1, None
+
+    def __init__(self):
+        self.sums = []
+
+    def all_reduce(self, values, *, wire=None, **_):
+        self.sums.append((values.size, values.dtype.name, wire or values.dtype.name))
+        return values * self.size
+
+    def all_gather(self, value, **_):
+        return [bytes(value)] * self.size
+
+    def broadcast(self, value, holder, **_):
+        assert holder == self.rank
+        return value
+
+    def barrier(self, **_):
+        pass
+
+
+@pytest.mark.usefixtures("_as_bfloat16")
+def test_gradients_alone_travel_so():
+    """Neither metrics, nor counts of examples, nor BatchNorm's averages."""
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential(
+        [keras.Input((4,)), keras.layers.Dense(5), keras.layers.BatchNormalization()]
+    )
+    model.compile("sgd", "mse", metrics=["mae"])
+    ring = Echo()
+    group.use(ring)
+    model.fit(np.ones((16, 4), np.float32), np.ones((16, 5), np.float32), batch_size=8, verbose=0)
+    rounded = {size for size, _, wire in ring.sums if wire == "bfloat16"}
+    assert rounded == {sum(int(np.prod(one.shape)) for one in model.trainable_variables)}
+    assert len([one for one in ring.sums if one[1] == "float32" and one[2] == "float32"]) > 0
+
+
+def config_of(*flags):
+    return TrainerConfig.read({"TRAINER_RUN_DIR": "/tmp"}, ["--collectives=auto", *flags])
+
+
+def test_what_tensorflow_sums_is_not_sent_so():
+    with pytest.raises(ConfigurationError, match=r"TRAINER_WIRE .*accepted: float32"):
+        agreement.refuse_wire(config_of("--wire=bfloat16"), strategy_of(2))
+
+
+@pytest.mark.parametrize(("wire", "replicas"), [("float32", 2), ("bfloat16", 1)])
+def test_where_nothing_is_sent_or_as_it_is_nothing_is_refused(wire, replicas):
+    agreement.refuse_wire(config_of(f"--wire={wire}"), strategy_of(replicas))
