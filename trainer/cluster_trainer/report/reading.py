@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cluster_trainer.results.journal import is_time
+
 Json = dict[str, Any]
 MAX_COUNT = 2**53
 MAX_NUMBER = 1e100
 """What is drawn has to be added and multiplied, too."""
-END_OF_TIME = 253_402_300_799
-"""The last second of the year 9999, and of Python's dates, since 1970."""
 MAX_LEVELS = 20
 SHOWN = 60
 NAMED = 3
@@ -44,7 +44,7 @@ TEXT = Kind("a text", lambda value: isinstance(value, str))
 COUNT = Kind("a whole number from 0", is_count)
 NUMBER = Kind("a number", is_number)
 SECONDS = Kind("seconds, 0 or more", lambda value: is_number(value) and value >= 0)
-TIME = Kind("seconds since 1970", lambda value: is_number(value) and 0 <= value <= END_OF_TIME)
+TIME = Kind("seconds since 1970", is_time)
 OBJECT = Kind("an object", lambda value: isinstance(value, dict))
 
 
