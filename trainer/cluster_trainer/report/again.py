@@ -100,9 +100,10 @@ def _of_container(run: Run) -> str:
 
 
 def _notes_of_container(run: Run) -> Iterator[str]:
-    built = _built(run)
+    built, version = _built(run), run.versions.get("cluster-trainer")
     was = f"; it was {built}" if built else ""
-    yield f"IMAGE: its name is not recorded{was}. With GPUs, the GPU image and {GPUS}."
+    names = f" (make build names it cluster-trainer:{version}-cpu, or -gpu)" if version else ""
+    yield f"IMAGE: its name is not recorded{was}{names}. With GPUs, the GPU image and {GPUS}."
     if _workers(run) > 1:
         yield (
             f"WORKER_HOSTS, WORKER_INDEX: not recorded; the addresses of {_workers(run)} workers, "
