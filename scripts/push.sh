@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Pushes the image that was built last: push.sh cpu|gpu|cpu-r|gpu-r, to REGISTRY, such as ghcr.io/name. It gets the
 # names REGISTRY/cluster-trainer:cpu and REGISTRY/cluster-trainer:VERSION-cpu, or the like. `docker login` comes first.
+# Prints the name with the digest by which the registry has it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,8 +22,16 @@ case $revision in
         ;;
 esac
 
-for tag in "$VARIANT" "$(label version)-$VARIANT"; do
-    docker image tag "$LOCAL" "$REGISTRY/cluster-trainer:$tag"
-    docker push --quiet "$REGISTRY/cluster-trainer:$tag"
-done
-docker image inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' "$LOCAL" | grep -F "$REGISTRY/cluster-trainer@"
+readonly NAME=${REGISTRY%/}/cluster-trainer
+
+# Pushes one name, shows how far it is, and prints the digest. The engine says it at the end of a push: among the
+# digests of an image it has other names than were given (me/… for docker.io/me/…), and those of other registries.
+push() { # TAG
+    docker image tag "$LOCAL" "$NAME:$1" || return # `set -e` does not hold within $(…)
+    docker push "$NAME:$1" | tee >(cat >&2) | sed -n "s/^$1: digest: \(sha256:[0-9a-f]*\) .*/\1/p"
+}
+
+push "$(label version)-$VARIANT" >/dev/null
+digest=$(push "$VARIANT")
+[ -n "$digest" ] || die "$NAME:$VARIANT is pushed, but docker push did not say its digest."
+echo "$NAME@$digest"

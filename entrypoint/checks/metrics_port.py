@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 
@@ -25,13 +26,27 @@ def check_metrics_port(port: int | None, workers_ports: Iterable[int]) -> None:
 
 def _reason(port: int) -> str:
     """Return why nobody may listen on a port now, an empty text if one may."""
+    try:
+        _listen(port)
+    except OSError as error:
+        return os.strerror(error.errno or 0)
+    return ""
+
+
+def _listen(port: int) -> None:
+    """Listen for a moment as the trainer's metrics_server.py does: IPv6 too, where there is any.
+
+    Raises:
+        OSError: it may not be.
+    """
     import socket  # noqa: PLC0415 -- slow, and most starts need none
 
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if socket.has_dualstack_ipv6():
         try:
-            probe.bind(("", port))
-            probe.listen()
+            socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True).close()
         except OSError as error:
-            return os.strerror(error.errno or 0)
-    return ""
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                raise
+        else:
+            return
+    socket.create_server(("", port)).close()

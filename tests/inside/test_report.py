@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from noise import pictures
 
+from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.fits import predictions
 from cluster_trainer.report.__main__ import main
@@ -93,6 +94,25 @@ def test_what_an_old_run_did_not_record_is_named(run):
     page = Page(page_of(run()))
     for title in ("timeline", "examples per second", "where the time went", "confusion matrix"):
         assert re.search(rf"{title}\s+not recorded: \w", page.text), title
+
+
+def test_a_scripts_run_without_results_says_how_far_it_is_and_how_to_start_it_again(tmp_path):
+    folder = tmp_path / "own"
+    for worker in ("worker-0", "worker-1"):
+        checkpoints = folder / worker / "fit-1/checkpoints"
+        checkpoints.mkdir(parents=True)
+        kept = Checkpoint(1200, Stage.EPOCH, {"the script": "train.py"}, {}, [], [])
+        (checkpoints / "00001200.2-0123456789abcdef.npz").write_bytes(kept.to_bytes())
+    page = Page(page_of(folder))
+    assert "no end yet" in page.text
+    assert re.search(r"script\s*train.py", page.text)
+    assert re.search(r"fit-1: newest checkpoint\s*of step 1,200", page.text)
+    assert "a script's own `fit` writes none" in page.text
+    assert "IMAGE python train.py" in page.text
+    assert "not recorded; the addresses of 2 workers" in page.text
+    for worker in ("worker-0", "worker-1"):
+        (folder / worker / "ENDED").touch()
+    assert "the script has ended" in Page(page_of(folder)).text
 
 
 def test_names_and_values_are_text_and_nothing_leaves_the_page(run):

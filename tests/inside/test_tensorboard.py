@@ -1,5 +1,6 @@
 """Event files, read back by TensorBoard's own reader: every metric, each step once."""
 
+import json
 import logging
 import os
 
@@ -245,6 +246,47 @@ def test_a_worker_is_given_its_share_of_the_examples(callback, tmp_path):
     own = read(tmp_path)
     ((_, mine),) = own["speed/examples_per_second"]
     assert own["speed/examples_per_second_of_all"] == [(50, pytest.approx(2 * mine))]
+
+
+def test_a_start_says_what_came_before_it(run, board):
+    board.parent.mkdir()
+    events = [
+        {"time": 0.0, "state": "training"},
+        {
+            "time": 5.0,
+            "state": "restarting",
+            "detail": "in 1 s: it lost a peer",
+            "by": "entrypoint",
+        },
+        {"time": 60.0, "state": "waiting", "detail": "for 1 of 2 workers", "by": "entrypoint"},
+        {
+            "time": 67.0,
+            "state": "waiting",
+            "detail": "waiting for 1 of 2 workers: worker-1: |refused",
+        },
+        {"time": 74.5, "state": "starting", "detail": "", "by": "entrypoint"},
+    ]
+    text = "".join(json.dumps(event) + "\n" for event in events)
+    (board.parent / "events.jsonl").write_text(text)
+    run()
+    ((_, told),) = read(board)["starts/1"]
+    rows = told.item().decode()
+    assert "| 00:00:05 | restarting | `in 1 s: it lost a peer` |" in rows
+    whom = "waiting for 1 of 2 workers: worker-1: \\|refused"
+    waited = f"| 00:01:00 | waited 14.5 s at the gate | `{whom}` |"
+    assert waited in rows
+
+
+def test_why_a_worker_is_slow_is_a_text_at_its_step(callback, tmp_path):
+    reasons = ["", "", "it is 60 %", "it is 70 %", "", ""]
+    _, call = callback(is_chief=False, slow=lambda: reasons[0])
+    while len(reasons) > 1:
+        del reasons[0]
+        call({"loss": 1.0})
+    assert [(step, text.item().decode()) for step, text in read(tmp_path)["slow"]] == [
+        (60, "it is 60 %"),
+        (80, "holds the others up no more"),
+    ]
 
 
 def test_metrics_of_several_numbers_are_a_curve_each(callback, tmp_path):

@@ -108,6 +108,14 @@ def test_the_heartbeat_tells_where_the_run_is(monkeypatch):
     assert str(listener.told).startswith("epoch 3/5  evaluating: 2 steps  ")
 
 
+def test_the_heartbeat_names_the_workers_that_are_slow():
+    listener = Listener()
+    beat = Heartbeat(listener, Place, slow=lambda: ("worker-1",))
+    beat.set_params({"epochs": 5, "steps": 8})
+    beat.on_epoch_begin(0)
+    assert listener.told.slow == ("worker-1",)
+
+
 def test_the_heartbeat_does_not_tell_of_each_of_many_short_calls():
     listener, place = Listener(), Place()
     beat = Heartbeat(listener, lambda: place)

@@ -16,6 +16,8 @@ case "$1 $2 $*" in
     "image inspect "*version*) echo 0.1.0 ;;
     "image inspect "*RepoDigests*) cat digests ;;
     "image inspect "*) [ -e revision ] ;;
+    "push "*) [ ! -e fails ] || exit 1
+        echo "0a1b: Pushed"; echo "${2##*:}: digest: $(cat digest) size: 3456" ;;
 esac
 """
 
@@ -114,17 +116,37 @@ def test_source_can_be_given(clone):
     assert clone.labels("debian:x", SOURCE_URL=url)["source"] == url
 
 
-def test_pushes_an_image_under_its_variant_and_its_version(clone):
+@pytest.mark.parametrize(
+    "registry",
+    [
+        "h.org/me",
+        "docker.io/me",
+        "me",
+        "localhost:5000",
+        "h.org:5000/me",
+        "[::1]:5000",
+        "h.org/me/",
+    ],
+)
+def test_pushes_an_image_under_its_variant_and_its_version(clone, registry):
     (clone.root / "revision").write_text("abc\n")
-    (clone.root / "digests").write_text(f"h.org/me/cluster-trainer@{DIGEST}\n")
-    pushed = clone.run("push.sh", "cpu", REGISTRY="h.org/me")
+    (clone.root / "digest").write_text(DIGEST)
+    pushed = clone.run("push.sh", "cpu", REGISTRY=registry)
     assert pushed.returncode == 0, pushed.stderr
-    assert pushed.stdout == f"h.org/me/cluster-trainer@{DIGEST}\n"
+    name = f"{registry.rstrip('/')}/cluster-trainer"
+    assert pushed.stdout == f"{name}@{DIGEST}\n"
+    assert "0a1b: Pushed" in pushed.stderr
     pushes = [call for call in clone.calls if call.startswith("docker push")]
-    assert pushes == [
-        "docker push --quiet h.org/me/cluster-trainer:cpu",
-        "docker push --quiet h.org/me/cluster-trainer:0.1.0-cpu",
-    ]
+    assert pushes == [f"docker push {name}:0.1.0-cpu", f"docker push {name}:cpu"]
+
+
+def test_a_push_that_fails_ends_it(clone):
+    (clone.root / "revision").write_text("abc\n")
+    (clone.root / "fails").touch()
+    failed = clone.run("push.sh", "cpu", REGISTRY="h.org/me")
+    assert failed.returncode != 0
+    assert failed.stdout == ""
+    assert len([call for call in clone.calls if call.startswith("docker push")]) == 1
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ variable, so that one script runs on one device, on several and on a cluster as 
 import atexit
 import logging
 import os
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,6 +127,8 @@ def fit(
     overridden = own.overridden if compiles else OF_COMPILING
     job = _read(model, dataset, settings, overridden)
     reporter = open_reporter(job)
+    # For who wants to run it again. The arguments stay out: there may be secrets among them.
+    reporter.used({"script": {"path": sys.argv[0], "arguments": len(sys.argv) - 1}})
     unused = unused_variables(os.environ, overridden)
     if unused:
         log.warning("the script gives its own; not used: %s", ", ".join(unused))

@@ -5,13 +5,17 @@ what a person sees, of a worker that hangs as well.
 """
 
 import argparse
+import errno
 import json
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping
+from http.server import ThreadingHTTPServer
+from threading import Thread
 from typing import Any
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, MetricsHandler
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -95,6 +99,32 @@ def _name(worker: Mapping[str, Any]) -> str:
     return str(worker.get("worker", ""))
 
 
+def listen(port: int) -> socket.socket:
+    """Return a socket that listens at all addresses, IPv4's and IPv6's where there are both.
+
+    Raises:
+        OSError: something else listens there.
+    """
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as error:  # those of IPv6 that is switched off
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                raise
+    return socket.create_server(("", port))
+
+
+def start(listener: socket.socket, registry: CollectorRegistry) -> ThreadingHTTPServer:
+    """Answer in threads of their own; the library's own server knows one family alone."""
+    address = listener.getsockname()[:2]
+    handler = MetricsHandler.factory(registry)
+    server = ThreadingHTTPServer(address, handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket = listener
+    Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
 def main() -> None:
     """Serve until this process is told to end."""
     parser = argparse.ArgumentParser(prog="metrics_server", description="metrics for Prometheus")
@@ -104,7 +134,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)  # in its threads, too
     registry = CollectorRegistry()
     registry.register(Workers())
-    start_http_server(port, registry=registry)
+    start(listen(port), registry)
     signal.sigwait(ending)
 
 

@@ -50,11 +50,16 @@ def _names(runs: Path, text: str) -> list[str]:
     Raises:
         EndError: one is not there.
     """
-    names = text.split() or [LATEST]
+    names = text.split()
+    if not names and not (runs / LATEST).is_dir():
+        nothing = (
+            f"there is no newest run in {runs}; `make up-local` makes one, NAME= takes another."
+        )
+        raise EndError(EXIT_CONFIGURATION, nothing)
     for name in names:
         if not RUN_NAME.fullmatch(name) or not (runs / name).is_dir():
             there = sorted(one.parent.name for one in runs.glob("*/worker-0"))
             those = f": {', '.join(there[-10:])}" if there else "; there is none"
             accepted = f"runs in {runs}{those}"
             raise EndError(EXIT_CONFIGURATION, f'NAME: received "{name}"; accepted: {accepted}.')
-    return [os.path.basename(os.path.realpath(runs / name)) for name in names]  # noqa: PTH119
+    return [os.path.basename(os.path.realpath(runs / name)) for name in names or [LATEST]]  # noqa: PTH119

@@ -10,6 +10,7 @@ import json
 import shutil
 import sys
 import time
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event, Thread
@@ -22,6 +23,13 @@ TICK_SECONDS = 0.5
 STALE_SECONDS = 60.0
 """A run that was not told of for so long is not where it was told to be."""
 BAR_WIDTH = 10
+ELLIPSIS = "\u2026"
+MARKS = ("Mn", "Me")
+"""Unicode's categories of what stands over the letter before."""
+WIDE = ("W", "F")
+"""Unicode's widths of what takes two columns (UAX #11)."""
+AS_PICTURE = "\ufe0f"
+"""Makes the letter before a picture, which some terminals draw wider."""
 
 
 def may_draw(environ: Mapping[str, str]) -> bool:
@@ -96,9 +104,27 @@ def bar(done: int, total: int) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text as it fits into a line, without what a terminal would take for a command."""
+    """Return a text as it fits into so many columns, without what a terminal takes for a command.
+
+    One column too many would break the line, and what is drawn anew would be the second half.
+    """
     plain = "".join(one if one.isprintable() else "?" for one in text)
-    return plain if len(plain) <= width else plain[: max(0, width - 1)] + "\u2026"
+    if sum(map(columns, plain)) <= width:
+        return plain
+    kept, left = "", width - columns(ELLIPSIS)
+    for one in plain:
+        left -= columns(one)
+        if left < 0:
+            break
+        kept += one
+    return kept + ELLIPSIS
+
+
+def columns(letter: str) -> int:
+    """Return how many columns of a terminal a printable character takes, in doubt too many."""
+    if unicodedata.category(letter) in MARKS and letter != AS_PICTURE:
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in WIDE else 1
 
 
 def _read(file: Path) -> bytes:

@@ -66,10 +66,33 @@ def test_a_scripts_own_lines_are_the_chiefs_and_its_errors_every_workers():
     assert heard("Traceback (most recent call last):", is_error=True) != []
 
 
+ERROR = "12:00:01 ERROR training failed"
+WARNING = "12:00:01 WARNING holds the others up: steps take 40 % longer for it"
+TRACEBACK = (
+    "Traceback (most recent call last):",
+    '  File "train.py", line 3, in <module>',
+    "    raise ValueError('no')",
+    "",
+    "ValueError: no",
+)
+
+
 def test_what_belongs_to_an_error_is_shown_with_it():
-    error, after = "12:00:01 ERROR training failed", "12:00:02 DEBUG going on"
-    lines = heard("before", error, "Traceback:", "ValueError: no", after, "later")
-    assert lines == [error, "Traceback:", "ValueError: no"]
+    after = "12:00:02 DEBUG going on"
+    lines = heard("before", ERROR, *TRACEBACK, "a print", after, *TRACEBACK)
+    assert lines == [ERROR, *TRACEBACK]
+
+
+def test_of_errors_within_each_other_all_are_shown():
+    between = ("", "During handling of the above exception, another exception occurred:", "")
+    whole = (ERROR, *TRACEBACK, *between, *TRACEBACK)
+    assert heard(*whole, "a print", "", "another") == [*whole]
+
+
+@pytest.mark.parametrize("own", [WARNING, ERROR])
+def test_a_warning_or_an_error_does_not_let_a_scripts_prints_through(own):
+    prints = ("loss 0.2", "  accuracy 0.9", "", "Traceback (most recent call last):", "loss 0.1")
+    assert heard(own, *prints) == [own]
 
 
 def test_lines_that_are_json_are_shown_but_for_what_the_chief_says_as_well():

@@ -47,6 +47,24 @@ def test_a_line_is_cut_to_the_terminal_and_holds_no_control_characters():
 
 
 @pytest.mark.parametrize(
+    ("text", "width", "seen"),
+    [
+        ("損失 0.25", 9, "損失 0.25"),
+        ("損失 0.25", 8, "損失 0.…"),
+        ("損失損失", 4, "損…"),
+        ("損失損失", 3, "損…"),
+        ("損失損失", 2, "…"),
+        ("e\u0301e\u0301e\u0301", 3, "e\u0301e\u0301e\u0301"),
+        ("e\u0301e\u0301e\u0301", 2, "e\u0301…"),
+        ("loss \U0001f600", 6, "loss …"),
+        ("\u2764\ufe0fab", 3, "\u2764\ufe0f…"),  # wider on some terminals
+    ],
+)
+def test_columns_are_counted_and_not_characters(text, width, seen):
+    assert live.cut(text, width) == seen
+
+
+@pytest.mark.parametrize(
     ("environ", "is_terminal", "draws"),
     [
         ({"TERM": "xterm"}, True, True),

@@ -68,6 +68,14 @@ def test_a_run_that_is_not_there_is_refused(start, name):
     assert "docker run" not in done.stdout
 
 
+def test_where_there_is_no_newest_run_nobody_is_said_to_have_named_one(start, tmp_path):
+    (tmp_path / "runs/latest").unlink()
+    done = start()
+    assert done.returncode == 78
+    assert "`make up-local` makes one" in done.stderr
+    assert "received" not in done.stderr
+
+
 def test_packages_that_are_missing_are_named(start):
     done = start(has_packages=False)
     assert done.returncode == 78

@@ -75,6 +75,22 @@ def test_recorded_equal_workers_are_not_named_on_a_machine_that_others_use():
     assert set(named) == {()}
 
 
+@pytest.mark.parametrize("changes_sides", [False, True])
+def test_an_hour_of_what_was_recorded_of_equal_workers_has_no_false_alarm(changes_sides):
+    """Half minutes of the seven, drawn by chance, with what one second has to do with the next."""
+    rows, chance = recorded(EQUAL.read_text()), random.Random(0)
+    hold_ups, seconds, named = HoldUps(2), 0.0, []
+    while seconds < 3600:
+        first, end = chance.randrange(len(rows)), seconds + 30
+        side = chance.choice((1, -1)) if changes_sides else 1
+        while seconds < end:
+            one = rows[first % len(rows)]
+            hold_ups.note(Interval(one.seconds, one.busy[::side]))
+            named.append(hold_ups.slow)
+            first, seconds = first + 1, seconds + one.seconds
+    assert set(named) == {()}
+
+
 @pytest.mark.parametrize("workers", [2, 3, 8])
 def test_a_worker_with_a_quarter_of_a_processor_is_named_within_15_seconds(workers):
     row = [0.28] * workers

@@ -4,6 +4,8 @@ import json
 import logging
 from pathlib import Path
 
+import pytest
+
 from cluster_trainer.results.journal import FILE, Journal, read
 from entrypoint.status.board import Board
 
@@ -44,6 +46,17 @@ def test_an_epochs_seconds_are_a_line_without_a_state(tmp_path):
         "step": 46,
         "seconds": {"calls": 1.2346},
     }
+
+
+TIMES = ('"5"', "NaN", "1e300", "-1", "true", "null", f"1{0:0400}")
+NO_EVENTS = ("", "{", "[]", "7", "[" * 100_000, '{"state": "done"}')
+NO_EVENTS += tuple(f'{{"time": {time}}}' for time in TIMES)
+
+
+@pytest.mark.parametrize("line", NO_EVENTS, ids=lambda line: line[:20])
+def test_a_line_that_is_no_event_is_left_out(tmp_path, line):
+    (tmp_path / FILE).write_text(f'{line}\n{{"time": 5, "state": "done"}}\n')
+    assert states(tmp_path) == [(None, "done")]
 
 
 def test_a_file_that_cannot_be_written_costs_one_warning(tmp_path, caplog, monkeypatch):

@@ -1,12 +1,13 @@
-"""What a report reads of a run's folder, and the command that runs it again."""
+"""What a report reads of a run's folder, and what it says of what cannot be read."""
 
 import json
-import shlex
-from itertools import pairwise
+import os
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cluster_trainer.report import again
+from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
 from cluster_trainer.report.__main__ import main
 from cluster_trainer.report.run import read_run
 from cluster_trainer.settings.config import TrainerConfig
@@ -37,25 +38,161 @@ def test_lines_that_were_cut_are_left_out_and_events_are_in_order(folder):
     assert run.began == 1
 
 
-def test_the_command_names_the_settings_that_were_given(folder):
-    words = shlex.split(again.command(read_run(folder)).replace('"$PWD/runs:/runs"', "x"))
-    given = [word for before, word in pairwise(words) if before == "-e"]
-    assert {"TRAINER_EPOCHS=7", "TRAINER_METRICS=a,b", "WORKER_HOSTS=…"} <= {*given}
-    assert len([one for one in given if one.startswith("TRAINER_")]) == 3  # and the run_dir
+def test_a_whole_run_leaves_nothing_to_say(folder):
+    (folder / "worker-0/metrics.jsonl").write_text('{"epoch": 1, "loss": null, "auc": [1, null]}\n')
+    (folder / "worker-10/events.jsonl").write_text('{"time": 1, "seconds": {"all": 2.5}}\n')
+    assert read_run(folder).unread == []
 
 
-def test_what_a_local_cluster_was_started_with_is_one_command(folder):
-    (folder / "cluster.env").write_text(
-        "# A comment\nWORKERS=2\nRUN_UID=5\nCLUSTER_TOKEN=\n"
-        'TRAINER_MODEL="a b; $(rm -r /)"\nTRAINER_EPOCHS=7\n'
-    )
-    assert shlex.split(again.command(read_run(folder))) == [
-        *("env", "WORKERS=2", "TRAINER_MODEL=a b; $(rm -r /)", "TRAINER_EPOCHS=7"),
-        *("make", "up-local"),
+NOTHING = ("", "\0\0\0", "[]", "7", "null", "NaN", "{", '{"a": ', "[" * 100_000, "\ufffd\ufffd")
+
+
+@pytest.mark.parametrize("text", NOTHING, ids=lambda text: repr(text[:5]))
+@pytest.mark.parametrize("name", ["result.json", "predictions.json"])
+def test_a_file_that_is_no_object_is_said_and_all_else_is_read(folder, name, text):
+    (folder / "worker-10" / name).write_text(text)
+    run = read_run(folder)
+    assert [one for one in run.unread if one.startswith(f"worker-10/{name}: ")]
+    assert run.workers[2].result == {}
+    assert len(run.chief.metrics) == 2
+
+
+@pytest.mark.parametrize("value", ["1", None, True, -1, 1.5, [], {}, 10**400, float("nan")])
+def test_an_epoch_whose_number_is_none_is_left_out_with_its_line(folder, value):
+    lines = [{"epoch": 1, "loss": 3.0}, {"epoch": value, "loss": 2.0}]
+    (folder / "worker-0/metrics.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    run = read_run(folder)
+    assert run.chief.metrics == lines[:1]
+    (said,) = [one for one in run.unread if "metrics.jsonl" in one]
+    assert said.startswith("worker-0/metrics.jsonl: line 2: epoch: received ")
+    assert "; accepted: a whole number from 0" in said
+
+
+def test_a_metric_is_a_number_or_none_that_is_finite(folder):
+    line = '{"epoch": 1, "a": NaN, "b": -Infinity, "c": "0.5", "d": true, "e": 1e200, "f": 2}\n'
+    (folder / "worker-0/metrics.jsonl").write_text(line)
+    run = read_run(folder)
+    assert run.chief.metrics == [{"epoch": 1, "a": None, "b": None, "f": 2}]
+    assert len([one for one in run.unread if "; accepted: a number" in one]) == 3
+
+
+@pytest.mark.parametrize(
+    "value", ['"5"', "null", "true", "NaN", "Infinity", "-1", "1e30", f"1{0:0400}"]
+)
+def test_an_event_without_a_time_is_left_out(folder, value):
+    text = '{"time": 2, "state": "training"}\n{"state": "done", "time": ' + value + "}\n"
+    (folder / "worker-10/events.jsonl").write_text(text)
+    run = read_run(folder)
+    assert [event["time"] for event in run.workers[2].events] == [2]
+    assert [one for one in run.unread if "events.jsonl: line 2: time: received" in one]
+
+
+def test_seconds_that_are_none_are_left_out(folder):
+    seconds = '{"all": 3, "calls": "2", "input": NaN, "sums": -1, "checkpoints": null}'
+    (folder / "worker-10/events.jsonl").write_text(f'{{"time": 1, "seconds": {seconds}}}\n')
+    run = read_run(folder)
+    assert run.workers[2].events[0]["seconds"] == {"all": 3}
+    assert len([one for one in run.unread if "events.jsonl" in one]) == 3
+
+
+def test_many_lines_of_the_kind_are_counted(folder):
+    (folder / "worker-0/metrics.jsonl").write_text("x\n" * 500 + '{"epoch": 1}\n')
+    said = [one for one in read_run(folder).unread if "metrics.jsonl" in one]
+    assert len(said) == 4
+    assert said[-1] == "worker-0/metrics.jsonl: and 497 more of the kind"
+
+
+def test_what_is_no_file_and_what_may_not_be_read_is_said(folder):
+    (folder / "worker-2/result.json").mkdir()
+    os.mkfifo(folder / "worker-2/metrics.jsonl")
+    said = read_run(folder).unread
+    assert "worker-2/result.json: it is no file" in said
+    assert "worker-2/metrics.jsonl: it is no file" in said
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3)
+    ),
+    max_leaves=9,
+)
+NAMES = st.sampled_from(
+    [
+        "time",
+        "state",
+        "seconds",
+        "epoch",
+        "loss",
+        "workers",
+        "settings",
+        "matrix",
+        "pictures",
+        "total",
     ]
+)
+
+
+@given(st.lists(st.dictionaries(NAMES, VALUES, max_size=4) | VALUES, max_size=4))
+def test_whatever_the_files_hold_a_run_is_read(tmp_path_factory, lines):
+    worker = tmp_path_factory.mktemp("run") / "worker-0"
+    worker.mkdir()
+    text = "\n".join(json.dumps(line) for line in lines)
+    for name in ("result.json", "predictions.json", "metrics.jsonl", "events.jsonl"):
+        (worker / name).write_text(text)
+    for event in read_run(worker.parent).chief.events:
+        assert 0 <= event["time"] < 1e12
+
+
+def test_a_script_that_left_no_results_is_a_run(tmp_path):
+    worker = tmp_path / "own/worker-0"
+    (worker / "fit-1/checkpoints").mkdir(parents=True)
+    (worker / "fit-1/checkpoints/00000012.2-0123456789abcdef.npz").write_text("no checkpoint")
+    (worker / "fit-10").mkdir()
+    (worker / "fit-2").mkdir()
+    (tmp_path / "own/cluster.env").write_text("SCRIPT=/home/me/train.py\n")
+    run = read_run(tmp_path / "own")
+    assert [(fit.name, fit.step) for fit in run.chief.fits] == [
+        ("fit-1", 12),
+        ("fit-2", None),
+        ("fit-10", None),
+    ]
+    assert run.script == "/home/me/train.py"
+    assert len(run.unread) == 1
+    assert not run.chief.has_ended
+
+
+def test_a_checkpoint_tells_which_script_it_is_of(tmp_path):
+    fits = tmp_path / "own/worker-0/fit-1/checkpoints"
+    fits.mkdir(parents=True)
+    kept = Checkpoint(9, Stage.EPOCH, {"the script": "train.py"}, {}, [], [])
+    (fits / "00000009.2-0123456789abcdef.npz").write_bytes(kept.to_bytes())
+    run = read_run(tmp_path / "own")
+    assert (run.script, run.unread) == ("train.py", [])
+
+
+def refused(folder, capsys):
+    assert main([str(folder)]) == 78
+    said = capsys.readouterr().err
+    assert f'RUN: received "{folder}"; accepted: a folder of a run, with worker-0/ in it. ' in said
+    return said
 
 
 def test_a_folder_without_a_run_is_refused_and_the_runs_beside_it_are_named(folder, capsys):
-    assert main([str(folder.parent / "frist")]) == 78
-    said = capsys.readouterr().err
-    assert 'frist"; accepted: a folder of a run, with worker-0/ in it. There are: first.' in said
+    (folder.parent / "nothing").mkdir()
+    for name in ("frist", "nothing"):
+        said = refused(folder.parent / name, capsys)
+        assert f"Give one of those in {folder.parent}: first." in said
+
+
+def test_a_workers_folder_and_that_of_all_runs_are_refused_with_what_was_meant(folder, capsys):
+    assert f"give the folder that it is in, {folder}." in refused(folder / "worker-0", capsys)
+    assert f"Give one of those in {folder.parent}: first." in refused(folder.parent, capsys)
+
+
+def test_where_there_is_no_run_the_advice_says_what_makes_one(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    for name in ("nothing", "file", "x" * 300):
+        code, said = main([str(tmp_path / name)]), capsys.readouterr().err
+        assert code == 78
+        assert "accepted: a folder" in said

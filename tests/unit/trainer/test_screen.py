@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from cluster_trainer.results.progress import LiveFile, Progress, clock
 from cluster_trainer.results.report import Onlooker, start_log
 from cluster_trainer.results.screen import OWN
 from cluster_trainer.settings.view import View, read_view
+from local_cluster.run.live import line
 
 PROGRESS = Progress(
     what="training",
@@ -85,6 +87,15 @@ def test_progress_is_a_line():
         "epoch 2/30  training: 5 of 10 steps  1:17 left  loss 0.2500  top 5 0.5000"
         "  1,234 examples/s  rate 1.0e-04"
     )
+
+
+def test_workers_that_are_slow_come_before_what_a_narrow_terminal_cuts_off(tmp_path):
+    slow = replace(PROGRESS, slow=("worker-1", "worker-3"))
+    assert slow.facts == ["slow: worker-1, worker-3", *PROGRESS.facts]
+    assert "10 steps  slow: worker-1, worker-3  1:17 left" in str(slow)
+    LiveFile(tmp_path / "live.json").write(slow)
+    drawn = line((tmp_path / "live.json").read_bytes())
+    assert drawn.startswith("epoch 2/30  ━━━━━───── 5/10  slow: worker-1, worker-3  1:17 left")
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ class Shown:
         histograms: whether to show how the weights are distributed.
         at_work: tells for which part of the time this worker did not wait for the others; None:
             nobody knows.
+        slow: tells why this worker holds the others up; empty: it does not.
     """
 
     place: Callable[[], Place]
@@ -55,6 +56,7 @@ class Shown:
     is_chief: bool = True
     histograms: bool = False
     at_work: Callable[[], float | None] = lambda: None
+    slow: Callable[[], str] = lambda: ""
 
 
 class TensorBoard(keras.callbacks.Callback):
@@ -78,6 +80,7 @@ class TensorBoard(keras.callbacks.Callback):
         self._waits: Mapping[str, float] = {}  # until then
         self._began = self._step = 0  # the step at the start, and when something was written
         self._saved: dict[str, int] = {}
+        self._slow = ""
         self._logs: Mapping[str, Any] | None = None  # of a call that is over
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -144,6 +147,7 @@ class TensorBoard(keras.callbacks.Callback):
             values |= _learning_rate(self.model)
         self._own.scalars(values, step)
         self._write_checkpoints(self._own)
+        self._write_slow(self._own, step)
         self._written, self._step, self._seconds = now, step, 0.0
 
     def _speed(self, step: int) -> dict[str, float]:
@@ -169,6 +173,12 @@ class TensorBoard(keras.callbacks.Callback):
             if step > self._saved.get(name, self._began):
                 file.scalars({f"checkpoints/{name}": seconds}, step)
                 self._saved[name] = step
+
+    def _write_slow(self, file: EventFile, step: int) -> None:
+        """Write why this worker holds the others up, when that begins, and when it is over."""
+        before, self._slow = self._slow, self._shown.slow()
+        if bool(self._slow) != bool(before):
+            file.text("slow", self._slow or "holds the others up no more", step)
 
     def _write_epoch(self, part: str, values: Mapping[str, float], step: int) -> None:
         if values:

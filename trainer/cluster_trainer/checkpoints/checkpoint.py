@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,16 @@ class Checkpoint:
             names=about["names"],
             arrays=arrays,
         )
+
+
+def about(file: Path) -> dict[str, Any]:
+    """Return what a checkpoint's file says of itself: its step, stage, settings; no array is read.
+
+    Whether the file is whole is not looked at, and what is raised where it is none is NumPy's.
+    """
+    with np.load(file, allow_pickle=False) as members:
+        found: dict[str, Any] = json.loads(members[ABOUT].tobytes())
+    return found
 
 
 def _member(index: int) -> str:

@@ -8,7 +8,8 @@ from cluster_trainer.callbacks.profile import Profile
 from cluster_trainer.callbacks.tensorboard import FOLDER, Shown, TensorBoard
 from cluster_trainer.data.plan import Plan
 from cluster_trainer.fits.kept_fit import KeptFit
-from cluster_trainer.results import record
+from cluster_trainer.results import journal, record
+from cluster_trainer.results.happened import happenings
 from cluster_trainer.settings.config import variable_of
 from cluster_trainer.settings.job import Job
 
@@ -26,6 +27,7 @@ def boards_of(job: Job, plan: Plan, model: keras.Model, kept: KeptFit) -> list[T
         is_chief=job.task.is_chief,
         histograms=job.config.tensorboard == "histograms",
         at_work=lambda: kept.pace.busy,
+        slow=lambda: f"{job.task.name} {kept.pace.reason}" if kept.pace.reason else "",
     )
     return [TensorBoard(job.folder / FOLDER, shown)]
 
@@ -52,7 +54,21 @@ def start_of(job: Job, model: keras.Model, beginning: str) -> str:
     }
     settings = {variable_of(name): value for name, value in job.config.as_json().items()}
     rows = [f"| {name} | {_cell(value)} |" for name, value in (facts | settings).items()]
-    return "\n".join([sentence, "", "| what | value |", "| --- | --- |", *rows])
+    parts = [sentence, *_before(job), "", "| what | value |", "| --- | --- |", *rows]
+    return "\n".join(parts)
+
+
+def _before(job: Job) -> list[str]:
+    """Return as a table what this worker has been through since it trained last."""
+    rows = [
+        f"| {datetime.fromtimestamp(one.time, UTC):%H:%M:%S} | {one.what} | {_cell(one.detail)} |"
+        for one in happenings(journal.read(job.folder / journal.FILE))
+    ]
+    return (
+        ["", "| before it (UTC) | what | for whom, or why |", "| --- | --- | --- |", *rows]
+        if rows
+        else []
+    )
 
 
 def _cell(value: object) -> str:

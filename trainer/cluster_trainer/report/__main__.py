@@ -12,11 +12,12 @@ from pathlib import Path
 
 from cluster_trainer.files import write_whole
 from cluster_trainer.problems import ExitCode
-from cluster_trainer.report.run import Run, read_run
+from cluster_trainer.report.run import WORKER, Run, read_run, worker_folders
 
 RUNS = Path("/runs")
 PAGE, COMPARISON = "report.html", "comparison.html"
 NEEDED = ("matplotlib", "jinja2")
+SHOWN = 10
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -33,6 +34,9 @@ def main(arguments: Sequence[str]) -> int:
     except (ImportError, ValueError) as error:
         print(f"trainer.report: {error}", file=sys.stderr)  # noqa: T201
         return ExitCode.BAD_CONFIGURATION
+    for run in runs:
+        for sentence in run.unread:
+            print(f"trainer.report: not read: {run.name}/{sentence}", file=sys.stderr)  # noqa: T201
     name = PAGE if len(runs) == 1 else COMPARISON
     output = given.output or _folder_of(given.runs[0]) / name
     try:
@@ -48,13 +52,17 @@ def _run_of(text: str) -> Run:
     """Read a run.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is none, or it cannot be looked into.
     """
-    folder = _folder_of(text)
+    received = f'RUN: received "{text}"'
     try:
-        return read_run(folder)
+        return read_run(_folder_of(text))
     except ValueError as error:
-        raise ValueError(f'RUN: received "{text}"; accepted: {error}.{_there(folder)}') from error
+        advice = _instead(_folder_of(text))
+        raise ValueError(f"{received}; accepted: {error}. {advice}") from error
+    except OSError as error:
+        accepted = f"a folder that user {os.getuid()} can read"
+        raise ValueError(f"{received}; accepted: {accepted} ({error.strerror}).") from error
 
 
 def _folder_of(text: str) -> Path:
@@ -62,13 +70,21 @@ def _folder_of(text: str) -> Path:
     return folder if folder.is_dir() or folder.is_absolute() else RUNS / text
 
 
-def _there(folder: Path) -> str:
-    """Return a sentence about the runs beside the one that was asked for."""
+def _instead(folder: Path) -> str:
+    """Return what to give instead: the folder above a worker's, or one of the runs around."""
+    if WORKER.fullmatch(folder.name) and folder.is_dir():
+        return f"This is one worker's: give the folder that it is in, {folder.parent}."
+    for place in (folder, folder.parent):
+        if names := _runs_in(place):
+            return f"Give one of those in {place}: {', '.join(names[-SHOWN:])}."
+    return "Give a folder that `make up-local` has made, or that was TRAINER_RUN_DIR."
+
+
+def _runs_in(place: Path) -> list[str]:
     try:
-        names = sorted(one.parent.name for one in folder.parent.glob("*/worker-0"))
+        return sorted(one.name for one in place.iterdir() if one.is_dir() and worker_folders(one))
     except OSError:
-        return ""
-    return f" There are: {', '.join(names[-10:])}." if names else ""
+        return []
 
 
 def _renderer() -> Callable[[Sequence[Run]], str]:
@@ -92,4 +108,6 @@ def _renderer() -> Callable[[Sequence[Run]], str]:
 
 
 if __name__ == "__main__":
+    for stream in (sys.stdout, sys.stderr):  # a folder's name need not be text
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     sys.exit(main(sys.argv[1:]))

@@ -1,30 +1,52 @@
-"""The command that runs a run again, from what it has left."""
+"""The command that starts a run again, as far as its folder knows it, and what it does not know."""
 
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cluster_trainer.report.run import Run
 from cluster_trainer.settings.config import OWN, TrainerConfig, variable_of
+from cluster_trainer.settings.names.models import BUILT_IN
+from cluster_trainer.settings.names.references import is_reference
 
-NOT_OF_MAKE = ("RUN_UID", "RUN_GID", "CLUSTER_TOKEN")
-PLACES = ("data_dir", "run_dir", "resume")
-TASK = ("TRAINER_RUN_DIR=/runs/again",)
+OF_CLUSTER = re.compile(
+    r"TRAINER_[A-Z_]+|WORKER_[0-7]_GPUS|WORKERS|NETWORK|IMAGE|OVERLAYS|GRACE_SECONDS|DATA_DIR"
+    r"|WORKSPACE_DIR|SCRIPT|RENDEZVOUS_TIMEOUT|GPUS_PER_WORKER|STARTUP_TIMEOUT|STOP_GRACE_SECONDS"
+    r"|MAX_RESTARTS|LOG_FORMAT|METRICS_PORT|REQUIREMENTS_FILE"
+)
+"""What cluster.env holds of what decides a run; whatever trained could have written more there."""
+OF_THE_START = ("RUN_UID", "RUN_GID", "CLUSTER_TOKEN")
+TOKEN = "CLUSTER_TOKEN"  # noqa: S105  its name
+PLACES = ("data_dir", "run_dir", "model_dir", "resume")
+OF_A_SCRIPT = ("model", "dataset")
+"""What a script gives itself; the settings say what it was."""
+IN_THE_IMAGE = "digits"
+"""The data set that needs no folder."""
+GPUS = "--gpus all --shm-size 1g"
 
 
-def command(run: Run) -> str:
-    """Return a shell command for the folder of the repository, or for a machine with the image."""
-    if run.given:
-        given = [f"{n}={shlex.quote(t)}" for n, t in run.given.items() if n not in NOT_OF_MAKE]
-        return " ".join(["env", *given, "make up-local"])
-    if not run.settings:
-        return ""
-    image = f"cluster-trainer:{run.versions.get('cluster-trainer', 'cpu')}"
-    workers = run.chief.result.get("workers") or len(run.workers)
-    cluster = ["WORKER_HOSTS=…", "WORKER_INDEX=…"] if workers > 1 else []
-    variables = [*cluster, *TASK, *(f"{n}={t}" for n, t in _changed(run.settings).items())]
-    options = " ".join(f"-e {shlex.quote(one)}" for one in variables)
-    return f'docker run --rm -v "$PWD/runs:/runs" {options} {shlex.quote(image)}'
+@dataclass(frozen=True)
+class Again:
+    """How to start a run again.
+
+    Attributes:
+        command: for a shell; empty: nothing is known.
+        notes: what is not known, or has to be as it was, a sentence each.
+    """
+
+    command: str
+    notes: tuple[str, ...] = ()
+
+
+def again(run: Run) -> Again:
+    """Return how to start a run again: in the repository's folder, or on any machine."""
+    if any(OF_CLUSTER.fullmatch(name) for name in run.given):
+        return Again(_of_cluster(run), tuple(_notes_of_cluster(run)))
+    if run.settings or run.script:
+        return Again(_of_container(run), tuple(_notes_of_container(run)))
+    return Again("", ("Neither cluster.env nor result.json says with what it was started.",))
 
 
 def differs_from_default(name: str, value: Any) -> bool:
@@ -35,13 +57,144 @@ def differs_from_default(name: str, value: Any) -> bool:
     return str(value) != str(known.get_default(call_default_factory=True))
 
 
-def _changed(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings that were given, as variables; a script has its own ones itself."""
+def _of_cluster(run: Run) -> str:
+    given = [
+        f"{name}={shlex.quote(text)}"
+        for name, text in run.given.items()
+        if text and OF_CLUSTER.fullmatch(name)
+    ]
+    return " ".join(["env", *given, "make up-local"])
+
+
+def _notes_of_cluster(run: Run) -> Iterator[str]:
+    yield "In the folder of the repository, on the machine where it ran."
+    if built := _built(run):
+        yield f"The image that IMAGE names was {built}; built anew, it is another."
+    if run.given.get("SCRIPT"):
+        yield "The script itself is not kept here: it is what lies at SCRIPT now."
+    if TOKEN in run.given:
+        yield f"{TOKEN} was given. It is in no file: give one before `make up-local`."
+    others = {*run.given} - {*OF_THE_START}
+    if strangers := sorted(name for name in others if not OF_CLUSTER.fullmatch(name)):
+        yield f"Left out, since no run is started with it: {', '.join(strangers)} (cluster.env)."
+
+
+def _of_container(run: Run) -> str:
+    folders = ["runs", "data"] if _needs_data(run) else ["runs"]
+    mounts = [f'-v "$PWD/{name}:/{name}"' for name in folders]
+    if _modules(run) or _is_script(run):
+        mounts.append('-v "$PWD:/workspace:ro"')
+    several = _workers(run) > 1
+    cluster = ["WORKER_HOSTS=…", "WORKER_INDEX=…"] if several else []
+    settings = [f"{name}={text}" for name, text in _changed(run).items()]
+    variables = [
+        f"-e {shlex.quote(one)}" for one in (*cluster, "TRAINER_RUN_DIR=/runs/again", *settings)
+    ]
+    words = [
+        *("mkdir", "-p", *folders, "&&", "docker", "run", "--rm"),
+        *(["--network", "host"] if several else []),
+        *('--user "$(id -u):$(id -g)"', *mounts, *variables, "IMAGE"),
+        *(["python", shlex.quote(run.script or "…")] if _is_script(run) else []),
+    ]
+    return " ".join(words)
+
+
+def _notes_of_container(run: Run) -> Iterator[str]:
+    built, version = _built(run), run.versions.get("cluster-trainer")
+    was = f"; it was {built}" if built else ""
+    names = f" (make build names it cluster-trainer:{version}-cpu, or -gpu)" if version else ""
+    yield f"IMAGE: its name is not recorded{was}{names}. With GPUs, the GPU image and {GPUS}."
+    if _workers(run) > 1:
+        yield (
+            f"WORKER_HOSTS, WORKER_INDEX: not recorded; the addresses of {_workers(run)} workers, "
+            "and on each machine its place in that list."
+        )
+    if _is_script(run):
+        yield from _notes_of_script(run)
+    elif modules := _modules(run):
+        yield f"In the folder that has the modules of {', '.join(modules)}."
+    if _needs_data(run):
+        yield "data/ is where the data set lies, or will: it is fetched where it is missing."
+    places = [name for name in ("data_dir", "model_dir") if _is_given(run.settings, name)]
+    if places:
+        named = ", ".join(variable_of(name) for name in places)
+        yield f"Left out, since they are places of that machine: {named}."
+    unknown = [name for name in run.settings if name not in TrainerConfig.model_fields]
+    if unknown:
+        yield (
+            f"Of another version, whose image knows {', '.join(map(variable_of, unknown))}; what "
+            "is not given here has that version's default."
+        )
+
+
+def _notes_of_script(run: Run) -> Iterator[str]:
+    if not run.script:
+        yield "The script: its name is not recorded."
+    arguments = run.of_chief("script").get("arguments")
+    if arguments != 0:
+        many = f"{arguments} were given, and are" if isinstance(arguments, int) else "they are"
+        yield f"Its arguments: {many} not recorded, since there may be secrets among them."
+    yield "In the folder that has the script. What it gives `fit` itself wins over the variables."
+    if not run.settings:
+        yield "TRAINER_ variables: not recorded; a script's own `fit` keeps none."
+
+
+def _built(run: Run) -> str:
+    """Return what an image was made of, as far as it is known."""
+    version, revision = (run.versions.get(name) for name in ("cluster-trainer", "revision"))
+    tensorflow = run.versions.get("tensorflow")
+    parts = [
+        f"cluster-trainer {version}" if version else "",
+        f"of revision {revision}" if version and revision else "",
+        f"with TensorFlow {tensorflow}" if tensorflow else "",
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def _workers(run: Run) -> int:
+    return run.chief.result.get("workers") or len(run.workers)
+
+
+def _is_script(run: Run) -> bool:
+    """Tell whether a script of the user's has trained, and not the image's own trainer."""
+    if run.script or run.of_chief("script"):
+        return True
+    # Of before it was recorded: a script's model has a name of its own.
+    model = run.settings.get("model")
+    return isinstance(model, str) and model not in BUILT_IN and not is_reference(model)
+
+
+def _needs_data(run: Run) -> bool:
+    """Tell whether it trained on a set of TensorFlow Datasets that is not in the image."""
+    name = run.settings.get("dataset")
+    is_name = isinstance(name, str) and " " not in name  # else words in place of arrays
+    return is_name and name != IN_THE_IMAGE and not is_reference(str(name))
+
+
+def _modules(run: Run) -> list[str]:
+    """Return the functions of the user's own that the settings name."""
+    named = [
+        text
+        for name in ("model", "dataset", "optimizer", "loss", "metrics")
+        if isinstance(value := run.settings.get(name), str)
+        for text in value.split(",")
+    ]
+    return [text.strip() for text in named if is_reference(text.strip())]
+
+
+def _changed(run: Run) -> dict[str, str]:
+    """Return the settings that were given, as variables."""
+    own = (*PLACES, *OF_A_SCRIPT) if _is_script(run) else PLACES
     return {
         variable_of(name): _as_text(value)
-        for name, value in settings.items()
-        if name not in PLACES and value not in (None, OWN) and differs_from_default(name, value)
+        for name, value in run.settings.items()
+        if name not in own and value != OWN and _is_given(run.settings, name)
     }
+
+
+def _is_given(settings: Mapping[str, Any], name: str) -> bool:
+    value = settings.get(name)
+    return value is not None and differs_from_default(name, value)
 
 
 def _as_text(value: Any) -> str:

@@ -6,6 +6,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+from cluster_trainer.report.reading import NUMBER, TIME, Reading, shown
+
 WITHOUT_TENSORFLOW = "tensorboard.compat.notf"  # as tensorboard_server.py has it
 PATTERN = "events.out.tfevents.*"
 
@@ -21,10 +23,23 @@ class Point(NamedTuple):
 Curves = Mapping[str, Sequence[Point]]
 
 
-def read_curves(folder: Path) -> Curves | None:
+def read_curves(folder: Path, reading: Reading) -> Curves | None:
     """Return the numbers in a folder by their tags, each step once; None where there are none."""
-    if not any(folder.glob(PATTERN)):
+    try:
+        if not any(folder.glob(PATTERN)):
+            return None
+        found = _read(folder)
+    except Exception as error:  # noqa: BLE001  whatever the library meets in a file that is broken
+        reading.note(folder, f"no event files that can be read: {shown(str(error))}")
         return None
+    curves = {tag: [one for one in points if _is_one(one)] for tag, points in found.items()}
+    for tag, points in found.items():
+        if left := len(points) - len(curves[tag]):
+            reading.note(folder, f"{shown(tag)}: {left} points are no finite numbers")
+    return curves
+
+
+def _read(folder: Path) -> Curves:
     sys.modules.setdefault(WITHOUT_TENSORFLOW, ModuleType(WITHOUT_TENSORFLOW))
     from tensorboard.backend.event_processing import event_accumulator  # noqa: PLC0415  it is slow
 
@@ -34,3 +49,7 @@ def read_curves(folder: Path) -> Curves | None:
         tag: [Point(one.wall_time, one.step, one.value) for one in files.Scalars(tag)]
         for tag in files.Tags()["scalars"]
     }
+
+
+def _is_one(point: Point) -> bool:
+    return TIME.is_one(point.time) and NUMBER.is_one(point.value)

@@ -1,6 +1,5 @@
 """The drawings of a report, each with its title, or with the reason why there is none."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +10,9 @@ from markupsafe import Markup
 
 from cluster_trainer.report import plots
 from cluster_trainer.report.curves import Point
-from cluster_trainer.report.run import Json, Run, Worker
+from cluster_trainer.report.predicted import Predicted
+from cluster_trainer.report.reading import Json, is_number
+from cluster_trainer.report.run import Run, Worker
 from cluster_trainer.report.timeline import STARTING, WAITING, Line, epoch_seconds, waits_for_others
 
 NOT_RECORDED = "not recorded"
@@ -35,7 +36,6 @@ WHOLE, REST = "all", "the rest"
 MAX_CURVES = 24
 MAX_POINTS = 400
 GAP_SECONDS, GAP_TIMES = 5.0, 5.0
-PNG = re.compile(r"[A-Za-z0-9+/=]+")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def curves_of(runs: Sequence[Run], names: Sequence[str]) -> Iterator[Drawing]:
     found = dict.fromkeys(name for lines in of_all for line in lines for name in line)
     metrics = list(dict.fromkeys(n.removeprefix(TEST) for n in found if n not in COUNTS))
     if not metrics:
-        yield Drawing("metrics", missing="no epoch has ended, or metrics.jsonl is not there")
+        yield Drawing("metrics", missing=_why_no_metrics(runs))
     for metric in metrics[:MAX_CURVES]:
         series: list[plots.Series] = []
         for name, lines in zip(names, of_all, strict=True):
@@ -83,6 +83,12 @@ def curves_of(runs: Sequence[Run], names: Sequence[str]) -> Iterator[Drawing]:
         if points
     ]
     yield _drawn("learning rate", series, "step", "TRAINER_TENSORBOARD was none, or it has no rate")
+
+
+def _why_no_metrics(runs: Sequence[Run]) -> str:
+    if all(worker.fits for run in runs for worker in run.workers):
+        return "a script's own `fit` writes none; give it keras.callbacks.CSVLogger or TensorBoard"
+    return "no epoch has ended, or metrics.jsonl is not there"
 
 
 def speed_of(run: Run) -> Drawing:
@@ -183,49 +189,16 @@ def _parts(
     return {**shown, REST: max(0.0, measured[WHOLE] - known)}
 
 
-def predictions_of(found: Json | None) -> Json:
-    """Return the confusion matrix and the pictures; nothing of what is not as it should be."""
+def predictions_of(found: Predicted | None) -> Drawing:
+    """Return the confusion matrix."""
     title = "confusion matrix"
-    try:
-        found = found or {}
-        counts = _matrix(found)
-        size = len(counts)
-        given = found.get("classes")
-        names = [str(one) for one in given] if given else [str(index) for index in range(size)]
-        right = sum(counts[index][index] for index in range(size))
-        total = sum(map(sum, counts))
-        note = f"{right:,} of {total:,} examples right, out of {int(found['total']):,} to test"
-        pictures = [_picture(one, names) for one in found["pictures"]]
-    except (KeyError, TypeError, ValueError, IndexError):
+    if found is None:
         why = "no classifier, no epoch to the end, or a run from before it was recorded"
-        return {"matrix": Drawing(title, missing=why), "pictures": []}
-    svg = Markup(plots.matrix(counts, names))  # noqa: S704
-    return {"matrix": Drawing(title, svg, note=note), "pictures": pictures}
-
-
-def _matrix(found: Json) -> list[list[int]]:
-    """Return a square of numbers.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is none.
-    """
-    counts = [[int(number) for number in row] for row in found["matrix"]]
-    if not counts or any(len(row) != len(counts) for row in counts):
-        raise ValueError
-    return counts
-
-
-def _picture(one: Json, names: Sequence[str]) -> Json:
-    """Return what is shown of a picture.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if not PNG.fullmatch(one["png"]):
-        raise ValueError
-    label, said = names[int(one["label"])], names[int(one["said"])]
-    probability = f"{100 * float(one['probability']):.0f} %"
-    return {"png": one["png"], "label": label, "said": said, "probability": probability}
+        return Drawing(title, missing=why)
+    right = sum(found.matrix[index][index] for index in range(len(found.names)))
+    total = sum(map(sum, found.matrix))
+    note = f"{right:,} of {total:,} examples right, out of {found.total:,} to test"
+    return Drawing(title, Markup(plots.matrix(found.matrix, found.names)), note=note)  # noqa: S704
 
 
 def _drawn(
@@ -253,5 +226,4 @@ def points_of(worker: Worker, tag: str) -> Sequence[Point]:
 
 def _is_point(line: Json, name: str) -> bool:
     """Tell whether a line of metrics.jsonl has a number of that name."""
-    is_number = isinstance(line.get(name), (int, float)) and not isinstance(line[name], bool)
-    return is_number and isinstance(line.get("epoch"), int)
+    return is_number(line.get(name))

@@ -9,13 +9,17 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from cluster_trainer.report import again, drawings
+from cluster_trainer.report import drawings
+from cluster_trainer.report.again import again, differs_from_default
 from cluster_trainer.report.drawings import COUNTS, NOT_RECORDED
-from cluster_trainer.report.run import Json, Run, Worker
+from cluster_trainer.report.reading import Json
+from cluster_trainer.report.run import Run, Worker
 from cluster_trainer.report.timeline import SILENT, Line, line_of
 
 HERE = Path(__file__).parent
 FACTS = ("status", "reason", "dataset", "workers", "replicas", "strategy", "steps", "epochs")
+FEW_FACTS = ("workers",)
+"""Of runs without a result.json, as those of a script's own `fit` are."""
 EMPTY = "-"
 
 
@@ -74,13 +78,14 @@ def _facts(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """Return what each run came to, by name: a row for each, a column for each run."""
     began = [run.began for run in runs]
     rows = [("began", [f"{_date(one)}" if one else NOT_RECORDED for one in began])]
-    for name in FACTS:
+    for name in FACTS if any(run.chief.result for run in runs) else FEW_FACTS:
         values = [run.chief.result.get(name, NOT_RECORDED) for run in runs]
         if name == "workers":  # an old run says nothing of it: those that have a folder
             counts = zip(values, runs, strict=True)
             values = [len(run.workers) if one == NOT_RECORDED else one for one, run in counts]
         if name != "reason" or {*values} - {None, NOT_RECORDED}:
             rows.append((name, [_text(one) for one in values]))
+    rows += _fits(runs)
     last = [run.chief.metrics[-1] if run.chief.metrics else {} for run in runs]
     rows += [
         (f"last {name.replace('_', ' ')}", [_metric(line, name) for line in last])
@@ -89,6 +94,22 @@ def _facts(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     seconds = [run.chief.result.get("seconds") for run in runs]
     rows.append(("seconds of the last start", [_number(one) for one in seconds]))
     return rows
+
+
+def _fits(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+    """Return how far a script and its fits have come: a row for each of these."""
+    if not any(run.script or run.chief.fits for run in runs):
+        return []
+    rows = [("script", [run.script or NOT_RECORDED for run in runs])]
+    steps = [{fit.name: fit.step for fit in run.chief.fits} for run in runs]
+    for name in dict.fromkeys(name for found in steps for name in found):
+        values = [_checkpoint(found.get(name)) for found in steps]
+        rows.append((f"{name}: newest checkpoint", values))
+    return rows
+
+
+def _checkpoint(step: int | None) -> str:
+    return NOT_RECORDED if step is None else f"of step {step:,}"
 
 
 def _part_of(run: Run, name: str) -> Json:
@@ -106,10 +127,12 @@ def _part_of(run: Run, name: str) -> Json:
         "timeline": drawings.timeline_of(run, lines),
         "events": sorted(listed, key=lambda row: float(row[2].split()[0].replace(",", ""))),
         "seconds": drawings.seconds_of(run, lines),
-        "predictions": drawings.predictions_of(run.chief.predictions),
-        "command": again.command(run) or NOT_RECORDED,
+        "unread": run.unread,
+        "matrix": drawings.predictions_of(run.chief.predicted),
+        "pictures": run.chief.predicted.pictures if run.chief.predicted else (),
+        "again": again(run),
         "settings": [
-            (key, _text(value), again.differs_from_default(key, value))
+            (key, _text(value), differs_from_default(key, value))
             for key, value in run.settings.items()
         ],
         "versions": [(key, _text(value)) for key, value in run.versions.items()],
@@ -122,7 +145,10 @@ def _status(run: Run, lines: Sequence[Line]) -> str:
     status = run.chief.result.get("status")
     if status:
         return str(status)
-    return "no end yet" if is_open or run.chief.metrics else NOT_RECORDED
+    if all(worker.has_ended for worker in run.workers):
+        return "the script has ended"
+    has_begun = is_open or run.chief.metrics or run.chief.fits
+    return "no end yet" if has_begun else NOT_RECORDED
 
 
 def _signs_of_life(worker: Worker) -> list[float]:

@@ -2,20 +2,25 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cluster_trainer.report import checked
 from cluster_trainer.report.curves import Curves, read_curves
+from cluster_trainer.report.fits import Fit, fits_in
+from cluster_trainer.report.predicted import Predicted, predicted
+from cluster_trainer.report.reading import Json, ReadError, Reading
 from cluster_trainer.results import journal
 
 METRICS, RESULT, SETTINGS = "metrics.jsonl", "result.json", "cluster.env"
 PREDICTIONS = "predictions.json"
 TENSORBOARD = "tensorboard"
-WORKER = re.compile(r"(?:worker|chief)-?(\d*)")
+ENDED = "ENDED"
+WORKER = re.compile(r"(?:worker|chief)-?([0-9]{0,9})")
 LINE = re.compile(r"([A-Z0-9_]+)=(.*)")
-Json = dict[str, Any]
+SCRIPT = "SCRIPT"
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,9 @@ class Worker:
         metrics: the lines of metrics.jsonl.
         events: of events.jsonl, by time.
         curves: of its event files; None: it has none.
-        predictions: of predictions.json.
+        predicted: of predictions.json.
+        fits: of a user's own script.
+        has_ended: whether that script has ended.
     """
 
     name: str
@@ -36,12 +43,9 @@ class Worker:
     metrics: list[Json] = field(default_factory=list)
     events: list[Json] = field(default_factory=list)
     curves: Curves | None = None
-    predictions: Json | None = None
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it has left anything that a report can show."""
-        return bool(self.result or self.metrics or self.events or self.curves)
+    predicted: Predicted | None = None
+    fits: Sequence[Fit] = ()
+    has_ended: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,11 +56,13 @@ class Run:
         name: the folder's.
         workers: in the order of their numbers, the chief first.
         given: what a local cluster was started with (cluster.env), name -> text.
+        unread: what of the files could not be read, a sentence each.
     """
 
     name: str
     workers: list[Worker]
     given: Mapping[str, str]
+    unread: Sequence[str] = ()
 
     @property
     def chief(self) -> Worker:
@@ -66,19 +72,29 @@ class Run:
     @property
     def settings(self) -> Json:
         """All settings of the chief, name -> value."""
-        return self._of_chief("settings")
+        return self.of_chief("settings")
 
     @property
     def versions(self) -> Json:
         """What it ran with, name -> version."""
-        return self._of_chief("versions")
+        return self.of_chief("versions")
+
+    @property
+    def script(self) -> str:
+        """The user's own script, as far as its place is known; empty: none, or not known."""
+        if given := self.given.get(SCRIPT):
+            return given
+        path = self.of_chief("script").get("path")
+        names = [path, *(fit.script for worker in self.workers for fit in worker.fits)]
+        return next((name for name in names if isinstance(name, str) and name), "")
 
     @property
     def began(self) -> float | None:
         """When its first event was, in seconds since 1970; None: not recorded."""
         return min((one.events[0]["time"] for one in self.workers if one.events), default=None)
 
-    def _of_chief(self, part: str) -> Json:
+    def of_chief(self, part: str) -> Json:
+        """Return an object in the chief's result.json, an empty one where it has none."""
         found = self.chief.result.get(part)
         return found if isinstance(found, dict) else {}
 
@@ -89,58 +105,68 @@ def read_run(folder: Path) -> Run:
     Raises:
         ValueError: the folder holds none.
     """
-    found = [(one, WORKER.fullmatch(one.name)) for one in _folders(folder)]
-    numbered = [(match[0] != "chief", int(match[1] or 0), one) for one, match in found if match]
-    workers = [_read_worker(one) for _, _, one in sorted(numbered)]
-    if not any(one.is_known for one in workers):
+    workers = worker_folders(folder)
+    if not workers:
         raise ValueError("a folder of a run, with worker-0/ in it")
-    return Run(folder.resolve().name, workers, _given(folder / SETTINGS))
+    reading = Reading(folder)
+    read = [_read_worker(one, reading) for one in workers]
+    return Run(folder.resolve().name, read, _given(folder / SETTINGS, reading), reading.unread)
 
 
-def _folders(folder: Path) -> list[Path]:
+def worker_folders(folder: Path) -> list[Path]:
+    """Return the workers' folders in a run's folder, the chief's first; none where it is no run.
+
+    Raises:
+        OSError: it cannot be looked into.
+    """
     try:
-        return [one for one in folder.iterdir() if one.is_dir()]
-    except OSError:
+        found = [(one, WORKER.fullmatch(one.name)) for one in folder.iterdir() if one.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    numbered = [
+        (not one.name.startswith("chief"), int(match[1] or 0), one) for one, match in found if match
+    ]
+    return [one for _, _, one in sorted(numbered)]
 
 
-def _read_worker(folder: Path) -> Worker:
-    events = journal.read(folder / journal.FILE)
-    predictions = _json(_text(folder / PREDICTIONS))
+def _read_worker(folder: Path, reading: Reading) -> Worker:
+    events = reading.lines(folder / journal.FILE, checked.event)
     return Worker(
         name=folder.name,
-        result=_json(_text(folder / RESULT)) or {},
-        metrics=[line for text in _text(folder / METRICS).splitlines() if (line := _json(text))],
+        result=reading.document(folder / RESULT, checked.RESULT) or {},
+        metrics=reading.lines(folder / METRICS, checked.metrics),
         events=sorted(events, key=lambda event: event["time"]),
-        curves=read_curves(folder / TENSORBOARD),
-        predictions=predictions,
+        curves=read_curves(folder / TENSORBOARD, reading),
+        predicted=_read_predicted(folder / PREDICTIONS, reading),
+        fits=fits_in(folder, reading),
+        has_ended=reading.has(folder / ENDED),
     )
 
 
-def _given(file: Path) -> dict[str, str]:
+def _read_predicted(file: Path, reading: Reading) -> Predicted | None:
+    found = reading.document(file, {})
+    try:
+        return None if found is None else predicted(found)
+    except ReadError as error:
+        reading.note(file, error)
+        return None
+
+
+def _given(file: Path, reading: Reading) -> dict[str, str]:
     """Return what cluster.env says; a value that needs it is a JSON string there."""
-    matches = (LINE.fullmatch(line) for line in _text(file).splitlines())
-    return {match[1]: _unquoted(match[2]) for match in matches if match and match[2]}
+    found = {}
+    for number, line in enumerate((reading.text(file) or "").split("\n"), start=1):
+        match = LINE.fullmatch(line)
+        if match:
+            found[match[1]] = _unquoted(match[2])
+        elif line and not line.startswith("#"):
+            reading.note(file, f"line {number}: no NAME=value")
+    return found
 
 
 def _unquoted(text: str) -> str:
     try:
-        value = json.loads(text) if text.startswith('"') else text
+        value: Any = json.loads(text) if text.startswith('"') else text
     except ValueError:
         return text
     return str(value)
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-def _json(text: str) -> Json | None:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None

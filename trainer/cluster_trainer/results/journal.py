@@ -15,6 +15,8 @@ from typing import Any
 
 FILE = "events.jsonl"
 ENTRYPOINT = "entrypoint"
+END_OF_TIME = 253_402_300_799
+"""The last second of the year 9999, and of Python's dates, since 1970."""
 log = logging.getLogger("trainer")
 
 
@@ -76,7 +78,12 @@ def read(file: Path) -> list[dict[str, Any]]:
 def _event(line: str) -> dict[str, Any] | None:
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    is_one = isinstance(event, dict) and isinstance(event.get("time"), (int, float))
-    return event if is_one else None
+    return event if isinstance(event, dict) and is_time(event.get("time")) else None
+
+
+def is_time(value: Any) -> bool:
+    """Tell whether it is a time, in seconds since 1970: no text, no NaN, none beyond all dates."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and 0 <= value <= END_OF_TIME

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Iterator
 
@@ -29,6 +30,35 @@ def test_a_port_that_somebody_listens_on_is_refused(taken: int) -> None:
     with pytest.raises(ConfigurationError) as refused:
         check_metrics_port(taken, [2222])
     assert "a port that is free here. Address already in use." in str(refused.value)
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 on this machine")
+def test_a_port_that_somebody_listens_on_with_ipv6_alone_is_refused() -> None:
+    with (
+        socket.create_server(("::", 0), family=socket.AF_INET6) as server,
+        pytest.raises(ConfigurationError),
+    ):
+        check_metrics_port(server.getsockname()[1], [2222])
+
+
+@pytest.mark.parametrize("number", [errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT])
+def test_a_machine_without_ipv6_needs_none(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    create, families = socket.create_server, []
+
+    def without_ipv6(
+        address: tuple[str, int], *, family: int = socket.AF_INET, dualstack_ipv6: bool = False
+    ) -> socket.socket:
+        families.append(family)
+        if family == socket.AF_INET6:
+            raise OSError(number, "switched off")
+        return create(address, family=family, dualstack_ipv6=dualstack_ipv6)
+
+    with create(("", 0)) as server:
+        free = server.getsockname()[1]
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: True)
+    monkeypatch.setattr(socket, "create_server", without_ipv6)
+    check_metrics_port(free, [2222])
+    assert families == [socket.AF_INET6, socket.AF_INET]
 
 
 def test_a_workers_port_is_refused() -> None:

@@ -94,16 +94,6 @@ class Worker:
         finally:
             self.is_waiting = False
 
-    def wait_for(self, *texts: str) -> str:
-        """Return the first line that has all of the texts."""
-        until = time.monotonic() + LONG_SECONDS
-        while time.monotonic() < until:
-            for line in list(self.lines):
-                if all(text in line for text in texts):
-                    return line
-            time.sleep(0.01)
-        raise AssertionError(f"nobody said {texts} but {self.lines}")
-
     def ask(self) -> Future[Neighbours]:
         """Ask for the neighbours."""
         return self._pool.submit(join, {"CLUSTER_GROUP_FD": str(self.commands.fileno())})

@@ -1,0 +1,56 @@
+"""What the fits of a user's own script have left: their checkpoints, and nothing else."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster_trainer.checkpoints.checkpoint import about
+from cluster_trainer.checkpoints.store import NAME
+from cluster_trainer.report.reading import Reading, shown
+
+FIT = re.compile(r"fit-([0-9]{1,9})")
+CHECKPOINTS = "checkpoints"
+SCRIPT = "the script"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One fit of a script, on one worker.
+
+    Attributes:
+        name: `fit-1`.
+        step: of its newest checkpoint; None: it has none.
+        script: the file's name, without its folder; empty: not known.
+    """
+
+    name: str
+    step: int | None
+    script: str = ""
+
+
+def fits_in(folder: Path, reading: Reading) -> list[Fit]:
+    """Return the fits that have left something in a worker's folder, in their order."""
+    try:
+        found = [(FIT.fullmatch(one.name), one) for one in folder.iterdir()]
+    except OSError as error:
+        reading.note(folder, error.strerror)
+        return []
+    numbered = sorted((int(match[1]), one) for match, one in found if match)
+    return [_fit_in(one, reading) for _, one in numbered]
+
+
+def _fit_in(folder: Path, reading: Reading) -> Fit:
+    try:
+        found = [(NAME.fullmatch(one.name), one) for one in (folder / CHECKPOINTS).iterdir()]
+    except OSError:
+        found = []
+    numbered = [(int(match["step"]), int(match["stage"]), one) for match, one in found if match]
+    if not numbered:
+        return Fit(folder.name, None)
+    step, _, newest = max(numbered)
+    try:
+        script = about(newest)["settings"].get(SCRIPT, "")
+    except Exception as error:  # noqa: BLE001  whatever NumPy meets in a file that is broken
+        reading.note(newest, f"no checkpoint that can be read: {shown(str(error))}")
+        script = ""
+    return Fit(folder.name, step, script if isinstance(script, str) else "")

@@ -1,0 +1,56 @@
+"""What has happened to a run since it trained last: waits at the gate, restarts, ends."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+TRAINED = ("training", "evaluating", "saving")
+WAITING = "waiting"
+TOLD = ("restarting", "failed", "stopped")
+MISSING = "waiting for "
+"""Begins the gate's lines that name who is missing, and why."""
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Happening:
+    """Something that has happened.
+
+    Attributes:
+        time: when it began, in seconds since 1970.
+        what: in a few words.
+        detail: more of it; of a wait, whom it was for, as the gate has said it last.
+    """
+
+    time: float
+    what: str
+    detail: str
+
+
+def happenings(events: Sequence[Event]) -> list[Happening]:
+    """Return what has happened since the last training, by the lines of events.jsonl."""
+    found: list[Happening] = []
+    began, missing = None, ""
+    for event in _since_training(events):
+        time, state, detail = event["time"], event.get("state"), str(event.get("detail") or "")
+        if state == WAITING:
+            began = time if began is None else began
+            missing = detail if detail.startswith(MISSING) else missing
+        elif began is not None:
+            found.append(
+                Happening(began, f"waited {max(0.0, time - began):.1f} s at the gate", missing)
+            )
+            began, missing = None, ""
+        if state in TOLD:
+            found.append(Happening(time, str(state), detail))
+    return found
+
+
+def _since_training(events: Iterable[Event]) -> list[Event]:
+    found: list[Event] = []
+    for event in events:
+        if event.get("state") in TRAINED:
+            found.clear()
+        else:
+            found.append(event)
+    return found
