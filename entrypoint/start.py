@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from entrypoint.arguments import Request
-from entrypoint.checks.machine import machine_warning, network_warning
+from entrypoint.checks.machine import devices_of, machine_warning, network_warning
 from entrypoint.checks.versions import image_version, tensorflow_version
 from entrypoint.cluster.exposure import public_warning
 from entrypoint.cluster.spec import ClusterSpec, Resolution, Task
@@ -246,6 +246,7 @@ def _facts(spec: ClusterSpec, start: Start, settings: Mapping[str, str]) -> Fact
         tensorflow=tensorflow_version(),
         gpus_per_worker="" if gpus is None else str(gpus),
         settings=settings,
+        devices=devices_of(start.request.command, start.environment),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from entrypoint.checks.gpus import check_gpus, count_devices
 from entrypoint.checks.nvidia_driver import check_driver
@@ -10,6 +10,8 @@ from entrypoint.checks.shared_memory import shared_memory_warning
 from entrypoint.checks.versions import cuda_version
 from entrypoint.errors import all_of
 
+CHOOSING = ("TRAINER_DEVICES", "TRAINER_LOGICAL_CPUS")
+CHOOSING_FLAGS = ("--devices", "--logical-cpus", "--logical_cpus")
 Resolve = Callable[[list[str]], Mapping[str, tuple[str, ...]]]
 """Hosts -> their IP addresses, as far as they are known."""
 
@@ -28,6 +30,15 @@ def check_machine(gpus_per_worker: int | None, environ: Mapping[str, str]) -> No
         steps.append(lambda: check_driver(cuda_version(), gpus))
         steps.append(lambda: check_interface(environ, gpus, own_addresses))
     all_of(*steps)
+
+
+def devices_of(command: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Return what a command trains on, "CPU" or "GPU"; "" where it has a wish of its own."""
+    if any(environ.get(name) for name in CHOOSING):
+        return ""
+    if any(argument.startswith(CHOOSING_FLAGS) for argument in command):
+        return ""
+    return "GPU" if count_devices(environ) and cuda_version() else "CPU"
 
 
 def machine_warning(environ: Mapping[str, str]) -> str | None:

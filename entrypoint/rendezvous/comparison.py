@@ -96,10 +96,12 @@ def replaced(spec: ClusterSpec, task: Task, other: str) -> Difference:
 def other_versions(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]:
     """Yield a difference for each value that both know and do not share."""
     same_image = "Use the same image everywhere."
+    one_kind = "Is --gpus all missing on one? CUDA_VISIBLE_DEVICES=-1 hides GPUs that are there."
     for what, their, own, advice in (
         ("image version", theirs.image, mine.image, same_image),
         ("TensorFlow version", theirs.tensorflow, mine.tensorflow, same_image),
         ("GPUS_PER_WORKER", theirs.gpus_per_worker, mine.gpus_per_worker, ""),
+        ("kind of device to train on", theirs.devices, mine.devices, one_kind),
     ):
         if their and own and their != own:
             yield Difference(what, their, f"{own}, as {_named(me)} has", advice)

@@ -32,6 +32,8 @@ class Facts:
     """"" not given."""
     settings: Mapping[str, str]
     """The trainer's settings that must agree, name -> value; {} for other commands."""
+    devices: str = ""
+    """What the command trains on: "CPU" or "GPU"; "" where it has a wish of its own."""
 
 
 def host_list(spec: ClusterSpec) -> tuple[str, ...]:
@@ -58,6 +60,7 @@ class Card:
     """Why it has not checked in with the chief yet."""
     generation: int = 0
     """The newest ring that it was in; 0 for none."""
+    devices: str = ""
 
     @classmethod
     def of(
@@ -75,6 +78,7 @@ class Card:
             settings=_shown(facts.settings),
             settings_digest=_digest(dict(sorted(facts.settings.items()))),
             generation=generation,
+            devices=facts.devices,
         )
 
     def was_replaced_by(self, other: Card) -> bool:
@@ -96,8 +100,9 @@ class Card:
             task=Task(message.text("task", LONGEST_VALUE), message.number("index")),
             is_chief=message.flag("is_chief"),
             settings=message.mapping("settings", LONGEST_VALUE),
-            # An image of another version, which has to hear that it is one, may not tell this.
+            # An image of another version, which has to hear that it is one, may not tell these.
             generation=message.number("generation") if "generation" in message.fields else 0,
+            devices=message.text("devices") if "devices" in message.fields else "",
             **{name: message.text(name, LONGEST_VALUE) for name in _TEXTS},
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from entrypoint.errors import Problem, raise_any
 from entrypoint.settings.environ import Environ
@@ -10,6 +11,8 @@ from entrypoint.settings.options import Options
 
 TRAINER_ENDS_EARLIER_SECONDS = 2
 """Before it would be killed, so that it can still say how it ended."""
+
+LOG_LEVEL, LEVEL_OF_IMAGE = "TF_CPP_MIN_LOG_LEVEL", "1"
 
 LONGEST_VARIABLE = 131_071
 """Bytes of `NAME=value` that Linux gives to a program (MAX_ARG_STRLEN, less the final NUL)."""
@@ -23,12 +26,23 @@ def command_environment(environ: Environ, tf_config: str | None) -> dict[str, st
     variables = environ.texts()
     if tf_config is not None:
         variables["TF_CONFIG"] = tf_config
+        variables |= _without_pages_of_warnings(variables)
     raise_any(
         Problem(environ.label(name), f"{len(text)} characters", f"{LONGEST_VARIABLE} bytes at most")
         for name, text in variables.items()
         if len(os.fsencode(f"{name}={text}")) > LONGEST_VARIABLE
     )
     return variables
+
+
+def _without_pages_of_warnings(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return what keeps TensorFlow from printing where in Python a sum of a ring has failed.
+
+    It does so twice, as warnings, whenever a worker is lost; a level that somebody has set stays.
+    """
+    is_by_tensorflow = variables.get("TRAINER_COLLECTIVES", "").strip() == "tensorflow"
+    is_the_images = variables.get(LOG_LEVEL) == LEVEL_OF_IMAGE
+    return {LOG_LEVEL: "2"} if is_the_images and not is_by_tensorflow else {}
 
 
 def trainer_settings(environ: Environ, options: Options) -> dict[str, str]:

@@ -9,28 +9,43 @@ from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.settings.task import Task
 
 CLUSTER = Task(num_workers=2)
+CPU, GPU, GPUS = ("CPU:0",), ("GPU:0",), ("GPU:0", "GPU:1")
 MEMINFO = "MemTotal: 4000 kB\nMemAvailable: 3000 kB\n"
 
 
 @pytest.mark.parametrize(
     ("wanted", "task", "devices", "choice"),
     [
-        ("auto", Task(), 0, "none"),
-        ("auto", Task(), 1, "none"),
-        ("auto", Task(), 2, "mirrored"),
-        ("auto", CLUSTER, 0, "multiworker"),
-        ("auto", CLUSTER, 4, "multiworker"),
-        ("mirrored", Task(), 0, "mirrored"),
-        ("none", Task(), 4, "none"),
+        ("auto", Task(), CPU, "none"),
+        ("auto", Task(), GPU, "none"),
+        ("auto", Task(), GPUS, "mirrored"),
+        ("auto", CLUSTER, CPU, "multiworker"),
+        ("auto", CLUSTER, GPUS, "multiworker"),
+        ("mirrored", Task(), CPU, "mirrored"),
+        ("none", Task(), GPUS, "none"),
     ],
 )
 def test_auto_takes_what_fits(wanted, task, devices, choice):
-    assert choose(wanted, "tensorflow", task, devices) == choice
+    assert choose(wanted, "tensorflow", task, devices, may_ring=True) == choice
 
 
 def test_a_ring_is_for_several_workers():
-    assert choose("auto", "ring", CLUSTER, 1) == "ring"
-    assert choose("auto", "ring", Task(), 1) == "none"
+    assert choose("auto", "ring", CLUSTER, CPU, may_ring=False) == "ring"
+    assert choose("auto", "ring", Task(), CPU, may_ring=True) == "none"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "devices", "may_ring", "choice"),
+    [
+        ("auto", CPU, True, "ring"),
+        ("auto", CPU, False, "multiworker"),
+        ("auto", ("CPU:0", "CPU:1"), True, "multiworker"),
+        ("auto", GPU, True, "multiworker"),
+        ("multiworker", CPU, True, "multiworker"),
+    ],
+)
+def test_auto_takes_the_ring_where_each_worker_has_one_cpu(wanted, devices, may_ring, choice):
+    assert choose(wanted, "auto", CLUSTER, devices, may_ring=may_ring) == choice
 
 
 class Machine:

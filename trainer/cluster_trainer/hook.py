@@ -25,7 +25,7 @@ def install() -> None:
         raise ValueError(message)
     if wanted == "on":
         install_engine(_kept)
-        if os.environ.get("TRAINER_COLLECTIVES", "").strip() == "ring":
+        if (os.environ.get("TRAINER_COLLECTIVES", "").strip() or "auto") in ("auto", "ring"):
             _offer_ring()
         be_plain_without_a_terminal(os.environ)
 

@@ -126,7 +126,10 @@ def start_strategy(job: Job) -> tf.distribute.Strategy:
     check_gpus(config, num_gpus)
     local_devices = strategy.set_devices(config.devices, config.logical_cpus)
     threads = strategy.set_threads(config.threads, local_devices)
-    choice = strategy.choose(config.strategy, config.collectives, task, len(local_devices))
+    may_ring = job.group_socket is not None
+    choice = strategy.choose(
+        config.strategy, config.collectives, task, local_devices, may_ring=may_ring
+    )
     if choice == "ring":
         ring.refuse_devices(local_devices)
         group.use(ring.form({neighbours.VARIABLE: job.group_socket} if job.group_socket else {}))

@@ -15,7 +15,6 @@ BAD_VALUES = [
     ("TRAINER_DATASET", "no_such_package_here:load", "module:function"),
     ("TRAINER_STRATEGY", "mirror", "auto, none, mirrored or multiworker"),
     ("TRAINER_WIRE", "float16", "float32 or bfloat16"),
-    ("TRAINER_WIRE", "bfloat16", "float32, since TRAINER_COLLECTIVES is tensorflow"),
     ("TRAINER_AUGMENT", "rotate", "none, flip, crop or flip_crop"),
     ("TRAINER_OPTIMIZER", "rmspropp", "Did you mean rmsprop?"),
     ("TRAINER_LOSS", "mean-square", "a loss of keras.losses by its name"),
@@ -60,6 +59,11 @@ def test_refuses_and_says_what_is_accepted(base, name, value, said):
     assert name in message
     assert f'received "{value}"' in message
     assert said in message
+
+
+def test_tensorflows_collectives_send_numbers_as_they_are(base):
+    message = refusal(base | {"TRAINER_COLLECTIVES": "tensorflow", "TRAINER_WIRE": "bfloat16"})
+    assert "float32, since TRAINER_COLLECTIVES is tensorflow" in message
 
 
 def test_an_unknown_variable_is_named_and_its_value_kept_to_itself(base):

@@ -83,6 +83,8 @@ def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
         log.info("the script's MultiWorkerMirroredStrategy sums over TensorFlow's cluster")
         return None
     if tf.config.list_physical_devices("GPU"):
+        if environ.get("TRAINER_COLLECTIVES", "").strip() != "ring":
+            return None
         refuse_devices(("GPU:0",))
     group.send_gradients_as(_wire_of(environ))
     try:

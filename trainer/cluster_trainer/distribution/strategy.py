@@ -21,20 +21,25 @@ CGROUP_V2_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 CGROUP_V1 = Path("/sys/fs/cgroup/cpu")
 
 
-def choose(wanted: str, collectives: str, task: Task, num_devices: int) -> Choice:
+def choose(
+    wanted: str, collectives: str, task: Task, local_devices: tuple[str, ...], *, may_ring: bool
+) -> Choice:
     """Resolve `auto`: the cluster if there is one, else this machine's devices if several.
 
     Args:
         wanted: the strategy, as the setting has it.
         collectives: what sums over workers, as the setting has it.
         task: which of how many workers this is.
-        num_devices: that train here.
+        local_devices: that train here.
+        may_ring: whether there is an entrypoint that connects a ring.
     """
     if wanted in ("auto", "multiworker") and task.num_workers > 1:
-        return "ring" if collectives == "ring" else "multiworker"
+        is_fit = may_ring and len(local_devices) == 1 and not on_gpus(local_devices)
+        is_ring = collectives == "ring" or (collectives == wanted == "auto" and is_fit)
+        return "ring" if is_ring else "multiworker"
     if wanted != "auto":
         return wanted  # type: ignore[return-value]
-    return "mirrored" if num_devices > 1 else "none"
+    return "mirrored" if len(local_devices) > 1 else "none"
 
 
 def count_gpus() -> int:

@@ -8,6 +8,7 @@
 | optimizers' `apply` and `scale_loss` | within a step of several replicas | reduced gradients |
 | losses' reduction and masks | the same | the whole batch's, not the share's |
 | `Mean.update_state` | the same | a number for a share, as much as the share |
+| averages of `synchronized` BatchNorm | the same | sums without borrowed examples |
 | `SeedGenerator.next` | the same | seeds of each replica's own |
 | `get_data_adapter` | data are a source of single examples | `random_access.RandomAccess` |
 """
@@ -36,6 +37,7 @@ from cluster_trainer.engine.epoch_iterator import EpochIterator
 from cluster_trainer.engine.predictions import Predictions
 from cluster_trainer.engine.replicas import (
     alike,
+    batch_norm,
     losses,
     metrics,
     optimizers,
@@ -80,6 +82,7 @@ def install(around: AroundAny) -> None:
     optimizers.reduce_first()
     losses.reduce_over_the_whole_batch()
     metrics.count_shares()
+    batch_norm.average_over_all()
     random_layers.draw_apart()
     random_access.accept()
     keras_trainer.TFEpochIterator = _iterator

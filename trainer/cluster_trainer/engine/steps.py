@@ -76,8 +76,6 @@ class Steps:
         if self._replicas.total > 1:  # the function of one replica is not that of another
             step = getattr(step, "python_function", step)
         self._step = model._autoconvert_optionals(step)  # noqa: SLF001  None in a tf.data.Dataset
-        if ring_of(self._strategy):
-            _refuse_synchronized(model)
         self._compiles_between_sums = model.jit_compile and self._replicas.total > 1
         self._own_logs: list[tuple[str, tf.TensorShape, tf.DType]] = []
         self._guards = self._gathers = False
@@ -297,7 +295,7 @@ class Steps:
     @contextmanager
     def _unchanged_by_nothing(self, weight: tf.Tensor) -> Iterator[None]:
         """Let a replica without examples, which has borrowed one, forget what it saw."""
-        kept = [*statistics.of_metrics(self._model), *statistics.of_replica(self._model)]
+        kept = [*statistics.of_metrics(self._model), *statistics.of_share(self._model)]
         before = [tf.identity(step_context.own(one)) for one in kept]
         yield
         for variable, value in zip(kept, before, strict=True):
@@ -378,21 +376,6 @@ def waits_of(model: keras.Model) -> dict[str, float]:
     """Return for how many seconds a model's training steps have waited, by what for."""
     waits = getattr(model.train_function, "waits", None)
     return waits.seconds() if waits else {}
-
-
-def _refuse_synchronized(model: keras.Model) -> None:
-    """Refuse layers that would take this worker's share for the whole batch.
-
-    Raises:
-        ValueError: there is one.
-    """
-    names = [one.name for one in model._flatten_layers() if getattr(one, "synchronized", False)]  # noqa: SLF001
-    if names:
-        raise ValueError(
-            f"{', '.join(names)}: synchronized=True needs TensorFlow's cluster "
-            "(TRAINER_COLLECTIVES=tensorflow). Over a ring each worker would normalise by its own "
-            "share of a batch."
-        )
 
 
 def as_tensor(value: Any) -> Any:

@@ -252,9 +252,10 @@ class TrainerConfig(BaseSettings):
         "Not given: all GPUs, or without one the CPU.",
     )
     collectives: Literal["auto", "tensorflow", "ring"] = Field(
-        "tensorflow",
+        "auto",
         description="What sums over workers: TensorFlow's own collectives (tensorflow), a ring of "
-        "connections that the entrypoint makes (ring), or whichever fits (auto).",
+        "connections that the entrypoint makes (ring), or the ring where each worker trains on its "
+        "CPU as one device (auto).",
     )
     wire: Literal["float32", "bfloat16"] = Field(
         "float32",

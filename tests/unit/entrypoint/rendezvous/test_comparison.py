@@ -99,6 +99,20 @@ def test_gpus_per_worker_are_compared_where_they_are_given(cluster):
     )
 
 
+def test_all_workers_train_on_gpus_or_none_does(cluster):
+    three = cluster(3)
+    kinds = ["CPU", "", "GPU"]
+    workers = [
+        three.start(rank, facts=replace(three.facts, devices=kind))
+        for rank, kind in enumerate(kinds)
+    ]
+    (problem,) = contradicted(workers)
+    assert (problem.name, problem.received) == (
+        f"kind of device to train on of worker-2 at {three.member(2).address}",
+        "GPU",
+    )
+
+
 def test_versions_that_are_not_known_contradict_nothing(cluster):
     two = cluster(2)
     workers = [two.start(0), two.start(1, facts=replace(two.facts, image="", tensorflow=""))]

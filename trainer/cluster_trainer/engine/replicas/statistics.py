@@ -28,6 +28,17 @@ def of_replica(model: keras.Model) -> list[Any]:
     return [one for one in variables if _is_float(one) and step_context.is_of_all(one)]
 
 
+def of_share(model: keras.Model) -> list[Any]:
+    """Return those of them that depend on a replica's own share of a batch alone.
+
+    A synchronized layer's averages are the whole batch's, on a replica without examples, too.
+    """
+    layers = model._flatten_layers()  # noqa: SLF001  Keras has no public way into nested layers
+    synchronized = [one for one in layers if getattr(one, "synchronized", False)]
+    of_all = {id(one) for layer in synchronized for one in layer.non_trainable_variables}
+    return [one for one in of_replica(model) if id(one) not in of_all]
+
+
 def of_metrics(model: keras.Model) -> list[Any]:
     """Return the variables of all of a model's metrics."""
     return [variable for metric in model.metrics for variable in metric.variables]

@@ -1,0 +1,33 @@
+"""What a command trains on, as far as that can be told before it starts."""
+
+import pytest
+
+from entrypoint.checks import machine
+from entrypoint.checks.machine import devices_of
+
+TRAINER = ["python", "-m", "trainer"]
+
+
+@pytest.fixture(params=[("12.9", 2), ("12.9", 0), ("", 2)])
+def kind(request, monkeypatch):
+    """CUDA in the image, and GPUs in the machine: both are needed."""
+    cuda, gpus = request.param
+    monkeypatch.setattr(machine, "cuda_version", lambda: cuda)
+    monkeypatch.setattr(machine, "count_devices", lambda _: gpus)
+    return "GPU" if cuda and gpus else "CPU"
+
+
+def test_it_is_a_gpu_where_there_is_one_and_the_image_is_for_it(kind):
+    assert devices_of(TRAINER, {}) == kind
+
+
+@pytest.mark.parametrize("name", ["TRAINER_DEVICES", "TRAINER_LOGICAL_CPUS"])
+def test_a_setting_decides_for_itself(kind, name):
+    assert kind
+    assert devices_of(TRAINER, {name: "2"}) == ""
+
+
+@pytest.mark.parametrize("flag", ["--devices=CPU:0", "--devices", "--logical-cpus=2"])
+def test_so_does_a_flag(kind, flag):
+    assert kind
+    assert devices_of([*TRAINER, flag], {}) == ""
