@@ -64,8 +64,8 @@ def start_strategy(**settings: object) -> tf.distribute.Strategy:
     cluster it returns once all workers are there.
 
     Args:
-        settings: `strategy`, `devices`, `logical_cpus`, `collectives`, `wire`, `threads`,
-            `gpus_per_worker` and `precision` of docs/environment.md, without TRAINER_.
+        settings: `strategy`, `devices`, `logical_cpus`, `collectives`, `wire`, `silence_seconds`,
+            `threads`, `gpus_per_worker` and `precision` of docs/environment.md, without TRAINER_.
 
     Raises:
         SystemExit: with code 78, after a message, if a setting is not acceptable.

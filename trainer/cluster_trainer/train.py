@@ -132,7 +132,8 @@ def start_strategy(job: Job) -> tf.distribute.Strategy:
     )
     if choice == "ring":
         ring.refuse_devices(local_devices)
-        group.use(ring.form({neighbours.VARIABLE: job.group_socket} if job.group_socket else {}))
+        own = {neighbours.VARIABLE: job.group_socket} if job.group_socket else {}
+        group.use(ring.form(own, config.silence_seconds))
         group.send_gradients_as(config.wire)
     distribution = strategy.build(choice, local_devices)
     log.info(

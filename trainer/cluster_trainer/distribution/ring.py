@@ -15,27 +15,25 @@ from cluster_trainer.collectives.neighbours import EX_CONFIG, VARIABLE, Neighbou
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.ring import Ring
 from cluster_trainer.problems import ConfigurationError, PeerLostError, Problem
-from cluster_trainer.settings.config import ACCEPTED, shown_name, variable_of
+from cluster_trainer.settings.config import ACCEPTED, TrainerConfig, shown_name, variable_of
 
 SWITCH_SECONDS = 0.0005
 WIRES = ("float32", "bfloat16")
-SILENT_SECONDS = 60.0
-"""A worker that is silent for so long is lost. One that holds Python's lock is silent, too, as
-while it reads a large JSON file."""
 log = logging.getLogger("trainer")
 
 
-def form(environ: Mapping[str, str]) -> RenewableRing:
+def form(environ: Mapping[str, str], silence_seconds: int) -> RenewableRing:
     """Meet the other workers, which do the same; so does `renew` of what is returned.
 
     Args:
         environ: what the entrypoint has started this command with.
+        silence_seconds: after which another worker is lost.
 
     Raises:
         PeerLostError: a neighbour has not come.
         ConfigurationError: the entrypoint has made no connections.
     """
-    ring = RenewableRing(partial(_meet, environ))
+    ring = RenewableRing(partial(_meet, environ, silence_seconds))
     # A thread of Python's that computes would keep the ring from the interpreter for 5 ms a time.
     sys.setswitchinterval(SWITCH_SECONDS)
     os.register_at_fork(after_in_child=lambda: _forget(ring))
@@ -43,7 +41,7 @@ def form(environ: Mapping[str, str]) -> RenewableRing:
     return ring
 
 
-def _meet(environ: Mapping[str, str]) -> Ring:
+def _meet(environ: Mapping[str, str], silence_seconds: int) -> Ring:
     """Return a ring on connections that the entrypoint makes now.
 
     Raises:
@@ -59,7 +57,7 @@ def _meet(environ: Mapping[str, str]) -> Ring:
     if neighbours is None:
         raise _refused(f"{VARIABLE} is not set: start the command by the image's entrypoint.")
     place = neighbours.rank, neighbours.size, neighbours.generation
-    return Ring(*place, neighbours.left, neighbours.right, time_limit_seconds=SILENT_SECONDS)
+    return Ring(*place, neighbours.left, neighbours.right, time_limit_seconds=silence_seconds)
 
 
 def _forget(ring: RenewableRing) -> None:
@@ -88,7 +86,7 @@ def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
         refuse_devices(("GPU:0",))
     group.send_gradients_as(_wire_of(environ))
     try:
-        ring = form(environ)
+        ring = form(environ, _silence_of(environ))
     except ConfigurationError as error:
         log.warning("this process trains alone: %s", "; ".join(map(str, error.problems)))
         return None
@@ -106,6 +104,21 @@ def _wire_of(environ: Mapping[str, str]) -> str:
     if wire not in WIRES:
         raise ConfigurationError([Problem(variable_of("wire"), wire, ACCEPTED["wire"])])
     return wire
+
+
+def _silence_of(environ: Mapping[str, str]) -> int:
+    """Return after how many seconds another worker of a script's ring is lost.
+
+    Raises:
+        ConfigurationError: it is no number of seconds.
+    """
+    text = environ.get(variable_of("silence_seconds"), "").strip()
+    if not text:
+        return int(TrainerConfig.model_fields["silence_seconds"].default)
+    if not (text.isdecimal() and int(text)):
+        accepted = ACCEPTED["silence_seconds"]
+        raise ConfigurationError([Problem(variable_of("silence_seconds"), text, accepted)])
+    return int(text)
 
 
 def refuse_devices(devices: tuple[str, ...]) -> None:

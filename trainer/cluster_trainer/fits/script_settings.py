@@ -21,6 +21,7 @@ OF_THE_STRATEGY = (
     "devices",
     "collectives",
     "wire",
+    "silence_seconds",
     "threads",
     "gpus_per_worker",
 )

@@ -92,6 +92,7 @@ ACCEPTED = {
     "devices": devices.ACCEPTED,
     "collectives": "auto, tensorflow or ring",
     "wire": "float32 or bfloat16",
+    "silence_seconds": A_COUNT,
     "epochs": A_COUNT,
     "steps_per_epoch": A_COUNT,
     "per_replica_batch_size": A_COUNT,
@@ -261,6 +262,12 @@ class TrainerConfig(BaseSettings):
         "float32",
         description="What float32 gradients travel as over the ring. bfloat16 halves what is sent, "
         "for slow networks, and rounds each gradient to 8 bits; they are added as float32.",
+    )
+    silence_seconds: PositiveInt = Field(
+        10,
+        description="Over the ring, how long another worker may be silent before it counts as "
+        "lost: its process or its machine stands still, or the network is cut. One that holds "
+        "Python's lock is silent, too, as while it reads a large JSON file.",
     )
     epochs: PositiveInt = Field(50, description="How many epochs to train.")
     steps_per_epoch: PositiveInt | None = Field(
