@@ -81,18 +81,19 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
         PeerLostError, RingError: a worker was lost, and only a new process could go on.
     """
     _refuse_other_engines(run.model)
-    fits: list[KeptFit] = []
+    latest: list[KeptFit] = []  # one at most: each holds a checkpoint
 
     def work(is_again: bool) -> Completed:  # noqa: FBT001
         # What goes on is not to begin anew, whatever the settings say of a first start.
         present = replace(run, job=replace(run.job, is_restart=True)) if is_again else run
         described = _described(present, reporter)
-        fits.append(KeptFit(_keeping(present, stop, deadline, described, reporter), run.model))
-        return _trained(present, fits[-1], reporter)
+        keeping = _keeping(present, stop, deadline, described, reporter)
+        latest[:] = [KeptFit(keeping, run.model)]
+        return _trained(present, latest[0], reporter)
 
     status = status_file(run.job.status_file)
     survivor = Survivor(run.job.task, stop, status, partial(_note_waiting, reporter))
-    return survivor.run(work, lambda: fits[-1] if fits else None)
+    return survivor.run(work, lambda: latest[0] if latest else None)
 
 
 def _note_waiting(reporter: Reporter, waiting: str) -> None:

@@ -143,7 +143,8 @@ def _history(
     call: Running,
 ) -> Any:
     """Run a fit; again, from the newest checkpoint, where another worker of its ring was lost."""
-    model, fits = given.args[0], []
+    model = given.args[0]
+    latest: list[KeptFit] = []  # one at most: each holds a checkpoint
 
     def work(is_again: bool) -> Any:  # noqa: FBT001
         workers = workers_of(model.distribute_strategy)
@@ -154,14 +155,14 @@ def _history(
         if not process.has_agreed:
             atexit.register(_note_end, process, workers)
         process.has_agreed = True
-        fits.append(KeptFit(_plan(process, model, number), model))
+        latest[:] = [KeptFit(_plan(process, model, number), model)]
         # Each time as they were given: a fit changes both.
         own = inspect.BoundArguments(given.signature, OrderedDict(given.arguments))
-        return fits[-1].run(run, own, replace(call, alike=WeakSet()))
+        return latest[0].run(run, own, replace(call, alike=WeakSet()))
 
     status = status_file(process.job.status_file)
     survivor = Survivor(process.job.task, process.stop, status, lambda _: _tell_nothing_more())
-    return survivor.run(work, lambda: fits[-1] if fits else None)
+    return survivor.run(work, lambda: latest[0] if latest else None)
 
 
 def _plan(process: Process, model: keras.Model, number: int) -> Plan:
