@@ -37,7 +37,7 @@ SHOWN = re.compile(
     r"|worker\(s\)"
     r"|workers are here and agree"
     r"|worker-0 \| .* epoch +(1|2|24|25|26|27|49|50)/50 +step"
-    r"|worker-[01] \| .* (restart \d|resuming|saved the model|waiting for 1 of|was killed)"
+    r"|worker-[01] \| .* (restart \d|resuming|saved the model|waiting for 1 of|was killed|was lost|here again)"
     r"|worker-0 \| .* ERROR failed"
     r"|^cluster-trainer: done|^  test_accuracy"
     r"|sha256"
@@ -49,7 +49,7 @@ STYLES = (
     (re.compile(r"^worker-1 \|"), "magenta"),
     (re.compile(r"\d\d:\d\d:\d\d"), "bright_black"),
     (re.compile(r"WARNING|ERROR"), "bold yellow"),
-    (re.compile(r"resuming from step \d+|are here and agree"), "bold green"),
+    (re.compile(r"resuming from step \d+|are here and agree|are here again"), "bold green"),
     (re.compile(r"[0-9a-f]{64}"), "bold green"),
     (re.compile(r"^    …$"), "bright_black"),
 )
