@@ -51,3 +51,38 @@ def test_a_plain_script_ends_as_on_one_machine(run_on, script, workers):
 def test_the_workers_are_a_ring(run_on, workers):
     assert run_on(workers).output.count(f"up: ring of {workers} workers") == workers
     assert "trains on this worker alone" not in run_on(workers).output
+
+
+@pytest.fixture(scope="module")
+def without_fit(workbench, tmp_path_factory):
+    """Two workers of a script that never calls `fit`: what each says, and its exit code."""
+    cases = [
+        Case(what, 2, RING, ("python", "/scripts/without_fit.py", what))
+        for what in ("well", "lost", "chief-predicts")
+    ]
+    folder = tmp_path_factory.mktemp("without_fit")
+    ended = run_cases(workbench, folder, cases, [f"{WORKSPACE}:/scripts:ro"])
+    codes = {
+        what: json.loads((run.folder / "codes.json").read_text()) for what, run in ended.items()
+    }
+    return {what: (run.output, codes[what]) for what, run in ended.items()}
+
+
+def test_a_script_without_a_fit_does_not_end_before_the_other_workers(without_fit):
+    output, codes = without_fit["well"]
+    assert codes == [0, 0], output
+    (result,) = [line for line in output.splitlines() if line.startswith("RESULT ")]
+    assert json.loads(result.removeprefix("RESULT "))["is_there"]
+
+
+def test_a_peer_that_is_lost_outside_of_a_fit_is_worth_another_start(without_fit):
+    output, codes = without_fit["lost"]
+    assert codes == [75, 137], output
+    assert "a peer was lost (PeerLost: rank 1" in output
+
+
+def test_a_call_of_the_chief_alone_ends_all_and_is_named(without_fit):
+    output, codes = without_fit["chief-predicts"]
+    assert codes == [1, 1], output
+    for said in ("rank 0 is at predict", "rank 1 at evaluate"):
+        assert output.count(said) >= 1, output

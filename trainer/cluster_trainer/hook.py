@@ -5,6 +5,7 @@ The last lines of the installed Keras's `keras/__init__.py` do so (patches/).
 
 import inspect
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,8 @@ def install() -> None:
         message = f'CLUSTER_TRAINER_ENGINE: received "{wanted}"; accepted: on or off'
         raise ValueError(message)
     if wanted == "on":
-        install_engine(_kept)
+        install_engine(_kept, _called)
+        sys.excepthook = _telling_of_lost_peers(sys.excepthook)
         if (os.environ.get("TRAINER_COLLECTIVES", "").strip() or "auto") in ("auto", "ring"):
             _offer_ring()
         be_plain_without_a_terminal(os.environ)
@@ -37,6 +39,28 @@ def _kept(
     from cluster_trainer.fits import script_fits  # noqa: PLC0415
 
     return script_fits.fit(run, given, call, number, os.environ)
+
+
+def _called(run: Callable[[], Any], strategy: Any) -> Any:
+    """Run another call than `fit`; there is nothing to do where this worker is alone."""
+    if not os.environ.get("TF_CONFIG"):
+        return run()
+    from cluster_trainer.fits import script_calls  # noqa: PLC0415
+
+    return script_calls.call(run, strategy, os.environ)
+
+
+def _telling_of_lost_peers(before: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what ends a script with exit code 75 whose own code has met with a lost peer."""
+
+    def tell(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+        before(kind, error, traceback)
+        if isinstance(error, Exception) and os.environ.get("TF_CONFIG"):
+            from cluster_trainer.fits import script_calls  # noqa: PLC0415
+
+            script_calls.end_unless_crashed(error, os.environ)
+
+    return tell
 
 
 def _offer_ring() -> None:

@@ -50,6 +50,8 @@ from cluster_trainer.engine.steps import StepLogs, Steps
 log = logging.getLogger("trainer")
 # As running.AroundFit, and which of the process's fits it is, from 0.
 AroundAny = Callable[[Callable[..., Any], inspect.BoundArguments, running.Running, int], Any]
+# (run it, the strategy of its model) -> what it returns
+AroundOther = Callable[[Callable[[], Any], tf.distribute.Strategy], Any]
 IN_STEP = (
     distribute_lib._DefaultDistributionStrategy,  # noqa: SLF001  none, as TensorFlow calls it
     tf.distribute.OneDeviceStrategy,
@@ -70,11 +72,12 @@ def keeps_in_step(strategy: tf.distribute.Strategy) -> bool:
     return isinstance(strategy, IN_STEP)
 
 
-def install(around: AroundAny) -> None:
+def install(around: AroundAny, around_other: AroundOther) -> None:
     """Replace it; once in a process.
 
     Args:
         around: what a `fit` gets from outside of the engine.
+        around_other: the same of the other calls, outside of a `fit`.
     """
     # What the repaired Keras says of arrays (patches/) does not hold here.
     warnings.filterwarnings("ignore", "No random seed is set, so each worker shuffles the arrays")
@@ -101,6 +104,8 @@ def install(around: AroundAny) -> None:
     KerasTrainer.predict = _batch_by_batch(_with_averages(KerasTrainer.predict))
     for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
         setattr(KerasTrainer, name, _with_failures_told(getattr(KerasTrainer, name)))
+    for name in ("evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
+        setattr(KerasTrainer, name, _run_by(getattr(KerasTrainer, name), around_other))
     KerasTrainer._get_metrics_result_or_logs = _of_all_replicas(  # noqa: SLF001
         KerasTrainer._get_metrics_result_or_logs  # noqa: SLF001
     )
@@ -303,6 +308,18 @@ def _with_failures_told(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(*arguments, **keywords)
 
     return with_failures_told
+
+
+def _run_by(method: Callable[..., Any], around: AroundOther) -> Callable[..., Any]:
+    @wraps(method)
+    def run_by(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        run = partial(method, self, *arguments, **keywords)
+        is_fits = running.is_in_fit() or running.around_fit() is not None
+        if is_fits or not keeps_in_step(self.distribute_strategy):
+            return run()
+        return around(run, self.distribute_strategy)
+
+    return run_by
 
 
 def _average(model: Any) -> None:

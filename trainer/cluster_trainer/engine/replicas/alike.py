@@ -14,10 +14,10 @@ import numpy as np
 
 from cluster_trainer.collectives.group import AnyRing
 from cluster_trainer.collectives.replicas import ring_of
+from cluster_trainer.engine import running
 
 CHIEF = 0
 SHOWN = 5
-VALUES = "a model's values"
 log = logging.getLogger("trainer")
 
 
@@ -44,18 +44,19 @@ def _take_from_chief(variables: Sequence[Any], ring: AnyRing) -> None:
     values = [np.asarray(one.value) for one in variables]
     # Not their names, in which Keras counts layers: one worker may have made others before.
     forms = [f"{value.dtype} {list(value.shape)}" for value in values]
+    call = running.current().name
     digest = _digest(form.encode() for form in forms)
-    if len({*ring.all_gather(digest, what="a model's variables")}) > 1:
+    if len({*ring.all_gather(digest, what=f"{call} (a model's variables)")}) > 1:
         names = ", ".join(one.path for one in variables[:SHOWN])
         raise ValueError(
             f"The workers' models have different variables; here there are {len(variables)}: "
             f"{names}, … Each worker has to run the same script."
         )
-    content = b"".join(value.tobytes() for value in values)
-    if len({*ring.all_gather(_digest([content]), what=VALUES)}) == 1:  # as after a `fit`
+    content, what = b"".join(value.tobytes() for value in values), f"{call} (a model's values)"
+    if len({*ring.all_gather(_digest([content]), what=what)}) == 1:  # as after a `fit`
         return
     is_chief = ring.rank == CHIEF
-    content, begin = ring.broadcast(content if is_chief else None, CHIEF, what=VALUES), 0
+    content, begin = ring.broadcast(content if is_chief else None, CHIEF, what=what), 0
     if not is_chief:
         for variable, value in zip(variables, values, strict=True):
             given = np.frombuffer(content, value.dtype, value.size, begin).reshape(value.shape)

@@ -1,0 +1,49 @@
+"""A ring of two: TensorFlow of this process, and a peer that calls the ring itself, in a thread."""
+
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from cluster_trainer.collectives import group
+from cluster_trainer.collectives.ring.ring import Ring
+
+SECONDS = 60.0
+
+
+class Peer:
+    """Rank 1 of 2.
+
+    Attributes:
+        mine: the ring of rank 0, which is this process's.
+        ring: of this one.
+    """
+
+    def __init__(self) -> None:
+        one, two = socket.socketpair(), socket.socketpair()  # the first ends are the ranks' right
+        self.mine = Ring(0, 2, 1, two[1], one[0])
+        self.ring = Ring(1, 2, 1, one[1], two[0])
+        self._pool = ThreadPoolExecutor(1)
+
+    def calls(self, *calls: Callable[[Ring], Any]) -> Future[list[Any]]:
+        """Make calls of the ring, one after the other, while rank 0 makes its own."""
+        return self._pool.submit(lambda: [call(self.ring) for call in calls])
+
+    def end(self) -> None:
+        self.ring.abort("the test has ended")
+        self._pool.shutdown()
+        self.ring.close()
+        self.mine.close()
+
+
+@contextmanager
+def ring_of_two() -> Iterator[Peer]:
+    """Let this process be in a ring with a peer."""
+    made = Peer()
+    group.use(made.mine)
+    try:
+        yield made
+    finally:
+        group.use(None)
+        made.end()

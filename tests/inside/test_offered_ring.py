@@ -1,0 +1,110 @@
+"""A script's models are trained over a ring unless it wants something else, or there is none."""
+
+import logging
+import os
+import socket
+
+import pytest
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from cluster_trainer.collectives import group
+from cluster_trainer.collectives.neighbours import VARIABLE, Neighbours, NeighboursError
+from cluster_trainer.distribution import ring
+from cluster_trainer.problems import ConfigurationError, PeerLostError
+
+GIVEN = {VARIABLE: "7"}
+
+
+@pytest.fixture(autouse=True)
+def left_as_it_was(caplog):
+    caplog.set_level(logging.INFO, "trainer")
+    logging.getLogger("trainer").propagate = True
+    yield
+    group.use(None)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What the entrypoint was asked with; it connects a ring of one worker."""
+    made = []
+
+    def join(environ):
+        made.append(environ)
+        return Neighbours(0, 1, 5, *socket.socketpair())
+
+    monkeypatch.setattr(ring, "join", join)
+    return made
+
+
+def answers(monkeypatch, problem):
+    def join(_):
+        raise problem
+
+    monkeypatch.setattr(ring, "join", join)
+
+
+def test_the_ring_is_formed_when_it_is_asked_for(asked, caplog):
+    ring.offer_to_script(GIVEN)
+    assert group.is_wanted()
+    assert not asked
+    assert group.current().generation == 5
+    assert group.current().size == 1
+    assert asked == [GIVEN]
+    assert "up: ring of 1 workers" in caplog.text
+
+
+def test_a_command_that_the_entrypoint_did_not_start_is_offered_none(asked):
+    ring.offer_to_script({"TRAINER_COLLECTIVES": "ring"})
+    assert not group.is_wanted()
+    assert group.current() is None
+    assert not asked
+
+
+def test_a_script_that_has_made_tensorflows_cluster_sums_over_that(asked, monkeypatch, caplog):
+    ring.offer_to_script(GIVEN)
+    monkeypatch.setattr(context.context(), "_collective_ops_server_def", object())
+    assert group.current() is None
+    assert not asked
+    assert "sums over TensorFlow's cluster" in caplog.text
+
+
+def test_a_gpu_is_refused_before_anybody_is_met(asked, monkeypatch):
+    ring.offer_to_script(GIVEN)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    with pytest.raises(ConfigurationError) as caught:
+        group.current()
+    (problem,) = caught.value.problems
+    assert problem.name.startswith("TRAINER_COLLECTIVES")
+    assert problem.accepted == "tensorflow"
+    assert "GPU:0" in problem.advice
+    assert not asked
+
+
+def test_without_the_entrypoints_socket_a_script_trains_alone_and_says_so(monkeypatch, caplog):
+    answers(monkeypatch, NeighboursError("CLUSTER_GROUP_FD is '7'", code=78))
+    ring.offer_to_script(GIVEN)
+    assert group.current() is None
+    assert not group.is_wanted()
+    (warning,) = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert "trains alone" in warning.getMessage()
+    assert "CLUSTER_GROUP_FD is '7'" in warning.getMessage()
+
+
+def test_a_neighbour_that_does_not_come_is_a_lost_peer(monkeypatch):
+    answers(monkeypatch, NeighboursError("worker-1 at b:2222: refused", code=75))
+    ring.offer_to_script(GIVEN)
+    with pytest.raises(PeerLostError, match="worker-1 at b:2222: refused"):
+        group.current()
+    assert group.is_wanted()  # so that nobody trains alone by mistake
+
+
+def test_a_process_that_was_forked_off_is_in_no_ring(asked):
+    ring.offer_to_script(GIVEN)
+    assert group.current() is not None
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if group.current() is None and not group.is_wanted() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert group.current() is not None
+    assert asked

@@ -1,0 +1,211 @@
+"""Sums and gathered tensors within steps whose replicas are the workers of a ring."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from ring_peer import SECONDS, ring_of_two
+
+from cluster_trainer.collectives import group, over_ring
+from cluster_trainer.collectives.replicas import Replicas, count_of, ring_of
+from cluster_trainer.collectives.ring.errors import OtherCall, PeerLost
+from cluster_trainer.collectives.workers import WorkersOfRing
+
+
+@pytest.fixture
+def peer():
+    with ring_of_two() as made:
+        yield made
+
+
+def gives(value, what):
+    """Let the peer gather a tensor."""
+    content = tf.io.serialize_tensor(value).numpy()
+    return lambda ring: ring.all_gather(content, what=what)
+
+
+def adds(value, what):
+    """Let the peer sum an array."""
+    return lambda ring: ring.all_reduce(np.asarray(value), what=what)
+
+
+ONE = np.ones(1, np.float32)
+eagerly_or_not = pytest.mark.parametrize("compiled", [tf.function, lambda one: one])
+
+
+@eagerly_or_not
+def test_sums_of_one_type_are_one_message_in_the_order_of_types(peer, compiled):
+    peers = peer.calls(adds(np.arange(5, dtype=np.float32), "g"), adds([10, 20], "g"))
+    values = [tf.constant([[1.0, 2.0]]), tf.constant(3, tf.int64), tf.constant([4.0, 5.0, 6.0])]
+    values += [tf.constant(7, tf.int64)]
+    sums = compiled(lambda *values: over_ring.summed(peer.mine, values, "g"))(*values)
+    assert [one.numpy().tolist() for one in sums] == [[[1, 3]], 13, [6, 8, 10], 27]
+    assert [one.dtype for one in sums] == [one.dtype for one in values]
+    peers.result(SECONDS)
+
+
+@pytest.mark.parametrize(
+    "dtype", [tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16, tf.bfloat16, tf.float16, tf.float64]
+)
+def test_every_type_is_summed_by_one_that_holds_it(peer, dtype):
+    carrier = over_ring.CARRIERS.get(dtype, dtype).as_numpy_dtype
+    peers = peer.calls(adds(np.array([1, 0], carrier), ""))
+    (total,) = over_ring.summed(peer.mine, [tf.cast([1, 0], dtype)])
+    assert total.dtype == dtype
+    expected = [True, False] if dtype == tf.bool else [2, 0]
+    assert total.numpy().tolist() == expected
+    peers.result(SECONDS)
+
+
+@eagerly_or_not
+def test_sparse_gradients_are_the_rows_of_all_in_the_order_of_ranks(peer, compiled):
+    peers = peer.calls(
+        gives(tf.constant([[5.0, 6.0], [7.0, 8.0]]), "g"),
+        gives(tf.constant([4, 0], tf.int64), "g"),
+        adds(ONE, "g"),
+    )
+
+    def sums():
+        slices = tf.constant([[1.0, 2.0]]), tf.constant([4], tf.int64), tf.constant([9, 2])
+        rows = tf.IndexedSlices(*slices)
+        return over_ring.summed(peer.mine, [rows, tf.ones([1])], "g")
+
+    sparse, dense = compiled(sums)()
+    assert sparse.values.numpy().tolist() == [[1, 2], [5, 6], [7, 8]]
+    assert sparse.indices.numpy().tolist() == [4, 4, 0]
+    assert tf.convert_to_tensor(sparse).numpy()[4].tolist() == [6, 8]
+    assert dense.numpy() == [2]
+    peers.result(SECONDS)
+
+
+@eagerly_or_not
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        (tf.constant(["an", "ä"]), tf.constant(["", "\0x", "last"])),
+        (tf.constant([[1, 2]]), tf.zeros([0, 2], tf.int32)),
+        (tf.constant([True]), tf.constant([False, True])),
+        (tf.zeros([0, 3], tf.bfloat16), tf.ones([2, 3], tf.bfloat16)),
+    ],
+    ids=["strings", "nothing", "bool", "bfloat16"],
+)
+def test_any_tensors_are_gathered_whatever_their_numbers(peer, compiled, mine, theirs):
+    peers = peer.calls(gives(theirs, "predict"))
+    found = compiled(lambda: over_ring.gathered(peer.mine, mine, "predict"))()
+    assert found.dtype == mine.dtype
+    assert found.numpy().tolist() == [*mine.numpy().tolist(), *theirs.numpy().tolist()]
+    peers.result(SECONDS)
+
+
+def test_calls_of_a_step_keep_their_order_whatever_they_wait_for(peer):
+    names = [f"{number}" for number in range(20)]
+    peers = peer.calls(*(adds(ONE, name) for name in names))
+
+    @tf.function
+    def step(start):
+        found = []
+        for number, name in enumerate(names):
+            value = start
+            for _ in range(len(names) - number):  # the first have the longest way
+                value = tf.linalg.matmul(value, start) / 300.0
+            found += over_ring.summed(peer.mine, [value[0, :1]], name)
+        return found
+
+    step(tf.ones([300, 300]))
+    peers.result(SECONDS)
+
+
+def test_calls_keep_their_order_in_conditions_loops_and_functions_within_a_step(peer):
+    expected = ["first", *["even", "odd"] * 3, "within", "unused", "last"]
+    peers = peer.calls(*(adds(ONE, name) for name in expected))
+
+    def summed(value, what):
+        return over_ring.summed(peer.mine, [value], what)[0]
+
+    @tf.function
+    def within(value):
+        return summed(value, "within")
+
+    @tf.function
+    def step(value, times):
+        summed(value, "first")
+
+        def more(turn, _):
+            is_even = turn % 2 == 0
+            even, odd = partial(summed, value, "even"), partial(summed, value, "odd")
+            return turn + 1, tf.cond(is_even, even, odd)
+
+        tf.while_loop(lambda turn, _: turn < times, more, (0, value))
+        within(value)
+        summed(value, "unused")  # all workers make it, so that one may not leave it out
+        return summed(value, "last")
+
+    assert step(tf.ones([1]), tf.constant(6)).numpy() == [2]
+    peers.result(SECONDS)
+
+
+def test_a_function_that_was_traced_sums_again_in_each_step(peer):
+    peers = peer.calls(*[adds(ONE, "step")] * 5)
+    step = tf.function(lambda value: over_ring.summed(peer.mine, [value], "step")[0])
+    assert [step(tf.constant([float(turn)])).numpy()[0] for turn in range(5)] == [1, 2, 3, 4, 5]
+    assert step.experimental_get_tracing_count() == 1
+    peers.result(SECONDS)
+
+
+def test_workers_at_different_calls_both_hear_what_each_is_at(peer):
+    peers = peer.calls(gives(tf.constant([1]), "predict (outputs)"))
+    step = tf.function(lambda: over_ring.gathered(peer.mine, tf.constant([1]), "fit (metrics)"))
+    with pytest.raises(OtherCall) as caught, group.failure_told():
+        step()
+    for problem in (caught.value, peers.exception(SECONDS)):
+        assert "predict (outputs)" in str(problem)
+        assert "fit (metrics)" in str(problem)
+
+
+def test_a_step_whose_peer_is_lost_fails_with_the_rings_reason(peer):
+    peers = peer.calls(adds(ONE, ""), lambda ring: ring.close())
+    step = tf.function(lambda: over_ring.summed(peer.mine, [tf.ones([1])])[0])
+    step()
+    peers.result(SECONDS)
+    with pytest.raises(PeerLost) as caught, group.failure_told():
+        step()
+    assert caught.value.rank == 1
+    assert isinstance(caught.value.__cause__, tf.errors.OpError)
+
+
+def test_an_error_of_a_step_that_is_not_the_rings_stays_tensorflows(peer):
+    del peer
+    step = tf.function(lambda index: tf.gather(tf.ones([3]), index))
+    with pytest.raises(tf.errors.InvalidArgumentError), group.failure_told():
+        step(tf.constant(7))
+
+
+def test_one_replica_of_a_process_is_one_of_the_rings(peer):
+    strategy = tf.distribute.get_strategy()
+    assert ring_of(strategy) is peer.mine
+    assert count_of(strategy) == 2
+    assert Replicas.of(strategy) == Replicas(total=2, first=0, local=1)
+    mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    assert ring_of(mirrored) is None
+    assert count_of(mirrored) == 2
+
+
+def test_workers_of_a_ring_tell_each_other_what_they_know(peer):
+    mine = WorkersOfRing(peer.mine)
+
+    def theirs(ring):
+        workers = WorkersOfRing(ring)
+        found = workers.gather(-2, "a"), workers.largest([0.5, 3.0], "b"), workers.slowest(1.0, "c")
+        return *found, workers.broadcast(None, 0, "d"), workers.broadcast(b"mine", 1, "e")
+
+    peers = peer.calls(theirs)
+    found = mine.gather(2**40, "a"), mine.largest([1.5, 2.0], "b"), mine.slowest(0.1, "c")
+    found = *found, mine.broadcast(b"yours", 0, "d"), mine.broadcast(None, 1, "e")
+    assert found == ([2**40, -2], [1.5, 3.0], 1.0, b"yours", b"mine")
+    assert peers.result(SECONDS) == [found]
+
+
+def test_workers_part_however_the_ring_has_ended(peer):
+    peer.ring.abort("a test")
+    WorkersOfRing(peer.mine).part()

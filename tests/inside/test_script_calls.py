@@ -1,0 +1,160 @@
+"""What a script calls beside `fit` ends as a `fit` does where a worker of its ring is lost."""
+
+import atexit
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from ring_peer import SECONDS, ring_of_two
+
+from cluster_trainer import hook
+from cluster_trainer.collectives.ring.errors import Aborted, OtherCall, PeerLost
+from cluster_trainer.engine import running
+from cluster_trainer.fits import script_calls, script_fits
+from cluster_trainer.problems import ExitCode
+
+ROWS = np.ones([8, 3], np.float32)
+TWO = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}'
+CALLS = {
+    "evaluate": lambda model: model.evaluate(ROWS, ROWS[:, :1], verbose=0),
+    "predict": lambda model: model.predict(ROWS, verbose=0),
+    "train_on_batch": lambda model: model.train_on_batch(ROWS, ROWS[:, :1]),
+    "test_on_batch": lambda model: model.test_on_batch(ROWS, ROWS[:, :1]),
+    "predict_on_batch": lambda model: model.predict_on_batch(ROWS),
+}
+
+
+class LeftError(Exception):
+    """The process would have ended."""
+
+
+@pytest.fixture
+def model(monkeypatch):
+    """A model of a script of two workers; where the process would end, LeftError is raised."""
+
+    def leave(code, reason):
+        raise LeftError(code, reason)
+
+    monkeypatch.setenv("TF_CONFIG", TWO)
+    monkeypatch.setattr(script_calls, "leave_process", leave)
+    monkeypatch.setattr(script_calls, "_calls", None)
+    made = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    made.compile("sgd", "mse")
+    return made
+
+
+@pytest.fixture
+def peer():
+    with ring_of_two() as made:
+        yield made
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_lost_peer_ends_the_process_as_in_a_fit(model, peer, call):
+    peer.ring.close()
+    with pytest.raises(LeftError) as caught:
+        call(model)
+    code, reason = caught.value.args
+    assert code == ExitCode.PEER_LOST
+    assert "a peer was lost (PeerLost: rank 1" in reason
+
+
+def test_an_error_of_the_script_stays_its_own(model, peer):
+    del peer
+    with pytest.raises(ValueError, match="incompatible"):
+        model.predict_on_batch(np.ones([2, 9]))
+
+
+def test_within_a_fit_it_is_the_fits_affair(model, peer):
+    peer.ring.abort("a test")
+    with running.announced(running.Running(is_fit=True)), pytest.raises(Aborted):
+        model.evaluate(ROWS, ROWS[:, :1], verbose=0)
+
+
+def test_without_other_workers_nothing_is_done(model, monkeypatch):
+    monkeypatch.delenv("TF_CONFIG")
+    for call in CALLS.values():
+        call(model)
+    assert script_calls._calls is None  # noqa: SLF001
+
+
+@pytest.mark.parametrize(
+    ("changes", "meets"),
+    [
+        ({}, True),
+        ({"has_failed": True}, False),
+        ({"_pid": 1}, False),
+    ],
+    ids=["well", "failed", "in a fork"],
+)
+def test_a_script_without_a_fit_meets_the_others_at_its_end(
+    model, peer, monkeypatch, changes, meets
+):
+    ends = []
+    monkeypatch.setattr(atexit, "register", ends.append)
+    script_calls.call(lambda: None, model.distribute_strategy, os.environ)
+    for name, value in changes.items():
+        monkeypatch.setattr(script_calls._calls, name, value)  # noqa: SLF001
+    barrier = peer.calls(lambda ring: ring.barrier(what="the end of its program"))
+    (end,) = ends
+    end()
+    assert (barrier.exception(SECONDS) is None) if meets else not barrier.done()
+
+
+def test_after_a_fit_its_own_end_is_the_meeting(model, peer, monkeypatch):
+    ends = []
+    monkeypatch.setattr(atexit, "register", ends.append)
+    monkeypatch.setattr(script_fits, "_process", object())
+    script_calls.call(lambda: None, model.distribute_strategy, os.environ)
+    peer.ring.close()
+    ends[0]()
+    assert peer.mine.error is None  # nobody has asked
+
+
+def test_one_that_waits_for_others_who_do_not_come_ends_in_time(model, peer, monkeypatch):
+    del peer
+    ends = []
+    monkeypatch.setattr(atexit, "register", ends.append)
+    monkeypatch.setattr(script_fits, "LEAVING_SECONDS", 0.1)
+    script_calls.call(lambda: None, model.distribute_strategy, os.environ)
+    ends[0]()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (PeerLost("rank 1 was lost"), ExitCode.PEER_LOST),
+        (tf.errors.UnavailableError(None, None, "Socket closed"), ExitCode.PEER_LOST),
+        (OtherCall("rank 1 is at predict"), None),
+        (ValueError("my own"), None),
+        (KeyboardInterrupt(), None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.usefixtures("model")
+def test_an_error_that_nobody_catches_is_shown_and_tells_of_a_lost_peer(error, code):
+    shown, codes = [], []
+    tell = hook._telling_of_lost_peers(lambda *given: shown.append(given))  # noqa: SLF001
+    try:
+        tell(type(error), error, None)
+    except LeftError as left:
+        codes.append(left.args[0])
+    assert shown == [(type(error), error, None)]
+    assert codes == ([] if code is None else [code])
+
+
+def test_keras_import_sees_to_errors_that_nobody_catches():
+    program = "import keras; from cluster_trainer.collectives.ring.errors import PeerLost as Lost"
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{program}; raise Lost('rank 1 was lost')"],
+        env={**os.environ, "TF_CONFIG": TWO},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == ExitCode.PEER_LOST, ended.stderr
+    assert "Traceback" in ended.stderr

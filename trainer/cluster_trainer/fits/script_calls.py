@@ -1,0 +1,90 @@
+"""What a script calls beside `fit`: evaluate, predict, and training batch by batch.
+
+Nothing is kept of these. They end as a `fit` does where a peer is lost, and a script that calls
+nothing else does not leave before the other workers either.
+"""
+
+import atexit
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from cluster_trainer.collectives.workers import workers_of
+from cluster_trainer.fits import script_fits
+from cluster_trainer.problems import ExitCode
+from cluster_trainer.process.last_call import LastCall
+from cluster_trainer.process.lifecycle import judge, leave_process, tell
+from cluster_trainer.results.report import start_log
+from cluster_trainer.settings.task import Task, from_environment
+from cluster_trainer.settings.view import read_view
+
+log = logging.getLogger("trainer")
+
+
+class Calls:
+    """The calls of this process, and its end.
+
+    Args:
+        strategy: of the first call.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+        self.has_failed = False
+        self._strategy, self._pid, self._last = strategy, os.getpid(), LastCall()
+        workers_of(strategy)  # a ring's own end is after this one, if it is there before
+        atexit.register(self._leave)
+
+    def _leave(self) -> None:
+        """Let no worker leave before the others, unless a `fit` has seen to that, or all is over.
+
+        See script_fits.py: one that has failed leaves at once.
+        """
+        is_failing = self.has_failed or getattr(sys, "last_value", None) is not None
+        if not is_failing and self._pid == os.getpid() and not script_fits.has_begun():
+            workers = workers_of(self._strategy)
+            self._last.make(workers.part, script_fits.LEAVING_SECONDS)
+
+
+_calls: Calls | None = None
+
+
+def call(
+    run: Callable[[], Any], strategy: tf.distribute.Strategy, environ: Mapping[str, str]
+) -> Any:
+    """Return what a call of the script's returns; where a peer is lost, end the process (75).
+
+    Args:
+        run: the call.
+        strategy: of its model.
+        environ: TF_CONFIG, which names several workers, and what the log looks like.
+    """
+    global _calls  # noqa: PLW0603  they are this process's
+    try:
+        if _calls is None:
+            _start_log(from_environment(environ), environ)
+            _calls = Calls(strategy)
+        return run()
+    except BaseException as error:
+        if _calls is not None:
+            _calls.has_failed = True
+        if isinstance(error, Exception):
+            end_unless_crashed(error, environ)
+        raise
+
+
+def end_unless_crashed(error: Exception, environ: Mapping[str, str]) -> None:
+    """End the process as the trainer would, unless the error is the script's own affair."""
+    num_workers = from_environment(environ).num_workers
+    code, reason = judge(error, num_workers)
+    if code != ExitCode.CRASHED:
+        tell(error, num_workers)
+        leave_process(code, reason)
+
+
+def _start_log(task: Task, environ: Mapping[str, str]) -> None:
+    if not log.handlers:
+        start_log(task.name, view=read_view(environ, is_chief=task.is_chief))
