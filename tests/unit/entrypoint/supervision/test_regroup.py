@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import random
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -142,4 +143,36 @@ def test_one_that_was_frozen_and_replaced_finds_no_place_when_it_thaws(cluster):
     frozen.signal_all(signal.SIGCONT)
     frozen.wait_for_line("waiting for worker-0 at", "(the chief)", "refused")
     assert frozen.end() == 75
-    assert [worker.said[-1]["ring"]["generation"] for worker in workers] == [generation] * 3
+    assert [worker.ring["generation"] for worker in workers] == [generation] * 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_whatever_happens_when_all_are_one_ring_again(cluster, size):
+    chance = random.Random(size)
+    many = cluster(size)
+    workers, generation = many.start_all()
+    for _ in range(15):
+        for _ in range(chance.choice([1, 1, 2, 3])):
+            disturb(many, workers, chance)
+            time.sleep(chance.choice([0, 0.05, 0.3, 1]))  # wherever the others are by then
+        generation = many.ring_after(workers, generation)
+
+
+def disturb(many: Entrypoints, workers: list[Entrypoint], chance: random.Random) -> None:
+    """Do something to one of the workers."""
+    one = chance.choice(workers)
+    what = chance.choice(["kill", "kill", "replace", "break", "freeze"])
+    with suppress(ProcessLookupError):  # its command has ended, and has not begun again
+        if what == "kill":
+            one.kill_command()
+        elif what == "replace":
+            one.remove()
+            workers[one.rank] = many.start(one.rank)
+        elif what == "break":
+            one.break_ring()
+        else:
+            one.signal_all(signal.SIGSTOP)
+            time.sleep(chance.uniform(0, 2))
+            one.signal_all(signal.SIGCONT)
+            one.break_ring()
