@@ -18,7 +18,7 @@ from entrypoint.status.reading import Status, read_all
 from harness.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 30.0
+SECONDS = 60.0
 """More than anything here takes on a machine that others use too."""
 RINGS = f"""
 import json, os, pathlib, select, signal, sys

@@ -16,7 +16,7 @@ import pytest
 from harness.neighbours import Entrypoint, Entrypoints
 from harness.waiting import wait_until
 
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_new_container_takes_the_place_of_one_that_is_gone(cluster):
 
 
 def test_a_worker_shows_that_it_waits_and_ends_when_it_is_told_to(cluster):
-    two = cluster(2)
+    two = cluster(2, STOP_GRACE_SECONDS=f"{SECONDS:g}")
     workers, _ = two.start_all()
     assert workers[0].status.state == "running"
     workers[1].remove()
@@ -99,7 +99,7 @@ def test_a_worker_shows_that_it_waits_and_ends_when_it_is_told_to(cluster):
     begin = time.monotonic()
     workers[0].process.send_signal(signal.SIGTERM)
     assert workers[0].end() == 143
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < SECONDS / 2  # by itself
     assert not any(Path(f"/proc/{one}").exists() for one in processes)
     assert is_closed(two.addresses[0])
     assert workers[0].status.state == "stopped"
@@ -121,19 +121,19 @@ def test_after_the_wait_the_status_is_what_it_was_and_has_counted_the_wait(clust
 
 @pytest.mark.long
 def test_who_waits_in_vain_ends_with_75_and_says_for_whom(cluster):
-    three = cluster(3, RENDEZVOUS_TIMEOUT="3", MAX_RESTARTS="0")
+    three = cluster(3, RENDEZVOUS_TIMEOUT="10", MAX_RESTARTS="0")
     workers, _ = three.start_all()
     workers[2].remove()
     for worker in workers[:2]:
         assert worker.end() == 75
         assert worker.said[-1]["code"] == 75
-        assert "gave up after 3 s" in worker.said[-1]["error"]
+        assert "gave up after 10 s" in worker.said[-1]["error"]
         assert "worker-2 at" in worker.said[-1]["error"]
 
 
 @pytest.mark.long
 def test_one_that_was_frozen_and_replaced_finds_no_place_when_it_thaws(cluster):
-    three = cluster(3, RENDEZVOUS_TIMEOUT="10", MAX_RESTARTS="0")
+    three = cluster(3, RENDEZVOUS_TIMEOUT="15", MAX_RESTARTS="0")
     workers, generation = three.start_all()
     frozen = workers[2]
     frozen.signal_all(signal.SIGSTOP)
