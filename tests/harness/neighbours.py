@@ -8,19 +8,20 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 from entrypoint.status.reading import Status, read_all
+from harness.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 30.0
+SECONDS = 60.0
 """More than anything here takes on a machine that others use too."""
 RINGS = f"""
-import json, os, select, signal, sys
+import json, os, pathlib, select, signal, sys
 sys.path.insert(0, {str(ROOT / "trainer")!r})
 from cluster_trainer.collectives.neighbours import NeighboursError, join
 
@@ -41,6 +42,7 @@ while True:
     place = {{"rank": found.rank, "size": found.size, "generation": found.generation}}
     with found.left, found.right:
         try:
+            pathlib.Path(os.environ["PROGRESS_FILE"]).touch()
             found.right.sendall(b"%d %d" % (found.rank, found.generation))
             say(ring=place, left=found.left.recv(100).decode())
             while True:
@@ -130,18 +132,17 @@ class Entrypoint:
 
         return self.wait_for(said, str(texts))
 
-    def ring_after(self, generation: int) -> dict[str, Any]:
-        """Wait until its command is in a newer ring, and return what it said of that."""
-
-        def newer(worker: Self) -> dict[str, Any] | None:
-            last = worker.said[-1] if worker.said else {}
-            return last if last.get("ring", {}).get("generation", 0) > generation else None
-
-        return self.wait_for(newer, f"a ring after {generation}")
+    @property
+    def ring(self) -> dict[str, Any]:
+        """The ring that its command is in: rank, size, generation, left; empty while in none."""
+        last = self.said[-1] if self.said else {}
+        return last["ring"] | {"left": last["left"]} if "ring" in last else {}
 
     @property
     def command(self) -> int:
         """The process id of the command that has said something last."""
+        if not self.said:  # a worker that has only just been started
+            raise ProcessLookupError
         return self.said[-1]["pid"]
 
     def kill_command(self) -> None:
@@ -217,16 +218,25 @@ class Entrypoints:
         workers = [self.start(rank) for rank in range(self.size)]
         return workers, self.ring_after(workers, 0)
 
-    def ring_after(self, workers: Iterable[Entrypoint], generation: int) -> int:
+    def ring_after(self, workers: Sequence[Entrypoint], generation: int) -> int:
         """Wait until all are in one newer ring; return its generation."""
-        said = {worker.rank: worker.ring_after(generation) for worker in workers}
-        generations = {one["ring"]["generation"] for one in said.values()}
-        assert len(generations) == 1, said
-        (newer,) = generations
-        for rank, one in said.items():
-            assert one["ring"] == {"rank": rank, "size": self.size, "generation": newer}
-            assert one["left"] == f"{(rank - 1) % self.size} {newer}", said
-        return newer
+
+        def one_ring() -> int | None:
+            rings = [worker.ring for worker in workers]
+            newer = rings[0].get("generation", 0)
+            expected = [self._place(worker.rank, newer) for worker in workers]
+            return newer if newer > generation and rings == expected else None
+
+        wait_until(one_ring, SECONDS, f"a ring after {generation}", lambda: self._logs(workers))
+        return workers[0].ring["generation"]
+
+    def _place(self, rank: int, generation: int) -> dict[str, Any]:
+        """Return what a command says of a ring in which each has heard from its left."""
+        place = {"rank": rank, "size": self.size, "generation": generation}
+        return place | {"left": f"{(rank - 1) % self.size} {generation}"}
+
+    def _logs(self, workers: Sequence[Entrypoint]) -> str:
+        return "\n".join(f"{one.said[-3:]}\n" + "\n".join(one.lines) for one in workers)
 
     def __enter__(self) -> Self:
         return self

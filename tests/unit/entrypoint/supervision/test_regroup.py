@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import random
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from harness.neighbours import Entrypoint, Entrypoints
 from harness.waiting import wait_until
 
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_a_new_container_takes_the_place_of_one_that_is_gone(cluster):
 
 
 def test_a_worker_shows_that_it_waits_and_ends_when_it_is_told_to(cluster):
-    two = cluster(2)
+    two = cluster(2, STOP_GRACE_SECONDS=f"{SECONDS:g}")
     workers, _ = two.start_all()
     assert workers[0].status.state == "running"
     workers[1].remove()
@@ -98,7 +99,7 @@ def test_a_worker_shows_that_it_waits_and_ends_when_it_is_told_to(cluster):
     begin = time.monotonic()
     workers[0].process.send_signal(signal.SIGTERM)
     assert workers[0].end() == 143
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < SECONDS / 2  # by itself
     assert not any(Path(f"/proc/{one}").exists() for one in processes)
     assert is_closed(two.addresses[0])
     assert workers[0].status.state == "stopped"
@@ -120,19 +121,19 @@ def test_after_the_wait_the_status_is_what_it_was_and_has_counted_the_wait(clust
 
 @pytest.mark.long
 def test_who_waits_in_vain_ends_with_75_and_says_for_whom(cluster):
-    three = cluster(3, RENDEZVOUS_TIMEOUT="3", MAX_RESTARTS="0")
+    three = cluster(3, RENDEZVOUS_TIMEOUT="10", MAX_RESTARTS="0")
     workers, _ = three.start_all()
     workers[2].remove()
     for worker in workers[:2]:
         assert worker.end() == 75
         assert worker.said[-1]["code"] == 75
-        assert "gave up after 3 s" in worker.said[-1]["error"]
+        assert "gave up after 10 s" in worker.said[-1]["error"]
         assert "worker-2 at" in worker.said[-1]["error"]
 
 
 @pytest.mark.long
 def test_one_that_was_frozen_and_replaced_finds_no_place_when_it_thaws(cluster):
-    three = cluster(3, RENDEZVOUS_TIMEOUT="10", MAX_RESTARTS="0")
+    three = cluster(3, RENDEZVOUS_TIMEOUT="15", MAX_RESTARTS="0")
     workers, generation = three.start_all()
     frozen = workers[2]
     frozen.signal_all(signal.SIGSTOP)
@@ -142,4 +143,36 @@ def test_one_that_was_frozen_and_replaced_finds_no_place_when_it_thaws(cluster):
     frozen.signal_all(signal.SIGCONT)
     frozen.wait_for_line("waiting for worker-0 at", "(the chief)", "refused")
     assert frozen.end() == 75
-    assert [worker.said[-1]["ring"]["generation"] for worker in workers] == [generation] * 3
+    assert [worker.ring["generation"] for worker in workers] == [generation] * 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_whatever_happens_when_all_are_one_ring_again(cluster, size):
+    chance = random.Random(size)
+    many = cluster(size)
+    workers, generation = many.start_all()
+    for _ in range(15):
+        for _ in range(chance.choice([1, 1, 2, 3])):
+            disturb(many, workers, chance)
+            time.sleep(chance.choice([0, 0.05, 0.3, 1]))  # wherever the others are by then
+        generation = many.ring_after(workers, generation)
+
+
+def disturb(many: Entrypoints, workers: list[Entrypoint], chance: random.Random) -> None:
+    """Do something to one of the workers."""
+    one = chance.choice(workers)
+    what = chance.choice(["kill", "kill", "replace", "break", "freeze"])
+    with suppress(ProcessLookupError):  # its command has ended, and has not begun again
+        if what == "kill":
+            one.kill_command()
+        elif what == "replace":
+            one.remove()
+            workers[one.rank] = many.start(one.rank)
+        elif what == "break":
+            one.break_ring()
+        else:
+            one.signal_all(signal.SIGSTOP)
+            time.sleep(chance.uniform(0, 2))
+            one.signal_all(signal.SIGCONT)
+            one.break_ring()

@@ -9,7 +9,7 @@ import pytest
 
 from harness.neighbours import check_circle
 
-LONG_SECONDS = 20.0
+LONG_SECONDS = 60.0
 
 
 def close(rings) -> None:
@@ -44,11 +44,9 @@ def test_those_that_stay_are_another_ring_with_those_that_replace_the_lost(
     check_circle(found)
     (generation,) = {ring.generation for ring in found}
     assert generation > first[0].generation
+    begins = f"INFO the ring of generation {first[0].generation} has ended"
     for rank, one in workers.items():
-        expected = [] if rank in lost else [f"INFO the ring of generation {first[0].generation}"]
-        assert [line[:30] for line in one.lines if "has ended" in line] == [
-            line[:30] for line in expected
-        ]
+        assert any(line.startswith(begins) for line in one.lines) == (rank not in lost)
         assert f"INFO 3 workers are a ring, generation {generation}" in one.lines
 
 
@@ -77,7 +75,7 @@ def test_who_waits_is_shown_to_wait_and_says_for_whom(cluster, worker, rings):
     asked = workers[0].ask()
     workers[0].wait_for("waiting for 1 of 2 workers", "worker-1 at")
     assert workers[0].is_waiting
-    again = worker(two, 1, meeting=None)
+    again = worker(two, 1, meeting=None, gate=LONG_SECONDS)
     workers[0].wait_for("2 workers are here and agree")
     workers[0].wait_for("for a ring of 2 workers: worker-1 at")
     assert workers[0].is_waiting
@@ -96,7 +94,7 @@ def test_one_that_is_lost_once_more_before_the_ring_is_closed_is_met_once_more(
     asked = [workers[rank].ask() for rank in (0, 1)]
     for _ in range(2):
         workers[2].end()
-        workers[2] = worker(three, 2, meeting=None)
+        workers[2] = worker(three, 2, meeting=None, gate=LONG_SECONDS)
         assert workers[2].has_met.wait(LONG_SECONDS)
     workers[1].wait_for("WARNING worker-2 at", "is at the gate", "going there, too")
     check_circle(rings([*asked, workers[2].ask()]))
@@ -106,10 +104,10 @@ def test_one_that_is_lost_again_and_again_is_given_up(cluster, worker):
     two = cluster(2)
     asked = worker(two, 0, gate=LONG_SECONDS, most_losses=2).ask()
     for _ in range(2):
-        lost = worker(two, 1, meeting=None)
+        lost = worker(two, 1, meeting=None, gate=LONG_SECONDS)
         assert lost.has_met.wait(LONG_SECONDS)
         lost.end()
-    two.start(1, token="a secret that they share", timeout_seconds=1)
+    two.start(1, token="a secret that they share", timeout_seconds=3)
     error = asked.exception(LONG_SECONDS)
     assert error.code == 75
     assert "gave up after 3 meetings at the gate without a ring" in str(error)
@@ -118,13 +116,13 @@ def test_one_that_is_lost_again_and_again_is_given_up(cluster, worker):
 
 def test_whoever_does_not_come_to_the_gate_is_named(cluster, worker, rings):
     three = cluster(3)
-    workers = [worker(three, rank, gate=1) for rank in range(3)]
+    workers = [worker(three, rank, gate=3) for rank in range(3)]
     close(rings([one.ask() for one in workers]))
     workers[1].end()
     for asked in [workers[rank].ask() for rank in (0, 2)]:
         error = asked.exception(LONG_SECONDS)
         assert error.code == 75
-        assert "gave up after 1 s" in str(error)
+        assert "gave up after 3 s" in str(error)
         assert f"worker-1 at {three.member(1).address}: refused" in str(error)
 
 
@@ -141,15 +139,15 @@ def test_a_replacement_that_does_not_agree_is_refused_with_the_reason(cluster, w
     assert "image version of worker-1" in str(other.end())
 
 
-@pytest.mark.parametrize("rank", [0, 1], ids=["the chief", "a member"])
+@pytest.mark.parametrize(("rank", "says"), [(0, ["1 of 2 workers"]), (1, ["(the chief)"])])
 def test_a_command_that_ends_while_it_waits_at_the_gate_leaves_nothing(
-    cluster, worker, rings, rank
+    cluster, worker, rings, rank, says
 ):
     two = cluster(2)
     workers = [worker(two, rank, gate=LONG_SECONDS) for rank in range(2)]
     close(rings([one.ask() for one in workers]))
     asked = workers[rank].ask()
-    workers[rank].wait_for(f"worker-{1 - rank} at", "refused")
+    workers[rank].wait_for("waiting for", *says, "refused")
     workers[rank].end()  # which fails where the thread does not end
     assert "has ended" in str(asked.exception(LONG_SECONDS))
     assert not workers[rank].is_waiting
