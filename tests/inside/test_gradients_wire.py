@@ -35,9 +35,9 @@ def _as_bfloat16():
 
 
 def summed_on(size, values_of, wire):
-    """Return each rank's sums of these values over a ring of sockets.
+    """Return each rank's sums of these values, over a ring of sockets.
 
-    Eagerly, each in its own thread: TensorFlow's functions would share a few, and all ranks wait.
+    Eagerly: within a graph each rank would take one of TensorFlow's threads until all have come.
     """
     pairs = [socket.socketpair() for _ in range(size)]
     rings = [Ring(rank, size, 1, pairs[rank - 1][1], pairs[rank][0]) for rank in range(size)]
