@@ -1,19 +1,22 @@
 """METRICS_PORT: what Prometheus is answered in a container."""
 
 import json
+from pathlib import Path
 
 from harness.waiting import wait_for_text, wait_until
 
 TOLD = {"state": "training", "step": 120, "epoch": 3, "examples_per_second": 4500.5}
 COMMAND = ("bash", "-c", f"echo '{json.dumps(TOLD)}' >$STATUS_FILE; echo ready; exec sleep 300")
 SCRAPE = (
-    "import urllib.request as web\n"
-    "print(web.urlopen('http://localhost:9400/metrics', timeout=10).read().decode())"
+    "import sys, urllib.request as web\n"
+    "print(web.urlopen(f'http://{sys.argv[1]}:9400/metrics', timeout=10).read().decode())"
 )
+HAS_IPV6 = Path("/proc/net/if_inet6").exists()
+WITH_IPV6 = {"net.ipv6.conf.all.disable_ipv6": "0"} if HAS_IPV6 else {}
 
 
 def test_prometheus_is_told_what_status_says(run_container):
-    options = {"read_only": True, "environment": {"METRICS_PORT": "9400"}}
+    options = {"read_only": True, "environment": {"METRICS_PORT": "9400"}, "sysctls": WITH_IPV6}
     container = run_container(*COMMAND, **options)
     wait_for_text(container, "ready")
     wait_until(lambda: scrape(container)[0] == 0, 20, "an answer", lambda: scrape(container)[1])
@@ -29,10 +32,11 @@ def test_prometheus_is_told_what_status_says(run_container):
     ):
         assert line in lines, lines
     assert not [line for line in lines if line.startswith("cluster_trainer_checkpoint")]
+    assert not HAS_IPV6 or scrape(container, "[::1]")[0] == 0
 
 
-def scrape(container):
-    code, output = container.exec_run(["python", "-c", SCRAPE])
+def scrape(container, host="127.0.0.1"):
+    code, output = container.exec_run(["python", "-c", SCRAPE, host])
     return code, output.decode()
 
 

@@ -1,6 +1,7 @@
 """result.json says what a script has really trained with."""
 
 import json
+import sys
 
 import keras
 import numpy as np
@@ -78,6 +79,12 @@ def test_a_run_with_an_optimizer_of_ones_own_may_get_more_epochs(result):
         history = fit(built(), DATA, optimizer=optimizer, **(RUN | {"epochs": epochs}))
         assert len(history) == epochs
     assert result()["resumed_from_step"] == 2
+
+
+def test_the_script_is_named_without_its_arguments(result, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["my/train.py", "--token=secret", "5"])
+    fit(built(), DATA, **RUN)
+    assert result()["script"] == {"path": "my/train.py", "arguments": 2}
 
 
 class OwnOptimizer(keras.optimizers.SGD):
