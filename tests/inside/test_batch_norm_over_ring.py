@@ -32,7 +32,8 @@ def weights_in(output):
     return np.array(json.loads(line.removeprefix("ENDED ")))
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("size", [2, 3])
 def test_several_workers_end_as_one(tmp_path, size):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

@@ -70,7 +70,7 @@ def test_a_script_that_has_made_tensorflows_cluster_sums_over_that(asked, monkey
 
 
 def test_a_gpu_is_refused_before_anybody_is_met(asked, monkeypatch):
-    ring.offer_to_script(GIVEN)
+    ring.offer_to_script(GIVEN | {"TRAINER_COLLECTIVES": "ring"})
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
     with pytest.raises(ConfigurationError) as caught:
         group.current()
@@ -78,6 +78,14 @@ def test_a_gpu_is_refused_before_anybody_is_met(asked, monkeypatch):
     assert problem.name.startswith("TRAINER_COLLECTIVES")
     assert problem.accepted == "tensorflow"
     assert "GPU:0" in problem.advice
+    assert not asked
+
+
+@pytest.mark.parametrize("wanted", [{}, {"TRAINER_COLLECTIVES": "auto"}])
+def test_auto_leaves_gpus_to_tensorflow(asked, monkeypatch, wanted):
+    ring.offer_to_script(GIVEN | wanted)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    assert group.current() is None
     assert not asked
 
 
