@@ -519,11 +519,11 @@ def test_all_workers_take_the_first_ones_seed(monkeypatch):
 
     monkeypatch.setattr(sources.ArraySource, "__init__", noting)
     # Of what the workers tell each other, only a seed is so large.
-    another = lambda _, number, *what: [number + (number > 1000)] * 2  # noqa: E731
+    another = lambda _, number, *_what: [number + (number > 1000)] * 2  # noqa: E731
     monkeypatch.setattr(WorkersOfStrategy, "gather", another)
     keras.utils.set_random_seed(1)
     model_in(strategy_of(1)).fit(INPUTS, TARGETS, verbose=0)
-    monkeypatch.setattr(WorkersOfStrategy, "gather", lambda _, number, *what: [number, number])
+    monkeypatch.setattr(WorkersOfStrategy, "gather", lambda _, number, *_what: [number, number])
     keras.utils.set_random_seed(1)
     model_in(strategy_of(1)).fit(INPUTS, TARGETS, verbose=0)
 
@@ -531,7 +531,7 @@ def test_all_workers_take_the_first_ones_seed(monkeypatch):
 
 
 def test_data_of_different_lengths_on_the_workers_are_refused(monkeypatch):
-    monkeypatch.setattr(WorkersOfStrategy, "gather", lambda _, number, *what: [number, number + 1])
+    monkeypatch.setattr(WorkersOfStrategy, "gather", lambda _, number, *_what: [number, number + 1])
 
     with pytest.raises(ValueError, match=r"different numbers of batches: \[4, 5\]"):
         model_in(strategy_of(1)).fit(INPUTS, TARGETS, verbose=0)
