@@ -13,7 +13,7 @@ LONELY = {
     "RENDEZVOUS_TIMEOUT": "0",
     "MAX_RESTARTS": "0",
 }
-HEARTBEAT = "worker-0 waiting for TensorFlow's cluster of 2 workers"
+HEARTBEAT = "worker-0 waiting for the cluster of 2 workers"
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def run(job: Job, load: Callable[[], Training]) -> int:
 def watch(job: Job, child: int, up: int, deadline: Deadline) -> Ended:
     """Watch the training process until it has ended."""
     config, num_workers = job.config, job.task.num_workers
-    message = f"waiting for TensorFlow's cluster of {num_workers} workers"
+    message = f"waiting for the cluster of {num_workers} workers"
     limits = Limits(
         start_up_seconds=(config.startup_timeout_seconds or inf) if num_workers > 1 else None,
         stop_seconds=config.stop_seconds + 1,

@@ -74,7 +74,7 @@ class Watch:
         self._starting = start_up_seconds is not None
         os.set_blocking(up, False)
         reason = (
-            f"TensorFlow's cluster was not complete after {start_up_seconds:g} s "
+            f"the cluster was not complete after {start_up_seconds:g} s "
             "(TRAINER_STARTUP_TIMEOUT_SECONDS). Is every worker of the list running, and can each "
             "reach the others' addresses and ports?"
             if start_up_seconds is not None
