@@ -27,7 +27,8 @@ NOTES = re.compile(
 TIME_AND_LEVEL = rb"^([0-9:]{8} [A-Z]+) %s "
 SAID_BY_ALL = re.compile(
     rb"DEBUG "  # the trainer's, where the chief says it as well
-    rb"|INFO (cluster-trainer [^ ]+: worker-[0-9]+ of [0-9]+|[0-9]+ workers (are here and agree |are a ring,))"
+    rb"|INFO cluster-trainer [^ ]+: worker-[0-9]+ of [0-9]+"
+    rb"|INFO [0-9]+ workers (are here and agree |are a ring,)"
 )
 """A line of another worker than the chief, behind its time."""
 PROGRESS = re.compile(rb"INFO epoch [0-9]+/[0-9]+  (training|evaluating): ")
