@@ -21,7 +21,7 @@ class Batch:
 
 @dataclass
 class Process:
-    """A training process, as its worker recorded it.
+    """A training process, as its worker recorded it; one that survives a loss is another then.
 
     Attributes:
         start_time: when it began, in seconds since 1970.
@@ -55,8 +55,16 @@ def read_processes(records: Path) -> list[Process]:
         if record["event"] == "start":
             processes.append(Process(record["time"]))
         else:
+            if _begins_again(processes[-1], record):
+                processes.append(Process(record["time"]))
             _note(processes[-1], record)
     return processes
+
+
+def _begins_again(process: Process, record: dict) -> bool:
+    """Tell whether a process that trains goes on from a checkpoint, after another one was lost."""
+    is_beginning = RESUMED.search(record.get("text", ""))
+    return bool(process.first_step is not None and is_beginning)
 
 
 def _note(process: Process, record: dict) -> None:

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from harness.chaos.machine import Machine
 
-NOTICED = re.compile(r"a peer was lost|another worker was asked to stop|restart \d+ of \d+ in")
+NOTICED = re.compile(
+    r"a peer was lost|another worker was asked to stop"
+    r"|restart \d+ of \d+ in|was lost: waiting until"
+)
 AGREED = re.compile(r"workers are here and agree")
 
 

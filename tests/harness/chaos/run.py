@@ -20,7 +20,7 @@ START_SECONDS = 120
 TRAINING_SECONDS = 120
 NOTICE_SECONDS = 60
 BEGINS = re.compile(r"resuming from step|starting at step 0")
-STARTED_AGAIN = re.compile(r"restart \d+ of \d+ in")
+STARTED_AGAIN = re.compile(r"restart \d+ of \d+ in|was lost: waiting until")
 
 
 @dataclass(frozen=True)
