@@ -107,7 +107,8 @@ def test_a_scripts_run_without_results_says_how_far_it_is_and_how_to_start_it_ag
     assert "no end yet" in page.text
     assert re.search(r"script\s*train.py", page.text)
     assert re.search(r"fit-1: newest checkpoint\s*of step 1,200", page.text)
-    assert "a script's own `fit` writes none" in page.text
+    assert page.text.count("a script's own `fit` leaves checkpoints, and no more") == 6
+    assert "TRAINER_TENSORBOARD" not in page.text
     assert "IMAGE python train.py" in page.text
     assert "not recorded; the addresses of 2 workers" in page.text
     for worker in ("worker-0", "worker-1"):

@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from cluster_trainer.report import plots
 from cluster_trainer.report.curves import Point
-from cluster_trainer.report.predicted import Predicted
 from cluster_trainer.report.reading import Json, is_number
 from cluster_trainer.report.run import Run, Worker
 from cluster_trainer.report.timeline import STARTING, WAITING, Line, epoch_seconds, waits_for_others
@@ -61,7 +60,9 @@ def curves_of(runs: Sequence[Run], names: Sequence[str]) -> Iterator[Drawing]:
     found = dict.fromkeys(name for lines in of_all for line in lines for name in line)
     metrics = list(dict.fromkeys(n.removeprefix(TEST) for n in found if n not in COUNTS))
     if not metrics:
-        yield Drawing("metrics", missing=_why_no_metrics(runs))
+        yield Drawing(
+            "metrics", missing=_why(runs, "no epoch has ended, or metrics.jsonl is not there")
+        )
     for metric in metrics[:MAX_CURVES]:
         series: list[plots.Series] = []
         for name, lines in zip(names, of_all, strict=True):
@@ -82,13 +83,14 @@ def curves_of(runs: Sequence[Run], names: Sequence[str]) -> Iterator[Drawing]:
         for name, points in zip(names, rates, strict=True)
         if points
     ]
-    yield _drawn("learning rate", series, "step", "TRAINER_TENSORBOARD was none, or it has no rate")
+    why = _why(runs, "TRAINER_TENSORBOARD was none, or it has no rate")
+    yield _drawn("learning rate", series, "step", why)
 
 
-def _why_no_metrics(runs: Sequence[Run]) -> str:
-    if all(worker.fits for run in runs for worker in run.workers):
-        return "a script's own `fit` writes none; give it keras.callbacks.CSVLogger or TensorBoard"
-    return "no epoch has ended, or metrics.jsonl is not there"
+def _why(runs: Sequence[Run], usual: str) -> str:
+    """Return why there is nothing to draw: the usual reason, unless they are scripts' own fits."""
+    are_fits = all(worker.fits and not worker.result for run in runs for worker in run.workers)
+    return "a script's own `fit` leaves checkpoints, and no more" if are_fits else usual
 
 
 def speed_of(run: Run) -> Drawing:
@@ -99,7 +101,7 @@ def speed_of(run: Run) -> Drawing:
     size, unit = plots.unit_of(max(times, default=0.0) - began)
     series = [_over_time(name, found, began, size) for name, found in points if found]
     without = [name for name, found in points if not found]
-    why = "it needs event files, which TRAINER_TENSORBOARD=none leaves out"
+    why = _why([run], "it needs event files, which TRAINER_TENSORBOARD=none leaves out")
     drawing = _drawn("examples per second", series, unit, why, from_zero=True)
     if series and without:
         return Drawing(drawing.title, drawing.svg, note=f"{NOT_RECORDED}: {', '.join(without)}")
@@ -130,7 +132,7 @@ def timeline_of(run: Run, lines: Sequence[Line]) -> Drawing:
     ]
     title = "timeline"
     if not named:
-        return Drawing(title, missing="this run has no events.jsonl")
+        return Drawing(title, missing=_why([run], "this run has no events.jsonl"))
     notes = []
     without = sorted({worker.name for worker in run.workers} - {name for name, _, _ in named})
     if without:
@@ -152,7 +154,8 @@ def seconds_of(run: Run, lines: Sequence[Line]) -> tuple[Drawing, list[tuple[str
             states = {state: line.seconds(state) for state in (WAITING, STARTING)}
             parts.append((worker.name, _parts(measured, states, of_others)))
     if not parts:
-        return Drawing(title, missing="no epoch has ended, or this run has no events.jsonl"), []
+        why = _why([run], "no epoch has ended, or this run has no events.jsonl")
+        return Drawing(title, missing=why), []
     parts_of_all = list(dict.fromkeys(part for _, found in parts for part in found))
     rows = [
         (name, [f"{found.get(part, 0.0):,.1f} s" for part in parts_of_all]) for name, found in parts
@@ -189,12 +192,12 @@ def _parts(
     return {**shown, REST: max(0.0, measured[WHOLE] - known)}
 
 
-def predictions_of(found: Predicted | None) -> Drawing:
+def predictions_of(run: Run) -> Drawing:
     """Return the confusion matrix."""
-    title = "confusion matrix"
+    title, found = "confusion matrix", run.chief.predicted
     if found is None:
-        why = "no classifier, no epoch to the end, or a run from before it was recorded"
-        return Drawing(title, missing=why)
+        usual = "no classifier, no epoch to the end, or a run from before it was recorded"
+        return Drawing(title, missing=_why([run], usual))
     right = sum(found.matrix[index][index] for index in range(len(found.names)))
     total = sum(map(sum, found.matrix))
     note = f"{right:,} of {total:,} examples right, out of {found.total:,} to test"

@@ -128,7 +128,7 @@ def _part_of(run: Run, name: str) -> Json:
         "events": sorted(listed, key=lambda row: float(row[2].split()[0].replace(",", ""))),
         "seconds": drawings.seconds_of(run, lines),
         "unread": run.unread,
-        "matrix": drawings.predictions_of(run.chief.predicted),
+        "matrix": drawings.predictions_of(run),
         "pictures": run.chief.predicted.pictures if run.chief.predicted else (),
         "again": again(run),
         "settings": [
