@@ -1,5 +1,9 @@
 """The image with R, and the one without. What R trains: tests/cluster/test_r.py."""
 
+import pytest
+
+pytestmark = pytest.mark.long  # the image takes more than a minute to make
+
 FIND_R = "for tool in R Rscript; do command -v $tool; done; find / -xdev -name libR.so"
 ADD_UP = 'tf <- reticulate::import("tensorflow"); cat(tf$reduce_sum(c(1, 2, 4))$numpy()$item())'
 

@@ -2,7 +2,7 @@
 
 The first worker takes no strategy, the second MirroredStrategy on two devices: three results of
 each program in one cluster, with TensorFlow imported once. ON_DEVICES lists the programs that the
-second worker runs so; without it, all.
+second worker runs so; without it, all. LEFT_OUT lists those that nobody runs.
 """
 
 import json
@@ -50,7 +50,9 @@ def programs():
     """Return all programs by name, those that draw at random twice."""
     once = arrays.PROGRAMS + options.PROGRAMS + feeds.PROGRAMS + models.PROGRAMS + chance.PROGRAMS
     again = {f"{program.__name__} again": program for program in chance.PROGRAMS}
-    return {program.__name__: program for program in once} | again
+    every = {program.__name__: program for program in once} | again
+    left_out = os.environ.get("LEFT_OUT", "").split(",")
+    return {name: program for name, program in every.items() if name not in left_out}
 
 
 def run(where, strategy, folder, names=None):
