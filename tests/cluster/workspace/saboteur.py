@@ -60,11 +60,19 @@ def build(input_shape: tuple[int, ...], num_classes: int) -> keras.Model:
 
 
 class Recorder(keras.layers.Layer):
-    """Hands its inputs on, once they are recorded."""
+    """Hands its inputs on, once they are recorded; its copies, which are exported, do no more."""
+
+    def __init__(self, *, records: bool = True, **options: object) -> None:
+        super().__init__(**options)
+        self.records = records
+
+    def get_config(self) -> dict[str, object]:
+        """Return what a copy is made from."""
+        return super().get_config() | {"records": False}
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:  # noqa: FBT001
         """Return `inputs`, float32 [n, height, width, 1] in 0..1."""
-        if not tf.distribute.has_strategy():  # the copy that is exported
+        if not self.records:
             return inputs
         corners = tf.stack([inputs[:, 0, 0, 0], inputs[:, 0, -1, 0]])
         record = _trains if training else _evaluates
