@@ -1,5 +1,8 @@
 """For how long steps waited is told as it is: for input, and for other replicas' gradients."""
 
+import json
+import subprocess
+import sys
 import time
 
 import keras
@@ -11,6 +14,22 @@ from cluster_trainer.engine.steps import waits_of
 from conftest import strategy_of
 
 BATCHES, BATCH, WIDTH = 12, 8, 8
+ONE_THREAD = """
+import json, os, time
+
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import keras, numpy as np
+from cluster_trainer.engine.steps import waits_of
+
+inputs = np.zeros((1024, 512), np.float32)
+layers = [keras.layers.Dense(1024, activation="relu") for _ in range(3)]
+model = keras.Sequential([keras.Input((512,)), *layers, keras.layers.Dense(512)])
+model.compile("sgd", "mse")
+model.fit(inputs, inputs, batch_size=64, verbose=0)
+before, began = waits_of(model)["input"], time.monotonic()
+model.fit(inputs, inputs, batch_size=64, verbose=0)
+print(json.dumps([waits_of(model)["input"] - before, time.monotonic() - began]))
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +91,14 @@ def test_input_that_is_there_is_not_waited_for_however_long_a_step_takes():
 def test_input_that_is_made_beside_the_steps_is_waited_for_no_longer_than_it_takes():
     found, seconds = waited(of_input=0.03, of_step=0.05)
     assert found["input"] <= seconds - BATCHES * 0.05
+
+
+def test_a_process_with_one_thread_does_not_count_computing_as_waiting():
+    ended = subprocess.run(
+        [sys.executable, "-c", ONE_THREAD], capture_output=True, text=True, check=True, timeout=240
+    )
+    waited_seconds, seconds = json.loads(ended.stdout.splitlines()[-1])
+    assert waited_seconds < 0.3 * seconds
 
 
 def test_one_replica_waits_for_no_gradients():

@@ -57,8 +57,8 @@ class Waits:
         taken = take()  # held up by nothing: one gradient's sum may begin before the last is there
         with tf.control_dependencies([begin, *_tensors(taken)]):
             seconds = tf.timestamp() - begin
-        tf.raw_ops.AssignAddVariableOp(resource=total, value=seconds)
-        return taken
+        noted = tf.raw_ops.AssignAddVariableOp(resource=total, value=seconds)
+        return _after(noted, taken)
 
     def _total(self, name: str) -> Any:
         """Return a variable of this process alone: tf.Variable would be the strategy's."""
@@ -70,6 +70,18 @@ class Waits:
                 tf.raw_ops.AssignVariableOp(resource=total, value=zero)
             self._totals[name] = total
         return self._totals[name]
+
+
+def _after(noted: tf.Operation, taken: T) -> T:
+    """Return what was taken, for use once its time is noted.
+
+    Else a process with one thread would compute with it first, and count that as waiting.
+    """
+    flat = tf.nest.flatten(taken, expand_composites=True)
+    with tf.control_dependencies([noted]):
+        flat = [tf.identity(one) if isinstance(one, tf.Tensor) else one for one in flat]
+    held: T = tf.nest.pack_sequence_as(taken, flat, expand_composites=True)
+    return held
 
 
 def _tensors(structure: Any) -> list[tf.Tensor]:
