@@ -75,7 +75,7 @@ def test_recorded_equal_workers_are_not_named_on_a_machine_that_others_use():
     assert set(named) == {()}
 
 
-@pytest.mark.parametrize("changes_sides", [False, True])
+@pytest.mark.parametrize("changes_sides", [pytest.param(False, marks=pytest.mark.long), True])
 def test_an_hour_of_what_was_recorded_of_equal_workers_has_no_false_alarm(changes_sides):
     """Half minutes of the seven, drawn by chance, with what one second has to do with the next."""
     rows, chance = recorded(EQUAL.read_text()), random.Random(0)
@@ -119,7 +119,7 @@ def test_who_is_at_work_all_the_time_as_all_are_is_not_slow():
     assert named_after([[1.0, 1.0, 1.0]] * 100) is None
 
 
-@pytest.mark.parametrize("workers", [2, 4, 8])
+@pytest.mark.parametrize("workers", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (4, 8))])
 def test_an_hour_of_equal_workers_has_no_false_alarm(workers):
     """Each look, ten a second, finds each worker at work or not, as it happens."""
     chance = random.Random(workers)
