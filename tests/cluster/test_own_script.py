@@ -50,6 +50,7 @@ def test_two_workers_train_as_one_does(undisturbed):
     assert two[0]["metrics"]["loss"] == pytest.approx(alone["metrics"]["loss"], rel=1e-3)
 
 
+@pytest.mark.long
 def test_a_script_that_was_stopped_goes_on_with_the_very_next_batch(peers, tmp_path, undisturbed):
     first, second = start(peers(2), tmp_path)
     wait_for_text(first, "epoch  3/20", RUN_SECONDS)

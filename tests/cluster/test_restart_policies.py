@@ -126,6 +126,7 @@ def test_a_killed_chief_is_restarted_inside_its_container(recovered):
     assert (chief.restarts_by_the_engine, other.restarts_by_the_engine) == (0, 0)
 
 
+@pytest.mark.long
 def test_a_killed_worker_is_restarted_by_the_engine(recovered):
     workers = recovered(1, KILL_TRAINING, restart_policy=BY_THE_ENGINE, **NOT_INSIDE)
     assert [worker.restarts_by_the_engine for worker in workers] == [0, 1]

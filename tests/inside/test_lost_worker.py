@@ -45,6 +45,8 @@ epochs = len(history.history["loss"])
 print("ENDED", hashlib.sha256(content).hexdigest(), epochs, flush=True)
 """
 EX_TEMPFAIL = 75
+# tests/cluster/test_restart_policies.py and test_chaos.py have losses that are not.
+pytestmark = pytest.mark.long
 
 
 def killed(place, rank, step):
@@ -55,14 +57,7 @@ def killed(place, rank, step):
     victim.start()
 
 
-@pytest.mark.parametrize(
-    ("size", "lost"),
-    [
-        (2, 0),
-        pytest.param(3, 0, marks=pytest.mark.long),
-        pytest.param(3, 2, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize(("size", "lost"), [(2, 0), (3, 0), (3, 2)])
 def test_the_others_keep_their_processes(tmp_path, size, lost):
     with MeetingPlace(tmp_path / "undisturbed", size, *TRAINER, **SETTINGS) as place:
         assert place.wait() == [0] * size, place.logs
@@ -91,7 +86,6 @@ def ended(place):
     ]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("lost", [0, 1])
 def test_the_first_fit_of_a_script_goes_on(tmp_path, script, lost):
     kept = {"TRAINER_CHECKPOINT_STEPS": "7"}
@@ -106,7 +100,6 @@ def test_the_first_fit_of_a_script_goes_on(tmp_path, script, lost):
         assert undisturbed[0] == undisturbed[1]
 
 
-@pytest.mark.long
 def test_data_that_cannot_be_gone_through_twice_need_a_new_process(tmp_path, script):
     with MeetingPlace(tmp_path / "disturbed", 2, script, "generator") as place:
         killed(place, 1, 100)
