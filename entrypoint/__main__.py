@@ -14,6 +14,7 @@ from pathlib import Path
 from entrypoint.arguments import STATUS, parse_arguments
 from entrypoint.checks.machine import check_machine
 from entrypoint.checks.metrics_port import check_metrics_port
+from entrypoint.checks.min_workers import check_min_workers, regroup_warning
 from entrypoint.cluster.spec import ALONE
 from entrypoint.errors import ConfigurationError, all_of, raise_any
 from entrypoint.log import Log
@@ -54,9 +55,18 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
             environment = requirements.added_to(environment)
         if request.is_trainer:
             environment = {**trainer_settings(variables, options), **environment}
-        check_machine(options.gpus_per_worker, environment)
         found_ports = answer.resolution.ports if answer.resolution else ()
-        check_metrics_port(options.metrics_port or None, found_ports)
+        all_of(
+            lambda: check_machine(options.gpus_per_worker, environment),
+            lambda: check_metrics_port(options.metrics_port or None, found_ports),
+            lambda: check_min_workers(
+                options.min_workers,
+                len(found_ports) or 1,
+                regroup_seconds=options.regroup_seconds,
+                at_gate_seconds=options.rendezvous_timeout_seconds,
+                collectives=environment.get("TRAINER_COLLECTIVES", ""),
+            ),
+        )
     except ConfigurationError as error:
         # What is imported below runs another process, and a good start of one worker needs none.
         from entrypoint.report.refuse import refuse  # noqa: PLC0415
@@ -69,6 +79,10 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
     task = (answer.resolution.task if answer.resolution else None) or ALONE
     log = Log(str(task), as_json=options.log_format == JSON)
     log.info(banner(answer.resolution, environ.get("CLUSTER_TRAINER_VERSION")))
+    if warning := regroup_warning(
+        options.min_workers, is_given=variables.given("REGROUP_SECONDS") and len(found_ports) > 1
+    ):
+        log.warning(warning)
     found = Start(request, answer.resolution, options, environment, requirements, places(environ))
     return start(found, log)
 

@@ -26,9 +26,9 @@ from entrypoint.status.board import STARTING, WAITING, Board
 from entrypoint.supervision.child_process import block_signals
 from entrypoint.supervision.failure_file import remove_failure
 from entrypoint.supervision.helper_process import Work, retried, run_helper
-from entrypoint.supervision.mark import Generations, Mark
 from entrypoint.supervision.metrics import Metrics
-from entrypoint.supervision.peers import Peers
+from entrypoint.supervision.peers.beside import Peers
+from entrypoint.supervision.peers.shared import Generations, Mark
 from entrypoint.supervision.run import run
 from entrypoint.supervision.supervisor import end
 from entrypoint.supervision.waiting import STOP_CODES, Ended
@@ -36,10 +36,10 @@ from entrypoint.supervision.waiting import STOP_CODES, Ended
 if TYPE_CHECKING:  # what a start of one worker does not need
     import socket
 
-    from entrypoint.rendezvous.attempt import Say
     from entrypoint.rendezvous.facts import Facts
+    from entrypoint.rendezvous.meeting import Fewer
     from entrypoint.rendezvous.ring.regroup import Gate
-    from entrypoint.supervision.ask_socket import Serve
+    from entrypoint.supervision.peers.ask_socket import Serve
 
 
 @dataclass(frozen=True)
@@ -185,6 +185,7 @@ def neighbours(  # noqa: PLR0913 -- as `gate` below
     def serve(asks: socket.socket, meeting: str) -> None:
         # In a child that has slept until now.
         from entrypoint.rendezvous.attempt import Given  # noqa: PLC0415
+        from entrypoint.rendezvous.meeting import Meeting  # noqa: PLC0415
         from entrypoint.rendezvous.ring.regroup import Group  # noqa: PLC0415
         from entrypoint.rendezvous.ring.serve import serve as answer  # noqa: PLC0415
         from entrypoint.rendezvous.transport.timing import Timing  # noqa: PLC0415
@@ -198,31 +199,32 @@ def neighbours(  # noqa: PLR0913 -- as `gate` below
             say=log.line,
             timing=Timing.of_ring(),
         )
-        gate = _gate_again(start.options, len(spec.members) - 1, log, board)
-        answer(asks, Group(given, meeting=meeting, seen=seen, gate=gate))
+        gate = _gate_again(start.options, len(spec.members), log, board)
+        answer(asks, Group(given, meeting=Meeting.read(meeting), seen=seen, gate=gate))
 
     return serve
 
 
-def _gate_again(options: Options, others: int, log: Log, board: Board) -> Gate | None:
+def _gate_again(options: Options, workers: int, log: Log, board: Board) -> Gate | None:
     """Return how to meet the others while the command runs; None where there is no gate."""
-    from entrypoint.rendezvous.ring.regroup import Gate  # noqa: PLC0415 -- in a child, as above
+    from entrypoint.rendezvous.ring.regroup import Gate, Waiting  # noqa: PLC0415 -- in a child
     from entrypoint.rendezvous.transport.timing import Timing  # noqa: PLC0415
 
     at_gate, in_ring = options.rendezvous_timeout_seconds, options.startup_timeout_seconds
     within_seconds = at_gate + in_ring if in_ring else None
+    others = workers - 1
 
     @contextmanager
-    def waiting() -> Iterator[Say]:
+    def waiting() -> Iterator[Waiting]:
         with board.waiting(
-            f"for {others} of {others + 1} workers", within_seconds=within_seconds
+            f"for {others} of {workers} workers", within_seconds=within_seconds
         ) as note:
 
             def say(level: str, line: str) -> None:
                 note(line)
                 log.line(level, line)
 
-            yield say
+            yield Waiting(say, lambda line: note(line, anew=True))
 
     if not at_gate:
         return None
@@ -232,7 +234,16 @@ def _gate_again(options: Options, others: int, log: Log, board: Board) -> Gate |
         most_losses=max(1, options.max_restarts * others),
         waiting=waiting,
         timing=Timing.after_restarts(1),
+        fewer=_fewer(options, workers),
     )
+
+
+def _fewer(options: Options, workers: int) -> Fewer | None:
+    """Return when the others are not waited for."""
+    from entrypoint.rendezvous.meeting import Fewer  # noqa: PLC0415 -- in a child, as above
+
+    least = options.min_workers or workers
+    return Fewer(least, options.regroup_seconds) if least < workers else None
 
 
 def _facts(spec: ClusterSpec, start: Start, settings: Mapping[str, str]) -> Facts:
@@ -247,6 +258,7 @@ def _facts(spec: ClusterSpec, start: Start, settings: Mapping[str, str]) -> Fact
         gpus_per_worker="" if gpus is None else str(gpus),
         settings=settings,
         devices=devices_of(start.request.command, start.environment),
+        min_workers=str(start.options.min_workers or len(spec.members)),
     )
 
 
@@ -286,6 +298,8 @@ def gate(  # noqa: PLR0913 -- who, how, with what to compare, and where to say s
                 say=say,
                 timing=Timing.after_restarts(restart_count),
                 generation=seen.newest,
+                ring_size=seen.size,
+                fewer=_fewer(options, len(spec.members)),
             )
         except (PeersMissingError, PortTakenError) as error:
             return EXIT_PEER_LOST, str(error)
@@ -294,7 +308,7 @@ def gate(  # noqa: PLR0913 -- who, how, with what to compare, and where to say s
             return EXIT_CONFIGURATION, str(error)
         if not restart_count:
             _warn_of_network(spec, task, start.environment, log)
-        return 0, meeting
+        return 0, meeting.text
 
     return meet
 

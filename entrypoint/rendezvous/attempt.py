@@ -13,6 +13,7 @@ from entrypoint.cluster.spec import ClusterSpec, Member, Task
 from entrypoint.errors import Problem
 from entrypoint.rendezvous.comparison import Contradictions
 from entrypoint.rendezvous.facts import Card, Facts
+from entrypoint.rendezvous.meeting import Fewer, Meeting
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.messages import (
     CARD,
@@ -23,9 +24,14 @@ from entrypoint.rendezvous.transport.reasons import PeerError
 from entrypoint.rendezvous.transport.timing import Timing
 
 Say = Callable[[str, str], None]
+"""Takes "INFO" or "WARNING", and a line."""
 
 FAREWELL_SECONDS = 1.0
 """For the other workers to have read why the gate ends."""
+
+
+def _unheard(_line: str) -> None:
+    """Take what nobody wants to hear."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +47,19 @@ class Given:
     timing: Timing
     generation: int = 0
     """The newest ring that this worker was in; 0 for none."""
+    ring_size: int = 0
+    """How many workers that had; 0: not known, and so all."""
+    asks: bool = False
+    """Whether its command runs, and has asked for its neighbours."""
+    fewer: Fewer | None = None
+    """When the others are gone on without; None: never. Worker 0's counts."""
+    awaited: frozenset[Task] = frozenset()
+    """Who is known to come: those who wait to be taken in, and those who have ended their ring
+    for them."""
+    only_last_ring: bool = False
+    """Whether those who were not in the newest ring are left out, if the others are enough."""
+    prolong: Callable[[str], None] = _unheard
+    """Is told, every few seconds, what is waited for while the time limit begins anew."""
 
     @property
     def me(self) -> Member:
@@ -61,22 +80,33 @@ class Attempt:
             boot,
             is_chief=self.is_chief,
             generation=given.generation,
+            ring_size=given.ring_size,
+            asks=given.asks,
         )
         self.began = asyncio.get_running_loop().time()
         self.contradictions = Contradictions()
-        self.meeting = boot if self.is_chief else ""
+        self.meeting = Meeting(boot if self.is_chief else "")
         """Which meeting this is: the chief's number for its attempt, once this worker has it."""
         self.trouble = ""
-        """Why this worker has not checked in yet."""
+        """Why this worker has not checked in yet, or with whom it has."""
+        self.newer: Member | None = None
+        """One that was in a later ring than this chief, in whose place another was there."""
         self.compared: set[str] = set()
         """The boots of the workers that were compared with this one."""
         self._known: dict[Connection, Card] = {}
+        self._sent_away: set[str] = set()
+        """The boots of those who were sent away last: one may be met again before it has ended."""
         self._changed = asyncio.Event()
 
     @property
     def seconds(self) -> float:
         """How long it has lasted."""
         return asyncio.get_running_loop().time() - self.began
+
+    @property
+    def place(self) -> int:
+        """This worker's place in the list."""
+        return self.spec.members.index(self.me)
 
     def member(self, task: Task) -> Member | None:
         """Return the task's place in the own list."""
@@ -132,6 +162,27 @@ class Attempt:
         until = self.seconds + FAREWELL_SECONDS
         while self._known and await self.news(until - self.seconds):
             pass
+
+    def take(self, connection: Connection, problems: Iterable[Problem]) -> None:
+        """Note what another worker found; where fewer may go on, not what one that is new did."""
+        teller = self._known.get(connection)
+        if self.given.fewer and teller and teller.generation < self.given.generation:
+            return
+        self.contradictions.take(problems)
+        self.changed()
+
+    async def send_away(self) -> None:
+        """Tell those with whom something is wrong, and nobody else; forget what it was."""
+        found, self.contradictions = self.contradictions, Contradictions()
+        problems, accused = found.problems(), found.accused
+        known, self._sent_away = self._sent_away, accused
+        for problem in problems if accused - known else ():
+            what = f"{problem.name}: received {problem.received}; accepted: {problem.accepted}"
+            parts = (f"{what}.", problem.advice, "It is sent away, and the others go on.")
+            self.given.say("WARNING", " ".join(filter(None, parts)))
+        message = contradiction(problems)
+        wrong = [connection for connection, card in self._known.items() if card.boot in accused]
+        await asyncio.gather(*(_farewell(connection, message) for connection in wrong))
 
 
 async def _farewell(connection: Connection, message: Message) -> None:

@@ -47,12 +47,20 @@ class CheckIns:
         return [member for member in self._attempt.spec.members if member != self._attempt.me]
 
     @property
+    def here(self) -> list[Session]:
+        """Those of all who are here."""
+        return [session for session in self.sessions.values() if session.is_here]
+
+    @property
     def is_complete(self) -> bool:
         """Whether every member is here."""
-        sessions = self.sessions.values()
-        return len(sessions) == len(self._attempt.spec.members) - 1 and all(
-            session.is_here for session in sessions
-        )
+        return len(self.here) == len(self._attempt.spec.members) - 1
+
+    def is_new(self, card: Card) -> bool:
+        """Whether one was not in the newest ring of those here, who may go on without it."""
+        given = self._attempt.given
+        newest = max([given.generation, *(session.card.generation for session in self.here)])
+        return bool(given.fewer) and card.generation < newest
 
     def missing(self) -> list[tuple[Member, str]]:
         """Return the members that are not here, and why."""
@@ -96,13 +104,21 @@ class CheckIns:
             if session.card.boot != card.boot and await session.ask(PING, alive):
                 if card.was_replaced_by(session.card):
                     raise ReplacedError(session.connection.ip)
+                if self.is_new(session.card) and not self.is_new(card):
+                    self._accuse(session.card, session.connection.ip, where)
+                    self._forget(session, NOT_HEARD_FROM)  # its connection goes on: it is told
+                    return True
                 if not session.card.was_replaced_by(card):
-                    difference = same_index(self._attempt.spec, card.task, session.connection.ip)
-                    self._attempt.contradictions.add(card, where, difference)
-                    self._attempt.changed()
+                    self._accuse(card, where, session.connection.ip)
                     return False
             self._drop(session, NOT_HEARD_FROM)
         return True
+
+    def _accuse(self, card: Card, where: str, other: str) -> None:
+        """Note that a worker has the index of another one, who is there."""
+        difference = same_index(self._attempt.spec, card.task, other)
+        self._attempt.contradictions.add(card, where, difference)
+        self._attempt.changed()
 
     async def _send_away(self, connection: Connection, card: Card, error: ReplacedError) -> None:
         """Tell one that was replaced, and nobody else, how it ends; it has no say any more."""
@@ -129,8 +145,12 @@ class CheckIns:
             self._drop(session, f"{before}, but its connection has ended: it was stopped or lost")
 
     def _drop(self, session: Session, reason: str) -> None:
-        """Forget a session, if it is still the member's."""
+        """End a session, and forget it."""
         session.connection.hang_up()
+        self._forget(session, reason)
+
+    def _forget(self, session: Session, reason: str) -> None:
+        """Forget a session, if it is still the member's."""
         if self.sessions.get(session.member.task) is session:
             del self.sessions[session.member.task]
             self._reasons[session.member.task] = reason
@@ -159,6 +179,9 @@ class CheckIns:
             card = await hello(attempt, connection, PROBE)
             with attempt.knows(connection, card):
                 if await compare(attempt, connection, card, member):
+                    if 0 < attempt.given.generation < card.generation:
+                        attempt.newer = member  # worker 0 is in each ring, and knows it first
+                        attempt.changed()
                     session = self.sessions.get(member.task)
                     if session is None or session.card.boot == card.boot:
                         return card

@@ -1,16 +1,29 @@
-"""The chief's part: decide when all are here, or that they never will be."""
+"""The chief's part: decide who goes on and when, or that too few will ever be here."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 
+from entrypoint.cluster.spec import Member
 from entrypoint.rendezvous.attempt import Attempt
 from entrypoint.rendezvous.check_ins import CheckIns
+from entrypoint.rendezvous.comparison import Contradictions, replaced_chief
+from entrypoint.rendezvous.going_on import chosen, held_up, patience
 from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, waiting_line
+from entrypoint.rendezvous.session import Session
 from entrypoint.rendezvous.transport.listener import Listener
-from entrypoint.rendezvous.transport.messages import GO, PING, READY, RELEASE, STATUS, Message
+from entrypoint.rendezvous.transport.messages import (
+    AHEAD,
+    GO,
+    PING,
+    READY,
+    RELEASE,
+    STATUS,
+    Message,
+)
 from entrypoint.rendezvous.transport.strangers import Strangers
 
 
@@ -31,42 +44,77 @@ class ChiefRole:
         return [self.listener.run(), self._check_ins.probe(), self._report(), self._ping()]
 
     async def decide(self) -> Exception | None:
-        """Return the error with which the gate ends, None after the release of all."""
+        """Return the error with which the gate ends, None after the release."""
         attempt = self._attempt
         while True:
-            if attempt.contradictions:
+            if attempt.newer:
+                return self._was_replaced(attempt.newer)
+            if attempt.contradictions.are_all_of(self._check_ins.is_new):
+                await attempt.send_away()
+            elif attempt.contradictions:
                 return await self._contradict()
-            if self._check_ins.is_complete and await self._all_are_ready():
-                await self._release()
+            group = chosen(attempt.given, self._check_ins.here, attempt.seconds)
+            if group is not None and await self._are_ready(group) and not attempt.newer:
+                await self._release(group)
                 return None
-            if not await attempt.news(attempt.given.timeout_seconds - attempt.seconds):
+            if group is None and await self._is_over():
                 return PeersMissingError(attempt.gave_up(self._line()))
 
-    async def _all_are_ready(self) -> bool:
-        """Ask all members whether they are alive and nothing is against it, and none other came."""
-        sessions = list(self._check_ins.sessions.values())
+    async def _is_over(self) -> bool:
+        """Wait for news; return whether there is no time left for any."""
+        attempt, given = self._attempt, self._attempt.given
+        ends = [patience(given, self._check_ins.here), given.timeout_seconds]
+        until = min(end for end in ends if end > attempt.seconds or end == given.timeout_seconds)
+        has_news = await attempt.news(until - attempt.seconds)
+        return not has_news and attempt.seconds >= given.timeout_seconds
+
+    async def _are_ready(self, sessions: Sequence[Session]) -> bool:
+        """Ask members whether they are alive and nothing is against it, and none other came."""
         ready = await asyncio.gather(
             *(session.ask(READY, self._timing.alive_seconds) for session in sessions),
         )
         for session, is_ready in zip(sessions, ready, strict=True):
             session.is_silent = session.is_silent or not is_ready
-        same = sessions == list(self._check_ins.sessions.values())
+        here = self._check_ins.sessions.values()
+        same = all(any(session is one for one in here) for session in sessions)
         return all(ready) and same and not self._attempt.contradictions
 
-    async def _release(self) -> None:
+    async def _release(self, sessions: Sequence[Session]) -> None:
         """Have all ports closed, the own one first, and only then let anyone go.
 
         The members end their connections, so that what TCP remembers of them (TIME-WAIT) is not at
-        the chief's port.
+        the chief's port. Who is here and starts, while others go on, goes ahead by itself.
         """
         self._is_decided = True
+        attempt, seconds = self._attempt, self._timing.release_seconds
+        attempt.meeting = replace(attempt.meeting, positions=self._positions(sessions))
         await self.listener.close()
-        sessions, seconds = list(self._check_ins.sessions.values()), self._timing.release_seconds
-        await asyncio.gather(*(session.ask(RELEASE, seconds) for session in sessions))
+        all_ask = attempt.given.asks and all(session.card.asks for session in sessions)
+        attempt.meeting = replace(attempt.meeting, all_ask=all_ask)
+        more = {"positions": list(attempt.meeting.positions), "all_ask": all_ask}
+        await asyncio.gather(*(session.ask(RELEASE, seconds, more) for session in sessions))
         await asyncio.gather(*(session.send(Message(GO)) for session in sessions))
-        until = self._attempt.seconds + seconds
-        while self._check_ins.sessions and await self._attempt.news(until - self._attempt.seconds):
-            pass
+        early = [one for one in self._check_ins.here if one not in sessions and not one.card.asks]
+        await asyncio.gather(*(session.send(Message(AHEAD)) for session in early))
+        until = attempt.seconds + seconds
+        gone = [*sessions, *early]
+        while any(one in gone for one in self._check_ins.sessions.values()):
+            if not await attempt.news(until - attempt.seconds):
+                break
+
+    def _positions(self, sessions: Sequence[Session]) -> tuple[int, ...]:
+        """Return the places of those who go on; () for all of them."""
+        members = self._attempt.spec.members
+        if len(sessions) == len(members) - 1:
+            return ()
+        going = {self._attempt.me, *(session.member for session in sessions)}
+        return tuple(place for place, member in enumerate(members) if member in going)
+
+    def _was_replaced(self, newer: Member) -> ContradictionError:
+        """Return the error of a chief that is none any more, which is nobody else's affair."""
+        attempt, found = self._attempt, Contradictions()
+        found.add(attempt.card, str(attempt.me.address), replaced_chief(attempt.spec, newer))
+        return ContradictionError(found.problems())
 
     async def _contradict(self) -> ContradictionError:
         """Wait for what else is wrong and for who else has to know, then tell all."""
@@ -81,7 +129,9 @@ class ChiefRole:
     def _line(self) -> str:
         """Return the line that says who is missing."""
         count = len(self._attempt.spec.members)
-        return waiting_line(self._check_ins.missing(), count, self._attempt.seconds)
+        line = waiting_line(self._check_ins.missing(), count, self._attempt.seconds)
+        why = held_up(self._attempt.given, self._check_ins.here)
+        return f"{line}; {why}" if why else line
 
     async def _report(self) -> None:
         """Say who is missing, here and to every member that has checked in."""

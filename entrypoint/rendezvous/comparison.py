@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from entrypoint.cluster.spec import CHIEF, ClusterSpec, Member, Task
@@ -29,14 +29,25 @@ class Contradictions:
     def __init__(self) -> None:
         self._found: dict[Difference, dict[str, str]] = {}
         self._told: dict[Problem, None] = {}
+        self._accused: dict[str, Card] = {}
 
     def __bool__(self) -> bool:
         return bool(self._found or self._told)
+
+    @property
+    def accused(self) -> set[str]:
+        """The boots of the workers with which something is wrong."""
+        return set(self._accused)
+
+    def are_all_of(self, kind: Callable[[Card], bool]) -> bool:
+        """Whether something is wrong with workers of one kind only, as was found here."""
+        return bool(self._accused) and not self._told and all(map(kind, self._accused.values()))
 
     def add(self, card: Card, where: str, difference: Difference) -> None:
         """Note what is wrong with the worker of the card, which was met at that address."""
         workers = self._found.setdefault(difference, {})
         workers.setdefault(card.boot, f"{card.task} at {where}")
+        self._accused[card.boot] = card
 
     def take(self, problems: Iterable[Problem]) -> None:
         """Note what another worker found."""
@@ -93,6 +104,16 @@ def replaced(spec: ClusterSpec, task: Task, other: str) -> Difference:
     )
 
 
+def replaced_chief(spec: ClusterSpec, newer: Member) -> Difference:
+    """Return what is wrong with a worker 0 that was not in the newest ring of another worker."""
+    return Difference(
+        _index_name(spec),
+        _index(spec, spec.chief.task),
+        "an index that no other worker has",
+        f"{_named(newer)} was in a later ring, with another {spec.chief.task} in this one's place.",
+    )
+
+
 def other_versions(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]:
     """Yield a difference for each value that both know and do not share."""
     same_image = "Use the same image everywhere."
@@ -102,6 +123,7 @@ def other_versions(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]
         ("TensorFlow version", theirs.tensorflow, mine.tensorflow, same_image),
         ("GPUS_PER_WORKER", theirs.gpus_per_worker, mine.gpus_per_worker, ""),
         ("kind of device to train on", theirs.devices, mine.devices, one_kind),
+        ("MIN_WORKERS", theirs.min_workers, mine.min_workers, ""),
     ):
         if their and own and their != own:
             yield Difference(what, their, f"{own}, as {_named(me)} has", advice)

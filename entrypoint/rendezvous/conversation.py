@@ -53,8 +53,7 @@ async def answer(attempt: Attempt, connection: Connection, message: Message) -> 
         page = {"count": len(hosts), "hosts": hosts[start : start + PAGE]}
         await connection.send(Message(HOSTS, page))
     elif message.kind == CONTRADICTION:
-        attempt.contradictions.take(read_contradiction(message))
-        attempt.changed()
+        attempt.take(connection, read_contradiction(message))
     else:
         reason = f'sent "{message.kind}" when it should not have'
         raise PeerError(reason)

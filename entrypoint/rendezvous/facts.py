@@ -34,6 +34,8 @@ class Facts:
     """The trainer's settings that must agree, name -> value; {} for other commands."""
     devices: str = ""
     """What the command trains on: "CPU" or "GPU"; "" where it has a wish of its own."""
+    min_workers: str = ""
+    """With how many workers the others go on: "2"; "" not known."""
 
 
 def host_list(spec: ClusterSpec) -> tuple[str, ...]:
@@ -60,11 +62,24 @@ class Card:
     """Why it has not checked in with the chief yet."""
     generation: int = 0
     """The newest ring that it was in; 0 for none."""
+    ring_size: int = 0
+    """How many workers that had."""
     devices: str = ""
+    min_workers: str = ""
+    asks: bool = False
+    """Whether its command runs, and has asked for its neighbours."""
 
     @classmethod
-    def of(
-        cls, facts: Facts, task: Task, boot: str, *, is_chief: bool, generation: int = 0
+    def of(  # noqa: PLR0913 -- as many as it says
+        cls,
+        facts: Facts,
+        task: Task,
+        boot: str,
+        *,
+        is_chief: bool,
+        generation: int = 0,
+        ring_size: int = 0,
+        asks: bool = False,
     ) -> Card:
         """Return the card of a worker."""
         return cls(
@@ -78,7 +93,10 @@ class Card:
             settings=_shown(facts.settings),
             settings_digest=_digest(dict(sorted(facts.settings.items()))),
             generation=generation,
+            ring_size=ring_size,
             devices=facts.devices,
+            min_workers=facts.min_workers,
+            asks=asks,
         )
 
     def was_replaced_by(self, other: Card) -> bool:
@@ -102,12 +120,20 @@ class Card:
             settings=message.mapping("settings", LONGEST_VALUE),
             # An image of another version, which has to hear that it is one, may not tell these.
             generation=message.number("generation") if "generation" in message.fields else 0,
-            devices=message.text("devices") if "devices" in message.fields else "",
+            ring_size=message.number("ring_size") if "ring_size" in message.fields else 0,
+            devices=_optional(message, "devices"),
+            min_workers=_optional(message, "min_workers"),
+            asks=message.flag("asks") if "asks" in message.fields else False,
             **{name: message.text(name, LONGEST_VALUE) for name in _TEXTS},
         )
 
 
 _TEXTS = ("boot", "hosts", "image", "tensorflow", "gpus_per_worker", "settings_digest", "trouble")
+
+
+def _optional(message: Message, name: str) -> str:
+    """Return a text that another image may not tell."""
+    return message.text(name, LONGEST_VALUE) if name in message.fields else ""
 
 
 def _short(value: str) -> str:

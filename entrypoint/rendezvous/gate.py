@@ -1,20 +1,24 @@
-"""The gate: `pass_gate` returns when all workers are here and agree."""
+"""The gate: `pass_gate` returns when all who go on together are here and agree."""
 
 from __future__ import annotations
 
 import asyncio
 import resource
+import socket
+from collections.abc import Callable
 
 from entrypoint.cluster.spec import ClusterSpec, Task
 from entrypoint.errors import escaped
 from entrypoint.rendezvous.attempt import Attempt, Given, Say
 from entrypoint.rendezvous.chief import ChiefRole
 from entrypoint.rendezvous.facts import Facts
+from entrypoint.rendezvous.meeting import Fewer, Meeting
 from entrypoint.rendezvous.member import MemberRole
 from entrypoint.rendezvous.outcome import released_line
 from entrypoint.rendezvous.port import address_warning, listening_host, open_port
 from entrypoint.rendezvous.transport.timing import Timing
 
+Leader = Callable[[Attempt, socket.socket], ChiefRole]
 SPARE_FILES = 1024
 """Descriptors beside two for each worker, its session and one that has just come."""
 
@@ -29,14 +33,18 @@ def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where t
     say: Say,
     timing: Timing | None = None,
     generation: int = 0,
-) -> str:
-    """Return when all workers were released together; the own port is free again then.
+    ring_size: int = 0,
+    fewer: Fewer | None = None,
+) -> Meeting:
+    """Return when workers were released together; the own port is free again then.
 
-    What is returned is the same for all of them, and for no others: the meeting's identity.
+    All of them have the same meeting, and no others have it. Where others train already, this
+    worker is released alone, without one.
 
     `say` takes "INFO" or "WARNING" and a line; `generation` is the newest ring's in which this
-    worker was. Raises PeersMissingError at the end of the bound, ContradictionError at once,
-    PortTakenError, PortClosedError. Leaves nothing behind when it is killed.
+    worker was, and `ring_size` how many it had; `fewer` says when not all workers are waited for.
+    Raises PeersMissingError at the end of the bound, ContradictionError at once, PortTakenError,
+    PortClosedError. Leaves nothing behind when it is killed.
     """
     given = Given(
         spec=spec,
@@ -47,30 +55,35 @@ def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where t
         say=lambda level, line: say(level, escaped(line)),
         timing=timing or Timing(),
         generation=generation,
+        ring_size=ring_size,
+        fewer=fewer,
     )
     if warning := address_warning(given.me):
         given.say("WARNING", warning)
     return asyncio.run(released(given))
 
 
-async def released(given: Given) -> str:
+async def released(given: Given) -> Meeting:
     """Return, and raise, as `pass_gate` does; cancelled, it leaves nothing behind."""
-    _allow_files(2 * len(given.spec.members) + SPARE_FILES)
     outcome = await meet(given)
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
 
 
-async def meet(given: Given) -> Exception | str:
-    """Return the meeting's identity, or why the gate ends; raise what `open_port` raises."""
+async def meet(given: Given, leader: Leader = ChiefRole) -> Exception | Meeting:
+    """Return the meeting, or why the gate ends; raise what `open_port` raises.
+
+    `leader` is the chief's part.
+    """
+    _allow_files(2 * len(given.spec.members) + SPARE_FILES)
     host = listening_host(given.spec, given.me)
     seconds = min(given.timing.port_seconds, given.timeout_seconds)
     with await open_port(host, given.me, seconds, given.say) as listener:
         if len(given.spec.members) == 1:
-            return ""
+            return Meeting()
         attempt = Attempt(given)
-        role = (ChiefRole if attempt.is_chief else MemberRole)(attempt, listener)
+        role = (leader if attempt.is_chief else MemberRole)(attempt, listener)
         try:
             async with asyncio.TaskGroup() as group:
                 loops = [group.create_task(loop) for loop in role.loops()]
@@ -81,7 +94,7 @@ async def meet(given: Given) -> Exception | str:
             await role.listener.close_all()
     if error is not None:
         return error
-    given.say("INFO", released_line(len(given.spec.members), attempt.seconds))
+    given.say("INFO", released_line(attempt.meeting, given.spec, attempt.seconds))
     return attempt.meeting
 
 

@@ -7,16 +7,19 @@ import contextlib
 import random
 import socket
 from collections.abc import Coroutine
+from dataclasses import replace
 
 from entrypoint.errors import Problem
 from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
 from entrypoint.rendezvous.conversation import answer, compare, follow, hello
 from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.meeting import Meeting
 from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, chief_line
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.dialer import Dialer
 from entrypoint.rendezvous.transport.listener import Listener, Settle
 from entrypoint.rendezvous.transport.messages import (
+    AHEAD,
     CHECK_IN,
     CONTRADICTION,
     GO,
@@ -29,11 +32,14 @@ from entrypoint.rendezvous.transport.messages import (
     read_contradiction,
 )
 from entrypoint.rendezvous.transport.names import Names
-from entrypoint.rendezvous.transport.reasons import PeerError
+from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError
 from entrypoint.rendezvous.transport.strangers import Strangers
 
+REPLACED_CHIEF = "was in an earlier ring only: another process has replaced it since"
 FIRST_REDIALS = 8
 """The first attempts follow each other faster: all start together, and the chief may be last."""
+SELDOM_SECONDS = 600.0
+"""The longest pause between two lines that say the same."""
 
 
 class MemberRole:
@@ -46,7 +52,7 @@ class MemberRole:
         strangers = Strangers(len(attempt.spec.members))
         self.listener = Listener(listener, strangers, given.token, given.timing, self._receive)
         self._session: Connection | None = None
-        self._line = ""
+        self._line, self._pause, self._say_again = "", 0.0, 0.0
         self._final: tuple[Problem, ...] = ()
         self._is_released = False
         self._promised_until = 0.0
@@ -57,7 +63,7 @@ class MemberRole:
         return [self.listener.run(), self._keep_dialling(), self._report()]
 
     async def decide(self) -> Exception | None:
-        """Return the error with which the gate ends, None after the release of all."""
+        """Return the error with which the gate ends, None after the release."""
         attempt, timeout = self._attempt, self._attempt.given.timeout_seconds
         while not self._is_released:
             promised = attempt.seconds < self._promised_until
@@ -96,6 +102,7 @@ class MemberRole:
         while True:
             try:
                 async with self._dialer.dial(self._chief.address) as connection:
+                    pause = self._timing.redial_seconds / FIRST_REDIALS
                     await self._check_in(connection)
             except PeerError as error:
                 self._attempt.trouble = str(error)
@@ -112,7 +119,11 @@ class MemberRole:
                 await compare(attempt, connection, card, self._chief)
                 await follow(attempt, connection)
                 return
-            self._session, attempt.meeting = connection, card.boot
+            if 0 < card.generation < attempt.given.generation:
+                raise PeerError(REPLACED_CHIEF)  # worker 0 is in each ring, and knows it first
+            self._session, attempt.meeting = connection, Meeting(card.boot)
+            # Only another chief hears of it: one that does not know of this worker.
+            attempt.trouble = f"it has checked in with the process that answers at {connection.ip}"
             try:
                 await self._attend(connection)
             finally:
@@ -125,15 +136,30 @@ class MemberRole:
             if message.kind in (PING, READY):
                 await self._answer_alive(connection, message)
             elif message.kind == STATUS:
-                self._line = message.text("line")
-                self._attempt.given.say("INFO", self._line)
+                self._hear(message.text("line"))
+                if message.fields.get("is_expected") is True:
+                    self._attempt.began = asyncio.get_running_loop().time()
+                    self._attempt.given.prolong(self._line)
             elif message.kind == RELEASE:
                 await self._release(connection, message)
+            elif message.kind == AHEAD and not self._attempt.given.asks:
+                await self._go_ahead()
+            elif message.kind == CONTRADICTION:
+                self._final, self._promised_until = read_contradiction(message), 0.0
+                self._attempt.contradictions.take(self._final)
+                self._attempt.changed()
             else:
-                if message.kind == CONTRADICTION:
-                    self._final = read_contradiction(message)
-                    self._promised_until = 0.0
                 await answer(self._attempt, connection, message)
+
+    def _hear(self, line: str) -> None:
+        """Say what the chief says; the same again ever more seldom: it may last for days."""
+        now = asyncio.get_running_loop().time()
+        if line != self._line:
+            self._line, self._pause = line, self._timing.line_seconds
+        elif now < self._say_again:
+            return
+        self._attempt.given.say("INFO", line)
+        self._say_again, self._pause = now + self._pause, min(2 * self._pause, SELDOM_SECONDS)
 
     async def _answer_alive(self, connection: Connection, message: Message) -> None:
         """Answer PING; and READY if nothing is against it, which is a promise for a while."""
@@ -145,6 +171,11 @@ class MemberRole:
 
     async def _release(self, connection: Connection, message: Message) -> None:
         """Close the own port, say so, and wait for the others' ports to be closed, too."""
+        attempt, positions = self._attempt, message.numbers("positions")
+        if positions and not self._may_be(positions):
+            raise PeerError(NO_MESSAGE)
+        all_ask = message.flag("all_ask")
+        attempt.meeting = replace(attempt.meeting, positions=positions, all_ask=all_ask)
         self._promise()
         await self.listener.close()
         with contextlib.suppress(PeerError):  # what cannot be said any more is not waited for
@@ -152,6 +183,21 @@ class MemberRole:
             while (await connection.receive(self._timing.release_seconds)).kind != GO:
                 pass
         self._is_released = True
+        self._attempt.changed()
+
+    def _may_be(self, positions: tuple[int, ...]) -> bool:
+        """Whether these can go on without the others: with worker 0, this one, and the most."""
+        attempt, count = self._attempt, len(self._attempt.spec.members)
+        return (
+            list(positions) == sorted({*positions})
+            and positions[-1] < count < 2 * len(positions)
+            and {attempt.spec.members.index(self._chief), attempt.place} <= {*positions}
+        )
+
+    async def _go_ahead(self) -> None:
+        """Close the own port, without a meeting: the others train, and meet this worker later."""
+        await self.listener.close()
+        self._attempt.meeting, self._is_released = Meeting(), True
         self._attempt.changed()
 
     def _promise(self) -> None:

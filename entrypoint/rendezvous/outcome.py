@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from entrypoint.cluster.spec import Member
-from entrypoint.errors import EXIT_PEER_LOST, ConfigurationError, escaped, shortened
+from entrypoint.cluster.spec import ClusterSpec, Member
+from entrypoint.errors import EXIT_PEER_LOST, ConfigurationError, escaped, listed, shortened
+from entrypoint.rendezvous.meeting import Meeting
 
 MOST_NAMED = 10
 """Missing workers that a line names."""
@@ -43,9 +44,22 @@ def _bounded(text: str) -> str:
     return shortened(escaped(text), LONGEST_REASON)
 
 
-def released_line(count: int, seconds: float) -> str:
+def released_line(meeting: Meeting, spec: ClusterSpec, seconds: float) -> str:
     """Return what every worker says at the end."""
-    return f"{count} workers are here and agree ({seconds:.1f} s)"
+    members = spec.members
+    if not meeting.identity:
+        return (
+            f"{spec.chief.task} and others train already: the command starts, and is taken in "
+            "as soon as it asks for its neighbours"
+        )
+    if not meeting.positions:
+        return f"{len(members)} workers are here and agree ({seconds:.1f} s)"
+    missing = [str(one.task) for place, one in enumerate(members) if place not in meeting.positions]
+    count = len(meeting.positions)
+    return (
+        f"{count} of {len(members)} workers are here and agree ({seconds:.1f} s): they go on "
+        f"without {listed(missing)} (MIN_WORKERS)"
+    )
 
 
 class PeersMissingError(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 
 from entrypoint.cluster.spec import Member
 from entrypoint.rendezvous.attempt import Attempt
@@ -12,6 +13,8 @@ from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.messages import PING, READY, RELEASE, Message
 from entrypoint.rendezvous.transport.reasons import PeerError
+
+DIALLED_BACK = "checked in, and is now being dialled back"
 
 
 class Session:
@@ -30,7 +33,7 @@ class Session:
         """Whether it did not answer when it should have."""
         self.is_verified = False
         """Whether it answers at its advertised address, too."""
-        self.trouble = "checked in, and is now being dialled back"
+        self.trouble = DIALLED_BACK
         """Why it is not verified."""
 
     @property
@@ -50,7 +53,9 @@ class Session:
             return f"checked in, but has been silent for {self.silence:.0f} s"
         return self.trouble
 
-    async def ask(self, kind: str, seconds: float) -> bool:
+    async def ask(
+        self, kind: str, seconds: float, more: Mapping[str, object] | None = None
+    ) -> bool:
         """Send PING, READY or RELEASE; return whether it is answered within so many seconds."""
         self._asked += 1
         number = self._asked
@@ -58,7 +63,7 @@ class Session:
         self._answers[number] = answer
         try:
             async with asyncio.timeout(seconds):
-                await self.connection.send(Message(kind, {"number": number}))
+                await self.connection.send(Message(kind, {"number": number, **(more or {})}))
                 return await answer
         except (PeerError, TimeoutError):
             return False

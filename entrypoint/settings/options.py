@@ -74,6 +74,24 @@ class Options:
         "instead of training on the CPU.",
         example="1",
     )
+    min_workers: int | None = option(
+        "MIN_WORKERS",
+        forms.whole_number(1),
+        purpose="With how many workers a run goes on when others are lost: worker 0 among them, "
+        "more than half of all, and more than half of those who trained last. Who was lost is "
+        "taken in again at the end of a call. If it is not given, all are waited for. The same on "
+        "every worker, and only where the workers are a ring (TRAINER_COLLECTIVES) and meet at the "
+        "gate (RENDEZVOUS_TIMEOUT).",
+        example="2",
+    )
+    regroup_seconds: float = option(
+        "REGROUP_SECONDS",
+        forms.seconds(),
+        default="5",
+        purpose="How long worker 0 waits at the gate for lost workers before it goes on without "
+        "them (MIN_WORKERS): at most half of RENDEZVOUS_TIMEOUT.",
+        example="30",
+    )
     startup_timeout_seconds: int = option(
         "STARTUP_TIMEOUT",
         forms.whole_number(0, LONGEST_SECONDS),

@@ -8,12 +8,14 @@ Nothing that goes wrong here is worth more than a status that is not shown.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 from entrypoint.status.places import Owner, folders, make_folder, remove_folder
 from entrypoint.status.reading import (
@@ -37,6 +39,13 @@ STOPPING = "stopping"
 DONE, STOPPED, FAILED = "done", "stopped", "failed"
 LONGEST_LINE = 1000
 EVENTS_FILE = "events.jsonl"
+
+
+class MoreOfAWait(Protocol):
+    """Notes more about a wait."""
+
+    def __call__(self, line: str, *, anew: bool = False) -> None:
+        """Note what it waits for; `anew`: and that it may last as long again."""
 
 
 class Board:
@@ -66,14 +75,24 @@ class Board:
         files = {"STATUS_FILE": COMMAND_FILE, "EVENTS_FILE": EVENTS_FILE}
         return {name: str(self._folder / file) for name, file in files.items()}
 
-    def note(self, state: str, detail: str = "", *, within_seconds: float | None = None) -> None:
+    def note(
+        self,
+        state: str,
+        detail: str = "",
+        *,
+        within_seconds: float | None = None,
+        anew: bool = False,
+    ) -> None:
         """Note a state, or more about the present one, which goes on as long as it was to.
 
-        `within_seconds` is how long it may last; None: nobody knows.
+        `within_seconds` is how long it may last; None: nobody knows. `anew`: from now on, though
+        the state is the same, which is nothing that has happened.
         """
         if state != self._state:
-            self._state, self._since = state, time.monotonic()
+            self._state, self._since, anew = state, time.monotonic(), False
             self._until = self._since + within_seconds if within_seconds else 0.0
+        elif anew and within_seconds:
+            self._until = time.monotonic() + within_seconds
         if self._folder is None or self._owner is None:
             return
         self._catch_up(self._folder)
@@ -91,7 +110,8 @@ class Board:
             "waited_seconds": self.waited_seconds,
         }
         _write(self._folder / STATE_FILE, json.dumps(members).encode())
-        self._add_event(self._folder, state, detail)
+        if not anew:
+            self._add_event(self._folder, state, detail)
 
     def note_start(self, state: str, restarts: int) -> None:
         """Note that the command starts, after so many restarts; what it said before is over."""
@@ -107,9 +127,7 @@ class Board:
         self.waited_seconds += seconds
 
     @contextmanager
-    def waiting(
-        self, detail: str, *, within_seconds: float | None
-    ) -> Iterator[Callable[[str], None]]:
+    def waiting(self, detail: str, *, within_seconds: float | None) -> Iterator[MoreOfAWait]:
         """Show a wait for the others while the command runs, then again what was shown before.
 
         What it gives notes more about the wait. All of this may be in a child process: that the
@@ -118,16 +136,22 @@ class Board:
         before, began = (self._state, self._since, self._until), time.monotonic()
         self._note_beside(WAITING, detail, within_seconds)
         try:
-            yield lambda line: self._note_beside(WAITING, line, within_seconds)
+            yield functools.partial(self._more_of_a_wait, within_seconds)
         finally:
             self.note_wait(time.monotonic() - began)
             self._state, self._since, self._until = before
             self._note_beside(self._state, "", None)
 
-    def _note_beside(self, state: str, detail: str, within_seconds: float | None) -> None:
+    def _more_of_a_wait(self, within: float | None, line: str, *, anew: bool = False) -> None:
+        """Note more about a wait."""
+        self._note_beside(WAITING, line, within, anew=anew)
+
+    def _note_beside(
+        self, state: str, detail: str, within_seconds: float | None, *, anew: bool = False
+    ) -> None:
         """Note a state, unless the process that starts and stops the command says it is ending."""
         if self._folder and read_entrypoints(self._folder).state != STOPPING:
-            self.note(state, detail, within_seconds=within_seconds)
+            self.note(state, detail, within_seconds=within_seconds, anew=anew)
 
     def _catch_up(self, folder: Path) -> None:
         """Count the waits, too, that another process of this start has noted."""

@@ -15,7 +15,7 @@ from entrypoint.status.board import RUNNING, STARTING, STOPPING, Board
 from entrypoint.supervision.child_process import ChildProcess
 from entrypoint.supervision.command import become
 from entrypoint.supervision.helper_process import run_helper
-from entrypoint.supervision.peers import Beside, Peers
+from entrypoint.supervision.peers.beside import Beside, Peers
 from entrypoint.supervision.restarts import Progress, Restarts
 from entrypoint.supervision.supervisor import Job, supervise
 from entrypoint.supervision.waiting import Ended, Waiter
@@ -95,7 +95,7 @@ class CommandRunner:
     def run(self, restart_count: int, meeting: str = "") -> tuple[Ended, Sequence[str]]:
         """Run the command to its end; return it with the last lines that it printed.
 
-        `meeting` is the identity of the meeting at the gate, after so many restarts.
+        `meeting` is the meeting at the gate, as a text, after so many restarts.
         """
         environment = {**self.environment, "RESTART_COUNT": str(restart_count)}
         self.board.note_start(self.state, restart_count)

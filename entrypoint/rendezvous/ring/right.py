@@ -126,7 +126,7 @@ async def _commit(state: State, connection: Connection, commit: Commit) -> Ring:
     if state.left is None:
         raise PeerError(SILENT)
     wanted, left, right = state.wanted, state.left.hand_over(), connection.hand_over()
-    return Ring(wanted.rank, wanted.size, commit.generation, left, right)
+    return Ring(wanted.rank, wanted.size, commit.generation, wanted.positions, left, right)
 
 
 async def _wait_for_return(state: State) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import socket
+from collections.abc import Sequence
 
+from entrypoint.cluster.spec import Task
 from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, ConfigurationError
 from entrypoint.rendezvous.outcome import PeersMissingError, PortTakenError
 from entrypoint.rendezvous.ring.regroup import Group
@@ -23,6 +26,24 @@ def serve(asks: socket.socket, group: Group) -> None:
     """Answer whatever the command asks, until it has ended."""
     while ask := asks.recv(LONGEST_ASK):
         asyncio.run(_answer(asks, ask, group))
+        asyncio.run(_receive_latecomers(asks, group))
+
+
+async def _receive_latecomers(asks: socket.socket, group: Group) -> None:
+    """Tell the command who else has come, until it has more to say, or has ended."""
+    receiving = asyncio.create_task(group.receive_latecomers(functools.partial(_tell_of, asks)))
+    saying = asyncio.create_task(_readable(asks))
+    await asyncio.wait({receiving, saying}, return_when=asyncio.FIRST_COMPLETED)
+    if receiving.done() and (error := receiving.exception()):
+        group.warn(f"no other worker can be taken in: {error}")
+    for task in (receiving, saying):
+        task.cancel()
+    await asyncio.gather(receiving, saying, return_exceptions=True)
+
+
+def _tell_of(asks: socket.socket, tasks: Sequence[Task]) -> None:
+    """Tell the command who waits to be taken in."""
+    _send(asks, {"waiting": [str(task) for task in tasks]})
 
 
 async def _answer(asks: socket.socket, ask: bytes, group: Group) -> None:
@@ -55,7 +76,12 @@ async def _tell(asks: socket.socket, number: str, forming: asyncio.Task[Ring]) -
         text = f"the neighbours could not be connected: {error!r}"
         _send(asks, {"number": number, "error": text, "code": EXIT_PEER_LOST})
     else:
-        place = {"rank": ring.rank, "size": ring.size, "generation": ring.generation}
+        place = {
+            "rank": ring.rank,
+            "size": ring.size,
+            "generation": ring.generation,
+            "members": ring.positions,
+        }
         _send(asks, {"number": number, **place}, ring.left, ring.right)
         ring.close()
 

@@ -84,7 +84,7 @@ class State:
             self.round = Round(number, newest)
         elif self.round and self.round.number == number and not self.commit:
             self.commit = Commit(number, self.wanted.next_generation(newest))
-            self.wanted.seen.note(self.commit.generation)
+            self.wanted.seen.note(self.commit.generation, self.wanted.size)
         self.changed()
 
     def take_commit(self, number: int, generation: int) -> None:
@@ -100,7 +100,7 @@ class State:
         else:
             if self.round is None or self.round.number != number:
                 raise MessageError
-            self.wanted.seen.note(check_newer(generation, self.wanted.seen))
+            self.wanted.seen.note(check_newer(generation, self.wanted.seen), self.wanted.size)
             self.commit = commit
         self.changed()
 

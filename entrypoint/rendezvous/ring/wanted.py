@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 import time
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from entrypoint.cluster.spec import Member
 from entrypoint.rendezvous.attempt import Given
 from entrypoint.rendezvous.comparison import other_hosts, other_settings, other_versions
 from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.meeting import Meeting
 from entrypoint.rendezvous.transport.messages import LARGEST_NUMBER, Message, MessageError
 
 GENERATIONS_BEGAN = 1_767_225_600
@@ -24,44 +26,57 @@ class Seen(Protocol):
     def newest(self) -> int:
         """The newest so far; 0 before any."""
 
-    def note(self, generation: int) -> None:
-        """Note another one."""
+    @property
+    def size(self) -> int:
+        """How many workers that ring had."""
+
+    def note(self, generation: int, size: int) -> None:
+        """Note another one, of so many workers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted(Given):
     """What a ring is formed from; `timeout_seconds` 0 is no limit."""
 
-    meeting: str
-    """The identity of the meeting at the gate; "" where there was none."""
+    meeting: Meeting
+    """At the gate: whose workers are the ring's."""
     boot: str
     """Random, and new for each attempt."""
     seen: Seen
 
-    @property
+    @functools.cached_property
+    def positions(self) -> tuple[int, ...]:
+        """Which of the list's workers are in the ring: their places there, ascending."""
+        return self.meeting.positions or tuple(range(len(self.spec.members)))
+
+    @functools.cached_property
     def rank(self) -> int:
-        """This worker's place, from 0."""
-        return self.spec.members.index(self.me)
+        """This worker's place in the ring, from 0."""
+        return self.positions.index(self.spec.members.index(self.me))
 
     @property
     def size(self) -> int:
-        """The number of workers."""
-        return len(self.spec.members)
+        """The number of workers in the ring."""
+        return len(self.positions)
 
     @property
     def left(self) -> Member:
         """The worker that dials this one."""
-        return self.spec.members[self.rank - 1]
+        return self._at(self.rank - 1)
 
     @property
     def right(self) -> Member:
         """The worker that this one dials."""
-        return self.spec.members[(self.rank + 1) % self.size]
+        return self._at((self.rank + 1) % self.size)
+
+    def _at(self, rank: int) -> Member:
+        """Return the worker at a place in the ring."""
+        return self.spec.members[self.positions[rank]]
 
     def card(self, kind: str) -> Message:
         """Return the message that says who this worker is."""
         card = Card.of(self.facts, self.task, self.boot, is_chief=self.rank == 0).message(kind)
-        return Message(kind, {**card.fields, "meeting": self.meeting})
+        return Message(kind, {**card.fields, "meeting": self.meeting.identity})
 
     def refusal(self, message: Message, expected: Member) -> str:
         """Return why the one who sent this card is not the neighbour; "" if it is.
@@ -79,7 +94,7 @@ class Wanted(Given):
             )
         if theirs.task != expected.task:
             return f"is {theirs.task}, where {expected.task} should be"
-        if meeting != self.meeting:
+        if meeting != self.meeting.identity:
             return (
                 "is not from the same meeting at the gate: one of the two was started again since"
             )
@@ -88,9 +103,10 @@ class Wanted(Given):
     def next_generation(self, newest: int) -> int:
         """Return a number for a ring, above that of any whose members are among these workers.
 
-        The clock puts it above those of which no worker is left, too.
+        The clock puts it above those of which no worker is left, too. One that runs wrong leaves
+        room for as many rings again.
         """
-        by_the_clock = int(time.time()) - GENERATIONS_BEGAN
+        by_the_clock = min(int(time.time()) - GENERATIONS_BEGAN, LARGEST_NUMBER // 2)
         return min(max(newest + 1, self.seen.newest + 1, by_the_clock), LARGEST_NUMBER)
 
 
@@ -101,6 +117,8 @@ class Ring:
     rank: int
     size: int
     generation: int
+    positions: tuple[int, ...]
+    """Whose ring it is: places in the list of all workers, ascending."""
     left: socket.socket
     right: socket.socket
 

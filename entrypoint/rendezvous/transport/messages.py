@@ -34,6 +34,8 @@ HOSTS = "hosts"
 PING, READY, RELEASE, GO = "ping", "ready", "release", "go"
 """Alive? Alive and nothing against it? Close your port! All ports are closed. A member answers each
 of the first three with the same kind and number."""
+AHEAD = "ahead"
+"""Close your port and go ahead: the others train already, and meet you when your command asks."""
 STATUS, CONTRADICTION = "status", "contradiction"
 """Who is missing; how the gate ends."""
 JOIN, ROUND, COMMIT, REFUSE = "join", "round", "commit", "refuse"
@@ -41,7 +43,7 @@ JOIN, ROUND, COMMIT, REFUSE = "join", "round", "commit", "refuse"
 for this reason."""
 
 KINDS = (
-    *(CHECK_IN, PROBE, CARD, HOSTS, PING, READY, RELEASE, GO, STATUS, CONTRADICTION),
+    *(CHECK_IN, PROBE, CARD, HOSTS, PING, READY, RELEASE, GO, AHEAD, STATUS, CONTRADICTION),
     *(JOIN, ROUND, COMMIT, REFUSE),
 )
 
@@ -67,12 +69,7 @@ class Message:
 
     def number(self, name: str) -> int:
         """Return a whole number from 0; raise MessageError."""
-        value = self.fields.get(name)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise MessageError
-        if not 0 <= value <= LARGEST_NUMBER:
-            raise MessageError
-        return value
+        return _number(self.fields.get(name))
 
     def flag(self, name: str) -> bool:
         """Return true or false; raise MessageError."""
@@ -88,12 +85,28 @@ class Message:
             raise MessageError
         return tuple(_text(text, LONGEST_TEXT) for text in value)
 
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """Return a list of whole numbers from 0; raise MessageError."""
+        value = self.fields.get(name)
+        if not isinstance(value, list):
+            raise MessageError
+        return tuple(_number(number) for number in value)
+
     def mapping(self, name: str, longest: int = LONGEST_TEXT) -> dict[str, str]:
         """Return names and their texts, of at most so many characters; raise MessageError."""
         value = self.fields.get(name)
         if not isinstance(value, dict):
             raise MessageError
         return {_text(key, longest): _text(text, longest) for key, text in value.items()}
+
+
+def _number(value: object) -> int:
+    """Return a whole number from 0; raise MessageError."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise MessageError
+    if not 0 <= value <= LARGEST_NUMBER:
+        raise MessageError
+    return value
 
 
 def _text(value: object, longest: int) -> str:

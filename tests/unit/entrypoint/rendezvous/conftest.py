@@ -24,24 +24,9 @@ from entrypoint.rendezvous.attempt import Given
 from entrypoint.rendezvous.facts import Facts, host_list
 from entrypoint.rendezvous.gate import pass_gate
 from entrypoint.rendezvous.transport.timing import Timing
+from harness.timing import QUICK
 
 ROOT = Path(__file__).resolve().parents[4]
-QUICK = Timing(
-    port_seconds=0.3,
-    first_line_seconds=0.1,
-    line_seconds=0.2,
-    look_up_seconds=0.5,
-    connect_seconds=0.5,
-    greeting_seconds=0.5,
-    message_seconds=1.5,
-    redial_seconds=0.05,
-    probe_seconds=0.1,
-    ping_seconds=0.2,
-    silent_seconds=1.0,
-    alive_seconds=0.5,
-    collect_seconds=0.4,
-    release_seconds=0.5,
-)
 LONG_SECONDS = 20.0
 """More than anything here takes on a machine that others use too."""
 

@@ -99,6 +99,19 @@ def test_gpus_per_worker_are_compared_where_they_are_given(cluster):
     )
 
 
+def test_all_workers_mean_the_same_number_of_workers_to_go_on(cluster):
+    three = cluster(3)
+    workers = [
+        three.start(rank, facts=replace(three.facts, min_workers=least))
+        for rank, least in enumerate(["2", "", "3"])
+    ]
+    (problem,) = contradicted(workers)
+    assert (problem.name, problem.received) == (
+        f"MIN_WORKERS of worker-2 at {three.member(2).address}",
+        "3",
+    )
+
+
 def test_all_workers_train_on_gpus_or_none_does(cluster):
     three = cluster(3)
     kinds = ["CPU", "", "GPU"]

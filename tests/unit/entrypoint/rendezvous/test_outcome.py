@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from entrypoint.cluster.addresses import Address
-from entrypoint.cluster.spec import Member, Task
-from entrypoint.rendezvous.outcome import waiting_line
+from entrypoint.cluster.spec import ClusterSpec, Member, Task
+from entrypoint.rendezvous.meeting import Meeting
+from entrypoint.rendezvous.outcome import released_line, waiting_line
 
 
 def members(count):
@@ -23,3 +24,11 @@ def test_ten_are_named_and_the_others_are_counted():
     line = waiting_line([(member, "refused") for member in members(999)], 1000, 0.0)
     assert line.count("worker-") == 10
     assert line.endswith("worker-9 at h:10: refused; and 989 more")
+
+
+def test_all_without_whom_the_others_go_on_are_counted():
+    spec = ClusterSpec(tuple(members(31)))
+    line = released_line(Meeting("af03", tuple(range(16))), spec, 5.0)
+    assert "16 of 31 workers are here" in line
+    assert line.count("worker-") == 5
+    assert " and 10 more" in line

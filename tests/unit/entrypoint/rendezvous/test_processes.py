@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+
+from entrypoint.rendezvous.facts import host_list
+from entrypoint.rendezvous.meeting import Fewer
 
 
 def test_a_member_that_was_killed_is_waited_for_and_replaced(cluster):
@@ -68,7 +73,7 @@ def test_a_worker_takes_the_place_of_one_that_is_silent_for_good(cluster):
 def test_of_two_with_one_index_the_one_that_was_in_an_older_ring_goes_alone(cluster, first):
     """As after a worker was frozen, replaced, and has thawed."""
     three = cluster(3)
-    chief = three.start(0, generation=8)
+    chief = three.start(0, generation=9)
     elsewhere = three.moved(worker_1=str(cluster(1).member(0).address))
     if first == "stale":
         old = three.start(1, spec=elsewhere, generation=7)
@@ -91,3 +96,66 @@ def test_one_that_was_in_no_ring_is_no_older_than_one_that_was(cluster):
     chief.wait_for("waiting for 1 of 3 workers", "worker-2 at")
     other = two.start(1, spec=two.moved(worker_1=str(cluster(1).member(0).address)))
     assert [worker.end().exit_code for worker in (chief, one, other)] == [78] * 3
+
+
+FEWER = Fewer(2, 60.0)
+
+
+@pytest.mark.parametrize("first", ["of the last ring", "new"])
+def test_where_fewer_may_go_on_the_new_one_of_two_with_one_index_goes_alone(cluster, first):
+    """As where a worker was frozen and replaced, and thaws before the other was in a ring."""
+    three = cluster(3)
+    chief = three.start(0, generation=9, fewer=FEWER)
+    elsewhere = three.moved(worker_1=str(cluster(1).member(0).address))
+    if first == "new":
+        new = three.start(1, spec=elsewhere, fewer=FEWER)
+        chief.wait_for("worker-1 at", "but does not answer at its advertised address")
+        one = three.start(1, generation=9, fewer=FEWER)
+    else:
+        one = three.start(1, generation=9, fewer=FEWER)
+        chief.wait_for("waiting for 1 of 3 workers", "worker-2 at")
+        new = three.start(1, spec=elsewhere, fewer=FEWER)
+    assert new.end().exit_code == 78
+    assert "an index that no other worker has" in str(new.end())
+    chief.wait_for("WARNING", "WORKER_INDEX of worker-1 at", "sent away, and the others go on")
+    last = three.start(2, generation=9, fewer=FEWER)
+    assert [worker.end() for worker in (chief, one, last)] == [None] * 3
+
+
+def test_where_fewer_may_go_on_a_new_one_with_other_facts_goes_alone(cluster):
+    three = cluster(3)
+    stay = [three.start(place, generation=9, fewer=FEWER) for place in (0, 1)]
+    stay[1].wait_for("waiting for 1 of 3 workers", "worker-2 at")
+    wrong = three.start(2, facts=replace(three.facts, image="0.2.0"), fewer=FEWER)
+    assert wrong.end().exit_code == 78
+    assert "image version of worker-2" in str(wrong.end())
+    stay[0].wait_for("WARNING", "image version of worker-2", "sent away, and the others go on")
+    right = three.start(2, fewer=FEWER)
+    assert [worker.end() for worker in (*stay, right)] == [None] * 3
+
+
+def test_where_fewer_may_go_on_a_new_one_that_dials_a_member_has_no_say_there(cluster):
+    """In its list another worker is the first, and it tells that one what is wrong with it."""
+    three = cluster(3)
+    stay = [three.start(place, generation=9, fewer=FEWER) for place in (0, 1)]
+    stay[1].wait_for("waiting for 1 of 3 workers", "worker-2 at")
+    swapped = three.moved(
+        worker_0=str(three.member(1).address), worker_1=str(three.member(0).address)
+    )
+    facts = replace(three.facts, hosts=host_list(swapped))
+    wrong = three.start(2, spec=swapped, facts=facts, fewer=FEWER)
+    assert wrong.end().exit_code == 78
+    right = three.start(2, fewer=FEWER)
+    assert [worker.end() for worker in (*stay, right)] == [None] * 3
+
+
+def test_one_of_the_last_ring_that_differs_ends_it_for_all(cluster):
+    """It is not for worker 0 alone to say which of the two is right."""
+    three = cluster(3)
+    facts = replace(three.facts, image="0.2.0")
+    all_three = [
+        three.start(0, generation=9, fewer=FEWER),
+        three.start(1, generation=9, fewer=FEWER),
+        three.start(2, generation=9, fewer=FEWER, facts=facts),
+    ]
+    assert [worker.end().exit_code for worker in all_three] == [78] * 3

@@ -195,24 +195,37 @@ def test_a_line_without_end_is_cut(cluster, connect):
     assert chief.end() is None
 
 
+def in_peace(cluster) -> float:
+    """Return how many seconds a worker takes on this machine now, without strangers; 2 at most.
+
+    With more, one that is held out until the strangers lose their places would pass, too.
+    """
+    two = cluster(2)
+    workers = [two.start(rank, timing=PATIENT) for rank in range(2)]
+    assert [worker.end() for worker in workers] == [None, None]
+    return min(2.0, max(worker.seconds for worker in workers))
+
+
 def test_a_flood_from_one_address_does_not_hold_out_a_worker_at_another(cluster, flood):
+    undisturbed = in_peace(cluster)
     two = cluster(2)
     chief = two.start(0, timing=PATIENT)
     chief.wait_for("waiting for 1 of 2")
     flood("127.0.0.66", two.member(0).address)
     member = two.start(1, timing=PATIENT)
     assert [chief.end(), member.end()] == [None, None]
-    assert member.seconds < 2
+    assert member.seconds < 2.5 + undisturbed
 
 
 def test_a_flood_from_a_workers_own_address_delays_it_a_little(cluster, flood):
+    undisturbed = in_peace(cluster)
     two = cluster(2)
     chief = two.start(0, timing=PATIENT)
     chief.wait_for("waiting for 1 of 2")
     flood("127.0.0.1", two.member(0).address)
     member = two.start(1, timing=PATIENT)
     assert [chief.end(), member.end()] == [None, None]
-    assert member.seconds < 5
+    assert member.seconds < 5 + undisturbed
 
 
 class Comer(NamedTuple):

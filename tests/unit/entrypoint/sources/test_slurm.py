@@ -297,5 +297,5 @@ def test_a_long_text_takes_no_long_time(text: str) -> None:
 
 @pytest.mark.timeout(10)
 def test_a_list_with_too_many_commas_is_refused_at_once() -> None:
-    with pytest.raises(SlurmListError, match="1000001 entries"):
-        expand_nodes("," * 1_000_000)
+    with pytest.raises(SlurmListError, match="200001 entries"):
+        expand_nodes("," * 200_000)

@@ -101,6 +101,23 @@ def test_a_wait_while_the_command_runs_is_shown_and_counted(board: Board, reach:
     assert (status.gate_waits, status.late_seconds) == (1, 0)
 
 
+def test_a_wait_that_may_last_as_long_again_is_nothing_that_has_happened(
+    board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with board.waiting("for 1 of 2 workers", within_seconds=60) as note:
+        note("to be taken in")
+        (events,) = tmp_path.glob("*/events.jsonl")
+        noted = events.read_text()
+        monkeypatch.setattr(time, "monotonic", lambda: time.perf_counter() + 1e6)
+        note("to be taken in")
+        (status,) = read_all([tmp_path])
+        assert status.late_seconds > 1e5
+        note("to be taken in", anew=True)
+        (status,) = read_all([tmp_path])
+        assert -70 < status.late_seconds < -50
+        assert events.read_text().count("\n") == noted.count("\n") + 1
+
+
 def test_a_stop_is_shown_though_another_process_goes_on_waiting(
     board: Board, reach: Callable
 ) -> None:

@@ -55,6 +55,22 @@ def test_the_commands_of_those_that_stay_keep_their_processes(cluster, lost):
     assert [begun(worker) for worker in workers] == [1 + (rank in lost) for rank in range(3)]
 
 
+@pytest.mark.parametrize("lost", [pytest.param(1, marks=pytest.mark.long), 2])
+def test_fewer_go_on_and_take_in_the_lost_one_when_it_asks(cluster, lost):
+    three = cluster(3, MIN_WORKERS="2", REGROUP_SECONDS="0")
+    workers, generation = three.start_all()
+    workers[lost].kill_command()
+    three.ring_after(workers, generation)
+    assert [begun(worker) for worker in workers] == [1 + (rank == lost) for rank in range(3)]
+    for worker in workers:
+        sizes = [said["ring"]["size"] for said in worker.said if "ring" in said]
+        # A ring that breaks at once, on a busy machine, is formed again: there may be more of each.
+        assert sizes[0] == sizes[-1] == 3, worker.lines
+        assert set(sizes) == ({3} if worker.rank == lost else {2, 3}), worker.lines
+        late = [said["comes_late"] for said in worker.said if "begins" in said]
+        assert late == (["0", "1"] if worker.rank == lost else ["0"])
+
+
 @pytest.mark.long
 def test_a_ring_that_breaks_by_itself_costs_nobody_the_process(cluster):
     three = cluster(3)
@@ -157,6 +173,33 @@ def test_whatever_happens_when_all_are_one_ring_again(cluster, size):
             disturb(many, workers, chance)
             time.sleep(chance.choice([0, 0.05, 0.3, 1]))  # wherever the others are by then
         generation = many.ring_after(workers, generation)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [3, 5])
+def test_there_is_never_a_ring_without_worker_0_and_a_majority(cluster, size):
+    chance = random.Random(size)
+    many = cluster(size, MIN_WORKERS=f"{size // 2 + 1}", REGROUP_SECONDS="0.2")
+    workers, generation = many.start_all()
+    for _ in range(12):
+        for _ in range(chance.choice([1, 1, 2, 3])):
+            disturb(many, workers, chance)
+            time.sleep(chance.choice([0, 0.05, 0.3, 1]))
+        generation = many.ring_after(workers, generation)
+    places = {}
+    for worker in many.started:
+        for ring in (said["ring"] for said in worker.said if "ring" in said):
+            found = places.setdefault(ring["generation"], [])
+            found.append((worker.rank, ring["rank"], ring["size"]))
+    smaller = False
+    for ring in places.values():
+        (of_all,) = {size for _, _, size in ring}
+        smaller |= of_all < size
+        assert size // 2 < of_all <= size
+        assert len({rank for _, rank, _ in ring}) == len(ring)  # each place is one worker's
+        assert len({worker for worker, _, _ in ring}) == len(ring)
+        assert all((worker == 0) == (rank == 0) for worker, rank, _ in ring)
+    assert smaller, "MIN_WORKERS has made no difference"
 
 
 def disturb(many: Entrypoints, workers: list[Entrypoint], chance: random.Random) -> None:

@@ -15,8 +15,8 @@ import os, signal, sys, time
 sys.path.insert(0, {root!r})
 from entrypoint.log import Log
 from entrypoint.supervision.child_process import block_signals
-from entrypoint.supervision.mark import Mark
-from entrypoint.supervision.peers import Peers
+from entrypoint.supervision.peers.shared import Mark
+from entrypoint.supervision.peers.beside import Peers
 from entrypoint.supervision.run import CommandRunner
 
 def watch():

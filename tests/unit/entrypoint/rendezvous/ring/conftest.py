@@ -14,27 +14,18 @@ from dataclasses import replace
 import pytest
 
 from cluster_trainer.collectives.neighbours import Neighbours, join
-from entrypoint.rendezvous.attempt import Given, Say
+from entrypoint.errors import ConfigurationError
+from entrypoint.rendezvous.attempt import Given
 from entrypoint.rendezvous.gate import released
-from entrypoint.rendezvous.ring.regroup import Gate, Group
+from entrypoint.rendezvous.meeting import Fewer, Meeting
+from entrypoint.rendezvous.outcome import ContradictionError
+from entrypoint.rendezvous.ring.regroup import Gate, Group, Waiting
 from entrypoint.rendezvous.ring.serve import serve
 from entrypoint.rendezvous.transport.timing import Timing
-from entrypoint.supervision.mark import Generations
+from entrypoint.supervision.peers.shared import Generations
+from harness.timing import QUICK as ONE_MACHINE
 
-QUICK = Timing(
-    port_seconds=0.3,
-    first_line_seconds=0.1,
-    line_seconds=0.2,
-    look_up_seconds=0.5,
-    connect_seconds=0.5,
-    greeting_seconds=0.5,
-    message_seconds=1.5,
-    redial_seconds=0.05,
-    probe_seconds=0.1,
-    ping_seconds=0.1,
-    silent_seconds=1.0,
-    collect_seconds=0.4,
-)
+QUICK = replace(ONE_MACHINE, ping_seconds=0.1, alive_seconds=3.0, release_seconds=2.0)
 PATIENT = Timing(
     first_line_seconds=QUICK.first_line_seconds,
     line_seconds=QUICK.line_seconds,
@@ -53,18 +44,23 @@ class Worker:
     """A command's end of the socket, and what answers at the other end, in a thread.
 
     `gate` are the seconds that it may wait at the gate before another ring; 0: there is no gate.
-    With them, only the machine is slow (PATIENT). With `meeting=None` it passes the gate before all
-    else, as a command's start does.
+    With them, only the machine is slow (PATIENT). `spec` is its own view of the addresses; after
+    `soon` seconds without a ring those who met meet again. With `meeting=None` it passes the gate
+    before all else, as a command's start does.
     """
 
     def __init__(self, cluster, rank: int, **options: object) -> None:
         timing = PATIENT if options.get("gate") else QUICK
         self.lines: list[str] = []
+        self.prolonged: list[str] = []
+        """What it was told whenever its wait might last as long again."""
         self.is_waiting = False
-        self.has_met = threading.Event()
+        self.error: Exception | None = None
+        """With which the gate before the command ended."""
+        self.has_met, self._has_ended = threading.Event(), threading.Event()
         own, self.commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         given = Given(
-            spec=cluster.spec,
+            spec=options.get("spec", cluster.spec),
             task=cluster.member(options.get("task", rank)).task,
             facts=replace(cluster.facts, **options.get("facts", {})),
             timeout_seconds=options.get("timeout_seconds", LONG_SECONDS),
@@ -72,17 +68,31 @@ class Worker:
             say=self._say,
             timing=timing,
         )
+        least = options.get("least")
+        fewer = Fewer(least, options.get("after_seconds", 0.0)) if least else None
         gate = Gate(
             timeout_seconds=options.get("gate", 0),
             most_losses=options.get("most_losses", 2),
             waiting=self._waiting,
             timing=timing,
+            fewer=fewer,
         )
+        soon = options.get("soon", timing.silent_seconds)
+        given = replace(given, timing=replace(timing, silent_seconds=soon))
 
         def run() -> None:
-            meeting = options.get("meeting", "m")
+            text = options.get("meeting", "m")
             with own:
-                meeting = asyncio.run(released(given)) if meeting is None else meeting
+                names = {"asks", "generation", "ring_size"} & options.keys()
+                own_options = {name: options[name] for name in names}
+                starts = replace(given, timing=PATIENT, fewer=fewer, **own_options)
+                try:
+                    meeting = asyncio.run(self._meet(starts)) if text is None else Meeting(text)
+                except ConfigurationError as error:
+                    self.error = error
+                    return
+                if not meeting:
+                    return
                 self.has_met.set()
                 again = gate if gate.timeout_seconds else None
                 seen = options.get("seen") or Generations()
@@ -92,20 +102,38 @@ class Worker:
         self.serving.start()
         self._pool = ThreadPoolExecutor(1)
 
+    async def _meet(self, given: Given) -> Meeting | None:
+        """Pass the gate; None if this worker ends before, as one that is told to stop does."""
+        passing = asyncio.create_task(released(given))
+        while not (passing.done() or self._has_ended.is_set()):
+            await asyncio.wait({passing}, timeout=0.05)
+        if passing.done():
+            return await passing
+        passing.cancel()
+        await asyncio.gather(passing, return_exceptions=True)
+        return None
+
     def _say(self, level: str, line: str) -> None:
         self.lines.append(f"{level} {line}")
 
     @contextlib.contextmanager
-    def _waiting(self) -> Iterator[Say]:
+    def _waiting(self) -> Iterator[Waiting]:
         self.is_waiting = True
         try:
-            yield self._say
+            yield Waiting(self._say, self.prolonged.append)
         finally:
             self.is_waiting = False
 
     def ask(self) -> Future[Neighbours]:
         """Ask for the neighbours."""
         return self._pool.submit(join, {"CLUSTER_GROUP_FD": str(self.commands.fileno())})
+
+    def failure(self) -> str:
+        """Return with which contradiction the gate before the command ends."""
+        self.serving.join(LONG_SECONDS)
+        assert not self.serving.is_alive(), self.lines
+        assert isinstance(self.error, ContradictionError), self.lines
+        return str(self.error)
 
     def wait_for(self, *texts: str) -> str:
         """Return the first line that has all of the texts, as soon as it is said."""
@@ -119,6 +147,7 @@ class Worker:
 
     def end(self) -> None:
         """End, as a command does; what answers has to end, too."""
+        self._has_ended.set()
         with contextlib.suppress(OSError):
             self.commands.shutdown(socket.SHUT_RDWR)
         self.serving.join(LONG_SECONDS)

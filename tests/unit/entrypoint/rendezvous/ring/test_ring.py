@@ -10,7 +10,8 @@ import time
 import pytest
 
 from cluster_trainer.collectives.neighbours import NeighboursError
-from entrypoint.supervision.mark import Generations
+from entrypoint.rendezvous.transport.messages import LARGEST_NUMBER
+from entrypoint.supervision.peers.shared import Generations
 from harness.neighbours import check_circle
 
 LONG_SECONDS = 20.0
@@ -72,10 +73,20 @@ def test_asking_again_makes_a_newer_ring(cluster, worker, rings):
 def test_a_ring_of_a_later_run_is_newer_whatever_the_clock_says(cluster, worker, rings):
     two = cluster(2)
     kept = Generations()
-    kept.note(900_000_000)  # one of them remembers it, whose command has been started again
+    kept.note(900_000_000, 3)  # one of them remembers it, whose command has been started again
     found = rings([worker(two, 0).ask(), worker(two, 1, seen=kept).ask()])
     assert [ring.generation for ring in found] == [900_000_001] * 2
     assert kept.newest == 900_000_001
+
+
+def test_a_clock_that_runs_far_ahead_ends_no_rings(cluster, worker, rings, monkeypatch):
+    two = cluster(2)
+    workers = [worker(two, rank, seen=Generations()) for rank in range(2)]
+    monkeypatch.setattr(time, "time", lambda: 4e9)  # in the year 2096
+    ahead = [rings([one.ask() for one in workers])[0].generation for _ in range(2)]
+    monkeypatch.undo()
+    after = rings([one.ask() for one in workers])[0].generation
+    assert ahead[0] < ahead[1] < after < LARGEST_NUMBER
 
 
 def test_one_that_asks_again_waits_for_those_that_have_not_noticed_yet(cluster, worker, rings):

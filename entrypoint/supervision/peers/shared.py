@@ -27,17 +27,27 @@ class Mark:
 
 
 class Generations:
-    """The newest generation of this worker's rings, over all runs; shared as a mark is."""
+    """The newest of this worker's rings, over all runs of its command; shared as a mark is."""
 
     def __init__(self) -> None:
         self._file = os.memfd_create("generation")
 
     @property
     def newest(self) -> int:
-        """The newest that was noted; 0 before any."""
-        return int.from_bytes(os.pread(self._file, BYTES, 0), "big")
+        """The newest generation that was noted; 0 before any."""
+        return self._read()[0]
 
-    def note(self, generation: int) -> None:
-        """Note another one."""
+    @property
+    def size(self) -> int:
+        """How many workers that ring had."""
+        return self._read()[1]
+
+    def note(self, generation: int, size: int) -> None:
+        """Note another one, of so many workers."""
         if generation > self.newest:
-            os.pwrite(self._file, generation.to_bytes(BYTES, "big"), 0)
+            both = generation.to_bytes(BYTES, "big") + size.to_bytes(BYTES, "big")
+            os.pwrite(self._file, both, 0)
+
+    def _read(self) -> tuple[int, int]:
+        both = os.pread(self._file, 2 * BYTES, 0)
+        return int.from_bytes(both[:BYTES], "big"), int.from_bytes(both[BYTES:], "big")

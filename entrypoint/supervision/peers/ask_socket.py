@@ -10,7 +10,7 @@ from entrypoint.supervision.helper_process import HelperProcess
 
 Serve = Callable[[socket.socket, str], None]
 """Answers what the command asks until it has ended: given the socket, with an ask waiting in it,
-and the identity of the meeting at the gate."""
+and the meeting at the gate, as a text."""
 
 
 class AskSocket:

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 from entrypoint.errors import EXIT_PEER_LOST
 from entrypoint.log import Log
 from entrypoint.supervision.helper_process import HelperProcess, Work
-from entrypoint.supervision.mark import Mark
+from entrypoint.supervision.peers.shared import Mark
 from entrypoint.supervision.waiting import Ended
 
 if TYPE_CHECKING:  # it imports socket, which a command without peers does not need
-    from entrypoint.supervision.ask_socket import AskSocket, Serve
+    from entrypoint.supervision.peers.ask_socket import AskSocket, Serve
 
 VARIABLE = "CLUSTER_GROUP_FD"
 """Where the command finds the number of the file descriptor on which it may ask."""
+COMES_LATE = "CLUSTER_COMES_LATE"
+"""Where the command finds whether the others train already: 1 or 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +28,8 @@ class Peers:
     number: int
     """How many there are beside this worker."""
     meet: Callable[[int], tuple[int, str]] | None
-    """The gate: waits for them before the command starts, after so many restarts, and returns the
-    identity of their meeting."""
+    """The gate: waits for them before the command starts, after so many restarts, and returns
+    their meeting, as a text; "" where the others train already."""
     watch: Work
     """Watches whether they come as far as the command does, while that waits for them. Its 75, with
     a reason, ends the command."""
@@ -65,19 +67,20 @@ class Beside:
 
     def _serve(self, peers: Peers, meeting: str) -> None:
         """Start what connects neighbours; a command that asks is told where it could not start."""
-        from entrypoint.supervision.ask_socket import AskSocket  # noqa: PLC0415 -- as above
+        from entrypoint.supervision.peers.ask_socket import AskSocket  # noqa: PLC0415 -- as above
 
+        self._variables = {COMES_LATE: str(int(peers.meet is not None and not meeting))}
         try:
             self._asks = AskSocket(peers.serve, meeting, peers.asked.set)
         except OSError as error:
             self._log.warning(f"neighbours cannot be connected: {error.strerror}")
-            self._variables = {VARIABLE: f"none: {error.strerror}"}
+            self._variables[VARIABLE] = f"none: {error.strerror}"
 
     def inherit(self) -> dict[str, str]:
         """Have the command that this process becomes inherit what it needs; return variables."""
         if self._asks is None:
             return self._variables
-        return {VARIABLE: str(self._asks.inherit())}
+        return {**self._variables, VARIABLE: str(self._asks.inherit())}
 
     def give_up(self) -> None:
         """Close here what the command has."""

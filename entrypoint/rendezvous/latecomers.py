@@ -1,0 +1,124 @@
+"""Worker 0's part while a ring trains without some workers: those who come are not turned away."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+
+from entrypoint.cluster.spec import Task
+from entrypoint.rendezvous.attempt import Attempt
+from entrypoint.rendezvous.chief import ChiefRole
+from entrypoint.rendezvous.outcome import with_reasons
+from entrypoint.rendezvous.session import DIALLED_BACK, Session
+from entrypoint.rendezvous.transport.messages import AHEAD, STATUS, Message
+
+FOR_EVER = 1e9
+Note = Callable[[Sequence[Task]], None]
+"""Is told who waits to be taken in, whenever that changes."""
+
+
+class LatecomersRole(ChiefRole):
+    """Has those who start go ahead, and those whose commands ask wait; until it is cancelled.
+
+    Whoever waits is met at the gate, once the ring has ended for its sake.
+    """
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        listener: socket.socket,
+        absent: Collection[int],
+        note: Note,
+        not_before: Mapping[int, float],
+    ) -> None:
+        """Expect the workers at these places of the list, some not before a time (monotonic)."""
+        super().__init__(attempt, listener)
+        members = attempt.spec.members
+        self._not_before = {members[place].task: until for place, until in not_before.items()}
+        self._absent = {attempt.spec.members[place].task for place in absent}
+        self._note = note
+        self._noted: list[Task] = []
+        self._received: set[Session] = set()
+        self._troubles: dict[Task, str] = {}
+
+    def loops(self) -> list[Coroutine[None, None, None]]:
+        """Return what runs meanwhile. Nobody looks for the missing: they come by themselves."""
+        return [self.listener.run(), self._report(), self._ping()]
+
+    async def decide(self) -> Exception | None:
+        """Receive whoever comes."""
+        attempt = self._attempt
+        while True:
+            attempt.compared.clear()  # it is of no use here, and may go on for days
+            self._received.intersection_update(self._check_ins.sessions.values())
+            if attempt.contradictions:  # those who train go on, and so do others who have come
+                await attempt.send_away()
+            for session in self._expected:
+                if session not in self._received:
+                    self._received.add(session)
+                    await self._receive(session)
+            now = time.monotonic()
+            asking = [session.member.task for session in self._expected if session.card.asks]
+            waiting = [task for task in asking if self._not_before.get(task, now) <= now]
+            if waiting != self._noted:  # one may have gone, too
+                self._noted = waiting
+                self._note(waiting)
+            later = [self._not_before[task] - now for task in set(asking).difference(waiting)]
+            await attempt.news(min(later, default=FOR_EVER))
+
+    @property
+    def _expected(self) -> list[Session]:
+        """Those who are here and can be taken in."""
+        return [one for one in self._check_ins.here if one.member.task in self._absent]
+
+    async def _receive(self, session: Session) -> None:
+        """Take note of one who has come."""
+        name = str(session.member.task)
+        self._troubles.pop(session.member.task, None)
+        if session.card.asks:
+            self._say("INFO", f"{name} is back, and waits to be taken in")
+            await self._tell(session)  # its time limit begins anew
+        else:
+            self._say("INFO", f"{name} is back: its command starts meanwhile")
+            await session.send(Message(AHEAD))
+
+    async def _report(self) -> None:
+        """Tell those who wait what they wait for, and say here who cannot be reached."""
+        pause = self._timing.first_line_seconds
+        while True:
+            await asyncio.sleep(pause)
+            pause = self._timing.line_seconds
+            for session in list(self._check_ins.sessions.values()):
+                await self._tell(session)
+                if not session.is_verified:
+                    self._warn_of(session)
+
+    def _warn_of(self, session: Session) -> None:
+        """Say why one cannot be dialled back, when that is known or has changed."""
+        task, trouble = session.member.task, session.trouble
+        if trouble not in (DIALLED_BACK, self._troubles.get(task)):
+            self._troubles[task] = trouble
+            reasons = with_reasons([(session.member, trouble)])
+            self._say("WARNING", f"one that came back cannot be taken in: {reasons}")
+
+    async def _tell(self, session: Session) -> None:
+        """Tell one what it waits for."""
+        count, absent = len(self._attempt.spec.members), len(self._absent)
+        line = f"{count - absent} of {count} workers train; {self._why(session)}"
+        is_expected = session in self._expected
+        await session.send(Message(STATUS, {"line": line, "is_expected": is_expected}))
+
+    def _why(self, session: Session) -> str:
+        """Return what one of them waits for."""
+        task = session.member.task
+        if not session.is_here:
+            return with_reasons([(session.member, session.reason)])
+        if task in self._absent:
+            return "this one waits to be taken in, at the end of a call"
+        if session.card.generation == self._attempt.given.generation:
+            return (
+                f"{task} did, but its ring has broken: {self._attempt.me.task} has to notice, too"
+            )
+        return f"{task} among them: this one waits until that is lost"
