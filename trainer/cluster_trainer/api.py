@@ -24,13 +24,14 @@ import keras
 import tensorflow as tf
 
 from cluster_trainer import train
-from cluster_trainer.collectives.replicas import count_of
+from cluster_trainer.collectives.replicas import count_of_all
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet
 from cluster_trainer.data.plan import Plan, make_plan
 from cluster_trainer.fits.predictions import write_predictions
 from cluster_trainer.fits.run import Completed, Run, complete
+from cluster_trainer.fits.script_fits import meets_the_others
 from cluster_trainer.fits.script_settings import read_fit, read_start, strategy_of, unused_variables
 from cluster_trainer.models.build import set_precision, synchronise_batch_norm
 from cluster_trainer.models.compiling import (
@@ -42,6 +43,7 @@ from cluster_trainer.models.compiling import (
 )
 from cluster_trainer.models.own_optimizer import read_optimizer
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
+from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.lifecycle import context_of, end, judge, open_reporter, status_of, tell
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import SIGNAL_CODES, StopRequest
@@ -226,7 +228,7 @@ def _make_run(job: Job, model: keras.Model, data: DataSet, own: Own, *, compiles
     strategy = strategy_of(model, job.task.num_workers)
     if config.sync_batch_norm:
         synchronise_batch_norm(model.name, model)
-    plan = make_plan(config, data, count_of(strategy))
+    plan = make_plan(config, data, count_of_all(strategy))
     train.log_plan(model.name, data, plan)
     if compiles:
         if model.compiled:
@@ -281,7 +283,7 @@ def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
 
 def _leave_together(workers: Workers) -> None:
     """Let no worker end before the others: to these it would be one that died."""
-    atexit.register(workers.part)
+    atexit.register(meets_the_others, workers, LastCall())
 
 
 def _end(error: Exception, job: Job, reporter: Reporter) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 from cluster_trainer.engine.install import install as install_engine
 from cluster_trainer.engine.progress_bar import be_plain_without_a_terminal
 from cluster_trainer.engine.running import Running
+from cluster_trainer.problems import ExitCode, Problem, render
+from cluster_trainer.settings.config import ACCEPTED
 
 
 def install() -> None:
@@ -19,6 +21,7 @@ def install() -> None:
 
     Raises:
         ValueError: it is something else.
+        SystemExit: with code 78, after a message, if TRAINER_COLLECTIVES is something else.
     """
     wanted = os.environ.get("CLUSTER_TRAINER_ENGINE") or "on"
     if wanted not in ("on", "off"):
@@ -27,7 +30,7 @@ def install() -> None:
     if wanted == "on":
         install_engine(_kept, _called)
         sys.excepthook = _telling_of_lost_peers(sys.excepthook)
-        if (os.environ.get("TRAINER_COLLECTIVES", "").strip() or "auto") in ("auto", "ring"):
+        if _sums_over() in ("auto", "ring"):
             _offer_ring()
         be_plain_without_a_terminal(os.environ)
 
@@ -61,6 +64,20 @@ def _telling_of_lost_peers(before: Callable[..., Any]) -> Callable[..., Any]:
             script_calls.end_unless_crashed(error, os.environ)
 
     return tell
+
+
+def _sums_over() -> str:
+    """Return what sums over workers, as the setting has it.
+
+    Raises:
+        SystemExit: it is something else.
+    """
+    wanted = os.environ.get("TRAINER_COLLECTIVES", "").strip() or "auto"
+    if wanted not in ("auto", "tensorflow", "ring"):
+        accepted = ACCEPTED["collectives"]
+        print(render([Problem("TRAINER_COLLECTIVES", wanted, accepted)]), file=sys.stderr)  # noqa: T201
+        raise SystemExit(ExitCode.BAD_CONFIGURATION)
+    return wanted
 
 
 def _offer_ring() -> None:

@@ -42,6 +42,14 @@ class Problem:
         return f"{sentence} {self.advice}".rstrip()
 
 
+@dataclass(frozen=True)
+class Told(Problem):
+    """One that somebody else has found, in its words: `advice`."""
+
+    def __str__(self) -> str:
+        return self.advice
+
+
 class ConfigurationError(Exception):
     """The run cannot start as it was described. Carries every problem that was found."""
 
@@ -69,8 +77,25 @@ class StopRequestedError(Exception):
         self.signal_number = signal_number
 
 
+class WorkerIsBackError(Exception):
+    """A worker that was missing is to be taken in; the text is its name.
+
+    What was done until now is kept, and is gone on with by all of them.
+    """
+
+
+class RehearsedError(Exception):
+    """A first step was done without the other workers, so that it is compiled; see Rehearsal."""
+
+
 class TrainingDivergedError(Exception):
     """The loss is no longer a finite number, so that further training is useless."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a sentence has them: `a, b and c`."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def shown(received: str) -> str:

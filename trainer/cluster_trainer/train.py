@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives import group, neighbours
-from cluster_trainer.collectives.replicas import count_of
+from cluster_trainer.collectives.replicas import count_of, count_of_all
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet, Examples
@@ -45,7 +46,7 @@ def train_and_evaluate(job: Job, stop: StopRequest, deadline: Deadline, reporter
     status = status_file(job.status_file)
     if task.num_workers > 1:
         status.tell("starting", f"waiting for the cluster of {task.num_workers} workers")
-    distribution = start_strategy(job)
+    distribution = start_strategy(job, reporter.asks_for_ring)
     reporter.cluster_is_up()
     status.tell("starting", f"loading {config.dataset}")
     data = load_data(config, reporter)
@@ -73,7 +74,7 @@ def build_run(job: Job, data: DataSet, distribution: tf.distribute.Strategy) -> 
         ConfigurationError: a setting does not fit the data, the model or the number of replicas.
     """
     config = job.config
-    plan = make_plan(config, data, count_of(distribution))
+    plan = make_plan(config, data, count_of_all(distribution))
     log_plan(config.model, data, plan)
     with distribution.scope():
         keras.utils.set_random_seed(config.seed)
@@ -119,8 +120,15 @@ def load_data(config: TrainerConfig, reporter: Reporter) -> DataSet:
     return data
 
 
-def start_strategy(job: Job) -> tf.distribute.Strategy:
-    """Set up devices and construct the strategy, which waits for all workers of a cluster."""
+def start_strategy(
+    job: Job, before_ring: Callable[[], object] = lambda: None
+) -> tf.distribute.Strategy:
+    """Set up devices and construct the strategy, which waits for all workers of a cluster.
+
+    Args:
+        job: the settings.
+        before_ring: called before the entrypoint is asked for the other workers.
+    """
     config, task = job.config, job.task
     num_gpus = strategy.count_gpus()
     check_gpus(config, num_gpus)
@@ -133,14 +141,19 @@ def start_strategy(job: Job) -> tf.distribute.Strategy:
     if choice == "ring":
         ring.refuse_devices(local_devices)
         own = {neighbours.VARIABLE: job.group_socket} if job.group_socket else {}
-        group.use(ring.form(own, config.silence_seconds))
+        most = task.num_workers if job.may_be_fewer else None
+        before_ring()
+        group.use(ring.form(own, config.silence_seconds, most, is_late=job.comes_late))
         group.send_gradients_as(config.wire)
+    elif job.may_be_fewer:
+        ring.warn_of_all_workers()
     distribution = strategy.build(choice, local_devices)
     log.info(
         "up: strategy %s on %s, replicas in sync %d, GPUs here %d, CPU threads %d",
         choice,
         config.devices or ",".join(local_devices[: distribution.num_replicas_in_sync]),
-        count_of(distribution),
+        # Those who train already are met later.
+        count_of_all(distribution) if job.comes_late else count_of(distribution),
         num_gpus,
         threads,
     )

@@ -2,6 +2,8 @@ import errno
 import logging
 import os
 import stat
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -9,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from cluster_trainer.checkpoints import saver as saving
 from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage, number_of
 from cluster_trainer.checkpoints.saver import Saver, touch
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.files import make_folder
+
+WAITED_SECONDS = 60.0
 
 
 def checkpoint(step=1, values=(), **fields):
@@ -214,12 +219,41 @@ def test_a_file_system_that_cannot_sync_folders_will_do(store, monkeypatch):
 def test_a_saved_checkpoint_is_there_after_waiting(store):
     saved = []
     saver = Saver(store, lambda: saved.append(True))
-    for step in (1, 2):
+    for step in (1, 2, 3):  # the first starts the thread, which the others may find asleep
         saver.save(checkpoint(step))
     saver.wait()
-    assert numbers(store) == [number_of(step, Stage.EPOCH) for step in (1, 2)]
-    assert saver.newest == 2
-    assert saved == [True, True]
+    assert numbers(store) == [number_of(step, Stage.EPOCH) for step in (1, 2, 3)]
+    assert saver.newest == 3
+    assert saved == [True, True, True]
+
+
+def test_one_that_is_followed_at_once_is_not_written(store, monkeypatch):
+    monkeypatch.setattr(saving, "FOLLOWED_SECONDS", WAITED_SECONDS)
+    saver = Saver(store, lambda: None)
+    saver.save(checkpoint(1), another_follows=True)
+    saver.save(checkpoint(2), another_follows=True)
+    saver.save(checkpoint(3))
+    saver.wait()
+    assert numbers(store) == [number_of(3, Stage.EPOCH)]
+
+
+def test_one_that_nothing_follows_is_written_by_itself(store, monkeypatch):
+    monkeypatch.setattr(saving, "FOLLOWED_SECONDS", 0.01)
+    saved = threading.Event()
+    saver = Saver(store, saved.set)
+    saver.save(checkpoint(1), another_follows=True)
+    assert saved.wait(WAITED_SECONDS)
+    assert numbers(store) == [number_of(1, Stage.EPOCH)]
+
+
+def test_a_fit_that_ends_before_the_next_has_the_one_that_was_to_be_followed(store, monkeypatch):
+    monkeypatch.setattr(saving, "FOLLOWED_SECONDS", WAITED_SECONDS)
+    saver = Saver(store, lambda: None)
+    saver.save(checkpoint(1), another_follows=True)
+    began = time.monotonic()
+    saver.wait()
+    assert time.monotonic() - began < WAITED_SECONDS
+    assert numbers(store) == [number_of(1, Stage.EPOCH)]
 
 
 def test_a_full_disk_costs_a_warning_and_not_the_run(store, request, warnings):

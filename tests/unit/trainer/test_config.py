@@ -29,6 +29,8 @@ BAD_VALUES = [
     ("TRAINER_LR_SCALING", "log", "none, linear or sqrt"),
     ("TRAINER_WARMUP_STEPS", "-1", "auto or a whole number, 0 or more"),
     ("TRAINER_SEED", "-1", "0 to 2147483647"),
+    ("TRAINER_SILENCE_SECONDS", "0", "1 to 86400"),
+    ("TRAINER_SILENCE_SECONDS", "86401", "1 to 86400"),
     ("TRAINER_THREADS", "all", "auto"),
     ("TRAINER_STEPS_PER_CALL", "0", "auto"),
     ("TRAINER_TENSORBOARD", "true", "none, scalars or histograms"),

@@ -1,17 +1,34 @@
 """Who goes on in the same process after another worker of the ring was lost, and who does not."""
 
+import logging
 import signal
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.renewable import RenewableRing
-from cluster_trainer.collectives.ring.errors import Aborted, OutOfStep, PeerLost, RingError
+from cluster_trainer.collectives.ring.errors import (
+    Aborted,
+    OtherCall,
+    OutOfStep,
+    PeerLost,
+    PeerUnfit,
+    RingError,
+)
 from cluster_trainer.collectives.ring.ring import Ring
+from cluster_trainer.collectives.ring.wire import Record, Word
 from cluster_trainer.fits.lost_worker import MOST_IN_VAIN, Survivor
+from cluster_trainer.problems import (
+    ConfigurationError,
+    PeerLostError,
+    RehearsedError,
+    StopRequestedError,
+    WorkerIsBackError,
+)
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results.status_file import StatusFile
 from cluster_trainer.settings.task import Task
@@ -21,6 +38,7 @@ from cluster_trainer.settings.task import Task
 class Fit:
     step: int = 0
     begins_again: bool = True
+    has_trained: bool = True
 
 
 class Meetings:
@@ -30,11 +48,13 @@ class Meetings:
         self.held: list[socket.socket] = []
         self.rings: list[Ring] = []
         self.place = (0, 2)
+        self.members: tuple[int, ...] | None = None
 
     def connect(self) -> Ring:
         pairs = [socket.socketpair() for _ in range(2)]
         self.held += [pair[1] for pair in pairs]
-        ring = Ring(*self.place, len(self.rings) + 1, pairs[0][0], pairs[1][0])
+        generation, ends = len(self.rings) + 1, (pairs[0][0], pairs[1][0])
+        ring = Ring(*self.place, generation, *ends, members=self.members)
         self.rings.append(ring)
         return ring
 
@@ -78,6 +98,10 @@ class Work:
         return "done"
 
 
+def no_rehearsal() -> None:
+    raise AssertionError("this worker was there from the beginning")
+
+
 def lost() -> PeerLost:
     return PeerLost("rank 1 was lost: closed", 1)
 
@@ -85,25 +109,41 @@ def lost() -> PeerLost:
 @pytest.mark.parametrize("error", [lost(), Aborted("rank 1 has failed", 1)])
 def test_it_is_done_again_in_another_ring(ring, meetings, survivor, error) -> None:
     work = Work(error)
-    assert survivor.run(work, lambda: Fit(5)) == "done"
+    assert survivor.run(work, lambda: Fit(5), no_rehearsal) == "done"
     assert work.asked == [False, True]
     assert ring.generation == len(meetings.rings) == 2
     assert "worker-1 was lost" in survivor.said[0]
 
 
+def test_a_failure_of_its_own_is_not_told_as_anothers_loss(survivor) -> None:
+    assert (
+        survivor.run(
+            Work(Aborted("MemoryError within an operation", 0)), lambda: Fit(5), no_rehearsal
+        )
+        == "done"
+    )
+    assert "this worker failed" in survivor.said[0]
+
+
+def test_the_work_is_told_that_there_was_training_before_a_loss(survivor) -> None:
+    fits = iter([Fit(0), Fit(0, has_trained=False)])
+    assert survivor.run(Work(lost(), lost()), lambda: next(fits), no_rehearsal) == "done"
+    assert survivor.has_trained
+
+
 def test_a_loss_before_the_fit_is_known_is_one_too(survivor) -> None:
-    assert survivor.run(Work(lost()), lambda: None) == "done"
+    assert survivor.run(Work(lost()), lambda: None, no_rehearsal) == "done"
 
 
 def test_who_is_out_of_step_is_not_lost(meetings, survivor) -> None:
     with pytest.raises(OutOfStep):
-        survivor.run(Work(OutOfStep("another operation", 1)), lambda: Fit(5))
+        survivor.run(Work(OutOfStep("another operation", 1)), lambda: Fit(5), no_rehearsal)
     assert len(meetings.rings) == 1
 
 
 def test_a_fit_that_cannot_begin_again_needs_a_new_process(meetings, survivor) -> None:
     with pytest.raises(PeerLost):
-        survivor.run(Work(lost()), lambda: Fit(5, begins_again=False))
+        survivor.run(Work(lost()), lambda: Fit(5, begins_again=False), no_rehearsal)
     assert len(meetings.rings) == 1
 
 
@@ -112,33 +152,110 @@ def test_what_is_not_the_first_use_of_the_ring_needs_a_new_process(ring, meeting
     with pytest.raises(Aborted):
         ring.barrier()
     with pytest.raises(PeerLost):
-        survivor.run(Work(lost()), lambda: Fit(5))
+        survivor.run(Work(lost()), lambda: Fit(5), no_rehearsal)
     assert len(meetings.rings) == 1
 
 
 def test_without_a_ring_nothing_is_done_again(survivor) -> None:
     group.use(None)
     with pytest.raises(PeerLost):
-        survivor.run(Work(lost()), lambda: Fit(5))
+        survivor.run(Work(lost()), lambda: Fit(5), no_rehearsal)
 
 
-def test_losses_without_a_step_in_between_come_to_an_end(survivor) -> None:
+@pytest.mark.parametrize("fit", [Fit(5), None], ids=["in a fit", "before it"])
+def test_losses_without_a_step_in_between_come_to_an_end(survivor, fit) -> None:
     work = Work(*[lost() for _ in range(100)])
     with pytest.raises(PeerLost):
-        survivor.run(work, lambda: Fit(5))
+        survivor.run(work, lambda: fit, no_rehearsal)
     assert len(work.asked) == 2 + MOST_IN_VAIN - 1
 
 
 def test_losses_with_steps_in_between_do_not(survivor) -> None:
     steps = iter(range(1, 1000))
     work = Work(*[lost() for _ in range(20)])
-    assert survivor.run(work, lambda: Fit(next(steps))) == "done"
+    assert survivor.run(work, lambda: Fit(next(steps)), no_rehearsal) == "done"
 
 
-def test_another_place_in_the_new_ring_is_refused(meetings, survivor) -> None:
-    meetings.place = (1, 2)
-    with pytest.raises(OutOfStep, match="was 0 of 2, and is 1 of 2"):
-        survivor.run(Work(lost()), lambda: Fit(5))
+@pytest.fixture
+def of_three(meetings: Meetings) -> Iterator[RenewableRing]:
+    """A ring of worker-0 and worker-2, which go on without worker-1."""
+    meetings.members = (0, 2)
+    found = RenewableRing(meetings.connect, most=3)
+    group.use(found)
+    yield found
+    group.use(None)
+
+
+@pytest.fixture
+def of_three_survivor() -> Survivor:
+    said: list[str] = []
+    made = Survivor(
+        Task("worker", 0, 3), StopRequest(lambda *_: None), StatusFile(None), said.append
+    )
+    made.said = said  # type: ignore[attr-defined]
+    return made
+
+
+@pytest.fixture
+def heard(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    logger = logging.getLogger("trainer")
+    logger.propagate, before = True, logger.propagate
+    caplog.set_level(logging.INFO, "trainer")
+    yield caplog
+    logger.propagate = before
+
+
+def test_a_rank_of_a_smaller_ring_is_called_by_its_name(of_three, of_three_survivor, heard):
+    of_three_survivor.run(Work(lost()), lambda: Fit(5), no_rehearsal)
+    assert of_three.members == (0, 2)
+    assert of_three_survivor.said[0].startswith("worker-2 was lost")
+    assert "enough of them (MIN_WORKERS)" in of_three_survivor.said[0]
+    assert "going on with 2 of 3 workers (worker-1 is missing)" in heard.text
+
+
+def test_a_worker_that_is_back_is_taken_in_and_is_no_loss(
+    meetings, of_three, of_three_survivor, heard
+):
+    came_back = [WorkerIsBackError("worker-1") for _ in range(20)]
+    work = Work(*came_back)  # type: ignore[arg-type]
+
+    def connect_all() -> Ring:
+        meetings.place, meetings.members = (0, 3), None
+        return meetings.connect()
+
+    of_three._connect = connect_all  # noqa: SLF001
+    for ring in meetings.rings:
+        ring.abort("so that nobody is waited for")
+    assert not of_three_survivor.goes_on
+
+    def run(is_again: bool) -> str:  # noqa: FBT001
+        assert of_three_survivor.goes_on
+        meetings.rings[-1].abort("so that nobody is waited for")
+        return work(is_again)
+
+    assert of_three_survivor.run(run, lambda: Fit(412), no_rehearsal) == "done"
+    assert work.asked == [False] + [True] * 20
+    assert of_three.size == 3
+    assert of_three_survivor.said[0] == "worker-1 is back: taking it in after step 412"
+    assert "all 3 workers are here again" in heard.text
+
+
+def test_what_cannot_be_done_again_is_not_to_be_interrupted(ring, meetings, survivor) -> None:
+    meetings.rings[0].abort("so that nobody is waited for")
+    with pytest.raises(Aborted):
+        ring.barrier()
+    assert survivor.run(Work(), lambda: Fit(5), no_rehearsal) == "done"
+    assert not survivor.goes_on
+
+
+def test_a_stop_that_came_before_the_loss_ends_the_fit(meetings) -> None:
+    stop = StopRequest(lambda *_: None)
+    stop.signal_number = signal.SIGTERM
+    survivor = Survivor(Task("worker", 0, 2), stop, StatusFile(None), print)
+    with pytest.raises(StopRequestedError):
+        survivor.run(Work(lost()), lambda: Fit(5), no_rehearsal)
+    assert len(meetings.rings) == 1
+    assert not stop.ends_at_once
 
 
 def test_a_stop_while_it_waits_ends_the_process_at_once(meetings) -> None:
@@ -155,6 +272,137 @@ def test_a_stop_while_it_waits_ends_the_process_at_once(meetings) -> None:
 
     group.use(RenewableRing(connect))
     with stop.handled():
-        Survivor(Task("worker", 0, 2), stop, StatusFile(None), print).run(Work(lost()), Fit)
+        Survivor(Task("worker", 0, 2), stop, StatusFile(None), print).run(
+            Work(lost()), Fit, no_rehearsal
+        )
     assert ended == [128 + signal.SIGTERM]
     assert not stop.ends_at_once
+
+
+def test_so_does_a_stop_while_it_waits_for_the_first_ring(meetings) -> None:
+    ended = []
+    stop = StopRequest(lambda code, _: ended.append(code))
+
+    def form() -> RenewableRing:
+        signal.raise_signal(signal.SIGTERM)
+        return RenewableRing(meetings.connect)
+
+    group.offer(form)
+    with stop.handled():
+        Survivor(Task("worker", 0, 2), stop, StatusFile(None), print).run(Work(), Fit, no_rehearsal)
+    assert ended == [128 + signal.SIGTERM]
+    assert not stop.ends_at_once
+
+
+def comes_late(meetings: Meetings) -> RenewableRing:
+    ring = RenewableRing(meetings.connect, most=3, comes_late=True)
+    group.use(ring)
+    return ring
+
+
+def test_who_comes_late_rehearses_before_it_meets_the_others(meetings, of_three_survivor, heard):
+    meetings.rings.clear()
+    ring = comes_late(meetings)
+    seen = []
+
+    def rehearse() -> None:
+        assert not ring.is_met
+        seen.append((ring.rank, ring.size, ring.members))
+        seen.append(ring.all_gather(b"mine"))
+        seen.append(ring.all_reduce(np.ones(2, np.float32)).tolist())
+        raise RehearsedError
+
+    work = Work()
+    assert of_three_survivor.run(work, lambda: None, rehearse) == "done"
+    assert seen == [(0, 3, (0, 1, 2)), [b"mine"] * 3, [3.0, 3.0]]
+    assert work.asked == [True]
+    assert of_three_survivor.has_trained
+    assert of_three_survivor.goes_on
+    assert len(meetings.rings) == 1
+    assert ring.members == (0, 1)
+    assert "others train already" in heard.text
+    assert "ready to train" in of_three_survivor.said[0]
+
+
+def test_what_fails_in_a_rehearsal_fails_before_the_others_are_met(meetings, of_three_survivor):
+    meetings.rings.clear()
+    ring = comes_late(meetings)
+
+    def rehearse() -> None:
+        raise ValueError("the model is wrong")
+
+    with pytest.raises(ValueError, match="the model is wrong"):
+        of_three_survivor.run(Work(), lambda: None, rehearse)
+    assert not ring.is_met
+    assert not meetings.rings
+
+
+def test_who_comes_late_and_uses_the_ring_otherwise_first_meets_the_others_for_it(
+    meetings, of_three_survivor
+):
+    meetings.rings.clear()
+    ring = comes_late(meetings)
+    told: list[int] = []
+    ring.tell_of_renewals(lambda: told.append(ring.rank))
+    assert (ring.operations, ring.error) == (0, None)
+    ring.abort("not there")  # nobody is
+    assert not meetings.rings
+    assert (ring.rank, ring.size) == (0, 2)
+    assert told == [0]
+    meetings.rings[0].abort("so that nobody is waited for")
+    with pytest.raises(Aborted):
+        ring.barrier()
+    work = Work()
+    of_three_survivor.run(work, lambda: None, no_rehearsal)
+    assert work.asked == [False]
+
+
+def other_call(rank: int, seen_by: int | None = None) -> OtherCall:
+    """Return that the worker of a rank is at another call than the one that has seen it."""
+    error = OtherCall("the worker of rank 1 is at predict, that of rank 0 at fit", rank)
+    if seen_by is not None:
+        error.record = Record(Word.OTHER_CALL, seen_by, rank, 1)
+    return error
+
+
+def new_to(ring: RenewableRing, *ranks: int) -> None:
+    ring._newcomers = frozenset(ranks)  # noqa: SLF001
+
+
+@pytest.mark.parametrize("error", [other_call(1), other_call(0, seen_by=1)])
+def test_a_newcomer_at_another_call_is_lost_to_the_others(
+    meetings, of_three, of_three_survivor, error
+):
+    new_to(of_three, 1)
+    assert of_three_survivor.run(Work(error), lambda: Fit(5), no_rehearsal) == "done"
+    assert len(meetings.rings) == 3  # one is the fixture's `ring`
+    assert of_three_survivor.said[0].startswith("worker-2 does not fit, and ends")
+
+
+@pytest.mark.usefixtures("of_three")
+def test_one_that_answers_otherwise_than_the_others_is_lost_to_them(of_three_survivor):
+    unfit = PeerUnfit("rank 1, which is new, differs in its data", 1)
+    assert of_three_survivor.run(Work(unfit), lambda: Fit(5), no_rehearsal) == "done"
+    assert of_three_survivor.said[0].startswith("worker-2 does not fit, and ends")
+
+
+def test_the_newcomer_itself_ends_and_says_what_differs(
+    meetings, of_three, of_three_survivor, heard
+):
+    new_to(of_three, 0)
+    with pytest.raises(ConfigurationError, match="at predict"):
+        of_three_survivor.run(Work(other_call(1)), lambda: Fit(5), no_rehearsal)
+    assert "makes other calls than the others" in heard.text
+    assert len(meetings.rings) == 2
+
+
+def test_of_two_newcomers_nobody_knows_which_one_does_not_fit(of_three, of_three_survivor):
+    new_to(of_three, 0, 1)
+    with pytest.raises(PeerLostError, match="two workers that are new"):
+        of_three_survivor.run(Work(other_call(1)), lambda: Fit(5), no_rehearsal)
+
+
+def test_other_calls_of_those_who_are_not_new_are_the_programs_fault(of_three, of_three_survivor):
+    new_to(of_three, 2)
+    with pytest.raises(OtherCall):
+        of_three_survivor.run(Work(other_call(1)), lambda: Fit(5), no_rehearsal)

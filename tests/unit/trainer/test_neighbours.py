@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from cluster_trainer.collectives.neighbours import NeighboursError, join
+from cluster_trainer.collectives.neighbours import NeighboursError, join, who_waits
 
 PLACE = {"rank": 1, "size": 3, "generation": 7}
 
@@ -65,6 +65,70 @@ def test_the_answer_to_another_ask_is_closed(asked, pairs):
     for one in (left, right, found.left, found.right):
         one.close()
     assert far_left.recv(10) == b""
+
+
+def test_all_workers_are_members_unless_the_answer_says_who_is(asked, pairs):
+    ends = [left for left, _ in pairs]
+    found = [asked((PLACE, ends)), asked(({**PLACE, "members": [0, 2, 5]}, ends))]
+    assert [one.members for one in found] == [(0, 1, 2), (0, 2, 5)]
+    for one in found:
+        one.left.close()
+        one.right.close()
+
+
+@pytest.mark.parametrize("members", [[0, 1], [0, 2, 1], [0, 1, 1], ["x", 1, 2], 3, None])
+def test_members_that_are_none_of_such_a_ring_are_said_so(asked, pairs, members):
+    (left, far_left), (right, _) = pairs
+    with pytest.raises(NeighboursError, match="cannot be read"):
+        asked(({**PLACE, "members": members}, [left, right]))
+    left.close()
+    assert far_left.recv(10) == b""
+
+
+def test_news_of_who_waits_is_no_answer(asked, pairs):
+    (left, far_left), (right, _) = pairs
+    news = b'{"waiting": ["worker-2"]}'
+    found = asked((news, [left, right]), (PLACE, [left, right]))
+    assert found.rank == 1
+    for one in (left, right, found.left, found.right):
+        one.close()
+    assert far_left.recv(10) == b""
+
+
+@pytest.fixture
+def told():
+    """Return the entrypoint's end of the socket, and the variables that its command gets."""
+    own, commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with own, commands:
+        yield own, {"CLUSTER_GROUP_FD": str(commands.fileno())}
+
+
+def test_who_waits_is_the_newest_news_which_is_told_once(told):
+    own, environ = told
+    assert who_waits(environ) is None
+    for names in (["worker-2"], ["worker-2", "worker-4"]):
+        own.send(json.dumps({"waiting": names}).encode())
+    assert who_waits(environ) == ("worker-2", "worker-4")
+    assert who_waits(environ) is None
+
+
+def test_news_that_make_no_sense_are_none(told, pairs):
+    own, environ = told
+    (left, far_left), _ = pairs
+    socket.send_fds(own, [json.dumps({"number": "old", **PLACE}).encode()], [left.fileno()])
+    own.send(b'{"waiting": "worker-2"}')
+    left.close()
+    assert who_waits(environ) is None
+    assert far_left.recv(10) == b""  # what nobody takes is closed
+    own.send(b"no JSON")
+    assert who_waits(environ) is None
+    own.close()
+    assert who_waits(environ) is None
+
+
+@pytest.mark.parametrize("environ", [{}, {"CLUSTER_GROUP_FD": "99999"}])
+def test_without_the_entrypoints_socket_nobody_waits(environ):
+    assert who_waits(environ) is None
 
 
 def test_an_error_has_the_entrypoints_text_and_code(asked):

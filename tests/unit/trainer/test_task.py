@@ -3,7 +3,7 @@ import json
 import pytest
 
 from cluster_trainer.problems import ConfigurationError
-from cluster_trainer.settings.task import Task, from_environment
+from cluster_trainer.settings.task import Task, from_environment, may_be_fewer
 
 TWO = {"worker": ["a:2222", "b:2222"]}
 WITH_CHIEF = {"chief": ["c:2222"], "worker": ["a:2222"]}
@@ -61,3 +61,12 @@ def test_the_rank_counts_the_chief_first(kind, index, has_chief_task, rank):
     task = Task(kind, index, num_workers=4, has_chief_task=has_chief_task)
     assert task.rank == rank
     assert task.name_of(rank) == task.name
+
+
+@pytest.mark.parametrize(
+    ("least", "expected"),
+    [(None, False), ("", False), ("2", True), (" 2 ", True), ("3", False), ("4", False)],
+)
+def test_fewer_workers_may_go_on_where_min_workers_says_so(least, expected):
+    environ = {} if least is None else {"MIN_WORKERS": least}
+    assert may_be_fewer(environ, 3) is expected

@@ -96,6 +96,16 @@ def test_a_cluster_that_is_complete_has_no_limit():
     assert watched(up, limit=0.3) == (7, None)
 
 
+def test_one_that_has_asked_the_entrypoint_for_the_others_has_none_either():
+    """The entrypoint has limits, and knows who is expected; a stop is heard as before."""
+    asks = "os.write(writing, b'r'); time.sleep(0.6); os._exit(7)"
+    assert watched(asks, limit=0.3) == (7, None)
+    up = "os.write(writing, b'r1'); time.sleep(0.6); os._exit(7)"
+    assert watched(up, limit=0.3) == (7, None)
+    stopped = watched("os.write(writing, b'r')", limit=0.3, number=signal.SIGTERM)
+    assert stopped == (143, "stopped by SIGTERM")
+
+
 def test_a_call_that_is_not_over_by_its_deadline_is_ended():
     code, reason = watched("deadline.set_in(0.2); os.kill(os.getppid(), signal.SIGCHLD)")
     assert code == 75

@@ -12,6 +12,7 @@ WRITERS = (
     keras.callbacks.TensorBoard,
     keras.callbacks.RemoteMonitor,
 )
+WRITES_NOTHING = "_cluster_trainer_writes_nothing"
 log = logging.getLogger("trainer")
 
 
@@ -41,6 +42,9 @@ def _for_worker(callback: Any, *, is_chief: bool, keeps: bool) -> Any:
 
 def _deciding_only(callback: keras.callbacks.ModelCheckpoint) -> keras.callbacks.ModelCheckpoint:
     """Let a ModelCheckpoint decide what is best, as the chief's does, and write nothing."""
+    if getattr(callback, WRITES_NOTHING, False):  # since an earlier attempt of this process
+        return callback
+    setattr(callback, WRITES_NOTHING, True)
     set_model = callback.set_model
     callback.set_model = lambda model: set_model(_Unsaved(model))
     return callback

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras.src.backend.common import global_state
 from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
+from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
 
 from cluster_trainer.callbacks import states
 from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
@@ -37,6 +37,7 @@ class Place:
         seen: how many batches of the present pass it has had.
         stage: what else is done.
         stopped: whether a callback has ended the fit.
+        first: the epoch that the fit began with.
     """
 
     step: int = 0
@@ -46,11 +47,20 @@ class Place:
     seen: int = 0
     stage: Stage = Stage.TRAINING
     stopped: bool = False
+    first: int = 0
 
 
 def place_of(checkpoint: Checkpoint) -> Place:
     """Return where a fit was."""
     return Place(**checkpoint.progress["place"])
+
+
+def variable_names(checkpoint: Checkpoint) -> list[str]:
+    """Return the names of its variables.
+
+    The last one of a checkpoint of version 0.1 may be Keras's global generator.
+    """
+    return [name for name in checkpoint.names if not name.startswith(KEPT_STATE)]
 
 
 class Plan(Protocol):
@@ -97,6 +107,7 @@ class Keeper(keras.callbacks.Callback):
         found: the newest of an earlier start; None: this one is the first.
         plan: what it is told, and asks.
         callbacks: the others, whose states are kept.
+        first: the epoch to begin with, where there is no checkpoint.
 
     Attributes:
         place: where the fit is.
@@ -104,23 +115,26 @@ class Keeper(keras.callbacks.Callback):
         held_up: the step of the last checkpoint, and for how many seconds it held training up.
         seconds_held_up: the same of all checkpoints of this start together.
         iterator: of the training batches; None until it is known.
+        has_begun: whether the model may be another than it was at the beginning.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917
         self,
         saver: Saver,
         every: int | None,
         found: Checkpoint | None,
         plan: Plan,
         callbacks: Sequence[Any],
+        first: int = 0,
     ) -> None:
         super().__init__()
         self._saver, self._every, self._found, self._plan = saver, every, found, plan
         self._callbacks, self._described = callbacks, dict(plan.described)
-        self.place = place_of(found) if found else Place()
+        self.place = place_of(found) if found else Place(epoch=first, first=first)
         self.held_up: tuple[int, float] | None = None
         self.seconds_held_up = 0.0
         self.iterator: Any = None
+        self.has_begun = False
         self.logs_of_epoch = found.progress["logs"] if found else {}
 
     def attach(self, iterator: Any) -> None:
@@ -128,8 +142,14 @@ class Keeper(keras.callbacks.Callback):
         self.iterator = iterator
         place = self.place
         is_over = place.stage == Stage.TRAINED
-        epochs = place.epoch + is_over
+        epochs = place.epoch - place.first + is_over
         iterator.begin_at(epochs, place.passes, place.seen, place.done, is_over=is_over)
+
+    def let_go(self) -> None:
+        """Hold the data and the checkpoint no longer: the fit is over, wherever it was."""
+        if self.iterator:
+            self.iterator.abandon()
+        self.iterator = self._found = None
 
     def steps_left(self) -> int | None:
         """Return how many steps may be done before a checkpoint is due, or a call has to end."""
@@ -144,44 +164,42 @@ class Keeper(keras.callbacks.Callback):
         self._move(Stage.TRAINING, step=self.place.step + steps, done=done)
         is_due = self._every and self.place.step % self._every == 0
         if is_due or self._plan.stops():
-            self._save()
+            self._save(another_follows=done == self.params.get("steps"))
         self._plan.meet()
 
     def after_training(self) -> None:
         """Note that an epoch's steps are done; its validation is to come."""
         self._move(Stage.TRAINED)
         if self._plan.validates:
-            self._save()
+            self._save(another_follows=True)
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Put variables and callbacks where they were; the others have begun by now."""
         del logs
+        self.has_begun = True
         if not self._plan.describes_data:
             self._described |= self.iterator.described
         if self._found is None:
             if ring_of(self.model.distribute_strategy):
                 self.model.train_function.create_variables(self.iterator)
-                alike.make(self.model, self._variables())
+                alike.make(self.model, [*self._variables(), *self._global_seed()])
             self._plan.check(self._described, self._state().names)
             if ring_of(self.model.distribute_strategy):
                 self._save()  # from which to go on when a worker is lost before the next
             return
         self.model.train_function.create_variables(self.iterator)
-        saved, state = self._found, self._state()
-        self._plan.check(self._described, state.names)
-        with self.model.distribute_strategy.scope():
-            state.put_back(saved.arrays[: len(state.names)])
-        given = states.from_json(saved.progress["callbacks"], saved.arrays)
-        states.put_back(self._callbacks, given)
-        _put_random_back(states.from_json(saved.progress["random"], saved.arrays))
+        self._plan.check(self._described, self._state().names)
+        self._put_back(self._found)
         self.model.stop_training = self.place.stopped
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Begin an epoch; the first with what the metrics had come to."""
         del logs
-        if self._found is not None and self.place.stage == Stage.TRAINING:
-            rows = self._found.progress["metrics"]
-            MetricRows(self.model).put_back(states.from_json(rows, self._found.arrays))
+        if self._found is not None and self.place.done:
+            self._put_back(self._found)  # within an epoch, which the others have begun twice now
+            if self.place.stage == Stage.TRAINING:
+                rows = self._found.progress["metrics"]
+                MetricRows(self.model).put_back(states.from_json(rows, self._found.arrays))
         self._found = None
         self._move(self.place.stage, epoch=epoch)
 
@@ -209,7 +227,22 @@ class Keeper(keras.callbacks.Callback):
         kept = asdict(self.place) | {"passes": passes, "seen": seen, "stage": stage} | changes
         self.place = Place(**kept)
 
-    def _save(self) -> None:
+    def _put_back(self, saved: Checkpoint) -> None:
+        """Give variables, callbacks and global generators what they had."""
+        state = self._state()
+        random_state = states.from_json(saved.progress["random"], saved.arrays)
+        with self.model.distribute_strategy.scope():
+            state.put_back(saved.arrays[: len(state.names)])
+            if "keras" in random_state:
+                _put_global_seed_back(random_state["keras"])
+            elif len(variable_names(saved)) > len(state.names):  # see variable_names
+                _put_global_seed_back(saved.arrays[len(state.names)])
+        states.put_back(
+            self._callbacks, states.from_json(saved.progress["callbacks"], saved.arrays)
+        )
+        _put_random_back(random_state)
+
+    def _save(self, *, another_follows: bool = False) -> None:
         if self._every is None:
             return
         began = time.monotonic()
@@ -228,14 +261,15 @@ class Keeper(keras.callbacks.Callback):
         names = [*state.names, *(f"{KEPT_STATE}{index}" for index in others)]
         place = self.place
         self._saver.save(
-            Checkpoint(place.step, place.stage, self._described, progress, names, arrays)
+            Checkpoint(place.step, place.stage, self._described, progress, names, arrays),
+            another_follows=another_follows,
         )
         self.held_up = place.step, time.monotonic() - began
         self.seconds_held_up += self.held_up[1]
 
     def _metric_rows(self) -> np.ndarray | None:
         """Return what the metrics have come to, None where they begin anew next."""
-        is_within = self.place.stage == Stage.TRAINING
+        is_within = self.place.stage == Stage.TRAINING and self.place.done > 0
         return MetricRows(self.model).take() if is_within else None
 
     def _state(self) -> State:
@@ -245,10 +279,12 @@ class Keeper(keras.callbacks.Callback):
         variables = [*self.model.variables]
         for optimizer in _optimizers(self.model):
             variables += optimizer.variables
-        generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
-        if generator is not None:
-            variables.append(generator.state)
         return list({id(one): one for one in variables}.values())
+
+    def _global_seed(self) -> list[Any]:
+        """Return the state of Keras's global generator, where all workers have one by now."""
+        state = _global_seed()
+        return [] if self._plan.any(state is None) else [state]
 
 
 def _optimizers(model: keras.Model) -> list[BaseOptimizer]:
@@ -270,9 +306,31 @@ def _numbers(logs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _random_state() -> dict[str, Any]:
-    """Return the states of Python's and NumPy's global generators."""
+    """Return the states of Python's, NumPy's and Keras's global generators."""
     version, numbers, gauss = random.getstate()
-    return {"python": [version, list(numbers), gauss], "numpy": np.random.get_state(legacy=False)}  # noqa: NPY002  Keras's users draw from it
+    seed = _global_seed()
+    return {
+        "python": [version, list(numbers), gauss],
+        "numpy": np.random.get_state(legacy=False),  # noqa: NPY002  Keras's users draw from it
+        "keras": None if seed is None else State([seed]).take()[0],
+    }
+
+
+def _global_seed() -> Any:
+    """Return the state of Keras's global generator; None before the first draw from it.
+
+    It is none of a checkpoint's variables: it may come to be at any step, as by a callback.
+    """
+    generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+    return None if generator is None else generator.state
+
+
+def _put_global_seed_back(value: np.ndarray | None) -> None:
+    """Give the generator its state; where it had none, the first draw makes it anew."""
+    if value is None:
+        global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, None)
+    else:
+        State([global_seed_generator().state]).put_back([value])
 
 
 def _put_random_back(state: dict[str, Any]) -> None:

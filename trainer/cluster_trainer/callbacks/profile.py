@@ -11,6 +11,8 @@ import tensorflow as tf
 from cluster_trainer.callbacks.keeper import Place
 
 log = logging.getLogger("trainer")
+_running: list["Profile"] = []
+"""One at most, as TensorFlow has one profiler: that of a fit that was broken off has not ended."""
 
 
 class Profile(keras.callbacks.Callback):
@@ -30,7 +32,16 @@ class Profile(keras.callbacks.Callback):
     def __init__(self, folder: Path, first: int, last: int, place: Callable[[], Place]) -> None:
         super().__init__()
         self._folder, self._first, self._last, self._place = folder, first, last, place
-        self._is_running = False
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """End one of a fit that was broken off."""
+        del logs
+        for one in [*_running]:
+            one._end()  # noqa: SLF001
+
+    @property
+    def _is_running(self) -> bool:
+        return self in _running
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Begin where the first step is next."""
@@ -38,7 +49,7 @@ class Profile(keras.callbacks.Callback):
         self._end_if_done()
         if not self._is_running and self._first <= self._place().step + 1 <= self._last:
             tf.profiler.experimental.start(str(self._folder))
-            self._is_running = True
+            _running.append(self)
             log.info("profiling steps %d to %d", self._place().step + 1, self._last)
 
     def on_test_begin(self, logs: Any = None) -> None:
@@ -63,6 +74,6 @@ class Profile(keras.callbacks.Callback):
     def _end(self) -> None:
         if not self._is_running:
             return
-        self._is_running = False
+        _running.remove(self)
         tf.profiler.experimental.stop()
         log.info("the profile is in %s/plugins/profile", self._folder)

@@ -2,7 +2,8 @@
 
 Those of Keras's that decide something are known here. One of a user's own may have two methods:
 `get_state()`, which returns numbers, texts, arrays, and lists and dictionaries of these, and
-`set_state(state)`, which is called with the same after `on_train_begin`.
+`set_state(state)`, which is called with the same after `on_train_begin`; and once more, after
+`on_epoch_begin`, where the fit goes on within an epoch, which callbacks begin a second time then.
 """
 
 import warnings
@@ -103,7 +104,7 @@ def from_json(value: Any, arrays: Sequence[np.ndarray]) -> Any:
     """Return what `as_json` was given; tuples have become lists."""
     if isinstance(value, dict):
         if value.keys() == {AN_ARRAY}:
-            return arrays[value[AN_ARRAY]]
+            return np.array(arrays[value[AN_ARRAY]])  # a copy: it may be put back twice
         return {name: from_json(part, arrays) for name, part in value.items()}
     if isinstance(value, list):
         return [from_json(part, arrays) for part in value]

@@ -35,21 +35,35 @@ class Found:
 
 
 def find_newest(store: Store, workers: Workers, task: Task) -> Found | None:
-    """Let all workers find the newest checkpoint and give it to all; None if nobody has one."""
+    """Let all workers find the newest checkpoint and give it to all; None if nobody has one.
+
+    What a newcomer has on its disk counts only where the others have none: it may be another run's.
+
+    Raises:
+        ConfigurationError: it is, on the newcomer alone.
+    """
     mine = store.newest()
     my_number = mine.number if mine else NOTHING
     numbers = workers.gather(my_number, NEWEST)
+    others = [NOTHING if rank in workers.newcomers else one for rank, one in enumerate(numbers)]
+    if max(others) != NOTHING:
+        numbers = others
     newest = max(numbers)
     if newest == NOTHING:
         return None
     holder = numbers.index(newest)
-    given = mine.content if mine and task.rank == holder else None
+    given = mine.content if mine and workers.rank == holder else None
     content = workers.broadcast(given, holder, NEWEST)
+    found = Checkpoint.from_bytes(content)
+    is_new = workers.rank in workers.newcomers
+    if is_new and mine and my_number > newest:
+        own = Found(Checkpoint.from_bytes(mine.content), mine.content, task.name, is_here=True)
+        refuse_other_run(own, found.settings, found.names)
     return Found(
-        checkpoint=Checkpoint.from_bytes(content),
+        checkpoint=found,
         content=content,
-        holder=task.name_of(holder),
-        is_here=my_number == newest,
+        holder=task.name_of(workers.members[holder]),
+        is_here=my_number == newest and not is_new,
     )
 
 

@@ -1,6 +1,7 @@
 """Writing checkpoints beside training: the disk's time is not the steps' time."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,6 +10,7 @@ from pathlib import Path
 from cluster_trainer.checkpoints.checkpoint import Checkpoint
 from cluster_trainer.checkpoints.store import Store
 
+FOLLOWED_SECONDS = 1.0
 log = logging.getLogger("trainer")
 
 
@@ -33,19 +35,38 @@ class Saver:
         self._store, self._on_saved = store, on_saved
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="saver")
         self._pending: Future[None] | None = None
+        self._held = _Held()
 
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Begin to write a checkpoint, once the one before it is done."""
+    def save(self, checkpoint: Checkpoint, *, another_follows: bool = False) -> None:
+        """Begin to write a checkpoint, once the one before it is done.
+
+        Args:
+            checkpoint: of the present place.
+            another_follows: whether the next is expected before long. If it comes within
+                FOLLOWED_SECONDS it takes the place of this one, which is not written.
+        """
+        self._held.drop()
         self.wait()
-        self._pending = self._thread.submit(self._write, checkpoint)
+        self._held = _Held()
+        if not another_follows:
+            self._held.release()
+        self._pending = self._thread.submit(self._write, checkpoint, self._held)
 
     def wait(self) -> None:
         """Wait until nothing is left to write."""
         if self._pending:
+            self._held.release()
             self._pending.result()
             self._pending = None
 
-    def _write(self, checkpoint: Checkpoint) -> None:
+    def close(self) -> None:
+        """Wait as well, and write nothing after that."""
+        self.wait()
+        self._thread.shutdown()
+
+    def _write(self, checkpoint: Checkpoint, held: "_Held") -> None:
+        if not held.is_to_be_written():
+            return
         began = time.monotonic()
         try:
             self._store.write(checkpoint.number, checkpoint.to_bytes())
@@ -55,6 +76,28 @@ class Saver:
             self.newest_seconds = time.monotonic() - began
             self.newest = checkpoint.step
             self._on_saved()
+
+
+class _Held:
+    """Whether a checkpoint is to be written, and when."""
+
+    def __init__(self) -> None:
+        self._decided, self._is_dropped = threading.Event(), False
+
+    def drop(self) -> None:
+        """Let it not be written, unless it was released, or that has begun."""
+        if not self._decided.is_set():
+            self._is_dropped = True
+            self._decided.set()
+
+    def release(self) -> None:
+        """Let it be written now, unless it was dropped before."""
+        self._decided.set()
+
+    def is_to_be_written(self) -> bool:
+        """Wait until that is known, for FOLLOWED_SECONDS at most."""
+        self._decided.wait(FOLLOWED_SECONDS)
+        return not self._is_dropped
 
 
 def warn_unsaved(step: int, error: OSError) -> None:

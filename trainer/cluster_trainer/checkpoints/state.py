@@ -32,9 +32,16 @@ class State:
 
 
 def _on_first_replica(variable: Any) -> Any:
-    """Return its copy of a variable; in a strategy's scope NumPy cannot read one as a whole."""
+    """Return its value of a variable; in a strategy's scope NumPy cannot read one as a whole.
+
+    Read by the operation itself: NumPy gets a copy from a variable, which is to be copied anyway.
+    """
     value = variable.value
-    return value.values[0] if isinstance(value, tf.distribute.DistributedValues) else value
+    if isinstance(value, tf.distribute.DistributedValues):
+        value = value.values[0]
+    if not isinstance(value, tf.Variable):
+        return value
+    return tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
 
 
 def _described(variable: Any) -> str:

@@ -20,6 +20,7 @@ VARIABLE = "CLUSTER_GROUP_FD"
 LONGEST_ANSWER = 65_536
 """Bytes."""
 MOST_DESCRIPTORS = 2
+WAITING = "waiting"
 EX_TEMPFAIL, EX_CONFIG = 75, 78
 
 
@@ -35,6 +36,10 @@ class NeighboursError(Exception):
         self.code = code
 
 
+class NotTheEntrypointsError(NeighboursError):
+    """What this process has in the place of the entrypoint's socket is another file, or none."""
+
+
 @dataclass(frozen=True)
 class Neighbours:
     """This worker's place in a ring, and its connections there; TCP, blocking, and the caller's.
@@ -42,6 +47,7 @@ class Neighbours:
     Attributes:
         rank: of this worker, from 0.
         size: how many workers there are.
+        members: which of all workers they are, each rank's place in the list of all, ascending.
         generation: the ring's number, the same for all its workers; greater than that of any ring
             before in which one of them was.
         left: the connection that rank - 1 has opened to this worker.
@@ -51,6 +57,7 @@ class Neighbours:
     rank: int
     size: int
     generation: int
+    members: tuple[int, ...]
     left: socket.socket
     right: socket.socket
 
@@ -81,12 +88,35 @@ def join(environ: Mapping[str, str]) -> Neighbours | None:
             asks.send(json.dumps({"ask": "ring", "number": number}).encode())
             while True:
                 answer, sockets = _receive(asks)
-                if answer.get("number") in (number, None):
+                if answer.get("number") in (number, None) and WAITING not in answer:
                     break
-                _close(sockets)  # the answer to one who has not waited for it
+                _close(sockets)  # the answer to one who has not waited for it, or none
         except OSError as error:
             raise NeighboursError(f"the entrypoint does not answer: {error}") from error
     return _read(answer, sockets)
+
+
+def who_waits(environ: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the names of the workers that wait to be taken in; None where there is no news.
+
+    While a ring goes on without some of the workers, worker 0's entrypoint says so once whenever
+    one of them is back, or has gone again.
+
+    Args:
+        environ: see `join`.
+    """
+    text = environ.get(VARIABLE)
+    names: tuple[str, ...] | None = None
+    if text is None:
+        return names
+    # Whatever is wrong with the socket is said by the next `join`.
+    with contextlib.suppress(NeighboursError, OSError), _asks(text) as asks:
+        while True:
+            packet, sockets = _receive(asks, socket.MSG_DONTWAIT)
+            _close(sockets)
+            if isinstance(waiting := packet.get(WAITING), list):
+                names = tuple(map(str, waiting))
+    return names
 
 
 @contextlib.contextmanager
@@ -104,16 +134,20 @@ def _asks(text: str) -> Iterator[socket.socket]:
         asks.detach()
 
 
-def _not_the_entrypoints(text: str, reason: str) -> NeighboursError:
-    return NeighboursError(
+def _not_the_entrypoints(text: str, reason: str) -> NotTheEntrypointsError:
+    return NotTheEntrypointsError(
         f"{VARIABLE} is {text!r}, which is not the entrypoint's socket ({reason}). Whatever starts "
         "this program has to leave that file descriptor open (pass_fds of Python's subprocess).",
         EX_CONFIG,
     )
 
 
-def _receive(asks: socket.socket) -> tuple[dict[str, Any], list[socket.socket]]:
+def _receive(asks: socket.socket, flags: int = 0) -> tuple[dict[str, Any], list[socket.socket]]:
     """Return the next packet and the sockets that came with it.
+
+    Args:
+        asks: where it comes from.
+        flags: of recvmsg().
 
     Raises:
         NeighboursError: the entrypoint's process has ended, or says something else.
@@ -121,7 +155,7 @@ def _receive(asks: socket.socket) -> tuple[dict[str, Any], list[socket.socket]]:
     """
     integers = array.array("i")
     room = socket.CMSG_SPACE(MOST_DESCRIPTORS * integers.itemsize)
-    content, others, *_ = asks.recvmsg(LONGEST_ANSWER, room, socket.MSG_CMSG_CLOEXEC)
+    content, others, *_ = asks.recvmsg(LONGEST_ANSWER, room, socket.MSG_CMSG_CLOEXEC | flags)
     for level, kind, data in others:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             integers.frombytes(data[: len(data) - len(data) % integers.itemsize])
@@ -149,13 +183,25 @@ def _read(answer: dict[str, Any], sockets: list[socket.socket]) -> Neighbours:
     try:
         left, right = sockets
         rank, size, generation = (int(answer[name]) for name in ("rank", "size", "generation"))
-        neighbours = Neighbours(rank, size, generation, left, right)
+        neighbours = Neighbours(rank, size, generation, _members(answer, size), left, right)
     except (KeyError, ValueError, TypeError) as error:
         _close(sockets)
         raise NeighboursError(f"the entrypoint's answer cannot be read: {answer}") from error
     for connection in sockets:
         connection.settimeout(None)
     return neighbours
+
+
+def _members(answer: dict[str, Any], size: int) -> tuple[int, ...]:
+    """Return which of all workers are in the ring; all of them where the answer does not say.
+
+    Raises:
+        ValueError, TypeError: they are not so many, or in no order.
+    """
+    members = tuple(map(int, answer.get("members", range(size))))
+    if len(members) != size or [*members] != sorted({*members}):
+        raise ValueError(f"{members} are no members of a ring of {size}")
+    return members
 
 
 def _close(sockets: list[socket.socket]) -> None:

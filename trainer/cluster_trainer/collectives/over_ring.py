@@ -4,6 +4,7 @@ Each is one operation of TensorFlow that calls the ring in this process. All wor
 them in the same order (`_called`).
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
@@ -13,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives.group import AnyRing
+from cluster_trainer.collectives.renewable import RenewableRing
 
 SUMMED = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)
 # The ring adds few types; what carries another one holds each of its values.
@@ -21,6 +23,7 @@ CARRIERS = {
     **dict.fromkeys((tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16), tf.int32),
 }
 TURN = "cluster_trainer_turn_of_ring"
+_numbers = itertools.count()
 
 
 def summed(
@@ -65,15 +68,43 @@ def gathered(ring: AnyRing, value: tf.Tensor, what: str = "") -> tf.Tensor:
         what: it is for; see Ring.
     """
 
-    def gather(mine: Any) -> np.ndarray:
-        content = mine.item() if isinstance(mine, np.ndarray) else mine  # so it is in eager steps
-        return np.array(ring.all_gather(content, what=what), object)
+    def gather(mine: np.ndarray) -> np.ndarray:
+        parts = ring.all_gather(as_bytes(mine), what=what)
+        return np.concatenate([_from_bytes(part, mine) for part in parts])
 
-    parts = _called(gather, tf.io.serialize_tensor(value), tf.string)
-    parts = tf.ensure_shape(parts, [ring.size])
-    found = [tf.io.parse_tensor(parts[rank], value.dtype) for rank in range(ring.size)]
-    shape = [None, *value.shape[1:]]
-    return tf.concat([tf.ensure_shape(part, shape) for part in found], 0)
+    return tf.ensure_shape(_called(gather, value, value.dtype), [None, *value.shape[1:]])
+
+
+def as_bytes(array: np.ndarray) -> bytes:
+    """Return an array's shape and content; of strings, which NumPy has as objects, each length."""
+    shape = np.array(array.shape, np.int64).tobytes()
+    if array.dtype != object:
+        return shape + array.tobytes()
+    strings = array.ravel().tolist()
+    lengths = np.array([len(one) for one in strings], np.int64)
+    return b"".join([shape, lengths.tobytes(), *strings])
+
+
+def _from_bytes(content: bytes, like: np.ndarray) -> np.ndarray:
+    """Return what `as_bytes` was given, an array of the type and rank of another one."""
+    shape = np.frombuffer(content, np.int64, like.ndim)
+    if like.dtype != object:
+        return np.ndarray(tuple(shape), like.dtype, content, shape.nbytes)
+    lengths = np.ndarray((int(shape.prod()),), np.int64, content, shape.nbytes)
+    ends = shape.nbytes + lengths.nbytes + lengths.cumsum()
+    strings = np.empty(len(lengths), object)
+    strings[:] = [content[end - length : end] for length, end in zip(lengths, ends, strict=True)]
+    return strings.reshape(shape)
+
+
+def rank_of(ring: AnyRing) -> tf.Tensor:
+    """Return this process's rank when the step runs, int32 []."""
+    return _place(ring)[0]
+
+
+def size_of(ring: AnyRing) -> tf.Tensor:
+    """Return how many ranks there are when the step runs, int32 []."""
+    return _place(ring)[1]
 
 
 def _packed_sum(
@@ -107,6 +138,33 @@ def _called(call: Callable[[Any], Any], given: tf.Tensor, dtype: tf.DType) -> tf
         with tf.control_dependencies([result]):
             tf.raw_ops.AssignVariableOp(resource=turn, value=number + 1)
     return result
+
+
+def _place(ring: AnyRing) -> tf.Tensor:
+    """Return the rank and how many there are, int32 [2]; a step outlives a ring that is renewed."""
+    if not isinstance(ring, RenewableRing):
+        return tf.constant([ring.rank, ring.size])
+    with tf.device("CPU:0"):
+        place = tf.raw_ops.ReadVariableOp(resource=_variable_of(ring), dtype=tf.int32)
+    place.set_shape([2])
+    return place
+
+
+@cache
+def _variable_of(ring: RenewableRing) -> tf.Tensor:
+    """Return a variable as `_turn` that holds the place, and will when the ring is renewed."""
+    name = f"cluster_trainer_place_in_ring_{next(_numbers)}"
+    with tf.init_scope(), tf.device("CPU:0"):
+        variable = tf.raw_ops.VarHandleOp(dtype=tf.int32, shape=[2], shared_name=name)
+
+    def note() -> None:
+        with tf.init_scope(), tf.device("CPU:0"):
+            place = tf.constant([ring.rank, ring.size])
+            tf.raw_ops.AssignVariableOp(resource=variable, value=place)
+
+    note()
+    ring.tell_of_renewals(note)
+    return variable
 
 
 def _not_by_xla() -> AbstractContextManager[Any]:

@@ -1,84 +1,173 @@
 """The ring of a process for as long as that lives, however often its workers have to meet anew."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
-from cluster_trainer.collectives.ring.errors import OutOfStep, RingError
+from cluster_trainer.collectives.newcomers import Newcomers
+from cluster_trainer.collectives.rehearsal import Rehearsal
+from cluster_trainer.collectives.ring.errors import RingError
 from cluster_trainer.collectives.ring.ring import Ring
 
 
 class RenewableRing:
     """A ring whose connections are made anew after it has failed.
 
-    Compiled steps call this object, and not the ring of the moment: they outlive it. They are made
-    for one rank and one number of workers, so both stay as they are.
+    Compiled steps call this object, and not the ring of the moment: they outlive it. So the rank
+    and the number of workers may be others from one meeting to the next.
 
     Args:
-        connect: meets all workers; returns a ring of them.
+        connect: meets all workers, or as many as go on; returns a ring of them.
+        most: how many workers there are in all, where fewer may go on; None: it is always all.
+        comes_late: whether the others train already. They are met once this worker needs them, and
+            may go on until then.
+        looks: finds out who of a ring is new to the others; None: nobody is taken for new.
     """
 
-    def __init__(self, connect: Callable[[], Ring]) -> None:
-        self._connect, self._ring = connect, connect()
-        self.rank, self.size = self._ring.rank, self._ring.size
+    def __init__(
+        self,
+        connect: Callable[[], Ring],
+        most: int | None = None,
+        *,
+        comes_late: bool = False,
+        looks: Newcomers | None = None,
+    ) -> None:
+        self._connect, self._looks = connect, looks
+        self._newcomers: frozenset[int] = frozenset()
+        self._own_operations = 0
+        self._ring = None if comes_late else self._met()
+        self._rehearsal: Rehearsal | None = None
+        self.most = most
+        self._tell: list[Callable[[], object]] = []
 
-    def renew(self) -> None:
-        """Leave the present ring, and meet all workers in another one.
+    @property
+    def is_met(self) -> bool:
+        """Whether the other workers were met."""
+        return self._ring is not None
+
+    @contextmanager
+    def rehearsed(self) -> Iterator[None]:
+        """Have what is done inside done without the others, before they are met; see Rehearsal.
+
+        What follows has to be `renew`.
+        """
+        self._rehearsal = Rehearsal(self.most or 1)
+        try:
+            yield
+        finally:
+            self._rehearsal = None
+
+    def renew(self) -> Ring:
+        """Leave the present ring, and meet the other workers in another one.
 
         Raises:
-            RingError: this worker has another place there.
             Exception: what `connect` raises; this object is of no use then.
         """
-        self._ring.close()
+        self.close()
+        self._ring = ring = self._met()
+        for tell in self._tell:
+            tell()
+        return ring
+
+    def _met(self) -> Ring:
+        """Return a ring, once it is known who is new to it."""
         ring = self._connect()
-        if (ring.rank, ring.size) != (self.rank, self.size):
-            ring.close()
-            raise OutOfStep(
-                f"this worker was {self.rank} of {self.size}, and is {ring.rank} of {ring.size} now"
-            )
-        self._ring = ring
+        self._newcomers = self._looks.look(ring) if self._looks else frozenset()
+        self._own_operations = ring.operations
+        return ring
+
+    @property
+    def newcomers(self) -> frozenset[int]:
+        """The ranks of the present ring that are new to the others; see Newcomers."""
+        return frozenset() if self._rehearsal else self._newcomers
+
+    def trust_newcomers(self) -> None:
+        """Take all workers of the present ring for ones that fit; all of them call it."""
+        if self._newcomers and self._looks and self._ring:
+            self._newcomers = frozenset()
+            self._looks.trust(self._ring)
+
+    def tell_of_renewals(self, tell: Callable[[], object]) -> None:
+        """Call a function whenever this worker is in another ring, before anybody uses that."""
+        self._tell.append(tell)
+
+    @property
+    def _present(self) -> Ring | Rehearsal:
+        """The present ring, which is made now if the others were not met yet."""
+        if self._rehearsal:
+            return self._rehearsal
+        return self._ring or self.renew()
+
+    @property
+    def rank(self) -> int:
+        """This process's number in the present ring."""
+        return self._present.rank
+
+    @property
+    def size(self) -> int:
+        """How many processes are in the present ring."""
+        return self._present.size
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Each rank's place in the list of all workers; ascending."""
+        return self._present.members
 
     @property
     def generation(self) -> int:
         """The number of the present ring."""
-        return self._ring.generation
+        return self._present.generation
 
     @property
     def operations(self) -> int:
-        """How many operations of the present ring have begun."""
-        return self._ring.operations
+        """How many operations of the present ring have begun, beyond those of the meeting."""
+        return self._ring.operations - self._own_operations if self._ring else 0
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether this process is in no ring, since it has left, or has met nobody yet."""
+        return self._ring is None or self._ring.is_closed
 
     @property
     def error(self) -> RingError | None:
         """Why the present ring has ended; None while it has not."""
-        return self._ring.error
+        return self._ring.error if self._ring else None
 
     def all_reduce(
         self, values: np.ndarray, *, wire: str | None = None, what: str = ""
     ) -> np.ndarray:
         """See Ring.all_reduce."""
-        return self._ring.all_reduce(values, wire=wire, what=what)
+        return self._present.all_reduce(values, wire=wire, what=what)
 
     def all_gather(self, value: bytes | np.ndarray, *, what: str = "") -> list[bytes]:
         """See Ring.all_gather."""
-        return self._ring.all_gather(value, what=what)
+        return self._present.all_gather(value, what=what)
 
     def broadcast(self, value: bytes | None, holder: int, *, what: str = "") -> bytes:
         """See Ring.broadcast."""
-        return self._ring.broadcast(value, holder, what=what)
+        return self._present.broadcast(value, holder, what=what)
 
     def barrier(self, *, what: str = "") -> None:
         """See Ring.barrier."""
-        self._ring.barrier(what=what)
+        self._present.barrier(what=what)
 
     def abort(self, reason: str) -> None:
         """See Ring.abort."""
-        self._ring.abort(reason)
+        if self._ring:
+            self._ring.abort(reason)
+
+    def leave(self) -> None:
+        """See Ring.leave."""
+        if self._ring:
+            self._ring.leave()
 
     def close(self) -> None:
         """See Ring.close."""
-        self._ring.close()
+        if self._ring:
+            self._ring.close()
 
     def forget(self) -> None:
         """See Ring.forget."""
-        self._ring.forget()
+        if self._ring:
+            self._ring.forget()

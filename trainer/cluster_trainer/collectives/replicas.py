@@ -9,6 +9,7 @@ import tensorflow as tf
 from cluster_trainer.collectives import group, over_ring
 from cluster_trainer.collectives.group import AnyRing
 from cluster_trainer.collectives.over_ring import CARRIERS
+from cluster_trainer.collectives.renewable import RenewableRing
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
@@ -16,10 +17,24 @@ Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 def count_of(strategy: tf.distribute.Strategy) -> int:
     """Return how many replicas a strategy has, within a step of the engine's too.
 
-    One replica of a process that is in a ring is one of the ring's.
+    One replica of a process that is in a ring is one of the ring's. A step that is traced asks
+    `count`.
     """
     ring = ring_of(strategy)
     return ring.size if ring else _count_of(strategy)
+
+
+def count_of_all(strategy: tf.distribute.Strategy) -> int:
+    """Return how many replicas there are when no worker is missing: batches are as large as that.
+
+    Whoever trains, the global batch and its order stay the same.
+    """
+    ring = ring_of(strategy)
+    return (_most_of(ring) or ring.size) if ring else _count_of(strategy)
+
+
+def _most_of(ring: AnyRing) -> int | None:
+    return ring.most if isinstance(ring, RenewableRing) else None
 
 
 def ring_of(strategy: tf.distribute.Strategy) -> AnyRing | None:
@@ -39,18 +54,21 @@ class Replicas:
         total: how many there are.
         first: this process's first, in the order of all.
         local: how many this process has.
+        most: how many there are when no worker is missing, if one may be: shares have no fixed size
+            then; None: there are always as many.
         workers: how many processes there are.
     """
 
     total: int = 1
     first: int = 0
     local: int = 1
+    most: int | None = None
 
     @classmethod
     def of(cls, strategy: tf.distribute.Strategy) -> "Replicas":
         """Return those of a strategy that keeps its replicas in step."""
         if ring := ring_of(strategy):
-            return cls(ring.size, ring.rank)
+            return cls(ring.size, ring.rank, most=_most_of(ring))
         total = count_of(strategy)
         if total == 1:
             return cls()
@@ -62,6 +80,15 @@ class Replicas:
     def workers(self) -> int:
         """How many processes there are."""
         return self.total // self.local
+
+    def share_of(self, examples: int) -> int | None:
+        """Return how many of so many examples each replica has, if that is always the same."""
+        is_fixed = self.most is None and examples % self.total == 0
+        return examples // self.total if is_fixed else None
+
+    def may_exceed(self, examples: int) -> bool:
+        """Tell whether there may be more replicas than so many examples."""
+        return examples < (self.most or self.total)
 
     def bounds(self, examples: Any) -> list[tuple[Any, Any]]:
         """Return where each local replica's share of a batch begins and ends: contiguous parts.
@@ -116,5 +143,13 @@ def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
 def number() -> tf.Tensor:
     """Return which replica of all this one is, int32 []; call it in a replica context."""
     if ring := ring_of(tf.distribute.get_strategy()):
-        return tf.constant(ring.rank)
+        return over_ring.rank_of(ring)
     return tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int32)
+
+
+def count() -> tf.Tensor:
+    """Return how many replicas there are when the step runs, int32 []; see `number`."""
+    strategy = tf.distribute.get_strategy()
+    if ring := ring_of(strategy):
+        return over_ring.size_of(ring)
+    return tf.constant(_count_of(strategy))

@@ -4,16 +4,19 @@ Both go the way of the gradients, so that they need no port, no address and no s
 Every worker calls the same methods in the same order.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives.group import AnyRing
+from cluster_trainer.collectives.newcomers import leave_out
+from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import Replicas, gathered, ring_of, summed
-from cluster_trainer.collectives.ring.errors import RingError
+from cluster_trainer.collectives.ring.errors import PeerLeft, RingError
 
 WORD = np.dtype(np.int64)
 END = "the end of its program"
@@ -32,6 +35,18 @@ class Workers(Protocol):
     def count(self) -> int:
         """How many there are."""
 
+    @property
+    def rank(self) -> int:
+        """This one's place among them, from 0."""
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Each rank's place in the list of all workers, of which some may be missing."""
+
+    @property
+    def newcomers(self) -> frozenset[int]:
+        """The ranks that are new to the others; see newcomers.py."""
+
     def slowest(self, seconds: float, what: str = "") -> float:
         """Return the largest of all workers' times."""
 
@@ -44,11 +59,24 @@ class Workers(Protocol):
     def broadcast(self, content: bytes | None, holder: int, what: str = "") -> bytes:
         """Return the content that the worker of rank `holder` gives; the others give None."""
 
-    def part(self) -> None:
+    def leave_out(self, answers: Sequence[Any], what: str) -> bool:
+        """Have the others go on without newcomers that answer otherwise; see newcomers.py."""
+
+    def trust_newcomers(self) -> None:
+        """Take all for workers that fit; all of them call it."""
+
+    def part(self) -> Exception | None:
         """Meet once more before all workers end: one that leaves early tears the others' last call.
 
-        That this meeting fails only says that somebody has left.
+        Returns:
+            what has ended one before it came here; None where none has failed, as far as is known.
         """
+
+    def leave(self) -> None:
+        """Say that this worker has waited long enough to part; a strategy cannot."""
+
+    def fail(self, reason: str) -> None:
+        """Say that this worker fails before it has parted; a strategy cannot."""
 
 
 def workers_of(strategy: tf.distribute.Strategy) -> Workers:
@@ -79,6 +107,21 @@ class WorkersOfRing:
         """How many there are."""
         return self._ring.size
 
+    @property
+    def rank(self) -> int:
+        """This one's place among them, from 0."""
+        return self._ring.rank
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Each rank's place in the list of all workers, of which some may be missing."""
+        return self._ring.members
+
+    @property
+    def newcomers(self) -> frozenset[int]:
+        """The ranks that are new to the others; see newcomers.py."""
+        return self._ring.newcomers if isinstance(self._ring, RenewableRing) else frozenset()
+
     def slowest(self, seconds: float, what: str = "") -> float:
         """Return the largest of all workers' times."""
         return self.largest([seconds], what)[0]
@@ -98,11 +141,42 @@ class WorkersOfRing:
         """Return the content that the worker of rank `holder` gives; the others give None."""
         return self._ring.broadcast(content, holder, what=what)
 
-    def part(self) -> None:
-        """Meet once more before all workers end; the ring is of no use after that."""
-        with suppress(RingError):
+    def leave_out(self, answers: Sequence[Any], what: str) -> bool:
+        """Have the others go on without newcomers that answer otherwise; see newcomers.py."""
+        return isinstance(self._ring, RenewableRing) and leave_out(self._ring, answers, what)
+
+    def trust_newcomers(self) -> None:
+        """Take all for workers that fit; all of them call it."""
+        if isinstance(self._ring, RenewableRing):
+            self._ring.trust_newcomers()
+
+    def part(self) -> Exception | None:
+        """Meet once more before all workers end; the ring is of no use after that.
+
+        Returns:
+            what has ended one before it came here; None where none has failed. One that has left
+            has not: it did not wait any longer for this worker. None, too, where this process has
+            parted before.
+        """
+        failure = None
+        if self._ring.is_closed:
+            return None
+        try:
             self._ring.barrier(what=END)
+        except PeerLeft:
+            pass
+        except RingError as error:
+            failure = error
         self._ring.close()
+        return failure
+
+    def leave(self) -> None:
+        """Say that this worker has waited long enough to part; the ring is of no use after that."""
+        self._ring.leave()
+
+    def fail(self, reason: str) -> None:
+        """Say that this worker fails before it has parted; the ring is of no use after that."""
+        self._ring.abort(reason)
 
 
 class WorkersOfStrategy:
@@ -120,6 +194,21 @@ class WorkersOfStrategy:
     def count(self) -> int:
         """How many there are."""
         return self._replicas.workers
+
+    @property
+    def rank(self) -> int:
+        """This one's place among them, from 0."""
+        return self._replicas.first // self._replicas.local
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Each rank's place in the list of all workers: none is missing."""
+        return tuple(range(self.count))
+
+    @property
+    def newcomers(self) -> frozenset[int]:
+        """None: TensorFlow's cluster takes nobody in."""
+        return frozenset()
 
     def slowest(self, seconds: float, what: str = "") -> float:
         """Return the largest of all workers' times."""
@@ -151,13 +240,27 @@ class WorkersOfStrategy:
         ]
         return b"".join(parts)[:size]
 
-    def part(self) -> None:
+    def leave_out(self, answers: Sequence[Any], what: str) -> bool:  # noqa: ARG002
+        """Return False: TensorFlow's cluster has no newcomers."""
+        return False
+
+    def trust_newcomers(self) -> None:
+        """Do nothing: there are none."""
+
+    def part(self) -> Exception | None:
         """Meet once more before all workers end: one that leaves early tears the others' last call.
 
         That this meeting fails only says that somebody has left.
         """
         with suppress(tf.errors.OpError):
             self.gather(0)
+        return None
+
+    def leave(self) -> None:
+        """Do nothing: TensorFlow's cluster has no words for it."""
+
+    def fail(self, reason: str) -> None:
+        """Do nothing: TensorFlow's cluster has no words for it."""
 
     @tf.function
     def _gathered(self, rows: tf.Tensor) -> tf.Tensor:

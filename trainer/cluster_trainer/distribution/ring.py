@@ -11,29 +11,58 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from cluster_trainer.collectives import group
-from cluster_trainer.collectives.neighbours import EX_CONFIG, VARIABLE, NeighboursError, join
+from cluster_trainer.collectives.neighbours import (
+    EX_CONFIG,
+    VARIABLE,
+    NeighboursError,
+    NotTheEntrypointsError,
+    join,
+)
+from cluster_trainer.collectives.newcomers import Newcomers
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.ring import Ring
-from cluster_trainer.problems import ConfigurationError, PeerLostError, Problem
-from cluster_trainer.settings.config import ACCEPTED, TrainerConfig, shown_name, variable_of
+from cluster_trainer.problems import ConfigurationError, PeerLostError, Problem, Told
+from cluster_trainer.settings.config import (
+    ACCEPTED,
+    MOST_SILENCE_SECONDS,
+    TrainerConfig,
+    shown_name,
+    variable_of,
+)
+from cluster_trainer.settings.task import comes_late, from_environment, may_be_fewer
 
 SWITCH_SECONDS = 0.0005
 WIRES = ("float32", "bfloat16")
 log = logging.getLogger("trainer")
 
 
-def form(environ: Mapping[str, str], silence_seconds: int) -> RenewableRing:
+class NoEntrypointError(ConfigurationError):
+    """Nobody connects this process with others: something else than the entrypoint started it."""
+
+
+def form(
+    environ: Mapping[str, str],
+    silence_seconds: int,
+    most: int | None = None,
+    *,
+    is_late: bool = False,
+) -> RenewableRing:
     """Meet the other workers, which do the same; so does `renew` of what is returned.
 
     Args:
         environ: what the entrypoint has started this command with.
         silence_seconds: after which another worker is lost.
+        most: how many workers there are in all, where fewer may go on.
+        is_late: whether the others train already; they are not met here then, but when needed.
 
     Raises:
         PeerLostError: a neighbour has not come.
-        ConfigurationError: the entrypoint has made no connections.
+        ConfigurationError: there are no connections; NoEntrypointError: nobody makes any.
     """
-    ring = RenewableRing(partial(_meet, environ, silence_seconds))
+    connect = partial(_meet, environ, silence_seconds)
+    are_fewer = most is not None
+    looks = Newcomers() if are_fewer else None
+    ring = RenewableRing(connect, most, comes_late=is_late and are_fewer, looks=looks)
     # A thread of Python's that computes would keep the ring from the interpreter for 5 ms a time.
     sys.setswitchinterval(SWITCH_SECONDS)
     os.register_at_fork(after_in_child=lambda: _forget(ring))
@@ -46,18 +75,27 @@ def _meet(environ: Mapping[str, str], silence_seconds: int) -> Ring:
 
     Raises:
         PeerLostError: a neighbour has not come.
-        ConfigurationError: the entrypoint has made no connections.
+        ConfigurationError: there are no connections; NoEntrypointError: nobody makes any.
     """
     try:
         neighbours = join(environ)
+    except NotTheEntrypointsError as error:
+        raise NoEntrypointError(_refused(str(error)).problems) from error
     except NeighboursError as error:
         if error.code == EX_CONFIG:
-            raise _refused(str(error)) from error
+            raise ConfigurationError(_told(str(error))) from error
         raise PeerLostError(str(error)) from error
     if neighbours is None:
-        raise _refused(f"{VARIABLE} is not set: start the command by the image's entrypoint.")
+        advice = f"{VARIABLE} is not set: start the command by the image's entrypoint."
+        raise NoEntrypointError(_refused(advice).problems)
     place = neighbours.rank, neighbours.size, neighbours.generation
-    return Ring(*place, neighbours.left, neighbours.right, time_limit_seconds=silence_seconds)
+    return Ring(
+        *place,
+        neighbours.left,
+        neighbours.right,
+        time_limit_seconds=silence_seconds,
+        members=neighbours.members,
+    )
 
 
 def _forget(ring: RenewableRing) -> None:
@@ -80,17 +118,24 @@ def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
     if context.context()._collective_ops_server_def is not None:  # noqa: SLF001
         log.info("the script's MultiWorkerMirroredStrategy sums over TensorFlow's cluster")
         return None
-    if tf.config.list_physical_devices("GPU"):
-        if environ.get("TRAINER_COLLECTIVES", "").strip() != "ring":
+    must_be_a_ring = environ.get("TRAINER_COLLECTIVES", "").strip() == "ring"
+    if tf.config.get_visible_devices("GPU"):
+        if not must_be_a_ring:
             return None
         refuse_devices(("GPU:0",))
     group.send_gradients_as(_wire_of(environ))
+    silence_seconds = _silence_of(environ)
     try:
-        ring = form(environ, _silence_of(environ))
-    except ConfigurationError as error:
+        count = from_environment(environ).num_workers
+        most = count if may_be_fewer(environ, count) else None
+        ring = form(environ, silence_seconds, most, is_late=comes_late(environ))
+    except NoEntrypointError as error:
+        if must_be_a_ring:
+            raise
         log.warning("this process trains alone: %s", "; ".join(map(str, error.problems)))
         return None
-    log.info("up: ring of %d workers, on the CPU", ring.size)
+    if ring.is_met:
+        log.info("up: ring of %d workers, on the CPU", ring.size)
     return ring
 
 
@@ -115,10 +160,19 @@ def _silence_of(environ: Mapping[str, str]) -> int:
     text = environ.get(variable_of("silence_seconds"), "").strip()
     if not text:
         return int(TrainerConfig.model_fields["silence_seconds"].default)
-    if not (text.isdecimal() and int(text)):
+    is_short = text.isdecimal() and len(text) <= len(str(MOST_SILENCE_SECONDS))
+    if not (is_short and 1 <= int(text) <= MOST_SILENCE_SECONDS):
         accepted = ACCEPTED["silence_seconds"]
         raise ConfigurationError([Problem(variable_of("silence_seconds"), text, accepted)])
     return int(text)
+
+
+def warn_of_all_workers() -> None:
+    """Say that MIN_WORKERS does nothing where the sums are not a ring's."""
+    log.warning(
+        "MIN_WORKERS does nothing here: TensorFlow's collectives sum, and only a ring goes on with "
+        "fewer workers (TRAINER_COLLECTIVES, docs/operations.md)"
+    )
 
 
 def refuse_devices(devices: tuple[str, ...]) -> None:
@@ -130,6 +184,12 @@ def refuse_devices(devices: tuple[str, ...]) -> None:
     if len(devices) > 1 or not devices[0].startswith("CPU"):
         advice = f"This worker trains on {', '.join(devices)}; a ring connects workers of one CPU."
         raise _refused(advice)
+
+
+def _told(text: str) -> list[Problem]:
+    """Return the problems of the entrypoint's message, which has one in each indented line."""
+    lines = [line.strip() for line in text.splitlines() if line.startswith("  ")]
+    return [Told("the cluster", "", "", line) for line in lines or [text]]
 
 
 def _refused(advice: str) -> ConfigurationError:

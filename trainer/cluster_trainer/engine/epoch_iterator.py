@@ -18,6 +18,7 @@ from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data.sources import Source, source_of
 from cluster_trainer.engine.pace import Pace
+from cluster_trainer.problems import ConfigurationError, Problem
 
 log = logging.getLogger("trainer")
 NOTHING = object()
@@ -105,7 +106,8 @@ class EpochIterator(KerasEpochIterator):
         self.source = source_of(self.data_adapter, replicas, distribute_strategy, seed)
         self._num_batches = self.source.num_batches
         count = -1 if self._num_batches is None else self._num_batches
-        _refuse_different(workers.gather(count, f"{call.name} (number of batches)"))
+        counts = workers.gather(count, f"{call.name} (number of batches)")
+        _refuse_different("batches", counts, workers)
         fixed = self.steps_per_execution if self.steps_per_execution > 1 else call.steps_a_call
         wish = int(call.one_batch_a_call)  # callbacks of one worker
         one_batch = max(workers.gather(wish, f"{call.name} (batches of a call)"))
@@ -117,11 +119,20 @@ class EpochIterator(KerasEpochIterator):
         self._may_go_on = self.source.goes_on or call.goes_on
         self._spec: Any = None
         self._keeper, self._meet = call.adopt(self), call.meet
+        if not self._keeper:  # which compares the data of a fit in words of its own
+            count = self.source.num_examples or -1
+            counts = workers.gather(count, f"{call.name} (number of examples)")
+            _refuse_different("examples", counts, workers)
 
     @property
     def position(self) -> tuple[int, int]:
         """How many passes are over, and how many batches of the present one were given."""
         return self._pass, self._steps_seen or self._first
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether these are the training batches of a fit whose checkpoints are kept."""
+        return self._keeper is not None
 
     @property
     def described(self) -> dict[str, str]:
@@ -163,6 +174,11 @@ class EpochIterator(KerasEpochIterator):
         if not (self.source.is_endless and self._is_between_passes):
             self._current_iterator = None
             self._steps_seen = 0
+
+    def abandon(self) -> None:
+        """Read nothing more, wherever in its pass this is."""
+        self._current_iterator = None
+        self.source.end_pass()
 
     def spec(self) -> Any:
         """Return the specification of what a replica gets; None where it gets nothing."""
@@ -309,17 +325,22 @@ def _smallest(*limits: int | None) -> int | None:
     return min((one for one in limits if one is not None), default=None)
 
 
-def _refuse_different(batches: list[int]) -> None:
-    """Refuse what the workers would wait for each other for.
+def _refuse_different(things: str, counts: list[int], workers: Workers) -> None:
+    """Refuse what the workers would wait for each other for, or what nobody would be given.
 
     Raises:
         ValueError: on all workers.
+        ConfigurationError: on one that is new, and that the others go on without; see newcomers.py.
+        PeerUnfit: on the others then.
     """
-    if len(set(batches)) > 1:
+    if len(set(counts)) > 1:
         message = (
-            f"The workers' data have different numbers of batches: {batches}, in the order of the "
+            f"The workers' data have different numbers of {things}: {counts}, in the order of the "
             "workers (-1: unknown). Each worker needs all of the data, of which it takes its share."
         )
+        if workers.leave_out(counts, f"the number of its {things}"):
+            mine = f"{counts[workers.rank]} {things}"
+            raise ConfigurationError([Problem("the data", mine, "those of the others", message)])
         raise ValueError(message)
 
 

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, wraps
 from typing import Any
-from weakref import WeakSet
 
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
@@ -147,25 +146,12 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
                 data_batch = iterator.spec()
             with self.distribute_strategy.scope():
                 self._symbolic_build(data_batch=data_batch)
-        _make_alike(self, is_of_batch=iterator is None)
+        # What a worker that goes on has built of such a model, a new one has not; the keeper of a
+        # fit's checkpoints compares all variables, and gives them their values, once they exist.
+        may_differ = isinstance(iterator, EpochIterator) and iterator.is_kept
+        alike.make_once(self, may_differ=may_differ)
 
     return build
-
-
-_trained_by_batch: WeakSet[Any] = WeakSet()
-
-
-def _make_alike(model: Any, *, is_of_batch: bool = False) -> None:
-    """Let all workers of a ring have the chief's values of a model.
-
-    Once in a fit, which may validate, and may have callbacks with models of their own; and once
-    where a user's own loop trains batch by batch.
-    """
-    known = _trained_by_batch if is_of_batch else running.current().alike
-    if (running.is_in_fit() or is_of_batch) and model in known:
-        return
-    alike.make(model)
-    known.add(model)
 
 
 def _of_all_replicas(keras_own: Callable[..., Any]) -> Callable[..., Any]:
@@ -258,14 +244,29 @@ def _announced_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(evaluate)
     def announced_evaluate(self: Any, *arguments: Any, **keywords: Any) -> Any:
         callbacks = signature.bind(self, *arguments, **keywords).arguments.get("callbacks")
-        call = _running("evaluate", self, callbacks, running.TEST_HOOKS)
+        # Keras's own sign of the fit's validations, beside those that its callbacks call for.
+        is_fits = bool(keywords.get("_use_cached_eval_dataset"))
+        call = _running("evaluate", self, callbacks, running.TEST_HOOKS, is_fits=is_fits)
         with running.announced(call), group.failure_told():
             return evaluate(self, *arguments, **keywords)
 
     return announced_evaluate
 
 
-def _running(name: str, model: Any, callbacks: Any, hooks: tuple[str, ...]) -> running.Running:
+def _running(
+    name: str, model: Any, callbacks: Any, hooks: tuple[str, ...], *, is_fits: bool = False
+) -> running.Running:
+    """Return what is announced of a call.
+
+    Args:
+        name: of the call.
+        model: whose it is.
+        callbacks: as they are given.
+        hooks: their methods that are called for each batch.
+        is_fits: whether it is the validation of the fit that runs. A call of a callback's own does
+            not end the fit, which is not kept then: the workers agree on that in it, and the next
+            call of the fit's own does.
+    """
     wanting = running.wants_each_batch(callbacks, hooks) if model.steps_per_execution == 1 else []
     if wanting:
         log.info("one step a call, as %s wants to be called for each batch", ", ".join(wanting))
@@ -274,6 +275,7 @@ def _running(name: str, model: Any, callbacks: Any, hooks: tuple[str, ...]) -> r
         name=name,
         one_batch_a_call=bool(wanting),
         has_own_functions=_has_own_functions(model),
+        meet=running.current().meet if is_fits else lambda: None,
     )
 
 
@@ -285,8 +287,6 @@ def _batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
         call = _running("predict", self, None, ())
         call.one_batch_a_call = self.steps_per_execution == 1
         with running.announced(call), group.failure_told():
-            if self.built:
-                _make_alike(self)
             return predict(self, *arguments, **keywords)
 
     return predict_batches
@@ -295,7 +295,9 @@ def _batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
 def _with_averages(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def with_averages(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        _average(self)
+        call = running.current()
+        if not (call.is_fit and self not in call.alike and ring_of(self.distribute_strategy)):
+            _average(self)  # else `alike` does it, once it is known that all workers have it
         return method(self, *arguments, **keywords)
 
     return with_averages

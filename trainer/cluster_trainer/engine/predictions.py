@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src import backend
 from keras.src.backend.tensorflow.trainer import concat
 from tensorflow.python.distribute import distribute_utils
 
@@ -12,6 +13,10 @@ from cluster_trainer.engine.data.cut import cut, handed_out
 from cluster_trainer.engine.epoch_iterator import Shared
 from cluster_trainer.engine.replicas import alike, step_context
 from cluster_trainer.engine.steps import as_tensor
+
+
+def _symbolic(value: Any) -> keras.KerasTensor:
+    return keras.KerasTensor(value.shape, keras.backend.standardize_dtype(value.dtype))
 
 
 class Predictions:
@@ -38,18 +43,21 @@ class Predictions:
         Args:
             batches: as the engine has shared them out, or one that every worker has.
         """
-        if not self._model.built and ring_of(self._strategy):  # each worker would draw its own
-            self._build(batches[0])
+        if ring_of(self._strategy):  # else each worker would draw its own variables
+            if not self._model.built:
+                self._build(batches[0])
+            alike.make_once(self._model)
         outputs = [self._compiled(self._shares_of(batch)) for batch in batches]
         if len(outputs) == 1:
             return outputs[0]
         return keras.tree.map_structure(lambda *parts: concat(list(parts)), *outputs)
 
     def _build(self, batch: Any) -> None:
+        """Build a model for inputs like these; it need not be compiled."""
         part = batch.shares[0][0] if isinstance(batch, Shared) else batch
-        part = part if isinstance(part, tuple) else (part,)
-        self._model._symbolic_build(data_batch=part)  # noqa: SLF001
-        alike.make(self._model)
+        inputs, _, _ = keras.utils.unpack_x_y_sample_weight(part)
+        given = keras.tree.map_structure(_symbolic, inputs)
+        backend.compute_output_spec(self._model, given, training=False)
 
     def _shares_of(self, batch: Any) -> Any:
         if isinstance(batch, Shared):
@@ -57,7 +65,7 @@ class Predictions:
                 return tuple(handed_out(batch.shares, self._strategy, self._replicas.local))
             return batch.shares
         batch = keras.tree.map_structure(as_tensor, batch)
-        return batch if self._replicas.total == 1 else cut(batch, self._replicas)
+        return batch if self._replicas.total == 1 else cut(batch, Replicas.of(self._strategy))
 
     def _predict(self, batch: Any) -> Any:
         if self._replicas.total == 1:

@@ -25,6 +25,14 @@ KERAS_OWN = (
     keras.callbacks.TensorBoard,
 )
 TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
+PREPARING_HOOKS = (
+    "set_model",
+    "set_params",
+    "on_train_begin",
+    "on_epoch_begin",
+    "on_batch_begin",
+    "on_train_batch_begin",
+)
 FIT_HOOKS = (
     "on_batch_begin",
     "on_batch_end",
@@ -101,6 +109,11 @@ def current() -> Running:
     return _of_thread.running or Running(one_batch_a_call=True)
 
 
+def is_announced() -> bool:
+    """Tell whether a call of Keras's is running, and not a loop of a user's own."""
+    return _of_thread.running is not None
+
+
 def is_in_fit() -> bool:
     """Tell whether a `fit` is running."""
     return current().is_fit
@@ -143,6 +156,19 @@ def wants_each_batch(callbacks: Any, hooks: Sequence[str] = FIT_HOOKS) -> list[s
         for one in _flat(callbacks)
         if _is_told_to(one) or any(_is_a_users(one, name) for name in hooks)
     ]
+
+
+def prepares(callbacks: Any) -> bool:
+    """Tell whether a callback of a user's own may make the model what its first step is traced of.
+
+    Args:
+        callbacks: as a user gives them.
+    """
+    return any(
+        hook in vars(one) or not getattr(type(one), hook).__module__.startswith("keras.")
+        for one in _flat(callbacks)
+        for hook in PREPARING_HOOKS
+    )
 
 
 def _flat(callbacks: Any) -> Sequence[Callback]:

@@ -13,9 +13,9 @@ from keras.src import backend
 from keras.src.backend.tensorflow.core import convert_to_tensor
 from tensorflow.python.distribute import distribute_utils
 
-from cluster_trainer.collectives.replicas import Replicas, ring_of, summed
+from cluster_trainer.collectives.replicas import Replicas, count, ring_of, summed
 from cluster_trainer.engine import running
-from cluster_trainer.engine.data.cut import cut, handed_out
+from cluster_trainer.engine.data.cut import count_in, cut, handed_out
 from cluster_trainer.engine.data.sources import Source
 from cluster_trainer.engine.epoch_iterator import Call, EpochIterator
 from cluster_trainer.engine.replicas import statistics, step_context
@@ -78,7 +78,7 @@ class Steps:
         self._step = model._autoconvert_optionals(step)  # noqa: SLF001  None in a tf.data.Dataset
         self._compiles_between_sums = model.jit_compile and self._replicas.total > 1
         self._own_logs: list[tuple[str, tf.TensorShape, tf.DType]] = []
-        self._guards = self._gathers = False
+        self._guards = self._gathers = self._has_variables = False
         self.logs: Logs = {}
         if model.jit_compile and self._replicas.total == 1:
             self._step = tf.function(self._step, jit_compile=True, reduce_retracing=True)
@@ -111,9 +111,14 @@ class Steps:
     def create_variables(self, iterator: EpochIterator) -> None:
         """Trace the steps on an iterator's batches, so that all variables exist before the first.
 
+        Once is enough, whatever the batches are like the next time.
+
         Args:
             iterator: whose source the batches will come from.
         """
+        if self._has_variables:
+            return
+        self._has_variables = True
         source = iterator.source
         if self._model.run_eagerly:
             self._model._symbolic_build(data_batch=iterator.spec())  # noqa: SLF001
@@ -131,11 +136,15 @@ class Steps:
     def _one_by_one(self, batches: Iterator[Any]) -> Logs:
         """Do as many steps as a call has, on batches that a user or `train_on_batch` gives."""
         last: Any = None
-        for batch in itertools.islice(batches, self._model.steps_per_execution):
+        examples = 0
+        for given in itertools.islice(batches, self._model.steps_per_execution):
+            batch = keras.tree.map_structure(as_tensor, given)
+            examples = count_in(batch)
             last = self._one(self._shares_of(batch))
         if last is None:
             raise StopIteration
-        return {name: tf.convert_to_tensor(value) for name, value in self._logs(last).items()}
+        logs = self._logs(last, examples)
+        return {name: tf.convert_to_tensor(value) for name, value in logs.items()}
 
     def _run(self, call: Call) -> tuple[int, Any]:
         source = call.source
@@ -175,11 +184,10 @@ class Steps:
 
     def _shares_of(self, batch: Any) -> Any:
         """Return what all replicas get of a batch that every worker has."""
-        batch = keras.tree.map_structure(as_tensor, batch)
         if self._replicas.total == 1:
             return batch
         self._guards = True
-        return cut(batch, self._replicas)
+        return cut(batch, Replicas.of(self._strategy))  # as many as there are now
 
     def _many_steps(
         self, batches: Any, steps: tf.Tensor, reading: Reading
@@ -239,11 +247,10 @@ class Steps:
             return one_has
         what = f"{self._name} (the next batch)"
 
-        def count() -> tf.Tensor:
-            return summed([tf.cast(tf.identity(one_has), tf.int32)], what)[0]
+        def all_have() -> tf.Tensor:
+            return summed([tf.cast(tf.identity(one_has), tf.int32)], what)[0] == count()
 
-        counts = self._strategy.run(count)
-        return self._strategy.experimental_local_results(counts)[0] == self._replicas.total
+        return self._strategy.experimental_local_results(self._strategy.run(all_have))[0]
 
     def _weighted(self, batch: Any, reading: Reading) -> Any:
         """Return the shares of a batch that TensorFlow has shared out as `cut` returns them."""
@@ -327,9 +334,23 @@ class Steps:
             ]
         return tf.concat(flat, 0) if flat else tf.zeros([0], tf.float64)
 
-    def _logs(self, last: tuple[tf.Tensor, ...]) -> StepLogs:
+    def _logs(self, last: tuple[tf.Tensor, ...], examples: int | None = None) -> StepLogs:
+        """Return what the replicas' logs come to.
+
+        Args:
+            last: each local replica's own.
+            examples: of the batch that this worker was given, of which it took its share; None
+                where the engine has read it.
+        """
+        given = None
+        if examples is not None and self._replicas.total > 1:
+            given = Replicas.of(self._strategy)
+            last = _with_examples(last, given, examples)
         results, own = ({}, last[0]) if self._replicas.total == 1 else self._results(last)
         results, own = _flat_logs(results), np.asarray(own)
+        if given:
+            own, counts = np.split(own, [-given.total])
+            _refuse_different(counts[:: given.local])
         if self._replicas.total > 1:
             own = own[1:] / own[0]  # the weights add up to 1 but for rounding
         logs, begin = StepLogs(), 0
@@ -381,6 +402,31 @@ def waits_of(model: keras.Model) -> dict[str, float]:
 def as_tensor(value: Any) -> Any:
     """Return what a user gives for a batch as a tensor; None stays None."""
     return None if value is None else convert_to_tensor(value)
+
+
+def _with_examples(
+    last: tuple[tf.Tensor, ...], replicas: Replicas, examples: int
+) -> tuple[tf.Tensor, ...]:
+    """Add a place for each replica's number of examples to logs; a replica fills its own."""
+    places = [tf.one_hot(replicas.first + index, replicas.total) for index in range(len(last))]
+    return tuple(
+        tf.concat([logs, tf.cast(place, tf.float64) * examples], 0)
+        for logs, place in zip(last, places, strict=True)
+    )
+
+
+def _refuse_different(counts: np.ndarray) -> None:
+    """Refuse batches of which the workers' shares do not add up to one.
+
+    Raises:
+        ValueError: on all workers.
+    """
+    if len({*counts}) > 1:
+        raise ValueError(
+            f"The workers' batches have different numbers of examples: {[*map(int, counts)]}, in "
+            "the order of the workers. Each worker needs the whole batch, of which it takes its "
+            "share."
+        )
 
 
 def _flat_logs(logs: Any) -> Logs:

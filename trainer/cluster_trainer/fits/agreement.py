@@ -51,17 +51,20 @@ def refuse_differing(workers: Workers, task: Task, facts: Mapping[str, str]) -> 
 
     Raises:
         ConfigurationError: with everything that differs, on every worker.
+        PeerUnfit: where only workers differ that are new, on the others; see newcomers.py.
     """
     content = json.dumps(facts, sort_keys=True).encode()
     digest = int.from_bytes(sha256(content).digest()[: WORD.itemsize], signed=True)
     if len(set(workers.gather(digest, SETTINGS))) == 1:
         return
     contents = [
-        workers.broadcast(content if rank == task.rank else None, rank, SETTINGS)
-        for rank in range(task.num_workers)
+        workers.broadcast(content if rank == workers.rank else None, rank, SETTINGS)
+        for rank in range(workers.count)
     ]
-    workers.part()
-    raise ConfigurationError(_problems([json.loads(one) for one in contents], task))
+    everyone = dict(zip(map(task.name_of, workers.members), map(json.loads, contents), strict=True))
+    if not workers.leave_out(contents, "its settings, its data or its model"):
+        workers.part()
+    raise ConfigurationError(_problems(everyone, task.name))
 
 
 def refuse_wire(config: TrainerConfig, strategy: tf.distribute.Strategy) -> None:
@@ -91,13 +94,13 @@ def digest_of(names: Sequence[str]) -> str:
     return sha256("\n".join(names).encode()).hexdigest()[:12]
 
 
-def _problems(everyone: list[dict[str, str]], task: Task) -> list[Problem]:
-    """Return a problem for each fact that differs; `everyone` is in the order of the ranks."""
+def _problems(everyone: Mapping[str, dict[str, str]], me: str) -> list[Problem]:
+    """Return a problem for each fact that differs; `everyone` has them by the workers' names."""
     problems = []
-    for name in sorted({name for facts in everyone for name in facts}):
-        values = [facts.get(name, "") for facts in everyone]
-        if len(set(values)) > 1:
-            listed = ", ".join(f"{task.name_of(rank)} has {one}" for rank, one in enumerate(values))
+    for name in sorted({name for facts in everyone.values() for name in facts}):
+        values = {worker: facts.get(name, "") for worker, facts in everyone.items()}
+        if len(set(values.values())) > 1:
+            listed = ", ".join(f"{worker} has {one}" for worker, one in values.items())
             advice = f"{listed}." if name.startswith(PREFIX) else f"{listed}. {THE_SAME_DATA}"
-            problems.append(Problem(name, values[task.rank], THE_SAME, advice))
+            problems.append(Problem(name, values[me], THE_SAME, advice))
     return problems

@@ -6,6 +6,7 @@ import keras
 
 from cluster_trainer.callbacks.profile import Profile
 from cluster_trainer.callbacks.tensorboard import FOLDER, Shown, TensorBoard
+from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.data.plan import Plan
 from cluster_trainer.fits.kept_fit import KeptFit
 from cluster_trainer.results import journal, record
@@ -23,7 +24,7 @@ def boards_of(job: Job, plan: Plan, model: keras.Model, kept: KeptFit) -> list[T
         checkpoints=kept.checkpoint_seconds,
         examples_at=plan.examples_at if plan.counts_examples else None,
         start=lambda: start_of(job, model, kept.beginning),
-        num_workers=job.task.num_workers,
+        num_workers=workers_of(model.distribute_strategy).count,
         is_chief=job.task.is_chief,
         histograms=job.config.tensorboard == "histograms",
         at_work=lambda: kept.pace.busy,

@@ -14,24 +14,30 @@ import keras
 
 from cluster_trainer.callbacks.chief import for_worker
 from cluster_trainer.callbacks.heartbeat import Heartbeat, Listener, Nobody
-from cluster_trainer.callbacks.keeper import KEPT_STATE, Keeper, Place, place_of
+from cluster_trainer.callbacks.keeper import Keeper, Place, place_of, variable_names
 from cluster_trainer.callbacks.place_told import PlaceTold
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.checkpoints.resume import Found, find_newest, keep, refuse_other_run
 from cluster_trainer.checkpoints.saver import Saver, touch
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives import group
+from cluster_trainer.collectives.neighbours import VARIABLE, who_waits
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import workers_of
-from cluster_trainer.engine.running import Running
+from cluster_trainer.engine.data.sources import may_begin_again
+from cluster_trainer.engine.running import Running, prepares
 from cluster_trainer.files import make_folder, write_whole
 from cluster_trainer.fits import agreement
 from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.problems import (
     ConfigurationError,
+    PeerLostError,
     PeerStoppedError,
     Problem,
+    RehearsedError,
     StopRequestedError,
+    WorkerIsBackError,
+    listed,
 )
 from cluster_trainer.process.stall import Deadline, StallLimit
 from cluster_trainer.process.stop import StopRequest
@@ -60,10 +66,15 @@ class Plan:
         describes_data: whether that tells how the data are cut, too.
         name: what the log calls it; empty where there is one alone.
         must_resume: whether a checkpoint has to be there.
+        has_trained: whether this process has trained the model already, so that it cannot begin
+            at step 0 any more.
         interrupts: whether Ctrl-C raises KeyboardInterrupt, as a script may expect.
         cuts: steps at which a call of TensorFlow has to end, the same on all workers.
         listener: is told where the fit is.
         examples_at: from a step to the training examples seen until then; None: nobody knows.
+        may_take_in: whether the fit may be ended to go on with a worker that is back.
+        rehearses: whether the fit ends after its first call, without a trace on disk; see
+            Rehearsal.
     """
 
     job: Job
@@ -74,14 +85,13 @@ class Plan:
     describes_data: bool = False
     name: str = ""
     must_resume: bool = False
+    has_trained: bool = False
     interrupts: bool = False
     cuts: Sequence[int] = ()
     listener: Listener = field(default_factory=Nobody)
     examples_at: Callable[[int], int] | None = None
-
-    def clear(self) -> None:
-        """Remove the checkpoints of an earlier fit."""
-        Store(self.folder).clear()
+    may_take_in: bool = False
+    rehearses: bool = False
 
 
 class KeptFit:
@@ -103,12 +113,12 @@ class KeptFit:
         self._saver = Saver(self._store, self._note_saved)
         self._found: Found | None = None
         self._keeper: Keeper | None = None
-        self._stops = self._has_looked = False
-        self._keeps = self._tests_begin_again = True
-        self.pace = PaceWatch(
-            self._job.task, self._workers.count, looks=not _has_gpus(model, self._workers.count)
-        )
-        self._saved_at = 0.0
+        self._stops = self._takes_in = self._has_looked = False
+        self._waiting: tuple[str, ...] = ()
+        self._keeps = self._begins_again = self._tests_begin_again = True
+        looks = not _has_gpus(model, self._workers.count)
+        self.pace = PaceWatch(self._job.task, self._workers, looks=looks)
+        self._saved_at, self._first_epoch = 0.0, 0
         self.validates, self.seed = False, 0
         self.described, self.describes_data = plan.described, plan.describes_data
         self.cuts = plan.cuts
@@ -129,8 +139,16 @@ class KeptFit:
     def begins_again(self) -> bool:
         """Whether this process can go on from a checkpoint of a step that it had passed."""
         iterator = self._keeper.iterator if self._keeper else None
-        is_possible = iterator is None or iterator.source.begins_again
-        return bool(self._keeps and is_possible and self._tests_begin_again)
+        is_possible = iterator.source.begins_again if iterator else self._begins_again
+        are_tests = self._tests_begin_again and (
+            self._tests is None or self._tests.source.begins_again
+        )
+        return bool(self._keeps and is_possible and are_tests)
+
+    @property
+    def has_trained(self) -> bool:
+        """Whether the model may be another than it was at the beginning of the fit."""
+        return bool(self._keeper and self._keeper.has_begun)
 
     @property
     def beginning(self) -> str:
@@ -157,12 +175,14 @@ class KeptFit:
 
         Raises:
             ConfigurationError: it has to be there and is not.
+            PeerLostError: there is none, and only a new process could begin at step 0.
         """
         self._has_looked = True
         self._store.tidy()
-        # One worker may keep none.
-        self._keeps = bool(min(self._workers.gather(self._job.config.checkpoint_steps, KEEPS)))
+        self._keeps = self._all_keep()
         if not self._keeps:
+            if self._plan.has_trained:
+                raise PeerLostError("a peer was lost, and a worker keeps no checkpoints")
             return
         self._found = find_newest(self._store, self._workers, self._job.task)
         if self._found:
@@ -171,7 +191,24 @@ class KeptFit:
         else:
             if self._plan.must_resume:
                 _refuse_beginning(self._job.config)
+            if self._plan.has_trained:
+                raise PeerLostError("a peer was lost, and no worker could keep a checkpoint")
             log.info("%sno checkpoint on any worker: starting at step 0", self._prefix)
+
+    def _all_keep(self) -> bool:
+        """Tell whether all workers keep checkpoints; without one of them there are none.
+
+        Raises:
+            ConfigurationError: this worker is new, and does otherwise than the others.
+        """
+        steps = self._job.config.checkpoint_steps
+        keep = [bool(one) for one in self._workers.gather(steps, KEEPS)]
+        if len(set(keep)) > 1 and self._workers.leave_out(keep, variable_of("checkpoint_steps")):
+            accepted = "0 on all workers or on none; without a folder that can be written it is 0"
+            raise ConfigurationError(
+                [Problem(shown_name("checkpoint_steps"), str(steps), accepted)]
+            )
+        return all(keep)
 
     def run(self, run: Callable[..., Any], given: inspect.BoundArguments, call: Running) -> Any:
         """Run it from the newest checkpoint of any worker, or from its beginning.
@@ -183,19 +220,34 @@ class KeptFit:
 
         Raises:
             StopRequestedError, PeerStoppedError: it was stopped, after a checkpoint.
+            WorkerIsBackError: it is to go on with another worker, from a checkpoint.
+            RehearsedError: its first call is done, or cannot be done twice.
             ConfigurationError: the checkpoint is of another fit, or the workers differ.
         """
-        if not self._has_looked:
+        if not self._has_looked and not self._plan.rehearses:
             self.find()
-        steps = min(self._workers.gather(self._job.config.checkpoint_steps, KEEPS))
+        self._begins_again = may_begin_again(given.arguments.get("x"))
+        tests = keras.utils.unpack_x_y_sample_weight(given.arguments.get("validation_data"))
+        self._tests_begin_again = may_begin_again(tests[0])
+        if self._plan.rehearses:
+            if not self.begins_again or prepares(given.arguments.get("callbacks")):
+                raise RehearsedError
+            given.arguments["callbacks"], steps = None, 0
+        else:
+            steps = min(self._workers.gather(self._job.config.checkpoint_steps, KEEPS))
         found = self._found.checkpoint if self._found else None
         callbacks = self._callbacks(given.arguments.get("callbacks"), keeps=bool(steps))
         self.seed = call.seed = found.progress["seed"] if found else call.seed
         self.validates = given.arguments.get("validation_data") is not None or bool(
             given.arguments.get("validation_split")
         )
-        self._keeper = Keeper(self._saver, steps or None, found, self, callbacks)
+        first = int(given.arguments.get("initial_epoch", 0))
+        self._keeper = Keeper(self._saver, steps or None, found, self, callbacks, first)
+        if self._found:  # as large as all variables: the keeper's alone, until it has put them back
+            light = replace(self._found.checkpoint, arrays=[])
+            self._found = replace(self._found, content=b"", checkpoint=light)
         self._arrange(given, callbacks)
+        self._first_epoch = self.place.epoch
         call.keeper, call.agree, call.meet = self._keeper, self._agree, self.meet
         limit = self._job.config.stall_timeout_seconds
         call.limit = StallLimit(self._plan.deadline, limit).call
@@ -214,18 +266,27 @@ class KeptFit:
                 log.info("saved the checkpoint of step %d", self._saver.newest, extra=OWN)
             raise
         finally:
-            self._saver.wait()
+            self._saver.close()
             self.pace.end()
             self._plan.stop.is_watched = False
-            self._end_tests()
+            self._let_go()
         return history
 
-    def _end_tests(self) -> None:
-        """Forget the batches of the validations of a fit that has failed."""
-        tests = getattr(self._model, TEST_ITERATOR, None)
-        if tests is not None:
-            self._tests_begin_again = tests.source.begins_again
+    def _let_go(self) -> None:
+        """Hold no data and no checkpoint any longer; another try begins with its own."""
+        if self._keeper and self._keeper.iterator:
+            self._begins_again = self._keeper.iterator.source.begins_again
+        if self._keeper:
+            self._keeper.let_go()
+        if self._tests is not None:  # of a fit that has failed
+            self._tests_begin_again &= self._tests.source.begins_again
+            self._tests.abandon()
             delattr(self._model, TEST_ITERATOR)
+
+    @property
+    def _tests(self) -> Any:
+        """The batches of the fit's validations; None where there was none yet."""
+        return getattr(self._model, TEST_ITERATOR, None)
 
     def check(self, described: Mapping[str, str], names: Sequence[str]) -> None:
         """Refuse workers that differ, and a checkpoint of another fit; see callbacks.keeper.Plan.
@@ -234,14 +295,16 @@ class KeptFit:
             ConfigurationError: with everything that differs.
         """
         names = agreement.uncounted(names)
-        variables = {"the variables": f"{len(names)}, {agreement.digest_of(names)}"}
+        forms = [f"{one.dtype} {list(one.shape)}" for one in self._model.variables]
+        variables = {"the variables": f"{len(names)}, {agreement.digest_of([*names, *forms])}"}
         wire = {variable_of("wire"): group.gradients_wire() or "float32"}
         facts = {**described, **variables, **wire}
         agreement.refuse_differing(self._workers, self._job.task, facts)
         if self._found:
             saved = self._found.checkpoint
-            kept = [name for name in saved.names if not name.startswith(KEPT_STATE)]
-            kept = agreement.uncounted(kept)
+            kept = agreement.uncounted(variable_names(saved))
+            if "keras" not in saved.progress["random"] and kept[:-1] == names:
+                kept = names  # see variable_names
             found = replace(self._found, checkpoint=replace(saved, names=kept))
             refuse_other_run(found, described, names)
 
@@ -250,8 +313,8 @@ class KeptFit:
         return max(self._workers.gather(int(wish), "fit (the end of an epoch)")) > 0
 
     def stops(self) -> bool:
-        """Tell whether the workers have agreed to stop."""
-        return self._stops
+        """Tell whether the workers have agreed to stop here, for good or to go on with another."""
+        return self._stops or self._takes_in
 
     def meet(self) -> None:
         """End the fit if the workers have agreed to.
@@ -259,7 +322,13 @@ class KeptFit:
         Raises:
             StopRequestedError: this worker was asked to stop.
             PeerStoppedError: another worker was.
+            WorkerIsBackError: another worker is to be taken in.
+            RehearsedError: this was all that was to be done.
         """
+        if self._plan.rehearses and not self._stops:
+            raise RehearsedError
+        if self._takes_in and not self._stops:
+            raise WorkerIsBackError(listed(self._waiting) if self._waiting else "a worker")
         if not self._stops:
             return
         stop = self._plan.stop
@@ -299,6 +368,9 @@ class KeptFit:
         arguments = given.arguments
         if not self._job.task.is_chief and arguments.get("verbose", "auto") in ("auto", 1):
             arguments["verbose"] = 0  # the progress bar is the chief's
+        if self._plan.rehearses:
+            arguments |= {"verbose": 0, "callbacks": [*callbacks, self._keeper]}
+            return
         first, epochs = int(arguments.get("initial_epoch", 0)), int(arguments.get("epochs", 1))
         shown: list[Any] = callbacks
         if self._found:
@@ -352,18 +424,38 @@ class KeptFit:
         if is_here[0] and not all(is_here):
             mine = file.read_bytes() if self._job.task.is_chief else None
             content = self._workers.broadcast(mine, 0, FILES)
-            if not is_here[self._job.task.rank]:
+            if not is_here[self._workers.rank]:
                 make_folder(file.parent)
                 write_whole(file, content, durable=False)
 
     def _agree(self, seconds: float) -> float:
         """Meet the other workers; return the slowest one's seconds, and note if one has to stop."""
         number = float(self._plan.stop.signal_number)
-        mine = [seconds, number, *self.pace.mine()]
-        slowest, number, *told = self._workers.largest(mine, "fit (after a call)")
-        self._stops = bool(number)
+        mine = [seconds, number, float(self._is_to_take_in()), *self.pace.mine()]
+        slowest, number, takes_in, *told = self._workers.largest(mine, "fit (after a call)")
+        self._stops, self._takes_in = bool(number), bool(takes_in)
+        if self.place.epoch > self._first_epoch:  # with its end, and its validation
+            self._workers.trust_newcomers()
         self.pace.take(told)
         return slowest
+
+    def _is_to_take_in(self) -> bool:
+        """Tell, on worker 0, whether somebody who was missing waits to be taken in, and can be."""
+        job = self._job
+        are_missing = 1 < self._workers.count < job.task.num_workers
+        if not (are_missing and job.group_socket and self._workers.rank == 0):
+            return False
+        news = who_waits({VARIABLE: job.group_socket})
+        waiting = self._waiting if news is None else news
+        can_be = self._plan.may_take_in and self.begins_again
+        if waiting and waiting != self._waiting and not can_be:
+            log.warning(
+                "%s is back and has to wait: only a fit that could begin again in this process is "
+                "interrupted (docs/operations.md)",
+                listed(waiting),
+            )
+        self._waiting = waiting
+        return bool(waiting) and can_be
 
     def _note_saved(self) -> None:
         self._saved_at = time.monotonic()

@@ -1,19 +1,37 @@
-"""Going on in the same process after another worker of its ring was lost."""
+"""Going on in the same process, with those that are there, when a worker is lost or is back."""
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.renewable import RenewableRing
-from cluster_trainer.collectives.ring.errors import Aborted, PeerLost, RingError
+from cluster_trainer.collectives.ring.errors import (
+    Aborted,
+    OtherCall,
+    PeerLost,
+    PeerUnfit,
+    RingError,
+)
+from cluster_trainer.problems import (
+    ConfigurationError,
+    PeerLostError,
+    Problem,
+    RehearsedError,
+    StopRequestedError,
+    WorkerIsBackError,
+    listed,
+)
 from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.results.screen import OWN
 from cluster_trainer.results.status_file import StatusFile
 from cluster_trainer.settings.task import Task
 
 LOST = (PeerLost, Aborted)
 MOST_IN_VAIN = 3
 """For each other worker, losses without a step in between that counts."""
+LEAVING = "fit (a worker is back)"
 T = TypeVar("T")
 log = logging.getLogger("trainer")
 
@@ -26,6 +44,10 @@ class Fit(Protocol):
         """The step that it is at."""
 
     @property
+    def has_trained(self) -> bool:
+        """Whether the model may be another than it was at the beginning of the fit."""
+
+    @property
     def begins_again(self) -> bool:
         """Whether this process can begin it again, and not only a new one."""
 
@@ -34,15 +56,20 @@ class Survivor:
     """Does again what a lost worker has ended, from the newest checkpoint of any worker.
 
     The workers that are left keep their processes, with all that is loaded and compiled. Their
-    entrypoints meet at the gate, where the lost one comes, too, once it was started again. It does
-    what every process does from its start on. So the others can go on with it only in what has made
-    first use of the ring, and from there.
+    entrypoints meet at the gate, where the lost one comes, too, once it was started again; or they
+    go on without it for a time, and meet again when it is back (MIN_WORKERS). It does what every
+    process does from its start on. So the others can go on with it only in what has made first use
+    of the ring, and from there.
 
     Args:
         task: which worker this is.
         stop: ends the process at once while it waits.
         status: is told that it waits.
         say: is told so, too; called with what is waited for.
+
+    Attributes:
+        goes_on: whether the work that runs can be done again.
+        has_trained: whether the fit had begun to train before it is done again.
     """
 
     def __init__(
@@ -50,48 +77,146 @@ class Survivor:
     ) -> None:
         self._task, self._stop, self._status, self._say = task, stop, status, say
         self._reached = self._in_vain = 0
+        self.goes_on = False
+        self.has_trained = False
 
-    def run(self, work: Callable[[bool], T], fit: Callable[[], Fit | None]) -> T:
+    def run(
+        self,
+        work: Callable[[bool], T],
+        fit: Callable[[], Fit | None],
+        rehearse: Callable[[], object],
+    ) -> T:
         """Return what the work returns.
 
         Args:
-            work: is told whether a worker was lost, and it is done again.
+            work: is told whether it is done again; raises WorkerIsBackError, on all workers, only
+                where `goes_on` says that it may.
             fit: returns the fit that the work has come to; None before that.
+            rehearse: does a first step of it, of which nothing is kept, and raises RehearsedError.
 
         Raises:
             RingError: a worker was lost, and only a new process could go on.
+            ConfigurationError: this worker is new, and makes other calls than the others.
+            PeerLostError: two new ones make other calls than each other.
+            StopRequestedError: this process was asked to stop before a worker was lost.
         """
-        ring = group.current()
+        self._stop.ends_at_once = True
+        try:
+            ring = group.current()  # a script's is formed here, once all workers have come
+        finally:
+            self._stop.ends_at_once = False
         if not isinstance(ring, RenewableRing) or ring.operations:
             return work(False)  # noqa: FBT003
-        is_again = False
+        is_again, self.goes_on = not ring.is_met, True
+        if not ring.is_met:
+            self._come_late(ring, rehearse)
         while True:
             try:
                 return work(is_again)
             except LOST as error:
                 if not self._may_go_on(fit()):
                     raise
-                self._meet_again(ring, error)
+                waiting = self._lost(ring, error)
+            except OtherCall as error:
+                lost = of_newcomer(ring, error)
+                if not (isinstance(lost, PeerUnfit) and self._may_go_on(fit())):
+                    raise lost from error.__cause__
+                waiting = self._lost(ring, lost)
+            except WorkerIsBackError as error:
+                waiting = self._is_back(ring, str(error), fit())
+            # Not before the exception is gone, which holds all that the fit had in its hands.
+            self._meet_again(ring, waiting)
             is_again = True
+
+    def _come_late(self, ring: RenewableRing, rehearse: Callable[[], object]) -> None:
+        """Get ready for the first step while the others train, and then let them take this in."""
+        text = "others train already: a first step is compiled before they are asked to pause"
+        log.info(text, extra=OWN)
+        with ring.rehearsed(), suppress(RehearsedError):
+            rehearse()
+        self.has_trained = True
+        self._meet_again(ring, "ready to train: waiting until the others take this worker in")
 
     def _may_go_on(self, fit: Fit | None) -> bool:
         """Tell whether to go on, and count the losses since the fit got further."""
-        if fit is None:
-            return True
-        self._in_vain = self._in_vain + 1 if fit.step <= self._reached else 1
-        self._reached = max(self._reached, fit.step)
-        return fit.begins_again and self._in_vain <= MOST_IN_VAIN * (self._task.num_workers - 1)
+        step = fit.step if fit else 0
+        self._in_vain = self._in_vain + 1 if step <= self._reached else 1
+        self._reached = max(self._reached, step)
+        self.has_trained |= fit is not None and fit.has_trained
+        begins_again = fit is None or fit.begins_again
+        return begins_again and self._in_vain <= MOST_IN_VAIN * (self._task.num_workers - 1)
 
-    def _meet_again(self, ring: RenewableRing, error: RingError) -> None:
-        """Wait until all workers are here."""
-        who = "a worker" if error.rank is None else self._task.name_of(error.rank)
-        waiting = f"{who} was lost: waiting until all {ring.size} workers are here again"
+    def _lost(self, ring: RenewableRing, error: RingError) -> str:
+        """Say that a worker was lost; return what is waited for."""
+        who = "a worker was lost"
+        if error.rank is not None:
+            name = self._task.name_of(ring.members[error.rank])
+            who = "this worker failed" if error.rank == ring.rank else f"{name} was lost"
+            if isinstance(error, PeerUnfit):
+                who = f"{name} does not fit, and ends"
+        count = f"all {ring.most or ring.size} workers"
+        enough = " or enough of them (MIN_WORKERS)" if ring.most else ""
+        waiting = f"{who}: waiting until {count}{enough} are here again"
         log.warning("%s (%s)", waiting, error)
+        return waiting
+
+    def _is_back(self, ring: RenewableRing, who: str, fit: Fit | None) -> str:
+        """Leave the ring together, to take a worker in; return what is waited for."""
+        waiting = f"{who} is back: taking it in after step {fit.step if fit else 0}"
+        log.info("%s", waiting)
+        self.has_trained |= fit is not None and fit.has_trained
+        with suppress(RingError):  # a worker was lost at the same time: all meet as well
+            ring.barrier(what=LEAVING)
+        return waiting
+
+    def _meet_again(self, ring: RenewableRing, waiting: str) -> None:
         self._say(waiting)
         self._status.tell("starting", waiting)
         self._stop.ends_at_once = True
         try:
+            if self._stop.signal_number:  # by a stop that came before
+                raise StopRequestedError(self._stop.signal_number)
             ring.renew()
         finally:
             self._stop.ends_at_once = False
-        log.info("all %d workers are here again", ring.size)
+        self._tell_who_is_here(ring)
+
+    def _tell_who_is_here(self, ring: RenewableRing) -> None:
+        count = ring.most or ring.size
+        names = [self._task.name_of(one) for one in range(count) if one not in ring.members]
+        if not names:
+            log.info("all %d workers are here again", count)
+            return
+        log.warning(
+            "going on with %d of %d workers (%s %s missing): each takes a larger share of the same "
+            "batches",
+            ring.size,
+            count,
+            listed(names),
+            "is" if len(names) == 1 else "are",
+        )
+
+
+def of_newcomer(ring: RenewableRing, error: OtherCall) -> Exception:
+    """Return what it is to this worker that two make other calls, where one of them is new.
+
+    Of workers side by side in the ring one sees that the other is at another call, and tells all.
+
+    Returns:
+        PeerUnfit: another worker does not fit, and this one goes on. ConfigurationError: this one
+        does not. PeerLostError: it may be this one or another, both of them new. The error itself:
+        neither is new, so that the fault is the program's.
+    """
+    seen_by = error.record.origin if error.record else ring.rank
+    new = {one for one in (error.rank, seen_by) if one in ring.newcomers}
+    if not new:
+        return error
+    if ring.rank not in new:
+        return PeerUnfit(str(error), min(new))
+    if len(new) > 1:
+        return PeerLostError(f"of two workers that are new one does not fit: {error}")
+    log.error("this worker is new, and makes other calls than the others", exc_info=error)
+    advice = "Has it the same script, and the same data?"
+    return ConfigurationError(
+        [Problem("the script", str(error), "the calls of the others, who go on", advice)]
+    )

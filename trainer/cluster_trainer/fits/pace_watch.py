@@ -4,6 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 
+from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.process.hold_ups import WINDOW_SECONDS, HoldUps, Interval, in_words
 from cluster_trainer.process.labour import Labour, Labours
 from cluster_trainer.process.shortage import Used, shortage
@@ -20,7 +21,7 @@ class PaceWatch:
 
     Args:
         task: which worker this is.
-        workers: how many train together.
+        workers: those that train together.
         looks: whether it can be seen what this one is at: where GPUs compute, it cannot.
 
     Attributes:
@@ -28,32 +29,32 @@ class PaceWatch:
         busy: for which part of the last interval this worker was at work; None: nobody knows.
     """
 
-    def __init__(self, task: Task, workers: int, *, looks: bool) -> None:
-        self._task, self._workers = task, workers
-        self._looks = looks and workers > 1
+    def __init__(self, task: Task, workers: Workers, *, looks: bool) -> None:
+        self._task, self._rank, self._members = task, workers.rank, workers.members
+        self._looks = looks and len(self._members) > 1
         self._labours: Labours | None = None
         self._told = self._counted = Labour()
         # What had been used, and done, at each look: of those that are shown, the oldest first.
         self._looks_back: deque[tuple[Used, Labour]] = deque()
-        self._hold_ups = HoldUps(workers)
+        self._hold_ups = HoldUps(len(self._members))
         self.reason = ""
         self.busy: float | None = None
 
     @property
     def slow(self) -> tuple[str, ...]:
         """The names of the workers that hold the others up."""
-        return tuple(self._task.name_of(rank) for rank in self._hold_ups.slow)
+        return tuple(self._task.name_of(self._members[rank]) for rank in self._hold_ups.slow)
 
     def mine(self) -> list[float]:
         """Return what this worker tells the others: two numbers for each, 0 but for its own.
 
         The first call, which compiles, is not looked at.
         """
-        row = [0.0] * (2 * self._workers)
+        row = [0.0] * (2 * len(self._members))
         if self._labours:
             self._told = self._labours.so_far()
             now = self._told.since(self._counted)
-            row[2 * self._task.rank : 2 * self._task.rank + 2] = [now.seconds, now.busy]
+            row[2 * self._rank : 2 * self._rank + 2] = [now.seconds, now.busy]
         elif self._looks:
             self._labours = Labours()
             self._labours.begin()
@@ -63,12 +64,12 @@ class PaceWatch:
     def take(self, told: Sequence[float]) -> None:
         """Take what all workers tell: the largest of each of these numbers."""
         seconds, busy = told[::2], told[1::2]
-        if self._workers == 1 or min(seconds) < LEAST_SECONDS:
+        if len(self._members) == 1 or min(seconds) < LEAST_SECONDS:
             return
         self._counted = self._told
         parts = tuple(min(1.0, one / time) for one, time in zip(busy, seconds, strict=True))
         self._hold_ups.note(Interval(min(seconds), parts))
-        self.busy = parts[self._task.rank]
+        self.busy = parts[self._rank]
         self._tell()
         self._look_back()
 
@@ -79,9 +80,9 @@ class PaceWatch:
 
     def _tell(self) -> None:
         """Say so if this worker has begun to hold the others up, or does no more."""
-        is_slow = self._task.rank in self._hold_ups.slow
+        is_slow = self._rank in self._hold_ups.slow
         if is_slow and not self.reason:
-            self.reason = f"{in_words(self._hold_ups, self._task.rank)}: {self._shortage()}"
+            self.reason = f"{in_words(self._hold_ups, self._rank)}: {self._shortage()}"
             log.warning("%s %s", self._task.name, self.reason)
         elif self.reason and not is_slow:
             self.reason = ""

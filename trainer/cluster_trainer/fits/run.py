@@ -3,7 +3,7 @@
 import inspect
 import logging
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,12 +15,14 @@ from cluster_trainer.callbacks.divergence import Divergence
 from cluster_trainer.callbacks.epoch_metrics import EpochMetrics, Line
 from cluster_trainer.callbacks.tensorboard import FOLDER
 from cluster_trainer.callbacks.timeline import Timeline
+from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.feeds import fit_arguments
 from cluster_trainer.data.plan import Plan
 from cluster_trainer.engine import install, running
 from cluster_trainer.fits.agreement import facts_of, refuse_differing
+from cluster_trainer.fits.beginning import Beginning
 from cluster_trainer.fits.board import boards_of, profiles_of
 from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit
 from cluster_trainer.fits.kept_fit import Plan as Keeping
@@ -81,19 +83,28 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
         PeerLostError, RingError: a worker was lost, and only a new process could go on.
     """
     _refuse_other_engines(run.model)
+    beginning = Beginning(run.job)
+    described = _described(run, reporter)
+    facts = facts_of(run.job.config, run.data, described)
     latest: list[KeptFit] = []  # one at most: each holds a checkpoint
 
     def work(is_again: bool) -> Completed:  # noqa: FBT001
-        # What goes on is not to begin anew, whatever the settings say of a first start.
         present = replace(run, job=replace(run.job, is_restart=True)) if is_again else run
-        described = _described(present, reporter)
+        refuse_differing(workers_of(run.model.distribute_strategy), run.job.task, facts)
+        _remove_unwanted(run.job, beginning)
         keeping = _keeping(present, stop, deadline, described, reporter)
+        keeping = replace(keeping, has_trained=survivor.has_trained, may_take_in=survivor.goes_on)
         latest[:] = [KeptFit(keeping, run.model)]
         return _trained(present, latest[0], reporter)
 
+    def rehearse() -> None:
+        keeping = _keeping(run, stop, deadline, described, reporter)
+        reporter.doing("compiling the steps")
+        _fit(run, KeptFit(replace(keeping, rehearses=True), run.model), callbacks=())
+
     status = status_file(run.job.status_file)
     survivor = Survivor(run.job.task, stop, status, partial(_note_waiting, reporter))
-    return survivor.run(work, lambda: latest[0] if latest else None)
+    return survivor.run(work, lambda: latest[0] if latest else None, rehearse)
 
 
 def _note_waiting(reporter: Reporter, waiting: str) -> None:
@@ -120,17 +131,22 @@ def _trained(run: Run, kept: KeptFit, reporter: Reporter) -> Completed:
     ]
     reporter.doing("compiling the steps")
     reporter.journal.note("starting", f"compiling the steps; {kept.beginning}")
-    with running.fits_run_by(_with_settings(run, kept)):
-        run.model.fit(
-            **fit_arguments(run.data, run.job.config, run.plan),
-            epochs=run.plan.epochs,
-            callbacks=callbacks,
-            verbose=0,
-        )
+    _fit(run, kept, callbacks)
     reporter.step(kept.place.step)
     values = weights.values_of(run.model)
     reporter.weights(weights.digest(values))
     return Completed(values, metrics.lines, kept.place.step)
+
+
+def _fit(run: Run, kept: KeptFit, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+    """Call Keras's `fit`."""
+    with running.fits_run_by(_with_settings(run, kept)):
+        run.model.fit(
+            **fit_arguments(run.data, run.job.config, run.plan),
+            epochs=run.plan.epochs,
+            callbacks=list(callbacks),
+            verbose=0,
+        )
 
 
 def _refuse_other_engines(model: keras.Model) -> None:
@@ -149,21 +165,13 @@ def _refuse_other_engines(model: keras.Model) -> None:
 
 
 def _described(run: Run, reporter: Reporter) -> dict[str, str]:
-    """Return what must be as it was for the run to go on, the same on all workers.
-
-    Raises:
-        ConfigurationError: it differs between them, or what they have loaded.
-    """
+    """Return what must be as it was for the run to go on: name -> value."""
     used = record.of(run.model)
     reporter.used(used)
     reporter.settings(run.job.config.as_json())
     names = {"optimizer": used["optimizer"]["class_name"], "loss": used["loss"]}
     log.info(", ".join(f"{what} {name}" for what, name in names.items() if name) or "compiled")
-    described = _settings_of(run)
-    described |= {f"the {name}": record.as_text(used[name]) for name in run.own}
-    facts = facts_of(run.job.config, run.data, described)
-    refuse_differing(workers_of(run.model.distribute_strategy), run.job.task, facts)
-    return described
+    return _settings_of(run) | {f"the {name}": record.as_text(used[name]) for name in run.own}
 
 
 def _settings_of(run: Run) -> dict[str, str]:
@@ -184,10 +192,10 @@ def _settings_of(run: Run) -> dict[str, str]:
 def _keeping(
     run: Run, stop: StopRequest, deadline: Deadline, described: dict[str, str], reporter: Reporter
 ) -> Keeping:
-    """Return how its `fit` is kept; where it is to begin anew, nothing of an earlier one is."""
+    """Return how its `fit` is kept."""
     job = run.job
     first, last = job.config.profiled
-    keeping = Keeping(
+    return Keeping(
         job=job,
         stop=stop,
         deadline=deadline,
@@ -199,12 +207,18 @@ def _keeping(
         listener=reporter,
         examples_at=run.plan.examples_at if run.plan.counts_examples else None,
     )
-    # A crash is no wish to begin anew.
-    if job.config.resume == "never" and not job.is_restart:
+
+
+def _remove_unwanted(job: Job, beginning: Beginning) -> None:
+    """Remove what an earlier run has left where this one is to begin anew.
+
+    A crash is no wish to begin anew, nor is the loss of another worker.
+    """
+    if job.config.resume == "never" and not beginning.is_over:
         done.remove_mark(job)
-        keeping.clear()
+        Store(job.folder / CHECKPOINTS).clear()
         shutil.rmtree(job.folder / FOLDER, ignore_errors=True)
-    return keeping
+        beginning.end()
 
 
 def _with_settings(run: Run, kept: KeptFit) -> running.AroundFit:

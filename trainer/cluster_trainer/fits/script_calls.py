@@ -7,14 +7,17 @@ nothing else does not leave before the other workers either.
 import atexit
 import logging
 import os
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
+from cluster_trainer.collectives import group
+from cluster_trainer.collectives.renewable import RenewableRing
+from cluster_trainer.collectives.ring.errors import OtherCall
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.fits import script_fits
+from cluster_trainer.fits.lost_worker import of_newcomer
 from cluster_trainer.problems import ExitCode
 from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.lifecycle import judge, leave_process, tell
@@ -30,12 +33,18 @@ class Calls:
 
     Args:
         strategy: of the first call.
+        num_workers: how many workers the cluster has.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+    def __init__(self, strategy: tf.distribute.Strategy, num_workers: int) -> None:
         self.has_failed = False
         self._strategy, self._pid, self._last = strategy, os.getpid(), LastCall()
-        workers_of(strategy)  # a ring's own end is after this one, if it is there before
+        # A ring's own end is after this one, if it is there before.
+        if workers_of(strategy).count == 1 < num_workers and not script_fits.has_begun():
+            log.warning(
+                "evaluate, predict, train_on_batch and the like run on this worker alone: the "
+                "model was not made in the scope of a MultiWorkerMirroredStrategy"
+            )
         atexit.register(self._leave)
 
     def _leave(self) -> None:
@@ -43,10 +52,9 @@ class Calls:
 
         See script_fits.py: one that has failed leaves at once.
         """
-        is_failing = self.has_failed or getattr(sys, "last_value", None) is not None
-        if not is_failing and self._pid == os.getpid() and not script_fits.has_begun():
+        if self._pid == os.getpid() and not script_fits.has_begun():
             workers = workers_of(self._strategy)
-            self._last.make(workers.part, script_fits.LEAVING_SECONDS)
+            script_fits.meets_the_others(workers, self._last, has_failed=self.has_failed)
 
 
 _calls: Calls | None = None
@@ -65,19 +73,24 @@ def call(
     global _calls  # noqa: PLW0603  they are this process's
     try:
         if _calls is None:
-            _start_log(from_environment(environ), environ)
-            _calls = Calls(strategy)
-        return run()
+            task = from_environment(environ)
+            _start_log(task, environ)
+            _calls = Calls(strategy, task.num_workers)
+        result = run()
     except BaseException as error:
         if _calls is not None:
             _calls.has_failed = True
         if isinstance(error, Exception):
             end_unless_crashed(error, environ)
         raise
+    _calls.has_failed = False  # the script has got over an earlier one
+    return result
 
 
 def end_unless_crashed(error: Exception, environ: Mapping[str, str]) -> None:
     """End the process as the trainer would, unless the error is the script's own affair."""
+    if isinstance(error, OtherCall) and isinstance(ring := group.current(), RenewableRing):
+        error = of_newcomer(ring, error)
     num_workers = from_environment(environ).num_workers
     code, reason = judge(error, num_workers)
     if code != ExitCode.CRASHED:

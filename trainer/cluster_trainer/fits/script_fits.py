@@ -6,6 +6,7 @@ What all fits of a script share is here; one of them is kept_fit.py's.
 import atexit
 import fcntl
 import inspect
+import json
 import logging
 import os
 import shutil
@@ -21,9 +22,12 @@ from weakref import WeakSet
 
 import keras
 
+from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import Workers, workers_of
+from cluster_trainer.distribution.ring import warn_of_all_workers
 from cluster_trainer.engine.running import Running
-from cluster_trainer.files import make_folder
+from cluster_trainer.files import make_folder, write_whole
+from cluster_trainer.fits.beginning import Beginning
 from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit, Plan, optimizer_described
 from cluster_trainer.fits.lost_worker import Survivor
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
@@ -50,6 +54,7 @@ class Process:
     Attributes:
         job: the settings, and which worker this is.
         stop: whether this process was asked to stop.
+        beginning: of the run.
         deadline: until when a call of TensorFlow must be over.
         pid: this process's, and not that of one that it has forked off.
         has_agreed: whether the workers have agreed on where the script goes on.
@@ -59,6 +64,7 @@ class Process:
 
     job: Job
     stop: StopRequest
+    beginning: Beginning
     deadline: Deadline = field(default_factory=Deadline)
     has_agreed: bool = False
     has_failed: bool = False
@@ -130,7 +136,7 @@ def _begin(environ: Mapping[str, str]) -> Process:
         job = _read(environ)
         _lock(job)
         LiveFile(job.live_file).remove()  # of a start that was killed
-        _process = Process(job, StopRequest(leave_process))
+        _process = Process(job, StopRequest(leave_process), Beginning(job))
         os.register_at_fork(after_in_child=_forget_signals)
     return _process
 
@@ -144,6 +150,7 @@ def _history(
 ) -> Any:
     """Run a fit; again, from the newest checkpoint, where another worker of its ring was lost."""
     model = given.args[0]
+    described = _described(model)  # callbacks may change the learning rate
     latest: list[KeptFit] = []  # one at most: each holds a checkpoint
 
     def work(is_again: bool) -> Any:  # noqa: FBT001
@@ -151,24 +158,38 @@ def _history(
         if is_again:
             process.job = replace(process.job, is_restart=True)
         if is_again or not process.has_agreed:
-            _begin_anew(process.job, workers)
+            _begin_anew(process.job, process.beginning, workers)
         if not process.has_agreed:
+            if process.job.may_be_fewer and ring_of(model.distribute_strategy) is None:
+                warn_of_all_workers()
             atexit.register(_note_end, process, workers)
         process.has_agreed = True
-        latest[:] = [KeptFit(_plan(process, model, number), model)]
+        plan = _plan(process, model, number, described)
+        plan = replace(plan, has_trained=survivor.has_trained, may_take_in=survivor.goes_on)
+        latest[:] = [KeptFit(plan, model)]
         # Each time as they were given: a fit changes both.
         own = inspect.BoundArguments(given.signature, OrderedDict(given.arguments))
         return latest[0].run(run, own, replace(call, alike=WeakSet()))
 
+    def rehearse() -> None:
+        plan = replace(_plan(process, model, number, described), rehearses=True)
+        own = inspect.BoundArguments(given.signature, OrderedDict(given.arguments))
+        KeptFit(plan, model).run(run, own, replace(call, alike=WeakSet()))
+
     status = status_file(process.job.status_file)
     survivor = Survivor(process.job.task, process.stop, status, lambda _: _tell_nothing_more())
-    return survivor.run(work, lambda: latest[0] if latest else None)
+    return survivor.run(work, lambda: latest[0] if latest else None, rehearse)
 
 
-def _plan(process: Process, model: keras.Model, number: int) -> Plan:
+def _described(model: keras.Model) -> dict[str, str]:
+    """Return what must be as it was for a fit to go on: name -> value."""
+    return {"the script": Path(sys.argv[0]).name, **optimizer_described(model)}
+
+
+def _plan(process: Process, model: keras.Model, number: int, described: Mapping[str, str]) -> Plan:
     """Return how the script's fit of a number is kept; say so if each worker trains by itself."""
     job, name = process.job, f"fit {number + 1}"
-    if workers_of(model.distribute_strategy).count < job.task.num_workers:
+    if workers_of(model.distribute_strategy).count == 1 < job.task.num_workers:
         log.warning(
             "%s trains on this worker alone: its model was not made in the scope of a "
             "MultiWorkerMirroredStrategy",
@@ -179,7 +200,7 @@ def _plan(process: Process, model: keras.Model, number: int) -> Plan:
         stop=process.stop,
         deadline=process.deadline,
         folder=job.folder / name.replace(" ", "-") / CHECKPOINTS,
-        described={"the script": Path(sys.argv[0]).name, **optimizer_described(model)},
+        described=described,
         name=name,
         must_resume=number == 0 and job.config.resume == "must",
         interrupts=True,
@@ -227,18 +248,35 @@ def _lock(job: Job) -> None:
     _locks.append(file)
 
 
-def _begin_anew(job: Job, workers: Workers) -> None:
+def _begin_anew(job: Job, beginning: Beginning, workers: Workers) -> None:
     """Remove what an earlier start has left, if that has ended, or if it is not wanted."""
     mark = job.folder / ENDED
-    has_ended = min(workers.gather(int(mark.exists()), BEGINNING)) == 1
-    if has_ended and not job.is_restart:
-        log.info("the script has ended before with this TRAINER_RUN_DIR: it begins anew")
-    is_wanted = has_ended or job.config.resume == "never"
-    if is_wanted and not job.is_restart and job.config.checkpoint_steps:
-        for fits in job.folder.glob("fit-*"):
-            shutil.rmtree(fits, ignore_errors=True)
+    has_ended = _has_ended(mark, workers)
+    if not beginning.is_over and job.config.checkpoint_steps:
+        if has_ended:
+            log.info("the script has ended before with this TRAINER_RUN_DIR: it begins anew")
+        if has_ended or job.config.resume == "never":
+            for fits in job.folder.glob("fit-*"):
+                shutil.rmtree(fits, ignore_errors=True)
+        beginning.end()
     workers.gather(0, BEGINNING)  # until all have: killed before, each begins anew again
     mark.unlink(missing_ok=True)
+
+
+def _has_ended(mark: Path, workers: Workers) -> bool:
+    """Tell whether the script has ended on all workers that were there at its end; all call it.
+
+    The chief's mark says who that was (MIN_WORKERS): those who were missing have none.
+    """
+    have_mark = workers.gather(int(mark.exists()), BEGINNING)
+    if not have_mark[0]:
+        return False
+    text = workers.broadcast(mark.read_bytes() if workers.rank == 0 else None, 0, BEGINNING)
+    members = json.loads(text) if text.strip() else workers.members  # of an earlier version: all
+    of_members = [
+        one for place, one in zip(workers.members, have_mark, strict=True) if place in members
+    ]
+    return all(of_members)
 
 
 def _forget_signals() -> None:
@@ -253,18 +291,41 @@ def _note_end(process: Process, workers: Workers) -> None:
     One that fails leaves at once: the others may wait for it in the middle of a step, and so it
     does not wait for ever after a `sys.exit` either, which nothing tells from an end.
     """
-    if (
-        process.pid != os.getpid()
-        or process.has_failed
-        or getattr(sys, "last_value", None) is not None
+    if process.pid != os.getpid() or not meets_the_others(
+        workers, process.last, has_failed=process.has_failed
     ):
         return
     if process.job.config.checkpoint_steps:
         try:
-            (process.job.folder / ENDED).touch()
+            content = json.dumps(workers.members).encode()
+            write_whole(process.job.folder / ENDED, content, durable=False)
         except OSError:
             log.warning("the script's end could not be noted in %s", process.job.folder)
-    process.last.make(workers.part, LEAVING_SECONDS)
+
+
+def meets_the_others(workers: Workers, last: LastCall, *, has_failed: bool = False) -> bool:
+    """Meet the other workers at the end of a script, if it ends well; tell whether it does.
+
+    Where another one has failed, or was killed, the process ends with 75: that one is started
+    again, and needs the others.
+
+    Args:
+        workers: this one and the others.
+        last: makes the call.
+        has_failed: whether something has, in spite of which the script has come here.
+    """
+    if getattr(sys, "last_value", None) is not None:
+        workers.fail("its script has failed")
+        return False
+    if has_failed:
+        return False
+    met: list[Exception | None] = []
+    last.make(lambda: met.append(workers.part()), LEAVING_SECONDS)
+    if not met:
+        workers.leave()
+    elif met[0]:
+        leave_process(*judge(met[0], workers.count))
+    return True
 
 
 def _stalled() -> NoReturn:

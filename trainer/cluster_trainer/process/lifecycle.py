@@ -25,7 +25,7 @@ from cluster_trainer.process.imports import without_collection
 from cluster_trainer.process.lost_peer import gist, tells_of_lost_peer
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import SIGNAL_CODES, STOP_SIGNALS, StopRequest
-from cluster_trainer.process.watch import AWAITED, Ended, Limits, Watch
+from cluster_trainer.process.watch import ASKS, AWAITED, UP, Ended, Limits, Watch
 from cluster_trainer.results.progress import LiveFile
 from cluster_trainer.results.report import Reporter, start_log
 from cluster_trainer.results.screen import OWN
@@ -70,7 +70,8 @@ def run(job: Job, load: Callable[[], Training]) -> int:
     if child == 0:
         os.setpgid(0, 0)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-        reporter.on_up = lambda: os.write(writing, b"1")
+        reporter.on_asking = lambda: os.write(writing, ASKS)
+        reporter.on_up = lambda: os.write(writing, UP)
         train(job, reporter, deadline, load)
     ended = watch(job, child, reading, deadline)
     if ended.reason is not None:

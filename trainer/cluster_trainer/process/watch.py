@@ -19,6 +19,9 @@ from cluster_trainer.process.stop import SIGNAL_CODES, STOP_SIGNALS
 
 AWAITED = (*STOP_SIGNALS, signal.SIGCHLD)
 HEARTBEAT_SECONDS = 10.0
+UP, ASKS = b"1", b"r"
+"""What the child writes: its cluster is complete; it asks the entrypoint for the other workers."""
+NEWS_BYTES = 16
 # Before the cluster is complete nothing was trained, and nothing is lost.
 STARTING_STOP_SECONDS = 2.0
 
@@ -43,7 +46,8 @@ class Limits:
     """How long the child may take for what.
 
     Attributes:
-        start_up_seconds: until its cluster is complete; None: there is none.
+        start_up_seconds: until its cluster is complete, or it asks the entrypoint for that, which
+            has limits of its own, and knows who is expected; None: there is none.
         stop_seconds: to end once it was asked to.
         deadline: by when its present call of TensorFlow must be over.
     """
@@ -59,7 +63,7 @@ class Watch:
     Args:
         child: its process id. It leads a process group of its own, so that what a terminal or tini
             sends to this process's group reaches it once, from here.
-        up: the reading end of a pipe, into which the child writes once its cluster is complete.
+        up: the reading end of a pipe, into which the child writes UP and ASKS.
         limits: how long it may take.
         say_waiting: called every ten seconds until the cluster is complete, if it has to be.
     """
@@ -87,8 +91,8 @@ class Watch:
         """Wait until the child has ended, by itself or by force."""
         while True:
             number = self._next_signal()
-            if self._starting and self._is_up():
-                self._starting, self._limit = False, None
+            if self._starting and (news := self._news()):
+                self._starting, self._limit = UP not in news, None
             if number == signal.SIGCHLD:
                 child, status = os.waitpid(self._child, os.WNOHANG)
                 if child:
@@ -114,11 +118,11 @@ class Watch:
         os.waitpid(self._child, 0)
         return ended
 
-    def _is_up(self) -> bool:
+    def _news(self) -> bytes:
         try:
-            return bool(os.read(self._up, 1))
+            return os.read(self._up, NEWS_BYTES)
         except BlockingIOError:
-            return False
+            return b""
 
     def _pass_on(self, number: int) -> None:
         os.kill(self._child, number)

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from cluster_trainer.collectives.replicas import count_of, ring_of
+from cluster_trainer.collectives.replicas import count_of_all, ring_of
 
 
 def of(model: keras.Model) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def of(model: keras.Model) -> dict[str, Any]:
         "optimizer": _described(model.optimizer),
         "loss": name_of(model.loss),
         "strategy": "ring" if ring_of(strategy) else type(strategy).__name__,
-        "replicas": count_of(strategy),
+        "replicas": count_of_all(strategy),
     }
 
 

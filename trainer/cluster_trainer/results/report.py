@@ -73,6 +73,7 @@ class Reporter:
         self._live.remove()
         self.journal = Journal(folder)
         self.on_up: Callable[[], object] = lambda: None
+        self.on_asking: Callable[[], object] = lambda: None
         self._started = self._last_line = time.monotonic()
         self._doing: tuple[str, Mapping[str, bool]] = ("starting", {})
         self._ended = threading.Event()
@@ -109,6 +110,10 @@ class Reporter:
         self._doing = (str(progress), LIVE)
         self._screen.show(progress)
         self._live.write(progress)
+
+    def asks_for_ring(self) -> None:
+        """Note that the entrypoint is asked for the other workers: it answers for the wait now."""
+        self.on_asking()
 
     def cluster_is_up(self) -> None:
         """Note that all workers are there: from now on this process can speak for itself."""

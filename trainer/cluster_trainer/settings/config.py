@@ -31,6 +31,8 @@ from cluster_trainer.settings.names import devices, models
 
 PREFIX = "TRAINER_"
 DEFAULT_PER_REPLICA_BATCH_SIZE = 32
+# A day; the kernel is told so in milliseconds, of which it takes 2**31 - 1.
+MOST_SILENCE_SECONDS = 86_400
 
 PositiveInt = Annotated[int, Field(ge=1)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
@@ -92,7 +94,7 @@ ACCEPTED = {
     "devices": devices.ACCEPTED,
     "collectives": "auto, tensorflow or ring",
     "wire": "float32 or bfloat16",
-    "silence_seconds": A_COUNT,
+    "silence_seconds": f"a whole number from 1 to {MOST_SILENCE_SECONDS}",
     "epochs": A_COUNT,
     "steps_per_epoch": A_COUNT,
     "per_replica_batch_size": A_COUNT,
@@ -255,8 +257,8 @@ class TrainerConfig(BaseSettings):
     collectives: Literal["auto", "tensorflow", "ring"] = Field(
         "auto",
         description="What sums over workers: TensorFlow's own collectives (tensorflow), a ring of "
-        "connections that the entrypoint makes (ring), or the ring where each worker trains on its "
-        "CPU as one device (auto).",
+        "connections that the entrypoint makes (ring), or the ring where TRAINER_STRATEGY is auto "
+        "and each worker trains on its CPU as one device (auto).",
     )
     wire: Literal["float32", "bfloat16"] = Field(
         "float32",
@@ -265,6 +267,7 @@ class TrainerConfig(BaseSettings):
     )
     silence_seconds: PositiveInt = Field(
         10,
+        le=MOST_SILENCE_SECONDS,
         description="Over the ring, how long another worker may be silent before it counts as "
         "lost: its process or its machine stands still, or the network is cut. One that holds "
         "Python's lock is silent, too, as while it reads a large JSON file.",
@@ -371,7 +374,7 @@ class TrainerConfig(BaseSettings):
     startup_timeout_seconds: NonNegativeInt = Field(
         300,
         description="How long TensorFlow may wait for the other workers before it gives up; 0 is "
-        "no limit.",
+        "no limit. Over a ring the entrypoint waits, and its `STARTUP_TIMEOUT` holds.",
     )
     stall_timeout_seconds: AutoOrNonNegative = Field(
         "auto",

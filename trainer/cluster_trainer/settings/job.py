@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster_trainer.settings.config import TrainerConfig
-from cluster_trainer.settings.task import Task, from_environment
+from cluster_trainer.settings.task import Task, comes_late, from_environment, may_be_fewer
 from cluster_trainer.settings.view import View, read_view
 
 
@@ -25,6 +25,8 @@ class Job:
         events_file: holds what the entrypoint has noted of this start; None: nothing is known.
         image: its version and revision, name -> text; empty where it has none.
         is_restart: whether the entrypoint has started this command before and starts it again.
+        may_be_fewer: whether the others go on where some workers are lost.
+        comes_late: whether the others train already.
         view: what of its lines the screen shows.
     """
 
@@ -32,6 +34,8 @@ class Job:
     task: Task
     progress_file: Path | None = None
     is_restart: bool = False
+    may_be_fewer: bool = False
+    comes_late: bool = False
     status_file: Path | None = None
     group_socket: str | None = None
     view: View = field(default_factory=View)
@@ -74,6 +78,8 @@ def read_job(
         task,
         progress_file=progress,
         is_restart=environ.get("RESTART_COUNT", "0") != "0",
+        may_be_fewer=may_be_fewer(environ, task.num_workers),
+        comes_late=comes_late(environ),
         status_file=status,
         events_file=events,
         image={what: text for what, text in image.items() if text},

@@ -75,3 +75,20 @@ def _from_tf_config(document: dict[str, Any]) -> Task:
         num_workers=max(1, sum(trained.values())),
         has_chief_task="chief" in trained or "master" in trained,
     )
+
+
+def comes_late(environ: Mapping[str, str]) -> bool:
+    """Tell whether the others train already, and take this worker in when it asks them to.
+
+    The entrypoint says so.
+    """
+    return environ.get("CLUSTER_COMES_LATE") == "1"
+
+
+def may_be_fewer(environ: Mapping[str, str], num_workers: int) -> bool:
+    """Tell whether the others go on where some of so many workers are lost (MIN_WORKERS).
+
+    The entrypoint, which decides it, has looked at what the variable says.
+    """
+    text = environ.get("MIN_WORKERS", "").strip()
+    return text.isdecimal() and int(text) < num_workers

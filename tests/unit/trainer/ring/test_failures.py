@@ -17,6 +17,7 @@ from cluster_trainer.collectives.ring.errors import (
     Aborted,
     OtherCall,
     OutOfStep,
+    PeerLeft,
     PeerLost,
     RingError,
 )
@@ -34,7 +35,7 @@ ALIVE = Record(Word.ALIVE, 1, 1, 1).pack()
 class Peer:
     """Rank 1 of 2, as a test plays it: numbers go to `data`, records to `beside`."""
 
-    def __init__(self, **options: float | None) -> None:
+    def __init__(self, **options: float) -> None:
         left, self.data = socket.socketpair()
         right, self.beside = socket.socketpair()
         options = {"time_limit_seconds": LIMIT_SECONDS, **options}
@@ -125,6 +126,17 @@ def test_a_peer_may_take_longer_to_begin() -> None:
         assert time.monotonic() - begin > 2 * LIMIT_SECONDS
 
 
+def test_a_peer_is_not_given_less_time_to_begin_than_to_be_silent() -> None:
+    left, data = socket.socketpair()
+    right, beside = socket.socketpair()
+    limits = {"time_limit_seconds": 2 * LIMIT_SECONDS, "first_sign_seconds": LIMIT_SECONDS}
+    begin = time.monotonic()
+    with Ring(0, 2, 1, left, right, **limits) as ring, data, beside:
+        with pytest.raises(PeerLost, match=r"no sign of life for 0\.6 s"):
+            ring.barrier()
+        assert time.monotonic() - begin > 2 * LIMIT_SECONDS
+
+
 def test_a_peer_that_only_computes_for_long_is_waited_for(peer: Peer) -> None:
     peer.live()
     threading.Timer(2 * LIMIT_SECONDS, peer.data.send, [MESSAGE]).start()
@@ -188,14 +200,6 @@ def test_a_long_reason_arrives_cut() -> None:
     assert "ü" * 400 in str(found[1])
 
 
-def test_patience_ends_the_wait_for_a_peer_that_lives() -> None:
-    peer = Peer(patience_seconds=LIMIT_SECONDS)
-    peer.live()
-    with pytest.raises(PeerLost, match=r"nothing came from rank 1 for 0\.3 s, while it lives"):
-        peer.ring.all_reduce(VALUES)
-    peer.end()
-
-
 def test_who_sends_too_much_is_out_of_step_in_the_next_operation(peer: Peer) -> None:
     peer.data.send(MESSAGE + b"more than was agreed, " * 9)
     peer.ring.all_reduce(VALUES)
@@ -210,16 +214,36 @@ def test_who_sends_too_much_is_out_of_step_in_the_next_operation(peer: Peer) -> 
         {"operation": 2},
         {"rank": 0},
         {"size": 3},
-        {"kind": Kind.BARRIER},
-        {"kind": 77},
-        {"detail": 1},
-        {"length": 501},
     ],
 )
-def test_who_calls_something_else_is_out_of_step(peer: Peer, change: dict[str, int]) -> None:
+def test_who_is_somewhere_else_is_out_of_step(peer: Peer, change: dict[str, int]) -> None:
     peer.data.send(replace(HEAD, **change).pack() + VALUES.tobytes())
     with pytest.raises(OutOfStep, match=r"the left neighbour calls operation .* this rank calls"):
         peer.ring.all_reduce(VALUES)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"kind": Kind.BARRIER}, "waits for all"),
+        ({"kind": Kind.SIZES}, "gathers"),
+        ({"kind": Kind.BROADCAST}, "has a broadcast of rank 0"),
+        ({"kind": 77}, "has an operation of unknown kind 77"),
+        ({"detail": 1}, "sums 500 numbers of float32, sent as bfloat16"),
+        ({"detail": 2}, "sums 500 numbers of float64"),
+        ({"detail": 99}, "sums 500 numbers of unknown type 99"),
+        ({"length": 501}, "sums 501 numbers of float32"),
+    ],
+)
+def test_who_does_something_else_there_runs_another_program_or_has_other_settings(
+    peer: Peer, change: dict[str, int], words: str
+) -> None:
+    peer.data.send(replace(HEAD, what="training", **change).pack() + VALUES.tobytes())
+    with pytest.raises(OtherCall) as caught:
+        peer.ring.all_reduce(VALUES, what="training")
+    assert f"at training the worker of rank 1 {words}, that of rank 0 sums" in str(caught.value)
+    assert "TRAINER_WIRE" in str(caught.value)
+    assert caught.value.rank == 1
 
 
 def test_who_is_at_another_call_is_told_in_words_what_each_is_at(peer: Peer) -> None:
@@ -390,8 +414,18 @@ def test_who_has_left_before_an_operation_is_lost_to_it(peer: Peer) -> None:
     peer.beside.send(Record(Word.LEFT, 1, 1, 1, number=1).pack())
     peer.data.send(MESSAGE)
     assert (peer.ring.all_reduce(VALUES) == 2 * VALUES).all()
-    with pytest.raises(PeerLost, match="rank 1 left after operation 1, this is operation 2"):
+    with pytest.raises(PeerLeft, match="rank 1 left after operation 1, this is operation 2"):
         peer.ring.all_reduce(VALUES)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_that_one_waits_no_longer_is_told_to_all(size: int) -> None:
+    """And not that it was lost: it has ended well."""
+    with rings(size) as made:
+        made[1].leave()
+        found = outcomes(made[:1] + made[2:], Ring.barrier)
+    assert [type(problem) for problem in found] == [PeerLeft] * (size - 1)
+    assert [problem.rank for problem in found] == [1] * (size - 1)
 
 
 def test_a_failed_ring_stays_failed() -> None:

@@ -20,6 +20,7 @@ from cluster_trainer.collectives.ring.errors import (
     Fate,
     OtherCall,
     OutOfStep,
+    PeerLeft,
     PeerLost,
     RingError,
 )
@@ -31,6 +32,7 @@ BEATS = 10
 END_SECONDS = 2.0
 ERRORS: dict[Word, type[RingError]] = {  # the more special ones first
     Word.OTHER_CALL: OtherCall,
+    Word.LEFT_BEFORE: PeerLeft,
     Word.LOST: PeerLost,
     Word.OUT_OF_STEP: OutOfStep,
     Word.ABORTED: Aborted,
@@ -163,7 +165,7 @@ class Control:
         last, rank = self._last_of_right, self._place.right
         if last is not None and self._operation > last:
             text = f"rank {rank} left after operation {last}, this is operation {self._operation}"
-            self._fate.fail(PeerLost(text, rank))
+            self._fate.fail(PeerLeft(text, rank))
 
     def _judge(self) -> None:
         # Only time in which this thread looked counts: one that stood still itself blames nobody.

@@ -25,6 +25,14 @@ class PeerLost(RingError):  # noqa: N818 -- what has happened, as in the errors 
     """A worker has died, is silent, or has left before this operation."""
 
 
+class PeerLeft(PeerLost):
+    """A worker has left before this operation, as one does that has ended by itself."""
+
+
+class PeerUnfit(PeerLost):
+    """A worker that is new differs from the others, who can go on without it."""
+
+
 class OutOfStep(RingError):  # noqa: N818
     """A worker calls something else than this one, or sends what cannot be understood."""
 

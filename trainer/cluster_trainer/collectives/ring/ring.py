@@ -4,7 +4,7 @@ import io
 import itertools
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ from cluster_trainer.collectives.ring.errors import (
     Fate,
     OtherCall,
     OutOfStep,
+    PeerLeft,
     RingError,
 )
 from cluster_trainer.collectives.ring.memory import Memory
@@ -68,10 +69,10 @@ class Ring:
         right: the connection to rank + 1, to which this one sends.
         time_limit_seconds: after which a silent neighbour is lost. It is silent when its process
             stands still or the network is gone, not when it computes.
-        first_sign_seconds: how long a neighbour may take to make its own ring after this one; the
-            limit above holds from its first sign of life on.
-        patience_seconds: how long an operation may stand still while the neighbours live. None: for
-            good, since other workers may be at anything.
+        first_sign_seconds: how long a neighbour may take to make its own ring after this one, if
+            that is longer; the limit above holds from its first sign of life on.
+        members: each rank's place in the list of all workers, where not all are in this ring; None:
+            all are.
     """
 
     def __init__(  # noqa: PLR0913
@@ -84,11 +85,12 @@ class Ring:
         *,
         time_limit_seconds: float = 10.0,
         first_sign_seconds: float = 60.0,
-        patience_seconds: float | None = None,
+        members: Sequence[int] | None = None,
     ) -> None:
         if not 0 <= rank < size:
             raise ValueError(f"rank {rank} of a ring of {size}: ranks are 0 to {size - 1}")
         self._place = Place(rank, size, generation)
+        self.members = tuple(range(size) if members is None else members)
         self._memory, self._fate = Memory(), Fate()
         self._operation, self._operations = 0, itertools.count(1)
         self._calling, self._closed = threading.Lock(), False
@@ -101,8 +103,8 @@ class Ring:
                 _prepare(connection)
             _give_up_after(left, time_limit_seconds)
             ranks = self._place.left, self._place.right
-            self._links = Links(left, right, ranks, self._fate, patience_seconds)
-            limits = first_sign_seconds, time_limit_seconds
+            self._links = Links(left, right, ranks, self._fate)
+            limits = max(first_sign_seconds, time_limit_seconds), time_limit_seconds
             self._control = Control(self._place, left, right, limits, self._fate)
 
     @property
@@ -124,6 +126,11 @@ class Ring:
     def operations(self) -> int:
         """How many operations have begun."""
         return self._operation
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether this process has left it."""
+        return self._closed
 
     @property
     def error(self) -> RingError | None:
@@ -224,6 +231,14 @@ class Ring:
         Any thread may call this.
         """
         self._fate.fail(Aborted(f"aborted by rank {self.rank}: {reason}", self.rank))
+
+    def leave(self) -> None:
+        """End the ring on all ranks, for which this one waits no longer: they get `PeerLeft`.
+
+        Any thread may call this.
+        """
+        text = f"rank {self.rank} has ended, and waited no longer for the others"
+        self._fate.fail(PeerLeft(text, self.rank))
 
     def close(self) -> None:
         """Leave the ring, with its sockets and its thread. For the thread that calls the rest, too.
@@ -329,7 +344,11 @@ class Ring:
             raise OutOfStep(f"rank {rank} sent what is no operation: {problem}", rank) from problem
         free = any_length and theirs.length <= LONGEST
         if theirs != replace(mine, rank=rank, length=theirs.length if free else mine.length):
-            if _are_of_one_turn(theirs, mine) and theirs.what != mine.what:
+            calls = [
+                (one.what, one.kind, one.detail, 0 if any_length else one.length)
+                for one in (theirs, mine)
+            ]
+            if _are_of_one_turn(theirs, mine) and calls[0] != calls[1]:
                 raise OtherCall(_other_call(theirs, mine), rank)
             text = f"out of step: the left neighbour calls {theirs}; this rank calls {mine}"
             raise OutOfStep(text, rank)
@@ -351,11 +370,33 @@ def _are_of_one_turn(theirs: Header, mine: Header) -> bool:
 def _other_call(theirs: Header, mine: Header) -> str:
     """Return in words for whoever wrote the program what two ranks are at."""
     there, here = (header.what or "something without a name" for header in (theirs, mine))
+    if there == here:
+        return (
+            f"out of step: at {here} the worker of rank {theirs.rank} {_in_words(theirs)}, that of "
+            f"rank {mine.rank} {_in_words(mine)}. All workers need the same program, model and "
+            "settings, as TRAINER_WIRE."
+        )
     return (
         f"out of step: the worker of rank {theirs.rank} is at {there}, that of rank {mine.rank} at "
         f"{here}. All workers have to make the same calls in the same order: fit, evaluate and "
         "predict are calls of all of them, and never of the chief alone."
     )
+
+
+def _in_words(header: Header) -> str:
+    """Return what a rank does in an operation."""
+    if header.kind == Kind.ALL_REDUCE:
+        kind, wire = divmod(header.detail, len(WIRES))
+        name = DTYPES[kind].name if kind < len(DTYPES) else f"unknown type {header.detail}"
+        way = f", sent as {WIRES[wire]}" if WIRES[wire] and kind < len(DTYPES) else ""
+        return f"sums {header.length:,} numbers of {name}{way}"
+    words: dict[int, str] = {
+        Kind.SIZES: "gathers",
+        Kind.ALL_GATHER: f"gathers {header.length:,} bytes",
+        Kind.BROADCAST: f"has a broadcast of rank {header.detail}",
+        Kind.BARRIER: "waits for all",
+    }
+    return words.get(header.kind, f"has an operation of unknown kind {header.kind}")
 
 
 def _content_of(buffer: io.BytesIO, view: memoryview) -> bytes:

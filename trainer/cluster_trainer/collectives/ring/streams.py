@@ -139,7 +139,6 @@ class Links:
         right: to the one that it sends to, not blocking.
         ranks: of left and right.
         fate: which ends every wait.
-        patience_seconds: how long nothing may move; None: as long as the neighbours live.
     """
 
     def __init__(
@@ -148,11 +147,9 @@ class Links:
         right: socket.socket,
         ranks: tuple[int, int],
         fate: Fate,
-        patience_seconds: float | None,
     ) -> None:
         self._left, self._right, self._fate = left, right, fate
         self.left_rank, self.right_rank = ranks
-        self._patience = patience_seconds
         self._polls = {wanted: self._poll(*wanted) for wanted in ((1, 0), (0, 1), (1, 1))}
 
     def exchange(self, flow: Flow) -> None:
@@ -204,13 +201,7 @@ class Links:
         )
 
     def _wait(self, receiving: bool, sending: bool) -> None:  # noqa: FBT001
-        most = None if self._patience is None else self._patience * 1000
-        if not self._polls[receiving, sending].poll(most):
-            rank = self.left_rank if receiving else self.right_rank
-            doing = "nothing came from" if receiving else "nothing was taken by"
-            raise self._fate.fail(
-                PeerLost(f"{doing} rank {rank} for {self._patience:g} s, while it lives", rank)
-            )
+        self._polls[receiving, sending].poll()
 
     def _poll(self, receiving: int, sending: int) -> select.poll:
         waiting = select.poll()

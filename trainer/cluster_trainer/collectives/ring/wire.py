@@ -36,6 +36,8 @@ class Word(IntEnum):
     LEFT = 5
     """`number` is the operation after which the sender left."""
     OTHER_CALL = 6
+    LEFT_BEFORE = 7
+    """`LEFT`, told of another by who was still to do something with it."""
 
 
 @dataclass(frozen=True, slots=True)

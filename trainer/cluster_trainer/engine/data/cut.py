@@ -38,6 +38,12 @@ def cut(batch: Any, replicas: Replicas) -> tuple[tuple[Any, tf.Tensor], ...]:
     return tuple(shares)
 
 
+def count_in(batch: Any) -> int:
+    """Return how many examples a batch of tensors has; 1 where nothing in it has a dimension."""
+    leaves = [leaf for leaf in tf.nest.flatten(batch) if _has_examples(leaf)]
+    return int(_count(leaves[0])) if leaves else 1
+
+
 def handed_out(
     batch: Any, strategy: tf.distribute.Strategy, local: int
 ) -> list[tuple[Any, tf.Tensor]]:
@@ -100,7 +106,7 @@ def _count_of_all(leaves: list[Any]) -> tf.Tensor:
 def _fixed_size(leaf: Any, replicas: Replicas) -> int | None:
     """Return how many examples each share has, where that is always the same number."""
     size = leaf.shape[0]
-    return size // replicas.total if size and size % replicas.total == 0 else None
+    return replicas.share_of(size) if size else None
 
 
 def _taker(start: tf.Tensor, stop: tf.Tensor, fixed: int | None) -> Any:

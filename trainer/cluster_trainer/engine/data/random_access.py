@@ -6,8 +6,10 @@ neither; here `fit(x=source, batch_size=64)` does, in the same order and as exac
 
 import inspect
 import threading
+from collections.abc import MutableMapping
 from functools import wraps
 from typing import Any
+from weakref import WeakValueDictionary
 
 import keras
 import numpy as np
@@ -20,6 +22,9 @@ from cluster_trainer.engine.data.row_dataset import RowDataset
 
 BATCH_SIZE = 32  # Keras's own
 KNOWN = (str, bytes, list, tuple, dict, tf.data.Dataset, keras.utils.PyDataset)
+
+# Of each source that is read at present: who reads it anew may begin before the last one has ended.
+_locks: MutableMapping[int, threading.Lock] = WeakValueDictionary()
 
 
 class RandomAccess(RowDataset):
@@ -37,7 +42,7 @@ class RandomAccess(RowDataset):
         if not len(source):
             raise ValueError(f"{type(source).__name__}: there are no examples to train on")
         super().__init__(len(source), batch_size)
-        self._source, self._lock = source, threading.Lock()
+        self._source, self._lock = source, _locks.setdefault(id(source), threading.Lock())
         self._structure = tree.lists_to_tuples(source[0])
         leaves = [np.asarray(leaf) for leaf in tree.flatten(self._structure)]
         self._dtypes = [_dtype_of(leaf) for leaf in leaves]

@@ -16,13 +16,17 @@ import numpy as np
 import tensorflow as tf
 from keras.src import tree
 from keras.src.trainers.data_adapters import array_slicing, tf_dataset_adapter
-from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.array_data_adapter import (
+    ArrayDataAdapter,
+    can_convert_arrays,
+)
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDataset, PyDatasetAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.engine.data import arrays
 from cluster_trainer.engine.data.cut import cut, weighted
+from cluster_trainer.engine.data.random_access import is_random_access
 from cluster_trainer.engine.data.row_dataset import RowDataset, Rows
 
 log = logging.getLogger("trainer")
@@ -44,6 +48,7 @@ class Source:
 
     Attributes:
         num_batches: of one pass; None where nobody knows before, or they never end.
+        num_examples: of one pass; None where only batches are counted.
         is_infinite: whether they never end.
         is_endless: whether one pass follows the other in one iterator.
         goes_on: whether an epoch of more steps than a pass has goes on with the next pass.
@@ -61,6 +66,7 @@ class Source:
     is_infinite = is_ours = goes_on = False
     may_lack_examples = varies = True
     begins_again = False
+    num_examples: int | None = None
 
     def __init__(self, num_batches: int | None, replicas: Replicas) -> None:
         self.num_batches, self._replicas = num_batches, replicas
@@ -153,6 +159,26 @@ def source_of(
     return DatasetSource(adapter, replicas)
 
 
+def may_begin_again(data: Any) -> bool:
+    """Tell of what `fit` was given, before it is a source, whether that would begin again.
+
+    A generator may have been read: Keras takes two batches of it to see what they are.
+    """
+    if isinstance(data, PyDataset):
+        return isinstance(data, RowDataset) or _stays_as_it_is(data)
+    is_structure_of_arrays: bool = can_convert_arrays(data)
+    return is_structure_of_arrays or is_random_access(data)
+
+
+def _stays_as_it_is(dataset: PyDataset) -> bool:
+    """Tell whether nothing is done at the end of an epoch, which would have been done already."""
+    kind = type(dataset)
+    return all(
+        getattr(kind, name) is getattr(PyDataset, name)
+        for name in ("on_epoch_begin", "on_epoch_end")
+    )
+
+
 def _weighted_by_class(
     dataset: RowDataset, weights: dict[int, float] | None
 ) -> Callable[[tf.Tensor, tf.Tensor], Any]:
@@ -179,10 +205,10 @@ class RowSource(Source):
         self, rows: Rows, replicas: Replicas, pick: Callable[[tf.Tensor, tf.Tensor], Any]
     ) -> None:
         super().__init__(-(-rows.examples // rows.batch_size), replicas)
-        self._rows, self._pick = rows, pick
+        self._rows, self._pick, self.num_examples = rows, pick, rows.examples
         short = rows.examples % rows.batch_size
         self.varies = bool(short)
-        self.may_lack_examples = (short or rows.batch_size) < replicas.total
+        self.may_lack_examples = replicas.may_exceed(short or rows.batch_size)
 
     def shares(self, pass_number: int, first: int) -> tf.data.Dataset:
         """Return one pass after the other; see Source.shares."""
@@ -205,11 +231,10 @@ class RowSource(Source):
 
     def _shared(self, step: tf.Tensor) -> tuple[tuple[Any, tf.Tensor], ...]:
         begin, examples, pass_number = self._place(step)
-        even, rest = divmod(self._rows.batch_size, self._replicas.total)
+        size = self._replicas.share_of(self._rows.batch_size)
         shares = []
         for start, stop in self._replicas.bounds(examples):
             filled, weight = weighted(start, stop, examples)
-            size = None if rest else even
             part = self._take(begin + start, begin + filled, size, pass_number)
             shares.append((part, weight))
         return tuple(shares)
@@ -320,12 +345,7 @@ class PyDatasetSource(Source):
         super().__init__(adapter.num_batches, replicas)
         self._adapter, self._seed = adapter, seed
         self.is_infinite = adapter.num_batches is None
-        kind = type(adapter.py_dataset)
-        # One that changes at the end of an epoch would have changed already.
-        self.begins_again = all(
-            getattr(kind, name) is getattr(PyDataset, name)
-            for name in ("on_epoch_begin", "on_epoch_end")
-        )
+        self.begins_again = _stays_as_it_is(adapter.py_dataset)
         self._signature: Any = None
 
     def begin_epoch(self) -> None:
@@ -408,7 +428,7 @@ class DatasetSource(Source):
         shapes = [spec.shape for spec in specs if hasattr(spec, "shape")]  # None has none
         sizes = [shape[0] for shape in shapes if shape.rank]
         self.varies = not all(shape.is_fully_defined() for shape in shapes)
-        self.may_lack_examples = not sizes or sizes[0] is None or sizes[0] < replicas.total
+        self.may_lack_examples = not sizes or sizes[0] is None or replicas.may_exceed(sizes[0])
 
     def begin_pass(self, number: int) -> None:
         """Begin as many passes as an earlier start of the program had.

@@ -6,55 +6,138 @@ without one creates its variables on each worker for itself, from seeds of its o
 
 import hashlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import keras
 import numpy as np
 
 from cluster_trainer.collectives.group import AnyRing
+from cluster_trainer.collectives.newcomers import leave_out
+from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine import running
+from cluster_trainer.engine.replicas import statistics
+from cluster_trainer.problems import ConfigurationError, Problem
 
 CHIEF = 0
 SHOWN = 5
 log = logging.getLogger("trainer")
 
 
-def make(model: keras.Model, more: Iterable[Any] = ()) -> None:
+def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = False) -> None:
     """Give a model's and its optimizer's variables the chief's values; all workers call it.
 
     Args:
         model: some of whose variables may not exist yet.
         more: other variables, which may be the model's, too.
+        may_differ: whether nothing is done, and all is well, where the workers have different ones:
+            some may not exist on all of them yet.
 
     Raises:
         ValueError: the workers have other models.
+        ConfigurationError: this one is new, and has; the others go on without it (newcomers.py).
+        PeerUnfit: another one is.
     """
     ring = ring_of(model.distribute_strategy)
     if ring is None:
         return
+    _take_from_chief(_with_optimizers(model, more), ring, may_differ=may_differ)
+
+
+def _with_optimizers(model: keras.Model, more: Iterable[Any] = ()) -> list[Any]:
     variables = [*model.variables, *more]
-    if model.optimizer is not None:
-        variables += model.optimizer.variables
-    _take_from_chief(list({id(one): one for one in variables}.values()), ring)
+    if (optimizer := getattr(model, "optimizer", None)) is not None:  # it may not be compiled
+        variables += optimizer.variables
+    return list({id(one): one for one in variables}.values())
 
 
-def _take_from_chief(variables: Sequence[Any], ring: AnyRing) -> None:
-    values = [np.asarray(one.value) for one in variables]
+def make_once(model: keras.Model, *, may_differ: bool = False) -> None:
+    """Do so for the first time in a call of Keras's, or in a user's own loop, and not again.
+
+    A `fit` may validate, and may have callbacks with models of their own. When it begins again,
+    after a loss, all of them are new to it, as they are to a worker that is new.
+
+    Args:
+        model: see `make`.
+        may_differ: the same.
+    """
+    call = running.current()
+    known = call.alike if running.is_announced() else _in_loops
+    if model in known:
+        return
+    if call.is_fit and len(known):  # a callback's own: the fit's model is the first of all
+        if not _make_other(model):
+            return
+    else:
+        make(model, may_differ=may_differ)
+    known.add(model)
+
+
+def _make_other(model: keras.Model) -> bool:
+    """Give a callback's model the chief's values; tell whether all workers had all variables.
+
+    One that goes on after a loss may have built it, its statistics and its optimizer before the
+    fit began again, and a worker that is new has not. So what statistics all workers have is
+    averaged here, and not at the beginning of the call; and where an optimizer is built on some of
+    them only, it is asked for again at the next call.
+    """
+    ring = ring_of(model.distribute_strategy)
+    if ring is None:
+        return True
+
+    def average() -> None:
+        statistics.average(model, model.distribute_strategy)
+
+    own = [*model.variables]
+    with_optimizer = _with_optimizers(model)
+    if _take_from_chief(with_optimizer, ring, may_differ=True, before=average):
+        return True
+    _take_from_chief(own, ring, before=average)
+    return False
+
+
+_in_loops: WeakSet[Any] = WeakSet()
+
+
+def _take_from_chief(
+    variables: Sequence[Any],
+    ring: AnyRing,
+    *,
+    may_differ: bool = False,
+    before: Callable[[], object] = lambda: None,
+) -> bool:
+    """Give variables the chief's values; tell whether all workers have the same ones.
+
+    Args:
+        variables: of a model, and more.
+        ring: of the workers.
+        may_differ: whether nothing is done where they have not; else that is an error.
+        before: called once it is known that they have.
+    """
     # Not their names, in which Keras counts layers: one worker may have made others before.
-    forms = [f"{value.dtype} {list(value.shape)}" for value in values]
+    forms = [f"{one.dtype} {list(one.shape)}" for one in variables]
     call = running.current().name
     digest = _digest(form.encode() for form in forms)
-    if len({*ring.all_gather(digest, what=f"{call} (a model's variables)")}) > 1:
+    digests = ring.all_gather(digest, what=f"{call} (a model's variables)")
+    if len({*digests}) > 1:
+        if may_differ:
+            return False
         names = ", ".join(one.path for one in variables[:SHOWN])
-        raise ValueError(
+        message = (
             f"The workers' models have different variables; here there are {len(variables)}: "
             f"{names}, … Each worker has to run the same script."
         )
+        if isinstance(ring, RenewableRing) and leave_out(ring, digests, "a model's variables"):
+            mine = f"{len(variables)} variables"
+            raise ConfigurationError([Problem("the model", mine, "that of the others", message)])
+        raise ValueError(message)
+    before()
+    values = [np.asarray(one.value) for one in variables]
     content, what = b"".join(value.tobytes() for value in values), f"{call} (a model's values)"
     if len({*ring.all_gather(_digest([content]), what=what)}) == 1:  # as after a `fit`
-        return
+        return True
     is_chief = ring.rank == CHIEF
     content, begin = ring.broadcast(content if is_chief else None, CHIEF, what=what), 0
     if not is_chief:
@@ -63,6 +146,7 @@ def _take_from_chief(variables: Sequence[Any], ring: AnyRing) -> None:
             variable.assign(given)
             begin += value.nbytes
     log.debug("%d variables begin with the chief's values", len(variables))
+    return True
 
 
 def _digest(parts: Iterable[bytes]) -> bytes:

@@ -1,36 +1,38 @@
 """The averages of `synchronized` BatchNorm: over all replicas' examples.
 
 Keras's own function sums over the replicas of a strategy, of which a process in a ring has none,
-and counts the example that a replica without examples has borrowed.
+and counts the example that a replica without examples has borrowed. Behind a mask it sums over no
+replicas at all.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
+from keras.layers import BatchNormalization
 from keras.src.backend.tensorflow import nn
 
 from cluster_trainer.collectives.replicas import ring_of, summed
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.engine.replicas.replaced import replace
 
+_moments = BatchNormalization._moments  # noqa: SLF001
+
 
 def average_over_all() -> None:
     """Let synchronized layers see the whole batch within a step of several replicas."""
-    replace(
-        nn, "_compute_moments_sync", _moments_of_all, lambda: step_context.current() is not None
-    )
+    replace(nn, "_compute_moments_sync", _moments_of_all, _is_shared)
+    replace(BatchNormalization, "_moments", _moments_of_layer, _is_shared)
+
+
+def _is_shared() -> bool:
+    return step_context.current() is not None
 
 
 def _moments_of_all(x: tf.Tensor, axes: Any, keepdims: bool) -> tuple[tf.Tensor, tf.Tensor]:  # noqa: FBT001
     """Return mean and variance over all replicas' examples, as Keras's function does."""
-    share = step_context.current()
-    counts = tf.cast(share.weight > 0, x.dtype) if share else tf.ones([], x.dtype)
-    parts = [
-        counts * tf.reduce_sum(values, axes, keepdims=True)
-        for values in (x, tf.square(x), tf.ones_like(x))
-    ]
-    total, of_squares, count = _summed(*parts)
+    total, of_squares, count = _sums_of_all((x, tf.square(x), tf.ones_like(x)), axes)
     mean = tf.math.divide_no_nan(total, count)
     variance = tf.maximum(tf.math.divide_no_nan(of_squares, count) - tf.square(mean), 0.0)
     if keepdims:
@@ -38,12 +40,50 @@ def _moments_of_all(x: tf.Tensor, axes: Any, keepdims: bool) -> tuple[tf.Tensor,
     return tf.squeeze(mean, axes), tf.squeeze(variance, axes)
 
 
+def _moments_of_layer(
+    self: BatchNormalization, inputs: tf.Tensor, mask: tf.Tensor | None
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return mean and variance over what a mask leaves of all replicas' examples."""
+    if mask is None or not self.synchronized:
+        return _moments(self, inputs, mask)  # type: ignore[no-any-return]
+    axes, epsilon = self._reduction_axes, keras.config.epsilon()  # as where Keras divides
+    is_there = tf.broadcast_to(tf.cast(mask, tf.bool)[..., tf.newaxis], tf.shape(inputs))
+    x = tf.where(is_there, inputs, 0)
+    sums = _sums_of_all((x, tf.square(x), tf.cast(is_there, x.dtype)), axes)
+    total, of_squares, count = (tf.squeeze(one, axes) for one in sums)
+    mean = total / (count + epsilon)
+    distances = of_squares - 2 * mean * total + tf.square(mean) * count
+    return mean, tf.maximum(distances, 0.0) / (count + epsilon)
+
+
+def _sums_of_all(values: Sequence[tf.Tensor], axes: Any) -> list[tf.Tensor]:
+    """Return the sums over some dimensions, and over all replicas' examples."""
+    share = step_context.current()
+    dtype = values[0].dtype
+    counts = tf.cast(share.weight > 0, dtype) if share else tf.ones([], dtype)
+    return list(_summed(*(counts * tf.reduce_sum(one, axes, keepdims=True) for one in values)))
+
+
 @tf.custom_gradient
 def _summed(*values: tf.Tensor) -> Any:
-    """Return the sums over all replicas; so are their gradients, since all depend on them."""
+    """Return the sums over all replicas; so are their gradients, since all depend on them.
+
+    Each replica's are weighted with its share of the batch: its loss was before, or else its
+    gradients will be (`optimizers.py`), these with them.
+    """
+    share = step_context.current()
 
     def gradient(*upstream: tf.Tensor) -> list[tf.Tensor]:
-        return _each_summed(upstream, "training (BatchNorm backwards)")
+        what = "training (BatchNorm backwards)"
+        if share is None:
+            return _each_summed(upstream, what)
+        is_weighted = bool(share.weighted)
+        share.summed_backwards.add(is_weighted)
+        if is_weighted:
+            return _each_summed(upstream, what)
+        weight = tf.cast(share.weight, upstream[0].dtype)
+        sums = _each_summed([tf.math.multiply_no_nan(one, weight) for one in upstream], what)
+        return [tf.math.divide_no_nan(one, weight) for one in sums]
 
     return _each_summed(values, "training (BatchNorm)"), gradient
 

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer.collectives.replicas import count_of, gathered, number
+from cluster_trainer.collectives.replicas import count, count_of, gathered, number, ring_of
 from cluster_trainer.engine.replicas import statistics, step_context
 
 # Each model's function, by its variables: a new trace would be new collectives on all workers.
@@ -37,8 +37,13 @@ class MetricRows:
         if len(rows) != self._total:
             others = np.zeros((self._total - 1, *rows.shape[1:]))
             rows = np.concatenate([rows.sum(0, keepdims=True), others])
-        assign = tf.function(lambda: self._strategy.run(self._assign, args=(tf.constant(rows),)))
-        assign()
+
+        def assign() -> Any:
+            return self._strategy.run(self._assign, args=(tf.constant(rows),))
+
+        # Over a ring all wait for the one who would trace it for the first time.
+        is_alone = self._total == 1 or ring_of(self._strategy) is not None
+        (assign if is_alone else tf.function(assign))()
 
     def _own(self, variable: Any) -> Any:
         return variable.value if self._total == 1 else step_context.own(variable)
@@ -46,7 +51,7 @@ class MetricRows:
     def _row(self) -> tf.Tensor:
         values = [tf.cast(self._own(one), tf.float64) for one in self._variables]
         if not values:
-            return tf.zeros([self._total, 0], tf.float64)
+            return tf.zeros([count(), 0], tf.float64)
         row = tf.concat([tf.reshape(value, [-1]) for value in values], 0)[tf.newaxis]
         return row if self._total == 1 else gathered(row, "a checkpoint (metrics)")
 

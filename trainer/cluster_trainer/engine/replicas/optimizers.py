@@ -21,7 +21,7 @@ from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from keras.src.optimizers.multi_optimizer import MultiOptimizer
 
 from cluster_trainer.collectives import group
-from cluster_trainer.collectives.replicas import Gradient, count_of, summed
+from cluster_trainer.collectives.replicas import Gradient, count, summed
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.engine.replicas.replaced import replace
 from cluster_trainer.engine.waits import SUMS
@@ -51,7 +51,7 @@ def _of_same_rows(gradient: Gradient) -> Gradient:
     """
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
-    total = count_of(tf.distribute.get_strategy())
+    total = count()
     indices, values = gradient.indices, gradient.values
 
     def by_replica(part: tf.Tensor) -> tf.Tensor:
@@ -113,6 +113,7 @@ def _reducing(apply: Callable[..., None]) -> Callable[..., None]:
             _build(self, trainable_variables)
         part.gathers |= any(isinstance(one, tf.IndexedSlices) for one in grads)
         is_weighted = id(self) in part.weighted
+        _must_be_as_went_back(part, is_weighted=is_weighted)
         over_all = _measured(
             part, grads, lambda: sum_of(grads) if is_weighted else mean_of(grads, part.weight)
         )
@@ -145,6 +146,19 @@ def _must_be_of_the_strategy(optimizer: Any) -> None:
         raise ValueError(
             f"The optimizer {optimizer.name!r} was made outside of the strategy's scope. Make it "
             "in `with strategy.scope():`, as the model."
+        )
+
+
+def _must_be_as_went_back(part: step_context.Share, *, is_weighted: bool) -> None:
+    """Refuse a step that scales the losses of some optimizers only, where layers sum over replicas.
+
+    Which loss a gradient is of cannot be told where it goes back through such a layer.
+    """
+    if part.summed_backwards - {is_weighted}:
+        raise ValueError(
+            "This step has several optimizers and a synchronized BatchNormalization, and calls "
+            "`scale_loss` for some of the optimizers only. With several replicas call it for all "
+            "of them, before any gradient is taken, or for none."
         )
 
 

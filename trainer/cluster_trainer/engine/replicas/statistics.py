@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import keras
 import tensorflow as tf
 
-from cluster_trainer.collectives.replicas import count_of, summed
+from cluster_trainer.collectives.replicas import count, count_of, summed
 from cluster_trainer.engine.replicas import step_context
 
 # Each model's function, by its variables: a new trace would be new collectives on all workers.
@@ -60,27 +60,28 @@ def average(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
 
 
 def _averaging_of(variables: list[Any], strategy: tf.distribute.Strategy) -> Callable[[], Any]:
-    total = count_of(strategy)
-
     def on_replica() -> None:
         values = [tf.identity(step_context.own(one)) for one in variables]
-        sums = summed(values, "the averages of BatchNorm")
-        for variable, value, over_all in zip(variables, values, sums, strict=True):
+        sums, total = summed(values, "the averages of BatchNorm"), count()
+        of_equal = _times(values, total)
+        for variable, value, over_all, equal in zip(variables, values, sums, of_equal, strict=True):
             copy = step_context.own(variable)
             # A mean of equal numbers is not always that number; a frozen layer's stay as they are.
-            is_same = tf.reduce_all(over_all == _times(value, total))
+            is_same = tf.reduce_all(over_all == equal)
             copy.assign(tf.where(is_same, value, over_all / tf.cast(total, value.dtype)))
 
     averaging: Callable[[], Any] = tf.function(lambda: strategy.run(on_replica))
     return averaging
 
 
-def _times(value: tf.Tensor, count: int) -> tf.Tensor:
-    """Return what a sum of equal numbers comes to, added one by one as the replicas add them."""
-    result = value
-    for _ in range(count - 1):
-        result = result + value
-    return result
+def _times(values: list[tf.Tensor], total: tf.Tensor) -> list[tf.Tensor]:
+    """Return what sums of equal numbers come to, added one by one as the replicas add them."""
+
+    def add(done: tf.Tensor, *sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return done + 1, *(one + value for one, value in zip(sums, values, strict=True))
+
+    _, *sums = tf.while_loop(lambda done, *_: done < total, add, (1, *values))
+    return list(sums)
 
 
 def _is_float(variable: Any) -> bool:

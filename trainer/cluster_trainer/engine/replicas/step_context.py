@@ -24,6 +24,8 @@ class Share:
             that every replica does the same to its own copy of a variable.
         weighted: the optimizers, by `id`, whose losses were multiplied by the weight, so that
             their gradients need only be summed.
+        summed_backwards: for each way in which gradients went back through what was summed in a
+            layer, whether the losses were taken for multiplied by the weight.
         gathers: whether rows of sparse gradients are gathered from all replicas.
         waits: counts for how long gradients are waited for; None: nobody does.
     """
@@ -31,6 +33,7 @@ class Share:
     weight: tf.Tensor
     is_reduced: bool = False
     weighted: set[int] = field(default_factory=set)
+    summed_backwards: set[bool] = field(default_factory=set)
     gathers: bool = False
     waits: Waits | None = None
 

@@ -1,0 +1,94 @@
+"""Who is new to the others of a ring, and does not fit, is the one that they go on without."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cluster_trainer.collectives.newcomers import Newcomers, leave_out
+from cluster_trainer.collectives.renewable import RenewableRing
+from cluster_trainer.collectives.ring.errors import PeerUnfit
+from cluster_trainer.collectives.ring.ring import Ring
+from harness.rings import on_all, outcomes, rings
+
+DATA = "the number of its batches"
+Rings = list[RenewableRing]
+
+
+def met(made: list[Ring], looks: list[Newcomers]) -> Rings:
+    """Return rings whose workers have met now."""
+
+    def meet(ring: Ring) -> RenewableRing:
+        return RenewableRing(lambda: ring, 3, looks=looks[ring.rank])
+
+    return on_all(made, meet)
+
+
+@pytest.fixture
+def of_known() -> list[Newcomers]:
+    """What three workers know who were in a ring together."""
+    looks = [Newcomers() for _ in range(3)]
+    with rings(3) as made:
+        assert [one.newcomers for one in met(made, looks)] == [frozenset()] * 3
+    return looks
+
+
+@pytest.fixture
+def with_newcomer(of_known: list[Newcomers]) -> Iterator[Rings]:
+    """A ring in which worker 2 was replaced."""
+    of_known[2] = Newcomers()
+    with rings(3) as made:
+        yield met(made, of_known)
+
+
+def asked(given: Rings, *answers: object) -> list[object]:
+    """Return what comes of it on each worker that they answer differently."""
+    return outcomes(given, lambda ring: leave_out(ring, answers, DATA))  # type: ignore[arg-type]
+
+
+def test_who_takes_a_lost_ones_place_is_new_to_the_others(with_newcomer: Rings) -> None:
+    assert [one.newcomers for one in with_newcomer] == [frozenset({2})] * 3
+    assert [one.operations for one in with_newcomer] == [0] * 3  # none of the program's
+
+
+def test_the_others_go_on_without_one_that_does_not_fit(with_newcomer: Rings) -> None:
+    first, second, new = asked(with_newcomer, 10, 10, 9)
+    for fit in (first, second):
+        assert isinstance(fit, PeerUnfit)
+        assert fit.rank == 2
+        assert DATA in str(fit)
+    assert new is True
+
+
+def test_where_those_differ_who_are_not_new_nobody_is_left_out(with_newcomer: Rings) -> None:
+    assert asked(with_newcomer, 10, 9, 9) == [False] * 3
+
+
+def test_who_has_proved_to_fit_is_new_no_more(
+    with_newcomer: Rings, of_known: list[Newcomers]
+) -> None:
+    for ring in with_newcomer:
+        ring.trust_newcomers()
+    assert [one.newcomers for one in with_newcomer] == [frozenset()] * 3
+    assert asked(with_newcomer, 10, 10, 9) == [False] * 3
+    with rings(3) as made:
+        assert [one.newcomers for one in met(made, of_known)] == [frozenset()] * 3
+
+
+def test_who_has_not_proved_it_is_as_new_in_the_next_ring(
+    with_newcomer: Rings, of_known: list[Newcomers]
+) -> None:
+    del with_newcomer
+    with rings(3) as made:
+        assert [one.newcomers for one in met(made, of_known)] == [frozenset({2})] * 3
+
+
+def test_where_nobody_was_in_a_ring_nobody_is_new() -> None:
+    with rings(3) as made:
+        assert asked(met(made, [Newcomers() for _ in range(3)]), 10, 10, 9) == [False] * 3
+
+
+def test_a_ring_that_fails_at_once_fails_whoever_uses_it_and_not_who_looks() -> None:
+    with rings(2) as made:
+        made[1].abort("a test")
+        assert Newcomers().look(made[0]) == frozenset()
+        assert made[0].error

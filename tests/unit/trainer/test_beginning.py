@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import pytest
+
+from cluster_trainer.fits.beginning import Beginning
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.job import Job
+from cluster_trainer.settings.task import Task
+
+
+@pytest.fixture
+def beginning(tmp_path):
+    """The beginning as a new process sees it that a certain entrypoint has started."""
+
+    def make(entrypoint="1", *, is_restart=False):
+        file = Path(f"/tmp/{entrypoint}.progress") if entrypoint else None
+        job = Job(TrainerConfig(run_dir=tmp_path), Task(), file, is_restart=is_restart)
+        job.folder.mkdir(exist_ok=True)
+        return Beginning(job)
+
+    return make
+
+
+def test_it_is_over_once_it_has_ended(beginning):
+    first = beginning()
+    assert not first.is_over
+    first.end()
+    assert first.is_over
+    assert beginning(is_restart=True).is_over
+
+
+def test_a_restart_before_it_had_ended_is_still_in_it(beginning):
+    assert not beginning(is_restart=True).is_over
+
+
+def test_another_entrypoint_begins_another_run(beginning):
+    beginning("1").end()
+    assert not beginning("2").is_over
+    assert not beginning("2", is_restart=True).is_over
+
+
+@pytest.mark.parametrize("is_restart", [False, True])
+def test_without_an_entrypoint_a_restart_is_none(beginning, is_restart):
+    one = beginning(entrypoint="", is_restart=is_restart)
+    assert one.is_over == is_restart
+    one.end()
+    assert one.is_over
+
+
+def test_a_folder_that_cannot_be_written_is_no_reason_to_end(beginning, tmp_path):
+    one = beginning()
+    (tmp_path / "worker-0").rmdir()
+    one.end()
+    assert one.is_over

@@ -1,0 +1,44 @@
+"""Whether what an earlier run has left in a worker's folder is still to be removed.
+
+That is done once in the life of an entrypoint: what that starts again after a crash is no new run.
+But it may have been started again before anything was removed, and then it still has to be.
+"""
+
+import logging
+
+from cluster_trainer.files import write_whole
+from cluster_trainer.settings.job import Job
+
+FILE = "BEGUN"
+log = logging.getLogger("trainer")
+
+
+class Beginning:
+    """The beginning of a run on this worker.
+
+    Args:
+        job: what this process was started to do.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._is_over = job, False
+        # No other entrypoint has a file of that name, and this one has it as long as it lives.
+        self._name = str(job.progress_file or "")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether `end` was called, in this process or in one before it of the same entrypoint."""
+        if self._is_over or not (self._name and self._job.is_restart):
+            return self._is_over or self._job.is_restart
+        try:
+            return (self._job.folder / FILE).read_text() == self._name
+        except (OSError, ValueError):
+            return False
+
+    def end(self) -> None:
+        """Note that nothing of an earlier run is here any more, or that all of it is wanted."""
+        self._is_over = True
+        try:
+            write_whole(self._job.folder / FILE, self._name.encode(), durable=False)
+        except OSError as error:
+            log.warning("the run has begun, but %s could not be written: %s", FILE, error)
