@@ -21,6 +21,7 @@ OPTIONS = (
     "--window-size=1400,1000",
 )
 SECONDS = 60
+STILL_SECONDS = 2  # TensorBoard draws curves as they come, and moves them into their places
 CARDS = """
     return [...document.querySelectorAll('scalar-card')]
         .filter(card => card.innerText.replace(/\\s/g, '').includes(arguments[0]))
@@ -45,13 +46,15 @@ SIZES = """
 
 
 def curve(browser, address, tag):
-    """Return the curves of a tag, each a list of [x, y] in pixels, once there are any."""
+    """Return the curves of a tag, each a list of [x, y] in pixels, once they move no more."""
     browser.get(address)
     until = time.monotonic() + SECONDS
-    while not (paths := browser.execute_script(CARDS, tag)):
+    before, paths = None, []
+    while not paths or paths != before:
         if time.monotonic() > until:
             return {"curves": [], "text": browser.execute_script("return document.body.innerText")}
-        time.sleep(0.2)
+        time.sleep(STILL_SECONDS)
+        before, paths = paths, browser.execute_script(CARDS, tag)
     curves = [[point.split(",") for point in path[1:].split("L")] for path in paths]
     return {"curves": [[[float(x), float(y)] for x, y in one] for one in curves]}
 

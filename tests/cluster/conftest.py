@@ -8,6 +8,7 @@ import pytest
 
 from harness.cluster import ClusterRun, RunningCluster, start_cluster
 from harness.compose import Compose
+from harness.packages import as_overlays
 from harness.peers import Peers, make_peers
 from harness.workbench import Workbench
 
@@ -24,6 +25,8 @@ def begin(
         project = workbench.new_name("cluster")
         settings = {"COMPOSE_PROJECT_NAME": project, "IMAGE": workbench.image} | environ
         folder = tmp_path_factory.mktemp(project)
+        overlays = [*as_overlays(workbench.packages, folder), environ.get("OVERLAYS", "")]
+        settings["OVERLAYS"] = " ".join(map(str, overlays)).strip()
         return start_cluster(folder, {name: str(value) for name, value in settings.items()})
 
     return run

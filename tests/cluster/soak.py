@@ -1,46 +1,130 @@
-"""Random kills for as long as one likes: `make soak MINUTES=20`. Not collected by itself."""
+"""Random disturbances for as long as one likes: `make soak MINUTES=20`. Not collected by itself.
+
+Workers are killed, lose their disks, stand still or have no network, one or two at a time. Once
+with the default, where all wait for the lost ones and the run ends bit for bit as undisturbed; once
+with MIN_WORKERS, where the others go on: every batch counts once, nobody trains apart.
+"""
 
 import math
 import random
 import time
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 
-from harness.chaos.run import Settings
+from harness.chaos import one_history
+from harness.chaos.machine import Machine
+from harness.chaos.run import WORKERS, ChaosRun, Settings, assembled
 
 pytest_plugins = ["harness.chaos.fixtures"]
 
 STEP_SECONDS = 0.1
-# More than the workers could take in a minute, so that the last kill comes before the last step.
+# More than the workers could take in a minute, so that the last disturbance comes before the end.
 STEPS_A_MINUTE = round(60 / STEP_SECONDS)
 CHECKPOINT_STEPS = 25
-# From one kill to the next.
-CALM_SECONDS = (30, 60)
-
-
+# From when all train again to the next.
+CALM_SECONDS = (5, 20)
+# On both sides of the 10 s after which a silent worker is lost.
+AWAY_SECONDS = (1, 25)
+FEWER = {"MIN_WORKERS": "2", "REGROUP_SECONDS": "1"}
 # Every wait in here has its own limit.
-@pytest.mark.timeout(0)
-def test_random_kills_for_minutes(begin_run, ends_as_undisturbed, request):
-    minutes = request.config.getoption("--soak-minutes")
+pytestmark = pytest.mark.timeout(0)
+
+
+@pytest.fixture
+def minutes(request):
+    return request.config.getoption("--soak-minutes")
+
+
+def test_random_disturbances_for_minutes(begin_run, ends_as_undisturbed, minutes):
+    settings = Settings(math.ceil(minutes), STEPS_A_MINUTE, CHECKPOINT_STEPS)
+    run = begin_run(settings, STEP_SECONDS)
+    counted = disturb(run, minutes)
+    scenario = f"soak: {counted} in {minutes:g} min, lost steps of all, longest times"
+    ends_as_undisturbed(run, scenario, CHECKPOINT_STEPS)
+
+
+@pytest.fixture
+def whole(workbench, tmp_path) -> Callable[[Settings], tuple[list[list[int]], list[np.ndarray]]]:
+    """Train undisturbed; return each step's examples, of all workers, and the weights."""
+
+    def train(settings: Settings) -> tuple[list[list[int]], list[np.ndarray]]:
+        with assembled(workbench, tmp_path / "undisturbed", settings) as run:
+            run.boot(0.0)
+            assert run.wait_for_end() == [0] * WORKERS, run.logs()
+            processes = [machine.processes()[0].batches for machine in run.machines]
+            steps = zip(*processes, strict=True)
+            batches = [[one for part in parts for one in part.ids] for parts in steps]
+            return batches, one_history.weights_of(run.machines[0])
+
+    return train
+
+
+def test_fewer_go_on_for_minutes(begin_run, whole, minutes):
+    settings = Settings(math.ceil(minutes), STEPS_A_MINUTE, CHECKPOINT_STEPS, "sgd")
+    run = begin_run(settings, STEP_SECONDS, options=dict.fromkeys(range(WORKERS), FEWER))
+    counted = disturb(run, minutes)
+    run.set_pace(0.0)
+    codes = run.wait_for_end()
+    print(run.logs())
+    assert codes == [0] * WORKERS
+    faults = one_history.faults(run.machines, *whole(settings))
+    assert not faults, "\n".join(faults)
+    print(f"fewer: {counted} in {minutes:g} min")
+
+
+def disturb(run: ChaosRun, minutes: float) -> str:
+    """Disturb a run for so long; return what was done, in words."""
     seed = random.randrange(1_000_000)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    run = begin_run(Settings(math.ceil(minutes), STEPS_A_MINUTE, CHECKPOINT_STEPS), STEP_SECONDS)
+    done: list[str] = []
     run.wait_for_step(0)
     end = time.monotonic() + 60 * minutes
-    kill_time = time.monotonic() + chance.uniform(*CALM_SECONDS)
-    while kill_time < end:
-        time.sleep(max(0, kill_time - time.monotonic()))
-        kill_time += chance.uniform(*CALM_SECONDS)
-        victim = chance.randrange(3)
-        run.kill(victim)
-        run.wait_until_noticed()
-        run.come_back(victim)
-        run.wait_until_resumed()
-        print(f"{len(run.disturbances)} kills, worker {victim} is back")
-    kills = len(run.disturbances)
-    assert kills >= minutes / 2
-    scenario = f"soak: {kills} kills in {minutes:g} min, lost steps of all, longest times"
-    ends_as_undisturbed(run, scenario, CHECKPOINT_STEPS)
-    first, *_, last = run.machines[0].processes()
-    assert last.batches[-1].time - first.batches[0].time >= 60 * minutes
+    while time.monotonic() < end:
+        time.sleep(chance.uniform(*CALM_SECONDS))
+        victims = chance.sample(range(WORKERS), chance.choice([1, 1, 1, 2]))
+        name = chance.choice([*WAYS])
+        print(f"{time.strftime('%H:%M:%S')} {name} {victims}", flush=True)
+        WAYS[name](run, victims, chance)
+        done.append(name)
+        run.wait_until_all_train()
+    assert len(done) >= minutes
+    counts = [f"{done.count(name)} times {name}" for name in WAYS if name in done]
+    return ", ".join(counts)
+
+
+def _kill(run: ChaosRun, victims: Sequence[int], chance: random.Random) -> None:
+    run.kill(*victims)
+    time.sleep(chance.choice([0, 0, 3, 15]))
+    run.come_back(*victims)
+
+
+def _wipe(run: ChaosRun, victims: Sequence[int], chance: random.Random) -> None:
+    run.kill(*victims)
+    time.sleep(chance.choice([0, 0, 3, 15]))
+    run.replace(*victims)
+
+
+def _away(
+    leave: Callable[[Machine], None], be_back: Callable[[Machine], None]
+) -> Callable[[ChaosRun, Sequence[int], random.Random], None]:
+    def act(run: ChaosRun, victims: Sequence[int], chance: random.Random) -> None:
+        run.disturb(*victims)
+        for victim in victims:
+            leave(run.machines[victim])
+        time.sleep(chance.uniform(*AWAY_SECONDS))
+        run.are_back()
+        for victim in victims:
+            be_back(run.machines[victim])
+
+    return act
+
+
+WAYS = {
+    "killed": _kill,
+    "killed and wiped": _wipe,
+    "frozen": _away(Machine.pause, Machine.unpause),
+    "cut off": _away(Machine.unplug, Machine.plug_in),
+}

@@ -1,4 +1,7 @@
-"""A command that is killed while the cluster trains: all meet and train again."""
+"""A command that is killed while TensorFlow's cluster trains: all start again, meet and train.
+
+Over a ring only the killed one starts again: test_restart_policies.py.
+"""
 
 import time
 
@@ -9,7 +12,11 @@ from harness.waiting import logs_of, wait_for_text, wait_until
 # test_restart_policies.py kills commands, too, and looks at what comes out in the end.
 pytestmark = pytest.mark.long
 
-LONG = {"TRAINER_EPOCHS": "1000", "TRAINER_THREADS": "1"}
+LONG = {
+    "TRAINER_EPOCHS": "1000",
+    "TRAINER_THREADS": "1",
+    "TRAINER_COLLECTIVES": "tensorflow",
+}
 # The trainer is two processes; the one that trains has no other way to be told apart.
 KILL_TRAINING = """
 import os, signal

@@ -119,6 +119,7 @@ def recovered(peers, tmp_path, undisturbed):
     return disturb
 
 
+@pytest.mark.long
 def test_a_killed_chief_is_restarted_inside_its_container(recovered):
     chief, other = recovered(0, KILL_TRAINING)
     assert "exit code 137; restart 1 of 3" in logs_of(chief.container)

@@ -16,7 +16,7 @@ def story(begin):
     """What a run said until it was stopped, and what it said when it was resumed without SCRIPT."""
     started = [begin(WORKERS=2, SCRIPT=SCRIPT, WORKSPACE_DIR="")]
     try:
-        started[0].wait_for_text("Epoch 3/30", START_SECONDS)
+        started[0].wait_for_text("Epoch 3/20", START_SECONDS)
         assert started[0].ask(STOP).returncode == 0
         stopped = started[0].end(END_SECONDS)
         started.append(started[0].resume())
@@ -37,8 +37,8 @@ def test_resume_goes_on_with_the_same_script(story):
     _, resumed = story
     resumed.raise_unless_done()
     assert "fit 1: resuming from step" in resumed.output
-    assert "Epoch 1/30" not in resumed.output
-    assert resumed.output.count("epochs 30") == 2
+    assert "Epoch 1/20" not in resumed.output
+    assert resumed.output.count("epochs 20") == 2
 
 
 def test_what_is_said_to_be_there_is_what_a_script_leaves(story):

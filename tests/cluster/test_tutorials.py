@@ -94,9 +94,10 @@ def two_workers_lab(workbench, settings, prepared):
 
 
 FOUR_MACHINES_LONG = pytest.param("four_machines", marks=pytest.mark.long)
+LAB_LONG = pytest.param("two_workers_lab", marks=pytest.mark.long)
 
 
-@pytest.mark.parametrize("tutorial", [FOUR_MACHINES_LONG, "two_machines", "two_workers_lab"])
+@pytest.mark.parametrize("tutorial", [FOUR_MACHINES_LONG, "two_machines", LAB_LONG])
 def test_both_workers_end_well_with_the_same_metrics(request, tutorial):
     first, second = request.getfixturevalue(tutorial)
     assert (first.code, second.code) == (0, 0), (first, second)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness.cluster import ClusterRun
 from harness.ended import run_and_remove
+from harness.packages import as_mounts
 from harness.workbench import Workbench
 
 MAX_SECONDS = 400
@@ -69,6 +70,7 @@ def run_cases(
         *["-c", PROGRAM, *given],
         timeout_seconds=MAX_SECONDS,
         volumes=[f"{folder}:/runs", *volumes],
+        mounts=as_mounts(bench.packages),
         **options,
     )
     assert ended.code == 0, ended.err

@@ -23,14 +23,14 @@ SECONDS = 60.0
 RINGS = f"""
 import json, os, pathlib, select, signal, sys
 sys.path.insert(0, {str(ROOT / "trainer")!r})
-from cluster_trainer.collectives.neighbours import NeighboursError, join
+from cluster_trainer.collectives.neighbours import VARIABLE, NeighboursError, join, who_waits
 
 def say(**said):
     print(json.dumps(said | {{"pid": os.getpid()}}), flush=True)
 
 broken, breaks = os.pipe()
 signal.signal(signal.SIGUSR1, lambda *_: os.write(breaks, b"1"))
-say(begins=True)
+say(begins=True, comes_late=os.environ["CLUSTER_COMES_LATE"])
 if os.environ["RESTART_COUNT"] in os.environ.get("FAILING_RESTARTS", "").split():
     sys.exit(1)
 while True:
@@ -45,8 +45,11 @@ while True:
             pathlib.Path(os.environ["PROGRESS_FILE"]).touch()
             found.right.sendall(b"%d %d" % (found.rank, found.generation))
             say(ring=place, left=found.left.recv(100).decode())
+            asks = int(os.environ[VARIABLE])
             while True:
-                ready, *_ = select.select([found.left, found.right, broken], [], [])
+                ready, *_ = select.select([found.left, found.right, broken, asks], [], [])
+                if asks in ready and who_waits(os.environ) != ():
+                    break  # None: the socket's end, of which `join` says more
                 if broken in ready:
                     os.read(broken, 1)
                     break
@@ -55,8 +58,9 @@ while True:
         except OSError:
             pass
 """
-"""A command that says which ring it is in, and asks again as soon as it is broken. SIGUSR1 makes it
-leave its ring by itself; in the restarts that FAILING_RESTARTS counts it ends before it asks."""
+"""A command that says which ring it is in, and asks again as soon as it is broken, or as somebody
+waits to be taken in. SIGUSR1 makes it leave its ring by itself; in the restarts that
+FAILING_RESTARTS counts it ends before it asks."""
 
 
 class Connected(Protocol):
@@ -224,16 +228,11 @@ class Entrypoints:
         def one_ring() -> int | None:
             rings = [worker.ring for worker in workers]
             newer = rings[0].get("generation", 0)
-            expected = [self._place(worker.rank, newer) for worker in workers]
+            expected = [_place(rank, len(workers), newer) for rank in range(len(workers))]
             return newer if newer > generation and rings == expected else None
 
         wait_until(one_ring, SECONDS, f"a ring after {generation}", lambda: self._logs(workers))
         return workers[0].ring["generation"]
-
-    def _place(self, rank: int, generation: int) -> dict[str, Any]:
-        """Return what a command says of a ring in which each has heard from its left."""
-        place = {"rank": rank, "size": self.size, "generation": generation}
-        return place | {"left": f"{(rank - 1) % self.size} {generation}"}
 
     def _logs(self, workers: Sequence[Entrypoint]) -> str:
         return "\n".join(f"{one.said[-3:]}\n" + "\n".join(one.lines) for one in workers)
@@ -244,3 +243,9 @@ class Entrypoints:
     def __exit__(self, *_: object) -> None:
         for one in self.started:
             one.remove()
+
+
+def _place(rank: int, size: int, generation: int) -> dict[str, Any]:
+    """Return what a command says of a ring in which each has heard from its left."""
+    place = {"rank": rank, "size": size, "generation": generation}
+    return place | {"left": f"{(rank - 1) % size} {generation}"}

@@ -7,6 +7,7 @@ from typing import Self
 
 from docker.models.containers import Container
 
+from harness.packages import as_mounts
 from harness.workbench import Workbench
 
 PORT = 2222
@@ -53,6 +54,7 @@ class Peers:
         environment |= {name: text for name, text in settings.items() if name.isupper()}
         options = {name: value for name, value in settings.items() if not name.isupper()}
         own = {"name": self.name(index), "network": self.network, "environment": environment}
+        own["mounts"] = as_mounts(self.bench.packages)
         self.started.append(self.bench.start(*command, **own, **options))
         return self.started[-1]
 

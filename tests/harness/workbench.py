@@ -5,10 +5,14 @@ import os
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 
 from docker import DockerClient
 from docker.models.containers import Container
 from docker.models.images import Image
+
+from harness.packages import packages_on_disk
 
 NAME_PREFIX = "ctt"
 
@@ -35,6 +39,11 @@ class Workbench:
     def inspect_image(self) -> Image:
         """Return the image under test."""
         return self.client.images.get(self.image)
+
+    @cached_property
+    def packages(self) -> Path | None:
+        """Where the image's packages are on the disk; see `packages_on_disk`."""
+        return packages_on_disk(self.inspect_image())
 
     def start(self, *command: str, **options: object) -> Container:
         """Start a container in the background; options are the Docker SDK's, and `image`.

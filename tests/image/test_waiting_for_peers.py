@@ -25,7 +25,8 @@ def lonely(run_container):
 
 
 def test_gives_up_in_time_and_says_what_to_look_at(lonely):
-    ended = wait_for_end(lonely(TRAINER_STARTUP_TIMEOUT_SECONDS="3"))
+    limit = {"TRAINER_COLLECTIVES": "tensorflow", "TRAINER_STARTUP_TIMEOUT_SECONDS": "3"}
+    ended = wait_for_end(lonely(**limit))
     assert ended.code == 75
     assert "cluster was not complete after 3 s" in ended.out
     assert "addresses and ports" in ended.out

@@ -34,16 +34,18 @@ class Worker:
             "TF_CONFIG": json.dumps({"cluster": {"worker": hosts}, "task": task}),
             "TRAINER_COLLECTIVES": "ring",
             "TRAINER_RUN_DIR": str(folder / "run"),
+            "PROGRESS_FILE": str(folder / f"{os.urandom(4).hex()}.progress"),
             "STATUS_FILE": str(folder / f"status-{rank}.json"),
             **settings,
         }
-        self.starts = 0
+        self.starts, self.was_killed = 0, False
 
-    def start(self) -> None:
-        """Start a process, with a socket to ask on."""
+    def start(self, *, is_late: bool = False) -> None:
+        """Start a process, with a socket to ask on; late, while the others train."""
         self.asks, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         variables = {
             "CLUSTER_GROUP_FD": str(theirs.fileno()),
+            "CLUSTER_COMES_LATE": str(int(is_late)),
             "RESTART_COUNT": str(self.starts),
         }
         self.log = self.folder / f"log-{self.rank}-{self.starts}"
@@ -56,7 +58,7 @@ class Worker:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self.starts += 1
+        self.starts, self.was_killed = self.starts + 1, False
 
     @property
     def status(self) -> Mapping[str, Any]:
@@ -80,17 +82,34 @@ class Worker:
                 os.kill(one, signal.SIGKILL)
         self.process.wait()
         self.asks.close()
+        self.was_killed = True
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process has ended, otherwise than by `kill`."""
+        return not self.was_killed and self.process.poll() is not None
 
 
 class MeetingPlace:
-    """Connects workers in a ring whenever all of them have asked."""
+    """Connects workers in a ring whenever all of them have asked.
+
+    With MIN_WORKERS in the settings, those of the present ring who live are enough; who is
+    started in a lost one's place waits until they ask again, and worker 0 is told so.
+
+    Attributes:
+        rings: how many there were.
+        members: who was in the last one.
+    """
 
     def __init__(self, folder: Path, size: int, *command: str, **settings: str) -> None:
-        (folder / "run").mkdir(parents=True)
+        (folder / "run").mkdir(parents=True, exist_ok=True)
         self.workers = [
             Worker(rank, size, folder, list(command), **settings) for rank in range(size)
         ]
-        self.rings = 0
+        self._least = int(settings.get("MIN_WORKERS", size))
+        self.rings, self.members = 0, list(range(size))
+        self._connected: dict[int, socket.socket] = {}
+        self._told: list[str] = []
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._connect, daemon=True)
 
@@ -117,7 +136,7 @@ class MeetingPlace:
         """Return once something is so; fail with the logs if it never is."""
         until = time.monotonic() + SECONDS
         while not is_so():
-            ended = [one.rank for one in self.workers if one.process.poll() is not None]
+            ended = [one.rank for one in self.workers if one.has_ended]
             assert not ended, f"{ended} ended before {what}:\n{self.logs}"
             assert time.monotonic() < until, f"never {what}:\n{self.logs}"
             time.sleep(PAUSE_SECONDS)
@@ -137,16 +156,42 @@ class MeetingPlace:
                     del asked[worker.rank]  # of a process that is gone
                 if number := _ask_on(worker.asks):
                     asked[worker.rank] = (worker.asks, number)
-            if len(asked) == len(self.workers):
+            if self._may_go_on(asked):
                 self.rings += 1
                 self._hand_over(asked)
-                asked = {}
+                asked, self._told = {}, []
+            self._tell_who_waits(sorted(asked))
+
+    def _living(self) -> list[int]:
+        """Return those of the present ring who were not replaced, or lost."""
+        return [
+            place
+            for place, asks in self._connected.items()
+            if self.workers[place].asks is asks and self.workers[place].process.poll() is None
+        ]
+
+    def _may_go_on(self, asked: Mapping[int, Any]) -> bool:
+        if len(asked) == len(self.workers):
+            return True
+        are_back = {*self._living()} <= asked.keys()
+        return bool(self.rings and are_back and 0 in asked and len(asked) >= self._least)
+
+    def _tell_who_waits(self, asked: list[int]) -> None:
+        """Tell worker 0 of those who are back, while the others are in a ring."""
+        waiting = [f"worker-{place}" for place in asked if place not in self._living()]
+        if waiting and waiting != self._told and 0 not in asked and 0 in self._living():
+            self._told = waiting
+            with suppress(OSError):
+                self.workers[0].asks.send(json.dumps({"waiting": waiting}).encode())
 
     def _hand_over(self, asked: Mapping[int, tuple[socket.socket, str]]) -> None:
-        size = len(asked)
+        self.members, size = sorted(asked), len(asked)
+        self._connected = {place: asks for place, (asks, _) in asked.items()}
         pairs = [socket.socketpair() for _ in range(size)]  # the first ends are the ranks' right
-        for rank, (asks, number) in asked.items():
+        for rank, (asks, number) in enumerate(asked[place] for place in self.members):
             answer = {"number": number, "rank": rank, "size": size, "generation": self.rings}
+            if size < len(self.workers):
+                answer["members"] = self.members
             left, right = pairs[rank - 1][1], pairs[rank][0]
             with suppress(OSError):
                 socket.send_fds(

@@ -85,3 +85,20 @@ def test_the_chief_has_all_but_what_the_image_does_itself(tmp_path):
     logger = keras.callbacks.CSVLogger(tmp_path / "log.csv")
     assert for_worker([logger], is_chief=True, keeps=True) == [logger]
     assert for_worker([backup], is_chief=True, keeps=False) == [backup]
+
+
+def test_a_state_is_put_back_twice_whatever_was_done_to_it_in_between():
+    given, again, arrays = Counting(), Counting(), []
+    given.seen = {"total": np.ones(3)}
+    taken = states.taken([given], arrays)
+    states.put_back([again], states.from_json(taken, arrays))
+    again.seen["total"] += 5
+    states.put_back([again], states.from_json(taken, arrays))
+    assert again.seen["total"].tolist() == [1, 1, 1]
+
+
+def test_a_checkpoint_of_keras_is_kept_from_writing_once(tmp_path):
+    """However often a fit begins again in this process."""
+    given = [keras.callbacks.ModelCheckpoint(tmp_path / "best.keras")]
+    set_models = [for_worker(given, is_chief=False, keeps=True)[0].set_model for _ in range(3)]
+    assert set_models[1:] == set_models[:1] * 2

@@ -1,7 +1,11 @@
 """`fit` of a user's script, on one device and under MirroredStrategy."""
 
+import atexit
 import json
 import threading
+import time
+from functools import partial
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -9,7 +13,8 @@ import pytest
 import tensorflow as tf
 from noise import pictures, relative_difference
 
-from cluster_trainer import fit
+from cluster_trainer import api, fit
+from cluster_trainer.fits import script_fits
 from cluster_trainer.results.weights import digest, values_of
 from conftest import strategy_of
 
@@ -181,6 +186,23 @@ def test_a_run_that_does_not_fit_says_so_in_its_result_and_falls_silent(data, ru
     for thread in running:
         thread.join(5)
     assert not any(thread.is_alive() for thread in running)
+
+
+def test_its_end_does_not_wait_for_ever_for_the_other_workers(monkeypatch):
+    ends, others = [], threading.Event()
+    monkeypatch.setattr(atexit, "register", lambda *call: ends.append(partial(*call)))
+    monkeypatch.setattr(script_fits, "LEAVING_SECONDS", 0.1)
+    left = []
+    workers = SimpleNamespace(part=partial(others.wait, 60), leave=lambda: left.append(1))
+    api._leave_together(workers)  # noqa: SLF001
+    (end,) = ends
+    begin = time.monotonic()
+    try:
+        end()
+        assert time.monotonic() - begin < 30
+        assert left  # and says so
+    finally:
+        others.set()
 
 
 def test_two_runs_of_a_script_need_two_folders(data, capfd):

@@ -12,18 +12,43 @@ SETTINGS = {
     "TRAINER_CHECKPOINT_STEPS": "20",
     "TRAINER_TENSORBOARD": "none",
 }
-# Slowly enough to be killed on the way; the weights are printed at the end.
+# Slowly enough to be killed on the way; the weights are printed at the end. By its callbacks a
+# worker that goes on is not as a new one is.
 SCRIPT = """
-import hashlib, sys, time
+import hashlib, json, os, sys, time
 import keras, numpy as np
+
+IS_FIRST = os.environ["RESTART_COUNT"] == "0"
+RANK = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 
 class Slowly(keras.callbacks.Callback):
     several_batches_a_call = True
 
+    def on_epoch_begin(self, epoch, logs=None):
+        if "dies-at-once" in sys.argv and IS_FIRST and RANK == 1:
+            os._exit(1)
+
     def on_epoch_end(self, epoch, logs=None):
         time.sleep(0.1)
+        keras.random.normal((2,))
+        if epoch % 4 == 0:
+            self.model.test_on_batch(inputs[:8], targets[:8])
+            for one in (other, trained):
+                one.predict(inputs[:32], verbose=0)
+            trained.evaluate(inputs[:32], inputs[:32, :2], verbose=0)
+
+class Other(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense, self.norm = keras.layers.Dense(2), keras.layers.BatchNormalization()
+
+    def call(self, inputs):
+        return self.norm(self.dense(inputs))
 
 def batches():
+    yield inputs[:32], targets[:32]
+    if IS_FIRST and RANK == 1:
+        os._exit(1)
     while True:
         yield inputs[:32], targets[:32]
 
@@ -34,15 +59,83 @@ targets = inputs.sum(1, keepdims=True)
 model = keras.Sequential([keras.layers.Dense(16, activation="relu"), keras.layers.Dropout(0.1),
                           keras.layers.Dense(1)])
 model.compile("adam", "mse")
+other, trained = Other(), Other()
+trained.compile("adam", "mse")
 stopping = keras.callbacks.EarlyStopping("loss", patience=3, min_delta=-1.0)
+slower = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.97)
 if "generator" in sys.argv:
     given = {"x": batches(), "steps_per_epoch": 10}
 else:
     given = {"x": inputs, "y": targets, "batch_size": 32}
-history = model.fit(**given, epochs=60, verbose=0, callbacks=[Slowly(), stopping])
-content = b"".join(weights.tobytes() for weights in model.get_weights())
-epochs = len(history.history["loss"])
-print("ENDED", hashlib.sha256(content).hexdigest(), epochs, flush=True)
+history = model.fit(**given, validation_data=(inputs[:50], targets[:50]), initial_epoch=20,
+                    epochs=60, verbose=0, callbacks=[Slowly(), stopping, slower])
+compiled = Other()
+compiled.compile("adam", "mse")
+built = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)])
+found = [one.predict(inputs[:40], verbose=0) for one in (other, compiled, built)]
+found.append(keras.ops.convert_to_numpy(keras.random.normal((2,))))
+content = b"".join(each.tobytes() for each in model.get_weights() + found)
+print("ENDED", hashlib.sha256(content).hexdigest(), history.epoch, flush=True)
+"""
+# Of a model without `call`, whoever has trained it has variables that a new process has not yet.
+OWN_STEP = """
+import os, sys
+import keras, numpy as np, tensorflow as tf
+
+class Own(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(1)])
+
+    def train_step(self, data):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self.inner(data[0]) - data[1]) ** 2)
+        weights = self.inner.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+        return {"loss": loss}
+
+def die(epoch, logs):
+    if "at-first-step" in sys.argv:
+        die_once()
+
+def die_once():
+    if os.environ["RESTART_COUNT"] == "0" and '"index": 1' in os.environ["TF_CONFIG"]:
+        os._exit(1)
+
+if "at-first-line" in sys.argv:
+    die_once()
+model = Own()
+model.compile("adam")
+inputs = np.ones((64, 8), np.float32)
+epochs = []
+model.fit(inputs, inputs[:, :1], epochs=3, verbose=0, callbacks=[keras.callbacks.LambdaCallback(
+    on_epoch_begin=die, on_epoch_end=lambda epoch, logs: epochs.append(epoch))])
+if "at-its-end" in sys.argv and '"index": 1' in os.environ["TF_CONFIG"]:
+    raise ValueError("it cannot be saved")
+if "out-of-memory" in sys.argv and '"index": 1' in os.environ["TF_CONFIG"]:
+    os.kill(os.getpid(), 9)
+print("ENDED", epochs, [weights.tolist() for weights in model.get_weights()], flush=True)
+"""
+# What metrics had come to before a fit is no part of its first epoch.
+EVALUATED = """
+import os, sys
+import keras, numpy as np
+
+class Dies(keras.callbacks.Callback):
+    several_batches_a_call = True
+
+    def on_train_batch_end(self, batch, logs=None):
+        if os.environ["RESTART_COUNT"] == "0" and '"index": 1' in os.environ["TF_CONFIG"]:
+            os._exit(1)
+
+keras.utils.set_random_seed(5)
+inputs = np.random.default_rng(0).random((320, 8), np.float32)
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse", metrics=["mae"])
+model.evaluate(inputs, 10 * inputs[:, :1], verbose=0)
+callbacks = [Dies()] if "dies" in sys.argv else []
+history = model.fit(inputs, inputs[:, :1], epochs=2, verbose=0, callbacks=callbacks)
+print("ENDED", history.history, flush=True)
 """
 EX_TEMPFAIL = 75
 # tests/cluster/test_restart_policies.py and test_chaos.py have losses that are not.
@@ -55,6 +148,13 @@ def killed(place, rank, step):
     place.when(lambda: (victim.status.get("step") or 0) > step, f"step {step}")
     victim.kill()
     victim.start()
+
+
+def replaced(worker):
+    """Start another in the place of a worker that ends by itself."""
+    worker.process.wait(60)
+    worker.kill()
+    worker.start()
 
 
 @pytest.mark.parametrize(("size", "lost"), [(2, 0), (3, 0), (3, 2)])
@@ -72,10 +172,11 @@ def test_the_others_keep_their_processes(tmp_path, size, lost):
             assert result["steps"] == undisturbed["steps"]
 
 
-@pytest.fixture
-def script(tmp_path):
-    (tmp_path / "script.py").write_text(SCRIPT)
-    return str(tmp_path / "script.py")
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    file = tmp_path_factory.mktemp("script") / "script.py"
+    file.write_text(SCRIPT)
+    return str(file)
 
 
 def ended(place):
@@ -86,22 +187,100 @@ def ended(place):
     ]
 
 
-@pytest.mark.parametrize("lost", [0, 1])
-def test_the_first_fit_of_a_script_goes_on(tmp_path, script, lost):
-    kept = {"TRAINER_CHECKPOINT_STEPS": "7"}
-    with MeetingPlace(tmp_path / "undisturbed", 2, script, **kept) as place:
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory, script):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with MeetingPlace(folder, 2, script, TRAINER_CHECKPOINT_STEPS="7") as place:
         assert place.wait() == [0, 0], place.logs
-        undisturbed = ended(place)
-    with MeetingPlace(tmp_path / "disturbed", 2, script, **kept) as place:
+        found = ended(place)
+    assert found[0] == found[1]
+    return found
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_the_first_fit_of_a_script_goes_on(tmp_path, script, undisturbed, lost):
+    with MeetingPlace(tmp_path, 2, script, TRAINER_CHECKPOINT_STEPS="7") as place:
         killed(place, lost, 100)
         assert place.wait() == [0, 0], place.logs
         assert [one.starts for one in place.workers] == [1 + (rank == lost) for rank in range(2)]
         assert ended(place) == undisturbed
-        assert undisturbed[0] == undisturbed[1]
 
 
-def test_data_that_cannot_be_gone_through_twice_need_a_new_process(tmp_path, script):
-    with MeetingPlace(tmp_path / "disturbed", 2, script, "generator") as place:
-        killed(place, 1, 100)
+def test_a_worker_lost_before_the_first_step(tmp_path, script, undisturbed):
+    kept = {"TRAINER_CHECKPOINT_STEPS": "7"}
+    with MeetingPlace(tmp_path, 2, script, "dies-at-once", **kept) as place:
+        replaced(place.workers[1])
+        assert place.wait() == [0, 0], place.logs
+        assert [one.starts for one in place.workers] == [1, 2]
+        assert ended(place) == undisturbed
+
+
+def test_data_that_were_read_before_a_loss_need_a_new_process(tmp_path, script):
+    """Keras reads two batches of a generator before anything is made of it."""
+    with MeetingPlace(tmp_path, 2, script, "generator") as place:
         assert place.workers[0].process.wait(60) == EX_TEMPFAIL, place.logs
         assert "rank 1 was lost" in place.logs
+
+
+def test_a_model_that_is_built_by_its_first_step(tmp_path):
+    """And again from the beginning, once it has ended: whatever fails before it begins."""
+    (tmp_path / "script.py").write_text(OWN_STEP)
+    for moment in ("at-first-step", "at-first-line"):
+        with MeetingPlace(tmp_path, 2, str(tmp_path / "script.py"), moment) as place:
+            replaced(place.workers[1])
+            assert place.wait() == [0, 0], place.logs
+            assert [one.starts for one in place.workers] == [1, 2]
+            first, second = ended(place)
+            assert first == second
+            assert first[0].startswith("ENDED [0, 1, 2] "), first
+
+
+def test_what_goes_on_from_step_0_counts_nothing_from_before(tmp_path):
+    (tmp_path / "script.py").write_text(EVALUATED)
+    with MeetingPlace(tmp_path / "undisturbed", 2, str(tmp_path / "script.py")) as place:
+        assert place.wait() == [0, 0], place.logs
+        undisturbed = ended(place)
+    with MeetingPlace(tmp_path / "disturbed", 2, str(tmp_path / "script.py"), "dies") as place:
+        assert place.workers[0].process.wait(60) == EX_TEMPFAIL, place.logs
+        for worker in place.workers:
+            replaced(worker)
+        assert place.wait() == [0, 0], place.logs
+        assert "resuming from step 0 held by" in place.logs
+        assert ended(place) == undisturbed
+
+
+def test_a_script_that_fails_at_its_end_has_not_ended_for_the_others(tmp_path):
+    (tmp_path / "script.py").write_text(OWN_STEP)
+    with MeetingPlace(tmp_path, 2, str(tmp_path / "script.py"), "at-its-end") as place:
+        assert place.wait() == [EX_TEMPFAIL, 1], place.logs
+        assert "its script has failed" in place.logs
+        assert not (tmp_path / "run/worker-0/ENDED").exists()
+
+
+def test_nor_has_one_that_is_killed_there(tmp_path):
+    (tmp_path / "script.py").write_text(OWN_STEP)
+    with MeetingPlace(tmp_path, 2, str(tmp_path / "script.py"), "out-of-memory") as place:
+        assert place.wait() == [EX_TEMPFAIL, -9], place.logs
+        assert "a peer was lost (PeerLost: rank 1" in place.logs
+        assert not (tmp_path / "run/worker-0/ENDED").exists()
+
+
+# The trainer's loop, called from a script.
+OF_API = """
+import os, sys
+import keras, numpy as np
+from cluster_trainer import fit
+
+rows = np.arange(64, dtype=np.int64) % 3
+model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(3)])
+fit(model, ((rows[:, None].astype(np.float32), rows), None), epochs=1, global_batch_size=16)
+if '"index": 1' in os.environ["TF_CONFIG"]:
+    raise ValueError("after the fit")
+"""
+
+
+def test_nor_has_one_that_fails_after_the_trainers_fit(tmp_path):
+    (tmp_path / "script.py").write_text(OF_API)
+    with MeetingPlace(tmp_path, 2, str(tmp_path / "script.py")) as place:
+        assert place.wait() == [EX_TEMPFAIL, 1], place.logs
+        assert "its script has failed" in place.logs

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from cluster_trainer.collectives import group
-from cluster_trainer.collectives.neighbours import VARIABLE, Neighbours, NeighboursError
+from cluster_trainer.collectives.neighbours import EX_CONFIG, VARIABLE, Neighbours, NeighboursError
 from cluster_trainer.distribution import ring
 from cluster_trainer.problems import ConfigurationError, PeerLostError
 
@@ -31,7 +31,7 @@ def asked(monkeypatch):
 
     def join(environ):
         made.append(environ)
-        return Neighbours(0, 1, 5, *socket.socketpair())
+        return Neighbours(0, 1, 5, (0,), *socket.socketpair())
 
     monkeypatch.setattr(ring, "join", join)
     return made
@@ -71,7 +71,7 @@ def test_a_script_that_has_made_tensorflows_cluster_sums_over_that(asked, monkey
 
 def test_a_gpu_is_refused_before_anybody_is_met(asked, monkeypatch):
     ring.offer_to_script(GIVEN | {"TRAINER_COLLECTIVES": "ring"})
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
     with pytest.raises(ConfigurationError) as caught:
         group.current()
     (problem,) = caught.value.problems
@@ -84,19 +84,78 @@ def test_a_gpu_is_refused_before_anybody_is_met(asked, monkeypatch):
 @pytest.mark.parametrize("wanted", [{}, {"TRAINER_COLLECTIVES": "auto"}])
 def test_auto_leaves_gpus_to_tensorflow(asked, monkeypatch, wanted):
     ring.offer_to_script(GIVEN | wanted)
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
     assert group.current() is None
     assert not asked
 
 
-def test_without_the_entrypoints_socket_a_script_trains_alone_and_says_so(monkeypatch, caplog):
-    answers(monkeypatch, NeighboursError("CLUSTER_GROUP_FD is '7'", code=78))
+@pytest.fixture
+def left_open(tmp_path):
+    """The number of a file that is open, and no socket of the entrypoint's."""
+    with (tmp_path / "file").open("w") as file:
+        yield str(file.fileno())
+
+
+def test_a_script_that_hides_its_gpus_trains_on_its_cpu(asked, monkeypatch):
     ring.offer_to_script(GIVEN)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    assert group.current().size == 1
+    assert asked
+
+
+def test_without_the_entrypoints_socket_a_script_trains_alone_and_says_so(left_open, caplog):
+    ring.offer_to_script({VARIABLE: left_open})
     assert group.current() is None
     assert not group.is_wanted()
     (warning,) = [one for one in caplog.records if one.levelno == logging.WARNING]
     assert "trains alone" in warning.getMessage()
-    assert "CLUSTER_GROUP_FD is '7'" in warning.getMessage()
+    assert f"CLUSTER_GROUP_FD is '{left_open}'" in warning.getMessage()
+
+
+def test_where_a_ring_was_asked_for_nobody_trains_alone(left_open):
+    ring.offer_to_script({VARIABLE: left_open, "TRAINER_COLLECTIVES": "ring"})
+    with pytest.raises(ConfigurationError, match="CLUSTER_GROUP_FD is"):
+        group.current()
+    assert group.is_wanted()
+
+
+def test_what_the_entrypoint_refuses_is_refused(monkeypatch):
+    answers(monkeypatch, NeighboursError("worker-1 has another list", code=EX_CONFIG))
+    ring.offer_to_script(GIVEN)
+    with pytest.raises(ConfigurationError, match="worker-1 has another list") as caught:
+        group.current()
+    assert [str(one) for one in caught.value.problems] == ["worker-1 has another list"]
+    assert group.is_wanted()
+
+
+def test_what_the_gate_refuses_is_told_in_its_own_words(monkeypatch):
+    """And not as a fault of TRAINER_COLLECTIVES, which would change nothing."""
+    problems = ["WORKER_INDEX of worker-1: received 1.", "TRAINER_SEED: worker-1 has 7."]
+    lines = "\n".join(f"  {one}" for one in problems)
+    text = f"cluster-trainer: 2 problems in the configuration\n\n{lines}\n\nNothing was started."
+    answers(monkeypatch, NeighboursError(text, code=EX_CONFIG))
+    ring.offer_to_script(GIVEN)
+    with pytest.raises(ConfigurationError) as caught:
+        group.current()
+    assert [str(one) for one in caught.value.problems] == problems
+    assert "TRAINER_COLLECTIVES" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("TRAINER_SILENCE_SECONDS", "10s"),
+        ("TRAINER_SILENCE_SECONDS", "0"),
+        ("TRAINER_SILENCE_SECONDS", "86401"),
+        ("TRAINER_WIRE", "f16"),
+    ],
+)
+def test_a_wrong_setting_is_refused_before_anybody_is_met(asked, name, text):
+    ring.offer_to_script(GIVEN | {name: text})
+    with pytest.raises(ConfigurationError, match=f'{name}: received "{text}"'):
+        group.current()
+    assert not asked
+    assert group.is_wanted()
 
 
 def test_a_neighbour_that_does_not_come_is_a_lost_peer(monkeypatch):

@@ -1,5 +1,8 @@
 """Sums and gathered tensors within steps whose replicas are the workers of a ring."""
 
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -8,9 +11,11 @@ import tensorflow as tf
 from ring_peer import SECONDS, ring_of_two
 
 from cluster_trainer.collectives import group, over_ring
+from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import Replicas, count_of, ring_of
 from cluster_trainer.collectives.ring.errors import OtherCall, PeerLost
-from cluster_trainer.collectives.workers import WorkersOfRing
+from cluster_trainer.collectives.ring.ring import Ring
+from cluster_trainer.collectives.workers import END, WorkersOfRing
 
 
 @pytest.fixture
@@ -21,7 +26,7 @@ def peer():
 
 def gives(value, what):
     """Let the peer gather a tensor."""
-    content = tf.io.serialize_tensor(value).numpy()
+    content = over_ring.as_bytes(value.numpy())
     return lambda ring: ring.all_gather(content, what=what)
 
 
@@ -87,8 +92,11 @@ def test_sparse_gradients_are_the_rows_of_all_in_the_order_of_ranks(peer, compil
         (tf.constant([[1, 2]]), tf.zeros([0, 2], tf.int32)),
         (tf.constant([True]), tf.constant([False, True])),
         (tf.zeros([0, 3], tf.bfloat16), tf.ones([2, 3], tf.bfloat16)),
+        (tf.constant([["a", "b"]]), tf.zeros([0, 2], tf.string)),
+        (tf.zeros([0]), tf.zeros([0])),
+        (tf.ones([1, 0, 2]), tf.ones([2, 0, 2])),
     ],
-    ids=["strings", "nothing", "bool", "bfloat16"],
+    ids=["strings", "nothing", "bool", "bfloat16", "rows", "none", "no-content"],
 )
 def test_any_tensors_are_gathered_whatever_their_numbers(peer, compiled, mine, theirs):
     peers = peer.calls(gives(theirs, "predict"))
@@ -96,6 +104,53 @@ def test_any_tensors_are_gathered_whatever_their_numbers(peer, compiled, mine, t
     assert found.dtype == mine.dtype
     assert found.numpy().tolist() == [*mine.numpy().tolist(), *theirs.numpy().tolist()]
     peers.result(SECONDS)
+
+
+@contextmanager
+def circles(*sizes):
+    """Give a ring that is renewed to these sizes; in each of them others gather a rank's name."""
+    made, held, mine = iter(sizes), [], []
+    pool = ThreadPoolExecutor(sum(sizes))
+
+    def connect():
+        size, generation = next(made), len(mine) + 1
+        pairs = [socket.socketpair() for _ in range(size)]  # the first ends are the ranks' right
+        ends = [(pairs[rank - 1][1], pairs[rank][0]) for rank in range(size)]
+        ranks = [Ring(rank, size, generation, *ends[rank]) for rank in range(size)]
+        held.extend(ranks)
+        for ring in ranks[:-1]:
+            name = tf.constant([f"rank {ring.rank}"])
+            pool.submit(gives(name, "names"), ring)
+        mine.append(ranks[-1])
+        return mine[-1]
+
+    try:
+        yield RenewableRing(connect)
+    finally:
+        for ring in mine:  # after a failed assertion the others still wait for this rank
+            ring.close()
+        pool.shutdown()
+        for ring in held:
+            ring.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"jit_compile": True}], ids=["", "jit"])
+def test_a_function_that_was_traced_knows_its_place_in_each_ring(options):
+    with circles(2, 3, 2) as ring:
+
+        @tf.function(**options)
+        def place():
+            return over_ring.rank_of(ring), over_ring.size_of(ring)
+
+        gather = tf.function(lambda: over_ring.gathered(ring, tf.constant(["me"]), "names"))
+        for size in (2, 3, 2):
+            if size != ring.size:
+                ring.renew()
+            assert [int(one) for one in place()] == [size - 1, size]
+            names = [f"rank {rank}".encode() for rank in range(size - 1)]
+            assert gather().numpy().tolist() == [*names, b"me"]
+        for function in (place, gather):
+            assert function.experimental_get_tracing_count() == 1
 
 
 def test_calls_of_a_step_keep_their_order_whatever_they_wait_for(peer):
@@ -208,4 +263,23 @@ def test_workers_of_a_ring_tell_each_other_what_they_know(peer):
 
 def test_workers_part_however_the_ring_has_ended(peer):
     peer.ring.abort("a test")
-    WorkersOfRing(peer.mine).part()
+    assert str(WorkersOfRing(peer.mine).part()) == "aborted by rank 1: a test"
+
+
+def test_that_a_worker_has_left_is_no_failure(peer):
+    peer.ring.close()
+    assert WorkersOfRing(peer.mine).part() is None
+
+
+def test_that_a_worker_was_killed_is_one(peer):
+    for connection in peer.ring._sockets:  # noqa: SLF001  as the kernel does, without a word
+        connection.shutdown(socket.SHUT_RDWR)
+    assert isinstance(WorkersOfRing(peer.mine).part(), PeerLost)
+
+
+def test_who_parts_twice_has_ended_well_once(peer):
+    """As a script with two of the trainer's fits does, or one and an `evaluate`."""
+    peer.calls(lambda ring: ring.barrier(what=END))
+    workers = WorkersOfRing(peer.mine)
+    assert workers.part() is None
+    assert workers.part() is None

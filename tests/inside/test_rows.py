@@ -222,3 +222,13 @@ def test_what_are_no_pictures_cannot_be_augmented(tmp_path):
     assert "Each of numbers has the shape [5]" in str(caught.value)
     with pytest.raises(ConfigurationError, match="none, since the data come as they are"):
         make_plan(config, DataSet("batches", tf.data.Dataset.range(3), None), 1)
+
+
+@pytest.mark.parametrize("count", [20, 96])
+def test_where_a_worker_may_be_missing_shares_have_no_fixed_size(count):
+    whole = source(numbered(count), 12, Replicas(3, 1, most=3)).shares(0, 0)
+    fewer = source(numbered(count), 12, Replicas(2, 1, most=3)).shares(0, 0)
+    assert whole.element_spec == fewer.element_spec
+    assert source(numbered(96), 12, Replicas(3, 1)).shares(0, 0).element_spec != whole.element_spec
+    assert source(numbered(22), 20, Replicas(2, 1, most=3)).may_lack_examples
+    assert not source(numbered(22), 20, Replicas(2, 1)).may_lack_examples

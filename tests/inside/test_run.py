@@ -3,6 +3,7 @@
 import json
 import logging
 from dataclasses import dataclass
+from functools import partial
 
 import keras
 import numpy as np
@@ -11,6 +12,7 @@ import tensorflow as tf
 from noise import pictures, relative_difference
 from stops import StopsAt
 
+from cluster_trainer.checkpoints import saver
 from cluster_trainer.checkpoints.state import State
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import CHUNK_BYTES, WorkersOfStrategy
@@ -65,6 +67,7 @@ MODELS = {
     "plain": dense,
     "dropout": lambda: dense(keras.layers.Dropout(0.5)),
     "batch-norm": lambda: dense(keras.layers.BatchNormalization()),
+    "both": lambda: dense(keras.layers.BatchNormalization(), keras.layers.Dropout(0.5)),
     "synchronised": synchronised,
     "regularised": regularised,
 }
@@ -97,48 +100,63 @@ class Noting(Reporter):
         self.began = step
 
 
+def run_in(  # noqa: PLR0913  what a run is made of
+    folder, strategy, build, stop=None, *, is_restart=False, data=EXAMPLES, **settings
+):
+    """Run to the end, or until the stop; what is kept lies in the folder."""
+    keras.backend.clear_session()  # so that names are those of a new process
+    environ = {f"TRAINER_{n.upper()}": str(v) for n, v in (SETTINGS | settings).items()}
+    config = TrainerConfig.read({"TRAINER_RUN_DIR": str(folder)} | environ, [])
+    job = Job(
+        config,
+        Task(),
+        folder / "progress",
+        is_restart=is_restart,
+        status_file=folder / "status",
+    )
+    job.folder.mkdir(exist_ok=True)
+    plan = make_plan(config, data, strategy.num_replicas_in_sync)
+    with strategy.scope():
+        keras.utils.set_random_seed(config.seed)
+        model = build()
+        own = compile_for(model, job, data, plan)
+    reporter = Noting(job.folder, config.epochs)
+    stop = stop or StopRequest(print)
+    completed = complete(own, stop, Deadline(), reporter)
+    timeless = [
+        {name: value for name, value in line.items() if name not in TIMES}
+        for line in completed.epochs
+    ]
+    return Ended(completed.weights, timeless, reporter.began)
+
+
 @pytest.fixture
 def run(tmp_path):
-    """Run to the end, or until the stop; what is kept lies in one folder for all of them."""
+    """Run with one folder for all runs of a test."""
+    return partial(run_in, tmp_path)
 
-    def go(strategy, build, stop=None, *, is_restart=False, data=EXAMPLES, **settings):
-        keras.backend.clear_session()  # so that names are those of a new process
-        environ = {f"TRAINER_{n.upper()}": str(v) for n, v in (SETTINGS | settings).items()}
-        config = TrainerConfig.read({"TRAINER_RUN_DIR": str(tmp_path)} | environ, [])
-        job = Job(
-            config,
-            Task(),
-            tmp_path / "progress",
-            is_restart=is_restart,
-            status_file=tmp_path / "status",
-        )
-        job.folder.mkdir(exist_ok=True)
-        plan = make_plan(config, data, strategy.num_replicas_in_sync)
-        with strategy.scope():
-            keras.utils.set_random_seed(config.seed)
-            model = build()
-            own = compile_for(model, job, data, plan)
-        reporter = Noting(job.folder, config.epochs)
-        stop = stop or StopRequest(print)
-        completed = complete(own, stop, Deadline(), reporter)
-        timeless = [
-            {name: value for name, value in line.items() if name not in TIMES}
-            for line in completed.epochs
-        ]
-        return Ended(completed.weights, timeless, reporter.began)
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """Run without a stop, in a folder of its own; once for all tests that ask for the same."""
+    ended = {}
+
+    def go(strategy, build, **settings):
+        key = (strategy, build, frozenset(settings.items()))
+        if key not in ended:
+            ended[key] = run_in(tmp_path_factory.mktemp("run"), strategy, build, **settings)
+        return ended[key]
 
     return go
 
 
-@pytest.fixture
-def undisturbed(run, tmp_path_factory):
-    """Run without a stop, in another folder."""
-
-    def go(*arguments, **settings):
-        other = tmp_path_factory.mktemp("undisturbed")
-        return run(*arguments, run_dir=other, **settings)
-
-    return go
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """Where a run was stopped, to be gone on with; a run that is refused changes nothing there."""
+    folder = tmp_path_factory.mktemp("stopped")
+    with pytest.raises(StopRequestedError):
+        run_in(folder, strategy_of(1), MODELS["plain"], StopsAt(2))
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -168,7 +186,7 @@ def test_an_epoch_has_the_numbers_of_its_examples(undisturbed, strategy):
     assert epoch["test_examples"] == 30
 
 
-@pytest.mark.parametrize("steps", [5, 10, 20])
+@pytest.mark.parametrize("steps", [5, pytest.param(10, marks=pytest.mark.long), 20])
 def test_an_epoch_may_be_a_part_of_a_pass_or_several(run, undisturbed, steps):
     strategy, settings = strategy_of(2), {"steps_per_epoch": steps, "steps_per_call": 3}
     expected = undisturbed(strategy, MODELS["plain"], **settings)
@@ -222,18 +240,17 @@ def test_a_run_goes_on_with_its_loss_scale(run, undisturbed):
     assert run(strategy, build, precision="float16").digest == expected.digest
 
 
-@pytest.mark.parametrize("model", ["dropout", "batch-norm"])
-def test_replicas_go_on_together(run, undisturbed, model):
-    strategy = strategy_of(2)
-    expected = undisturbed(strategy, MODELS[model])
+def test_replicas_go_on_together(run, undisturbed):
+    strategy, model = strategy_of(2), MODELS["both"]
+    expected = undisturbed(strategy, model)
     with pytest.raises(StopRequestedError):
-        run(strategy, MODELS[model], StopsAt(3))
-    resumed = run(strategy, MODELS[model])
+        run(strategy, model, StopsAt(3))
+    resumed = run(strategy, model)
     assert resumed.began > 0
     assert resumed.digest == expected.digest
 
 
-@pytest.mark.parametrize(("first", "then"), [(2, 4), (2, 1)])
+@pytest.mark.parametrize(("first", "then"), [pytest.param(2, 4, marks=pytest.mark.long), (2, 1)])
 def test_another_number_of_replicas_goes_on_with_the_same_global_batch(run, first, then):
     with pytest.raises(StopRequestedError):
         run(strategy_of(first), MODELS["plain"], StopsAt(3))
@@ -266,22 +283,16 @@ def test_a_run_killed_between_two_checkpoints_goes_on_from_the_older(run, tmp_pa
         ({"metrics": "mse"}, 'TRAINER_METRICS: received "mse"'),
     ],
 )
-def test_another_run_is_refused_by_what_differs(run, settings, said):
-    strategy = strategy_of(1)
-    with pytest.raises(StopRequestedError):
-        run(strategy, MODELS["plain"], StopsAt(2))
+def test_another_run_is_refused_by_what_differs(stopped, settings, said):
     with pytest.raises(ConfigurationError) as refused:
-        run(strategy, MODELS["plain"], **settings)
+        run_in(stopped, strategy_of(1), MODELS["plain"], **settings)
     assert said in str(refused.value)
     assert "held by worker-0" in str(refused.value)
 
 
-def test_another_model_is_refused_by_what_differs(run):
-    strategy = strategy_of(1)
-    with pytest.raises(StopRequestedError):
-        run(strategy, MODELS["plain"], StopsAt(2))
+def test_another_model_is_refused_by_what_differs(stopped):
     with pytest.raises(ConfigurationError) as refused:
-        run(strategy, MODELS["batch-norm"])
+        run_in(stopped, strategy_of(1), MODELS["batch-norm"])
     assert "batch_normalization/gamma float32[16]" in str(refused.value)
 
 
@@ -375,10 +386,51 @@ def test_0_steps_keep_no_checkpoint(run, tmp_path):
     assert not (tmp_path / "progress").exists()
 
 
-def test_every_checkpoint_is_progress(run, tmp_path):
+def test_every_checkpoint_is_progress(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(saver, "FOLLOWED_SECONDS", 600.0)
     run(strategy_of(1), MODELS["plain"], checkpoint_steps=5)
-    # 5, 7, 10, 14, 15, 20, 21; and each epoch before and after its evaluation; and the end.
+    # 5, 10, 15, 20; each epoch after its evaluation; and the end.
+    assert len((tmp_path / "progress").read_text().splitlines()) == 4 + 3 + 1
+
+
+def test_there_is_one_before_an_evaluation_that_lasts(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("cluster_trainer.checkpoints.saver._Held.drop", lambda _: None)
+    run(strategy_of(1), MODELS["plain"], checkpoint_steps=5)
     assert len((tmp_path / "progress").read_text().splitlines()) == 4 + 2 * 3 + 1
+
+
+def test_of_checkpoints_at_an_epochs_end_one_is_written(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(saver, "FOLLOWED_SECONDS", 600.0)
+    run(strategy_of(1), MODELS["plain"], checkpoint_steps=7)
+    assert len((tmp_path / "progress").read_text().splitlines()) == 3 + 1
+
+
+class StopsWhileEvaluating(StopRequest):
+    """Somebody asks to stop during the first evaluation."""
+
+    def __init__(self, status):
+        super().__init__(print)
+        self._status = status
+
+    @property
+    def signal_number(self):
+        return 15 if "evaluating" in self._status.read_text() else 0
+
+    @signal_number.setter
+    def signal_number(self, _):
+        pass
+
+
+def test_a_stop_within_an_evaluation_keeps_what_was_trained(
+    run, undisturbed, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(saver, "FOLLOWED_SECONDS", 600.0)
+    expected = undisturbed(strategy_of(1), MODELS["dropout"])
+    with pytest.raises(StopRequestedError):
+        run(strategy_of(1), MODELS["dropout"], StopsWhileEvaluating(tmp_path / "status"))
+    resumed = run(strategy_of(1), MODELS["dropout"])
+    assert resumed.began == 7
+    assert resumed.digest == expected.digest
 
 
 def test_status_is_told_how_far_a_fit_has_come(run, tmp_path):

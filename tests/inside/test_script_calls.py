@@ -12,8 +12,10 @@ import tensorflow as tf
 from ring_peer import SECONDS, ring_of_two
 
 from cluster_trainer import hook
+from cluster_trainer.collectives import over_ring
 from cluster_trainer.collectives.ring.errors import Aborted, OtherCall, PeerLost
 from cluster_trainer.engine import running
+from cluster_trainer.engine.replicas import alike
 from cluster_trainer.fits import script_calls, script_fits
 from cluster_trainer.problems import ExitCode
 
@@ -42,6 +44,7 @@ def model(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", TWO)
     monkeypatch.setattr(script_calls, "leave_process", leave)
     monkeypatch.setattr(script_calls, "_calls", None)
+    monkeypatch.setattr(script_fits, "_process", None)  # of another test's fits
     made = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     made.compile("sgd", "mse")
     return made
@@ -60,13 +63,33 @@ def test_a_lost_peer_ends_the_process_as_in_a_fit(model, peer, call):
         call(model)
     code, reason = caught.value.args
     assert code == ExitCode.PEER_LOST
-    assert "a peer was lost (PeerLost: rank 1" in reason
+    assert "a peer was lost (PeerLeft: rank 1" in reason
+
+
+def takes_values(model):
+    """Let the peer take the chief's values into a model of its own."""
+    variables = [*model.variables, *model.optimizer.variables]
+    return lambda ring: alike._take_from_chief(variables, ring)  # noqa: SLF001
 
 
 def test_an_error_of_the_script_stays_its_own(model, peer):
-    del peer
+    peer.calls(takes_values(model))
     with pytest.raises(ValueError, match="incompatible"):
         model.predict_on_batch(np.ones([2, 9]))
+
+
+def test_predictions_of_a_batch_are_those_of_one_model(model, peer):
+    """A model that is built has been drawn by each worker for itself."""
+    theirs = keras.models.clone_model(model)
+    theirs.compile("sgd", "mse")
+    rows = over_ring.as_bytes(np.zeros([4, 1], np.float32))
+    peers = peer.calls(
+        takes_values(theirs), lambda ring: ring.all_gather(rows, what="predict (outputs)")
+    )
+    predictions = model.predict_on_batch(ROWS)
+    peers.result(SECONDS)
+    np.testing.assert_array_equal(theirs.get_weights()[0], model.get_weights()[0])
+    assert predictions[:, 0].tolist() == pytest.approx([model.get_weights()[0].sum()] * 4 + [0] * 4)
 
 
 def test_within_a_fit_it_is_the_fits_affair(model, peer):
@@ -80,6 +103,18 @@ def test_without_other_workers_nothing_is_done(model, monkeypatch):
     for call in CALLS.values():
         call(model)
     assert script_calls._calls is None  # noqa: SLF001
+
+
+@pytest.mark.parametrize(("begun", "warnings"), [(None, 1), (object(), 0)])
+def test_who_computes_alone_is_told_so_once(model, monkeypatch, begun, warnings):
+    """Where GPUs compute, say; a `fit` that has begun has said so itself."""
+    monkeypatch.setattr(script_fits, "_process", begun)
+    said = []
+    monkeypatch.setattr(script_calls.log, "warning", said.append)
+    for _ in range(2):
+        model.train_on_batch(ROWS, ROWS[:, :1])
+    assert len(said) == warnings
+    assert all("train_on_batch" in one and "alone" in one for one in said)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +138,15 @@ def test_a_script_without_a_fit_meets_the_others_at_its_end(
     (end,) = ends
     end()
     assert (barrier.exception(SECONDS) is None) if meets else not barrier.done()
+
+
+def test_an_error_that_a_script_has_got_over_keeps_it_from_no_meeting(model, monkeypatch):
+    monkeypatch.setattr(atexit, "register", lambda _: None)
+    with pytest.raises(ValueError, match="incompatible"):
+        model.predict_on_batch(np.ones([2, 9]))
+    assert script_calls._calls.has_failed  # noqa: SLF001
+    model.predict_on_batch(ROWS)
+    assert not script_calls._calls.has_failed  # noqa: SLF001
 
 
 def test_after_a_fit_its_own_end_is_the_meeting(model, peer, monkeypatch):
@@ -147,14 +191,42 @@ def test_an_error_that_nobody_catches_is_shown_and_tells_of_a_lost_peer(error, c
     assert codes == ([] if code is None else [code])
 
 
-def test_keras_import_sees_to_errors_that_nobody_catches():
-    program = "import keras; from cluster_trainer.collectives.ring.errors import PeerLost as Lost"
-    ended = subprocess.run(
-        [sys.executable, "-c", f"{program}; raise Lost('rank 1 was lost')"],
-        env={**os.environ, "TF_CONFIG": TWO},
+def script(program, **environ):
+    """Run a script of two workers to its end."""
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TF_CONFIG": TWO, **environ},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_keras_import_sees_to_errors_that_nobody_catches():
+    program = "import keras; from cluster_trainer.collectives.ring.errors import PeerLost as Lost"
+    ended = script(f"{program}; raise Lost('rank 1 was lost')")
     assert ended.returncode == ExitCode.PEER_LOST, ended.stderr
     assert "Traceback" in ended.stderr
+
+
+def test_keras_import_refuses_what_can_sum_nothing():
+    ended = script("import keras", TRAINER_COLLECTIVES="rings")
+    assert ended.returncode == ExitCode.BAD_CONFIGURATION, ended.stderr
+    assert 'TRAINER_COLLECTIVES: received "rings"; accepted: auto, tensorflow' in ended.stderr
+
+
+FITS = """
+import keras, numpy as np
+model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+for _ in range(2):
+    model.fit(np.ones((4, 1)), np.ones((4, 1)), verbose=0)
+"""
+
+
+@pytest.mark.parametrize(("least", "count"), [("1", 1), ("2", 0)])
+def test_a_fit_whose_sums_are_not_a_rings_says_that_it_needs_all_workers(tmp_path, least, count):
+    settings = {"TRAINER_COLLECTIVES": "tensorflow", "TRAINER_RUN_DIR": str(tmp_path)}
+    ended = script(FITS, MIN_WORKERS=least, **settings)
+    assert ended.returncode == 0, ended.stderr
+    assert (ended.stdout + ended.stderr).count("MIN_WORKERS does nothing here") == count

@@ -164,6 +164,7 @@ def test_a_run_that_was_stopped_has_each_step_once(run, board, meeting):
 def test_what_is_done_again_after_a_kill_is_there_once_with_its_new_numbers(
     run, board, left, monkeypatch
 ):
+    monkeypatch.setattr("cluster_trainer.checkpoints.saver._Held.drop", lambda _: None)
     monkeypatch.setattr("cluster_trainer.checkpoints.store.KEPT", 100)
     monkeypatch.setattr("cluster_trainer.checkpoints.store.Store.keep_newest", lambda _: None)
     run()

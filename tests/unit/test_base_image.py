@@ -4,6 +4,7 @@ The engine is a folder with a file for each image that it has.
 """
 
 import os
+import re
 import subprocess
 import time
 from dataclasses import dataclass
@@ -12,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts/base-image.sh"
-PINNED = "debian:bookworm-20260713-slim"
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts/base-image.sh"
+TAG, DIGEST = "debian:bookworm-20260713-slim", f"sha256:{'ab' * 32}"
+PINNED = f"{TAG}@{DIGEST}"
 STAND_IN = "cluster-trainer-base:bookworm"
-DIGEST = f"sha256:{'ab' * 32}"
 # The registry is a file: absent where nothing answers, "hangs" where packets are dropped.
 DOCKER = """#!/bin/bash
 echo "docker $*" >> calls
@@ -188,13 +190,19 @@ def test_a_registry_that_hangs_is_not_waited_for(machine):
     assert time.monotonic() - begin < 10
 
 
-@pytest.mark.parametrize("image", [f"{PINNED}@{DIGEST}", f"debian@{DIGEST}"])
+@pytest.mark.parametrize("image", [PINNED, f"debian@{DIGEST}"])
 def test_a_digest_is_part_of_the_name(machine, image):
     (machine.root / "Dockerfile").write_text(f"ARG BASE_IMAGE={image}\n")
-    machine.has(PINNED)
+    machine.has(TAG)
     machine.registry()
     assert machine.run().stdout == f"{image}\n"
     assert machine.calls("docker pull") == [f"docker pull --quiet {image}"]
+
+
+def test_all_dockerfiles_name_the_same_base_by_its_digest():
+    texts = [(ROOT / name).read_text() for name in ("Dockerfile", "benchmarks/torch/Dockerfile")]
+    (name,) = {re.search(r"(?m)^ARG BASE_IMAGE=(.*)$", text)[1] for text in texts}
+    assert re.fullmatch(r"debian:[a-z]+-\d{8}-slim@sha256:[0-9a-f]{64}", name)
 
 
 def test_a_base_of_the_users_own_is_pulled_or_refused_and_never_replaced(machine):

@@ -18,7 +18,8 @@ After.
 """
 NEW = """Before.
 <!-- chaos -->
-Measured on 2026-02-02 with three workers on one machine (2 cores):
+Measured on 2026-02-02 with three workers on one machine (2 cores).
+Measured before: SIGKILL of a worker:
 
 | scenario | lost steps | detection | restart | first new step |
 | --- | ---: | ---: | ---: | ---: |
@@ -39,6 +40,18 @@ def test_new_rows_replace_old_ones_of_the_same_scenario(tmp_path):
     ]
     update(file, rows, "2026-02-02", "2 cores")
     assert file.read_text() == NEW
+
+
+def test_names_no_older_row_where_all_were_measured(tmp_path):
+    file = tmp_path / "operations.md"
+    file.write_text(OLD)
+    rows = [
+        Row(scenario, 1, Recovery(None, None, None)) for scenario in ("SIGKILL of a worker", "soak")
+    ]
+    update(file, rows, "2026-02-02", "2 cores")
+    assert "Measured on 2026-02-02 with three workers on one machine (2 cores):\n\n" in (
+        file.read_text()
+    )
 
 
 def test_refuses_a_file_without_a_place_for_it(tmp_path):

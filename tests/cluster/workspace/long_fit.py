@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-EPOCHS = 30
+EPOCHS = 20
 
 keras.utils.set_random_seed(3)
 strategy = tf.distribute.MultiWorkerMirroredStrategy()

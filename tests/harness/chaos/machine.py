@@ -11,7 +11,7 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.models.networks import Network
 
-from harness.chaos.records import Process, read_processes
+from harness.chaos.records import Process, newest_batch, read_processes
 from harness.peers import Peers
 from harness.waiting import wait_until
 
@@ -146,6 +146,10 @@ class Machine:
     def processes(self) -> list[Process]:
         """Return what its training processes did so far."""
         return read_processes(self.chaos / "records.jsonl")
+
+    def trained_at(self) -> float:
+        """Return when it has begun its newest step, in seconds since 1970; 0 before the first."""
+        return newest_batch(self.chaos / "records.jsonl")
 
     def checkpoints(self) -> list[Path]:
         """Return the files of its checkpoints, the oldest first."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 RESUMED = re.compile(r"resuming from step (\d+) held by")
+END_BYTES = 20_000
 FROM_THE_BEGINNING = "starting at step 0"
 
 
@@ -61,10 +62,21 @@ def read_processes(records: Path) -> list[Process]:
     return processes
 
 
+def newest_batch(records: Path) -> float:
+    """Return the time of the last batch near the end of a records.jsonl; 0 if there is none."""
+    if not records.exists():
+        return 0.0
+    with records.open("rb") as file:
+        file.seek(max(0, records.stat().st_size - END_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()[1:]
+    batches = [line for line in lines if '"event": "batch"' in line and line.endswith("}")]
+    return float(json.loads(batches[-1])["time"]) if batches else 0.0
+
+
 def _begins_again(process: Process, record: dict) -> bool:
-    """Tell whether a process that trains goes on from a checkpoint, after another one was lost."""
+    """Tell whether a process that trains, or has rehearsed, goes on from a checkpoint."""
     is_beginning = RESUMED.search(record.get("text", ""))
-    return bool(process.first_step is not None and is_beginning)
+    return bool((process.first_step is not None or process.batches) and is_beginning)
 
 
 def _note(process: Process, record: dict) -> None:

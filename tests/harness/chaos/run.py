@@ -31,11 +31,13 @@ class Settings:
         epochs: how many.
         steps_per_epoch: the steps of each.
         checkpoint_steps: a checkpoint is saved every so many steps.
+        optimizer: by which.
     """
 
     epochs: int
     steps_per_epoch: int
     checkpoint_steps: int
+    optimizer: str = "adam"
 
     @property
     def steps(self) -> int:
@@ -57,6 +59,7 @@ class Settings:
             "TRAINER_EPOCHS": f"{self.epochs}",
             "TRAINER_STEPS_PER_EPOCH": f"{self.steps_per_epoch}",
             "TRAINER_CHECKPOINT_STEPS": f"{self.checkpoint_steps}",
+            "TRAINER_OPTIMIZER": self.optimizer,
         }
 
 
@@ -164,6 +167,12 @@ class ChaosRun:
 
         all_did = lambda: all(map(resumed, self.machines))  # noqa: E731
         wait_until(all_did, START_SECONDS, "all resume", self.logs)
+
+    def wait_until_all_train(self) -> None:
+        """Wait until every worker has begun a step after this moment."""
+        since = time.time()
+        all_do = lambda: all(machine.trained_at() > since for machine in self.machines)  # noqa: E731
+        wait_until(all_do, START_SECONDS, "all train", self.logs)
 
     def wait_for_end(self) -> list[int]:
         """Wait until no container runs any more; return their exit codes."""

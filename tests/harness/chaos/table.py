@@ -42,22 +42,21 @@ def _seconds(time: float | None) -> str:
 def update(file: Path, rows: Sequence[Row], today: str, machine: str) -> None:
     """Write the rows into the file's table; a scenario without a new row keeps its old one.
 
+    The line above the table names those that are of another day or hour than it says.
+
     Raises:
         AssertionError: the file has no place for the table.
     """
     before, begin, rest = file.read_text().partition(BEGIN)
     old, end, after = rest.partition(END)
     assert end, f"{file} has no {BEGIN} … {END}"
-    lines = _merged(old, rows)
-    measured = f"Measured on {today} with three workers on one machine ({machine}):"
-    table = "\n".join([begin, measured, "", *HEAD, *lines, end])
+    found = {_scenario(str(row)): str(row) for row in rows}
+    known = {_scenario(line): line for line in re.findall(r"(?m)^\| .*$", old) if line not in HEAD}
+    measured = f"Measured on {today} with three workers on one machine ({machine})"
+    if older := [scenario for scenario in known if scenario not in found]:
+        measured += f".\nMeasured before: {', '.join(older)}"
+    table = "\n".join([begin, f"{measured}:", "", *HEAD, *(known | found).values(), end])
     file.write_text(before + table + after)
-
-
-def _merged(old: str, rows: Sequence[Row]) -> list[str]:
-    lines = {_scenario(line): line for line in re.findall(r"(?m)^\| .*$", old) if line not in HEAD}
-    lines |= {_scenario(str(row)): str(row) for row in rows}
-    return list(lines.values())
 
 
 def _scenario(line: str) -> str:
@@ -70,6 +69,10 @@ def today() -> str:
 
 
 def this_machine() -> str:
-    """Return what the times depend on: cores and memory."""
+    """Return what the times depend on: cores, memory, and what ran there, the workers included."""
     kilobytes = int(re.search(r"MemTotal:\s+(\d+)", MEMINFO.read_text())[1])
-    return f"{os.cpu_count()} cores, {kilobytes / 2**20:.0f} GB of memory"
+    load = os.getloadavg()[-1]
+    return (
+        f"{os.cpu_count()} cores, {kilobytes / 2**20:.0f} GB of memory; "
+        f"load average {load:.0f} in the last 15 minutes"
+    )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.clusters.kills import Cost, cost_of, events, line
+from benchmarks.clusters.kills import Cost, cost_of, events, is_wiped, line
 
 
 def steps(*times):
@@ -45,3 +45,12 @@ def test_a_line_that_a_kill_has_cut_off_is_left_out(tmp_path):
 def test_a_case_has_its_medians_and_extremes():
     costs = [Cost(value, 0.0, 0.0, 0.0, 0.0, 0) for value in (1.0, 3.0, 2.0)]
     assert line("ring", costs).startswith("| ring | 2.00 (1.00 to 3.00) |")
+
+
+@pytest.mark.parametrize("victims", [1, 2, 3, 4])
+def test_half_of_the_kills_wipe_a_disk_and_each_victim_loses_its_own_as_often_as_not(victims):
+    of_two_rounds = [(turn % victims, is_wiped(turn, victims)) for turn in range(2 * victims)]
+    everyone = {(victim, wiped) for victim in range(victims) for wiped in (False, True)}
+    assert set(of_two_rounds) == everyone
+    for kills in range(2, 2 * victims + 1, 2):
+        assert sum(wiped for _, wiped in of_two_rounds[:kills]) == kills // 2

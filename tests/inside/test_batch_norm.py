@@ -1,0 +1,94 @@
+"""Synchronized BatchNorm on three devices trains as on one, also where shares are uneven."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from cluster_trainer.fits import script_fits
+from conftest import strategy_of
+
+NOISE = np.random.default_rng(0)
+INPUTS = NOISE.random((20, 6), np.float32) * np.arange(1, 7, dtype=np.float32)
+TARGETS = np.sin(INPUTS.sum(1, keepdims=True))
+SEQUENCES = NOISE.random((20, 5, 6), np.float32)
+SEQUENCES[::2, 3:] = 0
+
+
+@pytest.fixture(autouse=True)
+def keeps_nothing(monkeypatch):
+    monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "0")
+    monkeypatch.setattr(script_fits, "_process", None)
+
+
+class OwnStep(keras.Model):
+    """Trains as in Keras's guide: without `scale_loss`."""
+
+    def train_step(self, data):
+        inputs, targets = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(inputs, targets, self(inputs, training=True))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return {"loss": loss}
+
+
+def normalizing(kind):
+    given = keras.Input((6,))
+    hidden = layers.Dense(8, activation="tanh")(given)
+    hidden = layers.BatchNormalization(synchronized=True, momentum=0.8)(hidden)
+    return kind(given, layers.Dense(1)(hidden))
+
+
+def of_masked_steps(kind):
+    given = keras.Input((5, 6))
+    hidden = layers.Masking()(given)
+    hidden = layers.BatchNormalization(synchronized=True, momentum=0.8)(hidden)
+    hidden = layers.GlobalAveragePooling1D()(hidden)
+    return kind(given, layers.Dense(1)(hidden))
+
+
+def weights_after(replicas, make, inputs, batch_size):
+    keras.utils.set_random_seed(5)
+    with strategy_of(replicas).scope():
+        model = make()
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+    model.fit(inputs, TARGETS, batch_size=batch_size, epochs=3, verbose=0, shuffle=False)
+    return model.get_weights()
+
+
+@pytest.mark.parametrize("kind", [keras.Model, OwnStep])
+@pytest.mark.parametrize(
+    ("make", "inputs"), [(normalizing, INPUTS), (of_masked_steps, SEQUENCES)], ids=["all", "masked"]
+)
+@pytest.mark.parametrize("batch_size", [4, 18])  # shares of 1, 1 and 2; a last batch of 2
+def test_uneven_shares_train_as_on_one_device(kind, make, inputs, batch_size):
+    alone, together = (
+        weights_after(replicas, lambda: make(kind), inputs, batch_size) for replicas in (1, 3)
+    )
+    for one, other in zip(alone, together, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+class Mixed(keras.Model):
+    """Scales the loss of its second optimizer only."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.second = keras.optimizers.SGD(0.1)
+
+    def train_step(self, data):
+        inputs, targets = data
+        with tf.GradientTape(persistent=True) as tape:
+            loss = self.compute_loss(inputs, targets, self(inputs, training=True))
+            scaled = self.second.scale_loss(loss)
+        variables = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        self.second.apply(tape.gradient(scaled, variables), variables)
+        return {"loss": loss}
+
+
+def test_a_step_that_scales_one_of_two_losses_is_refused():
+    with pytest.raises(ValueError, match="scale_loss"):
+        weights_after(3, lambda: normalizing(Mixed), INPUTS, 18)

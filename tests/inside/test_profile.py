@@ -1,0 +1,16 @@
+"""A profile of steps, also where a worker is lost before its end."""
+
+from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.callbacks.profile import Profile
+
+
+def test_a_fit_that_was_broken_off_keeps_the_next_from_no_profile(tmp_path):
+    """In the same process, as on a survivor of a lost worker."""
+    broken_off, again = (Profile(tmp_path / name, 1, 9, Place) for name in ("one", "two"))
+    broken_off.on_train_begin()
+    broken_off.on_train_batch_begin(0)
+    again.on_train_begin()
+    again.on_train_batch_begin(0)
+    again.on_train_end()
+    assert (tmp_path / "one/plugins/profile").is_dir()
+    assert (tmp_path / "two/plugins/profile").is_dir()
