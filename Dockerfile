@@ -1,7 +1,7 @@
 # One image for one device, several GPUs or many machines. GPU by default; --build-arg ACCELERATOR=cpu for CPU.
 # scripts/build.sh calls it with everything it takes. No `# syntax=` line and no heredocs: the frontend that is
 # built into a 20.10 daemon must do, where no registry is reached. --build-arg WITH_R=1 adds R.
-ARG BASE_IMAGE=debian:bookworm-20260713-slim
+ARG BASE_IMAGE=debian:bookworm-20260713-slim@sha256:7b140f374b289a7c2befc338f42ebe6441b7ea838a042bbd5acbfca6ec875818
 ARG WITH_R=0
 
 # ---- base: what stays of the operating system ----

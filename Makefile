@@ -95,12 +95,11 @@ unit: .venv/stamp ## Run the tests that need no Docker, in about a minute
 inside: image .venv/stamp ## Run the tests inside the image. TESTS=tests/inside/test_run.py PYTEST_ARGS='-k name'
 	@scripts/inside.sh $(or $(TESTS),tests/inside) $(PYTEST_ARGS)
 
-chaos: image .venv/stamp ## Run the long tests: kill workers in every way, write the table of docs/operations.md
-	@.venv/bin/python -m pytest -m 'long or chaos' --chaos-table docs/operations.md $(PYTEST_ARGS)
-	@scripts/inside.sh tests/inside -m long $(PYTEST_ARGS)
+chaos: image .venv/stamp ## Run the long tests: kill workers in every way, write the table of docs/operations.md, try more examples
+	@scripts/chaos.sh $(PYTEST_ARGS)
 
-soak: image .venv/stamp ## Kill a random worker every 30 to 60 s. MINUTES=20
-	@.venv/bin/python -m pytest tests/cluster/soak.py --soak-minutes $(or $(MINUTES),20) --chaos-table docs/operations.md $(PYTEST_ARGS)
+soak: image .venv/stamp ## Kill, freeze and cut off workers at random, for MINUTES=20 without and with MIN_WORKERS
+	@.venv/bin/python -m pytest tests/cluster/soak.py --soak-minutes=$(or $(MINUTES),20) --chaos-table=docs/operations.md $(PYTEST_ARGS)
 
 lint: .venv/stamp ## Check style, types, the Dockerfile, the scripts, GitHub's files
 	.venv/bin/ruff check

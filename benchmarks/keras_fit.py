@@ -1,8 +1,9 @@
 """What Keras's own `fit` of a script costs: beside the trainer's own, and legacy Keras's.
 
 mnist_cnn on MNIST's shapes with made-up pixels, 64 examples a worker and step, each worker one
-thread on a processor of its own, all in one container. The cases take turns; each counts the
-examples of an epoch from its second on, and the two workers' are those of both together.
+thread on a processor of its own, all in one container, started by its entrypoint: two workers sum
+over the ring, but for legacy Keras, which has TensorFlow's collectives. The cases take turns; each
+counts the examples of an epoch from its second on, and the two workers' are those of both together.
 """
 
 import json
@@ -17,16 +18,9 @@ EXAMPLES = 20_000
 # Runs inside the container, once for each worker of a case: prints the epochs' examples a second.
 WORKER = """
 import json, os, sys, time
+from contextlib import nullcontext
 
 case, count, index = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-os.sched_setaffinity(0, {index})
-if count > 1:
-    hosts = [f"127.0.0.1:{3000 + place}" for place in range(count)]
-    task = {"type": "worker", "index": index}
-    os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": hosts}, "task": task})
-os.environ["TRAINER_RUN_DIR"] = f"/tmp/runs-{case}-{count}-{sys.argv[4]}"
-if case == "legacy":
-    os.environ["TF_USE_LEGACY_KERAS"] = "1"
 import numpy as np
 import tensorflow as tf
 
@@ -35,12 +29,16 @@ tf.config.threading.set_inter_op_parallelism_threads(1)
 noise = np.random.default_rng(0)
 inputs = noise.random((EXAMPLES, 28, 28, 1), np.float32)
 labels = noise.integers(0, 10, EXAMPLES)
-strategy = tf.distribute.get_strategy()
-if count > 1:
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+scope = nullcontext
+if case == "trainer":
+    from cluster_trainer import fit, start_strategy
+
+    scope = start_strategy().scope
+elif case == "legacy" and count > 1:
+    scope = tf.distribute.MultiWorkerMirroredStrategy().scope
 keras = tf.keras
 layers = keras.layers
-with strategy.scope():
+with scope():
     model = keras.Sequential([
         keras.Input((28, 28, 1)), layers.Conv2D(32, 3, activation="relu"), layers.MaxPooling2D(),
         layers.Flatten(), layers.Dense(64, activation="relu"), layers.Dense(10),
@@ -49,8 +47,6 @@ with strategy.scope():
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 batch = 64 * count
 if case == "trainer":
-    from cluster_trainer import fit
-
     epochs = fit(model, ((inputs, labels), (inputs[:batch], labels[:batch])), optimizer=optimizer,
                  epochs=5, global_batch_size=batch)
     rates = [epoch.examples_per_second for epoch in epochs]
@@ -64,7 +60,7 @@ else:
         def on_epoch_end(self, epoch, logs=None):
             rates.append(EXAMPLES / (time.perf_counter() - self.began))
 
-    with strategy.scope():
+    with scope():
         model.compile(optimizer, loss, metrics=["accuracy"])
     model.fit(inputs, labels, batch_size=batch, epochs=5, verbose=0, callbacks=[Clock()])
 print(json.dumps(rates[1:]), flush=True)
@@ -75,24 +71,36 @@ while not all(map(os.path.exists, ended)):
 os._exit(0)
 """
 LAUNCHER = """
-import json, statistics, subprocess, sys
+import json, os, statistics, subprocess, sys
+from concurrent.futures import ThreadPoolExecutor
 
 worker, rounds = sys.argv[1], int(sys.argv[2])
+entrypoint = [sys.executable, "-I", "-m", "entrypoint"]
 found = {}
+
+def start(case, count, index, turn):
+    settings = {"TRAINER_RUN_DIR": f"/tmp/runs-{case}-{count}-{turn}", "MAX_RESTARTS": "0"}
+    if case == "legacy":
+        settings["TF_USE_LEGACY_KERAS"] = "1"
+    if count > 1:
+        hosts = [f"127.0.0.1:{3000 + place}" for place in range(count)]
+        settings |= {"WORKER_HOSTS": ",".join(hosts), "WORKER_INDEX": str(index)}
+    command = [*entrypoint, sys.executable, "-c", worker, case, str(count), str(index), str(turn)]
+    return subprocess.Popen(
+        command, env=os.environ | settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, preexec_fn=lambda: os.sched_setaffinity(0, {index}),
+    )
+
 for turn in range(rounds):
     for count in (1, 2):
         for case in ("trainer", "fit", "legacy"):
-            command = [sys.executable, "-c", worker, case, str(count)]
-            workers = [
-                subprocess.Popen([*command, str(index), str(turn)], stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE, text=True)
-                for index in range(count)
-            ]
-            said = [worker.communicate() for worker in workers]
+            workers = [start(case, count, index, turn) for index in range(count)]
+            with ThreadPoolExecutor() as pool:  # a full pipe of one would stop all
+                said = list(pool.map(subprocess.Popen.communicate, workers))
             if any(worker.returncode for worker in workers):
-                sys.exit("".join(err for _, err in said))
-            rates = json.loads(said[0][0].splitlines()[-1])
-            found.setdefault(f"{case} {count}", []).append(statistics.median(rates))
+                sys.exit("".join(out + err for out, err in said))
+            *_, rates = (line for line in said[0][0].splitlines() if line.startswith("["))
+            found.setdefault(f"{case} {count}", []).append(statistics.median(json.loads(rates)))
 print(json.dumps(found))
 """
 NAMES = {"trainer": "the trainer's `fit`", "fit": "Keras's `fit`", "legacy": "legacy Keras's `fit`"}

@@ -115,7 +115,7 @@ elif can_pull_pinned "$image"; then
 else
     if ! is_here "$STAND_IN"; then
         say "$image is not here and cannot be pulled"
-        make_stand_in || die "there is no base to build on: 'docker load' $image, or name another with BASE_IMAGE=."
+        make_stand_in || die "there is no base to build on: BASE_IMAGE= names one that is on this machine, by 'docker load' for example."
     elif ! is_young "$STAND_IN"; then
         say "$STAND_IN is more than $MAX_DAYS days old"
         make_stand_in || say "building on it as it is, without Debian's latest security updates."

@@ -4,26 +4,15 @@
 # at once, since each leaves a processor idle for much of its time; and what asks how fast a cluster ends or comes back.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/parts.sh
 
+unset PYTHONDONTWRITEBYTECODE # each process would compile all tests anew
 readonly AT_ONCE=3
 ALONE=(tests/cluster/test_{stopping,docker_stop,lost_worker,chaos}.py)
-# A file is one process's, and the first are dealt out in this order: what needs most, beside what mostly waits.
-LONGEST_FIRST=(tests/cluster/test_{tutorials,gate,keras_fit,kept_fit,examples,flowers,same_weights,restart_policies,stop_and_resume}.py)
+# A file is one process's, and they are dealt out in this order: what needs most, beside what mostly waits.
+LONGEST_FIRST=(tests/cluster/test_{keras_fit,gate,same_weights,tutorials,stop_and_resume,kept_fit,ring,restart_policies}.py)
 PYTEST=(.venv/bin/python -m pytest)
 readonly ALONE LONGEST_FIRST PYTEST # not in one line each: bash 3.2 takes no list with braces there
-readonly INTERRUPTED=2 INTERRUPTED_INSIDE=130 NONE_SELECTED=5 # exit codes; all but the second are pytest's
-status=$NONE_SELECTED
-
-part() { # COMMAND...
-    local code=0
-    "$@" || code=$?
-    case $code in
-        0) [ "$status" != "$NONE_SELECTED" ] || status=0 ;;
-        "$NONE_SELECTED") ;; # all that `-k` names is in other parts
-        "$INTERRUPTED" | "$INTERRUPTED_INSIDE") exit "$code" ;;
-        *) status=$code ;;
-    esac
-}
 
 if [ -n "${TESTS-}" ]; then
     inside=() others=()
@@ -37,10 +26,15 @@ if [ -n "${TESTS-}" ]; then
     [ "${#others[@]}" = 0 ] || part "${PYTEST[@]}" "${others[@]}" "$@"
     exit "$status"
 fi
+# Each by its name: pytest takes a folder's files in the folder's order, whatever was named before it.
+rest=()
+for file in tests/cluster/test_*.py tests/image/test_*.py; do
+    case " ${ALONE[*]} ${LONGEST_FIRST[*]} " in *" $file "*) ;; *) rest+=("$file") ;; esac
+done
 part scripts/unit.sh "$@"
 part scripts/inside.sh tests/inside "$@"
 CLUSTER_TRAINER_ENGINE=off part scripts/inside.sh --numprocesses 0 patches/trainer_multi_worker_test.py "$@"
-part "${PYTEST[@]}" --numprocesses $AT_ONCE --dist loadfile --no-loadscope-reorder "${ALONE[@]/#/--ignore=}" \
-    "${LONGEST_FIRST[@]}" tests/cluster tests/image "$@"
+part "${PYTEST[@]}" --numprocesses $AT_ONCE --dist loadfile --no-loadscope-reorder \
+    "${LONGEST_FIRST[@]}" "${rest[@]}" "$@"
 part "${PYTEST[@]}" "${ALONE[@]}" "$@"
 exit "$status"
