@@ -10,12 +10,12 @@ from collections.abc import Callable
 from entrypoint.cluster.spec import ClusterSpec, Task
 from entrypoint.errors import escaped
 from entrypoint.rendezvous.attempt import Attempt, Given, Say
-from entrypoint.rendezvous.chief import ChiefRole
 from entrypoint.rendezvous.facts import Facts
 from entrypoint.rendezvous.meeting import Fewer, Meeting
-from entrypoint.rendezvous.member import MemberRole
 from entrypoint.rendezvous.outcome import released_line
 from entrypoint.rendezvous.port import address_warning, listening_host, open_port
+from entrypoint.rendezvous.roles.chief import ChiefRole
+from entrypoint.rendezvous.roles.member import MemberRole
 from entrypoint.rendezvous.transport.timing import Timing
 
 Leader = Callable[[Attempt, socket.socket], ChiefRole]

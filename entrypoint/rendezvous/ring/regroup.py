@@ -11,13 +11,13 @@ from entrypoint.cluster.spec import Task
 from entrypoint.errors import escaped
 from entrypoint.rendezvous.attempt import Given, Say
 from entrypoint.rendezvous.gate import released
-from entrypoint.rendezvous.latecomers import Note
 from entrypoint.rendezvous.meeting import Fewer, Meeting
 from entrypoint.rendezvous.outcome import BackAtTheGateError, PeersMissingError
 from entrypoint.rendezvous.ring.formation import form
 from entrypoint.rendezvous.ring.left_out import LeftOut
 from entrypoint.rendezvous.ring.taking_in import receive_latecomers
 from entrypoint.rendezvous.ring.wanted import Ring, Seen, Wanted
+from entrypoint.rendezvous.roles.latecomers import Note
 from entrypoint.rendezvous.transport.timing import Timing
 
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from entrypoint.rendezvous.attempt import Attempt, Given
 from entrypoint.rendezvous.gate import meet
-from entrypoint.rendezvous.latecomers import LatecomersRole, Note
 from entrypoint.rendezvous.outcome import PortClosedError, PortTakenError
+from entrypoint.rendezvous.roles.latecomers import LatecomersRole, Note
 
 
 async def receive_latecomers(

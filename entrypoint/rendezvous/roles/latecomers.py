@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 
 from entrypoint.cluster.spec import Task
 from entrypoint.rendezvous.attempt import Attempt
-from entrypoint.rendezvous.chief import ChiefRole
 from entrypoint.rendezvous.outcome import with_reasons
-from entrypoint.rendezvous.session import DIALLED_BACK, Session
+from entrypoint.rendezvous.roles.chief import ChiefRole
+from entrypoint.rendezvous.roles.session import DIALLED_BACK, Session
 from entrypoint.rendezvous.transport.messages import AHEAD, STATUS, Message
 
 FOR_EVER = 1e9

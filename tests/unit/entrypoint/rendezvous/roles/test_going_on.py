@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from entrypoint.rendezvous.attempt import Given
-from entrypoint.rendezvous.going_on import chosen, held_up
 from entrypoint.rendezvous.meeting import Fewer
+from entrypoint.rendezvous.roles.going_on import chosen, held_up
 from harness.timing import QUICK
 
 

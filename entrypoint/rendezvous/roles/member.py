@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from entrypoint.errors import Problem
 from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
-from entrypoint.rendezvous.conversation import answer, compare, follow, hello
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.meeting import Meeting
 from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, chief_line
+from entrypoint.rendezvous.roles.conversation import answer, compare, follow, hello
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.dialer import Dialer
 from entrypoint.rendezvous.transport.listener import Listener, Settle

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from entrypoint.rendezvous.member import MemberRole
-from entrypoint.rendezvous.session import Session
+from entrypoint.rendezvous.roles.member import MemberRole
+from entrypoint.rendezvous.roles.session import Session
 from entrypoint.rendezvous.transport.messages import GO, RELEASE
 from entrypoint.rendezvous.transport.timing import Timing
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from entrypoint.cluster.spec import Member
 from entrypoint.rendezvous.attempt import Attempt
-from entrypoint.rendezvous.check_ins import CheckIns
 from entrypoint.rendezvous.comparison import Contradictions, replaced_chief
-from entrypoint.rendezvous.going_on import chosen, held_up, patience
 from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, waiting_line
-from entrypoint.rendezvous.session import Session
+from entrypoint.rendezvous.roles.check_ins import CheckIns
+from entrypoint.rendezvous.roles.going_on import chosen, held_up, patience
+from entrypoint.rendezvous.roles.session import Session
 from entrypoint.rendezvous.transport.listener import Listener
 from entrypoint.rendezvous.transport.messages import (
     AHEAD,

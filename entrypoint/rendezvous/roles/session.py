@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from entrypoint.cluster.spec import Member
 from entrypoint.rendezvous.attempt import Attempt
-from entrypoint.rendezvous.conversation import answer
 from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.roles.conversation import answer
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.messages import PING, READY, RELEASE, Message
 from entrypoint.rendezvous.transport.reasons import PeerError

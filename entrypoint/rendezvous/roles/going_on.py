@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from entrypoint.rendezvous.attempt import Given
-from entrypoint.rendezvous.session import Session
+from entrypoint.rendezvous.roles.session import Session
 
 
 def chosen(given: Given, here: Sequence[Session], seconds: float) -> list[Session] | None:

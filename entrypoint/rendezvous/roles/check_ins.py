@@ -7,10 +7,10 @@ import asyncio
 from entrypoint.cluster.spec import Member, Task
 from entrypoint.rendezvous.attempt import Attempt
 from entrypoint.rendezvous.comparison import Contradictions, replaced, same_index
-from entrypoint.rendezvous.conversation import compare, follow, hello
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.outcome import NOT_HEARD_FROM
-from entrypoint.rendezvous.session import Session
+from entrypoint.rendezvous.roles.conversation import compare, follow, hello
+from entrypoint.rendezvous.roles.session import Session
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.dialer import Dialer
 from entrypoint.rendezvous.transport.listener import Settle
