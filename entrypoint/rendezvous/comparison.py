@@ -37,7 +37,11 @@ class Contradictions:
     @property
     def accused(self) -> set[str]:
         """The boots of the workers with which something is wrong."""
-        return set(self._accused)
+        return self.accused_of(lambda _: True)
+
+    def accused_of(self, kind: Callable[[Card], bool]) -> set[str]:
+        """Return the boots of the workers of one kind with which something is wrong."""
+        return {boot for boot, card in self._accused.items() if kind(card)}
 
     def are_all_of(self, kind: Callable[[Card], bool]) -> bool:
         """Whether something is wrong with workers of one kind only, as was found here."""
@@ -65,6 +69,11 @@ class Contradictions:
             for difference, workers in self._found.items()
         ]
         return fitting(dict.fromkeys([*found, *self._told]))
+
+
+def in_a_line(problem: Problem) -> str:
+    """Return what does not agree, for the log of one who goes on."""
+    return f"{problem.name}: received {problem.received}; accepted: {problem.accepted}"
 
 
 def other_hosts(theirs: str, own: str, me: Member) -> Difference:

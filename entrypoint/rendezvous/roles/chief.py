@@ -26,6 +26,11 @@ from entrypoint.rendezvous.transport.messages import (
 )
 from entrypoint.rendezvous.transport.strangers import Strangers
 
+ENDS_ALONE = (
+    "those who differ have trained together, and this worker was not among them: it ends alone, "
+    "and they wait for another in its place"
+)
+
 
 class ChiefRole:
     """What the chief does; `loops` run while `decide` does."""
@@ -122,9 +127,17 @@ class ChiefRole:
         until = attempt.seconds + self._timing.collect_seconds
         while not attempt.has_met_all and await attempt.news(until - attempt.seconds):
             pass
-        problems = attempt.contradictions.problems()
-        await attempt.tell(problems)
+        problems, older = attempt.contradictions.problems(), self._those_who_trained()
+        if older:
+            self._say("WARNING", ENDS_ALONE)
+        await attempt.tell(problems, older)
         return ContradictionError(problems)
+
+    def _those_who_trained(self) -> set[str]:
+        """Return who differs from this chief and was in a later ring: there it is itself wrong."""
+        own, given = self._attempt.card.generation, self._attempt.given
+        accused = self._attempt.contradictions.accused_of(lambda card: card.generation > own)
+        return accused if given.fewer else set()
 
     def _line(self) -> str:
         """Return the line that says who is missing."""

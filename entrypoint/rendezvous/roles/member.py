@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from entrypoint.errors import Problem
 from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
+from entrypoint.rendezvous.comparison import in_a_line
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.meeting import Meeting
 from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, chief_line
@@ -53,6 +54,7 @@ class MemberRole:
         self.listener = Listener(listener, strangers, given.token, given.timing, self._receive)
         self._session: Connection | None = None
         self._line, self._pause, self._say_again = "", 0.0, 0.0
+        self._warning = ""
         self._final: tuple[Problem, ...] = ()
         self._is_released = False
         self._promised_until = 0.0
@@ -67,7 +69,9 @@ class MemberRole:
         attempt, timeout = self._attempt, self._attempt.given.timeout_seconds
         while not self._is_released:
             promised = attempt.seconds < self._promised_until
-            if attempt.contradictions and not promised:
+            if attempt.contradictions.are_all_of(attempt.is_new):
+                await attempt.send_away()
+            elif attempt.contradictions and not promised:
                 return await self._contradict()
             until = self._promised_until if promised else timeout
             if not await attempt.news(until - attempt.seconds) and attempt.seconds >= timeout:
@@ -125,11 +129,11 @@ class MemberRole:
             # Only another chief hears of it: one that does not know of this worker.
             attempt.trouble = f"it has checked in with the process that answers at {connection.ip}"
             try:
-                await self._attend(connection)
+                await self._attend(connection, card)
             finally:
                 self._session, self._promised_until = None, 0.0
 
-    async def _attend(self, connection: Connection) -> None:
+    async def _attend(self, connection: Connection, chief: Card) -> None:
         """Do what the chief says, until the release."""
         while not self._is_released:
             message = await connection.receive(self._timing.silent_seconds)
@@ -145,11 +149,25 @@ class MemberRole:
             elif message.kind == AHEAD and not self._attempt.given.asks:
                 await self._go_ahead()
             elif message.kind == CONTRADICTION:
-                self._final, self._promised_until = read_contradiction(message), 0.0
-                self._attempt.contradictions.take(self._final)
-                self._attempt.changed()
+                self._take_end(chief, read_contradiction(message))
             else:
                 await answer(self._attempt, connection, message)
+
+    def _take_end(self, chief: Card, problems: tuple[Problem, ...]) -> None:
+        """Take how the gate ends; raise PeerError where it ends for a chief alone that is new."""
+        if self._attempt.is_new(chief):
+            found = "; ".join(map(in_a_line, problems))
+            self._warn(f"{chief.task} was in no ring with this worker, and ends alone: {found}")
+            raise PeerError(f"the process that answered there differs, and has ended: {found}")
+        self._final, self._promised_until = problems, 0.0
+        self._attempt.contradictions.take(problems)
+        self._attempt.changed()
+
+    def _warn(self, warning: str) -> None:
+        """Say what is wrong, once."""
+        if warning != self._warning:
+            self._warning = warning
+            self._attempt.given.say("WARNING", warning)
 
     def _hear(self, line: str) -> None:
         """Say what the chief says; the same again ever more seldom: it may last for days."""
