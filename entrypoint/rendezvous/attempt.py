@@ -176,7 +176,7 @@ class Attempt:
         teller = self._known.get(connection)
         if teller and self.is_new(teller):
             return
-        self.contradictions.take(problems)
+        self.contradictions.take(problems, teller)
         self.changed()
 
     async def send_away(self) -> None:

@@ -37,6 +37,7 @@ class CheckIns:
         given, self._attempt, self._timing = attempt.given, attempt, attempt.timing
         self.sessions: dict[Task, Session] = {}
         self._reasons: dict[Task, str] = {}
+        self._newest = given.generation
         self._names = Names(attempt.timing.look_up_seconds)
         self._back = Dialer(self._names, given.token, given.timing, DIALLED_BACK_AT_ONCE)
         self._prober = Dialer(self._names, given.token, given.timing, PROBED_AT_ONCE)
@@ -57,10 +58,8 @@ class CheckIns:
         return len(self.here) == len(self._attempt.spec.members) - 1
 
     def is_new(self, card: Card) -> bool:
-        """Whether one was not in the newest ring of those here, who may go on without it."""
-        given = self._attempt.given
-        newest = max([given.generation, *(session.card.generation for session in self.here)])
-        return bool(given.fewer) and card.generation < newest
+        """Whether one was not in the newest ring of those who agree, and may go on without it."""
+        return bool(self._attempt.given.fewer) and card.generation < self._newest
 
     def missing(self) -> list[tuple[Member, str]]:
         """Return the members that are not here, and why."""
@@ -81,7 +80,7 @@ class CheckIns:
             if hello.kind != CHECK_IN:  # another who believes to be the chief, or the chief itself
                 await follow(attempt, connection)
                 return
-            agrees = await compare(attempt, connection, card)
+            agrees = await self._agrees(connection, card)
             try:
                 is_admitted = agrees and await self._is_free(card, connection.ip)
             except ReplacedError as error:
@@ -93,6 +92,15 @@ class CheckIns:
             else:
                 settle()  # it has to hear how this ends
                 await follow(attempt, connection)
+
+    async def _agrees(
+        self, connection: Connection, card: Card, expected: Member | None = None
+    ) -> bool:
+        """Compare as `compare` does, and remember in which rings those were who agree."""
+        agrees = await compare(self._attempt, connection, card, expected)
+        if agrees:
+            self._newest = max(self._newest, card.generation)
+        return agrees
 
     async def _is_free(self, card: Card, where: str) -> bool:
         """Whether nobody else has this index: nobody at all, the same process, or a dead one.
@@ -178,7 +186,7 @@ class CheckIns:
         async with dialer.dial(member.address) as connection:
             card = await hello(attempt, connection, PROBE)
             with attempt.knows(connection, card):
-                if await compare(attempt, connection, card, member):
+                if await self._agrees(connection, card, member):
                     if 0 < attempt.given.generation < card.generation:
                         attempt.newer = member  # worker 0 is in each ring, and knows it first
                         attempt.changed()

@@ -56,8 +56,11 @@ class ChiefRole:
                 return self._was_replaced(attempt.newer)
             if attempt.contradictions.are_all_of(self._check_ins.is_new):
                 await attempt.send_away()
-            elif attempt.contradictions:
-                return await self._contradict()
+                continue
+            if attempt.contradictions:
+                if error := await self._contradict():
+                    return error
+                continue
             group = chosen(attempt.given, self._check_ins.here, attempt.seconds)
             if group is not None and await self._are_ready(group) and not attempt.newer:
                 await self._release(group)
@@ -121,12 +124,17 @@ class ChiefRole:
         found.add(attempt.card, str(attempt.me.address), replaced_chief(attempt.spec, newer))
         return ContradictionError(found.problems())
 
-    async def _contradict(self) -> ContradictionError:
-        """Wait for what else is wrong and for who else has to know, then tell all."""
+    async def _contradict(self) -> ContradictionError | None:
+        """Wait for what else is wrong and for who else has to know, then tell all.
+
+        None if those who have come meanwhile show that it is only about new ones.
+        """
         attempt = self._attempt
         until = attempt.seconds + self._timing.collect_seconds
         while not attempt.has_met_all and await attempt.news(until - attempt.seconds):
             pass
+        if attempt.contradictions.are_all_of(self._check_ins.is_new):
+            return None
         problems, older = attempt.contradictions.problems(), self._those_who_trained()
         if older:
             self._say("WARNING", ENDS_ALONE)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
+import pytest
+
 from entrypoint.rendezvous.meeting import Fewer
+from entrypoint.rendezvous.roles.chief import ChiefRole
 from harness.timing import QUICK
 
 FEWER = Fewer(2, 60.0)
@@ -39,3 +43,42 @@ def test_a_new_worker_with_another_index_at_the_address_of_worker_0_ends_alone(c
     assert wrong.end().exit_code == 78
     right = three.start(0, fewer=FEWER)
     assert [worker.end() for worker in (right, *stay)] == [None] * 3
+
+
+@pytest.fixture
+def contradicting(monkeypatch):
+    """Return what is set as soon as worker 0 collects what else is wrong."""
+    begun, contradict = threading.Event(), ChiefRole._contradict  # noqa: SLF001 -- nobody says so
+
+    async def noted(self):
+        begun.set()
+        return await contradict(self)
+
+    monkeypatch.setattr(ChiefRole, "_contradict", noted)
+    return begun
+
+
+def test_a_new_worker_0_hears_those_who_trained_before_it_ends_for_another_new_one(
+    cluster, contradicting
+):
+    """It is the first that comes, and only who trained shows that it is new."""
+    five = cluster(5)
+    chief = five.start(0, fewer=FEWER, timing=LATE)
+    wrong = five.start(3, facts=replace(five.facts, image="0.2.0"), fewer=FEWER, timing=LATE)
+    assert contradicting.wait(20.0)
+    stay = [five.start(place, generation=9, fewer=FEWER) for place in (1, 2, 4)]
+    assert wrong.end().exit_code == 78
+    chief.wait_for("WARNING", "image version of worker-3 at", "sent away, and the others go on")
+    right = five.start(3, fewer=FEWER)
+    assert [worker.end() for worker in (chief, right, *stay)] == [None] * 5
+
+
+def test_a_new_worker_0_takes_the_one_who_trained_of_two_with_one_index(cluster):
+    three = cluster(3)
+    chief = three.start(0, fewer=FEWER)
+    elsewhere = three.moved(worker_1=str(cluster(1).member(0).address))
+    stray = three.start(1, spec=elsewhere, fewer=FEWER)
+    chief.wait_for("worker-1 at", "but does not answer at its advertised address")
+    stay = [three.start(place, generation=9, fewer=FEWER) for place in (1, 2)]
+    assert stray.end().exit_code == 78
+    assert [worker.end() for worker in (chief, *stay)] == [None] * 3
