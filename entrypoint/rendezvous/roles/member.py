@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from entrypoint.errors import Problem
 from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
-from entrypoint.rendezvous.comparison import in_a_line
+from entrypoint.rendezvous.comparison import Contradictions, in_a_line
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.meeting import Meeting
 from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, chief_line
@@ -72,23 +72,32 @@ class MemberRole:
             if attempt.contradictions.are_all_of(attempt.is_new):
                 await attempt.send_away()
             elif attempt.contradictions and not promised:
-                return await self._contradict()
+                if error := await self._contradict():
+                    return error
+                continue
             until = self._promised_until if promised else timeout
             if not await attempt.news(until - attempt.seconds) and attempt.seconds >= timeout:
                 return PeersMissingError(attempt.gave_up(self._status()))
         return None
 
-    async def _contradict(self) -> ContradictionError:
-        """Let the chief say it to all, if it can be reached; else say it to who is connected."""
-        attempt = self._attempt
-        if self._session and not self._final:
+    async def _contradict(self) -> ContradictionError | None:
+        """Let the chief say it to all, if it can be reached; else say it to who is connected.
+
+        None if the chief has heard of it and nobody ends for it, where fewer may go on.
+        """
+        attempt, session = self._attempt, self._session
+        if session and not self._final:
             with contextlib.suppress(PeerError):
-                await self._session.send(contradiction(attempt.contradictions.problems()))
+                await session.send(contradiction(attempt.contradictions.problems()))
         # The chief collects, too, before it answers.
-        seconds = self._timing.collect_seconds + (FAREWELL_SECONDS if self._session else 0.0)
+        seconds = self._timing.collect_seconds + (FAREWELL_SECONDS if session else 0.0)
         until = attempt.seconds + seconds
         while not self._final and await attempt.news(until - attempt.seconds):
             pass
+        if attempt.given.fewer and session and self._session is session and not self._final:
+            self._pass_over(attempt.contradictions.problems())
+            attempt.contradictions = Contradictions()
+            return None
         problems = self._final or attempt.contradictions.problems()
         await attempt.tell(problems)
         return ContradictionError(problems)
@@ -162,6 +171,11 @@ class MemberRole:
         self._final, self._promised_until = problems, 0.0
         self._attempt.contradictions.take(problems)
         self._attempt.changed()
+
+    def _pass_over(self, problems: tuple[Problem, ...]) -> None:
+        """Say what another worker found, and worker 0 did not end for."""
+        found = "; ".join(map(in_a_line, problems))
+        self._warn(f"another worker does not agree, and has no say for {self._chief.task}: {found}")
 
     def _warn(self, warning: str) -> None:
         """Say what is wrong, once."""
