@@ -325,7 +325,7 @@ def test_one_whose_neighbour_cannot_be_reached_is_left_out_for_a_while(
 ):
     """It and worker 0 reach each other, and so it is at each meeting; but they are never a ring."""
     monkeypatch.setattr(left_out, "FIRST_SECONDS", 3.0)
-    spec, workers, first, given = begin(3, 2, soon=2.0, most_losses=9)
+    spec, workers, first, given = begin(3, 2, soon=2.0, most_losses=2)
     lose(first, workers, 1)
     short = rings([workers[place].ask() for place in (0, 2)])
     cut_off = spec.moved(worker_2=str(cluster(1).member(0).address))
