@@ -86,7 +86,6 @@ class Group:
             except BackAtTheGateError as error:
                 self._count_loss(error, "going there, too")
             except LostSinceError as error:
-                self._left_out.note_failure(self._met())
                 self._count_loss(error, "meeting the others again")
             else:
                 self._is_used_up, self._losses, self._comes_late = True, 0, False
@@ -153,9 +152,10 @@ class Group:
         soon = given.timing.silent_seconds
         try:
             return await self._form(replace(given, timeout_seconds=soon))
-        except BackAtTheGateError:
-            raise
         except PeersMissingError as error:
+            self._left_out.note_failure(self._met())
+            if isinstance(error, BackAtTheGateError):
+                raise
             raise LostSinceError(str(error)) from None
 
     async def _form(self, given: Given) -> Ring:
