@@ -54,8 +54,9 @@ class Given:
     fewer: Fewer | None = None
     """When the others are gone on without; None: never. Worker 0's counts."""
     awaited: frozenset[Task] = frozenset()
-    """Who is known to come: those who wait to be taken in, and those who have ended their ring
-    for them."""
+    """Who is known to come, since the others have ended their ring to take them in."""
+    missing: frozenset[Task] = frozenset()
+    """Who is known to be missing, since the last ring was without them, and not to come."""
     only_last_ring: bool = False
     """Whether those who were not in the newest ring are left out, if the others are enough."""
     prolong: Callable[[str], None] = _unheard

@@ -70,7 +70,10 @@ class Group:
         self._is_used_up = self._comes_late = gate is not None and not meeting.identity
         self._losses = 0
         self._ring: Ring | None = None
+        self._absent: frozenset[Task] = frozenset()
+        """Who was not in the last ring."""
         self._awaited: frozenset[Task] = frozenset()
+        """Who of them is to be in the next one."""
         self._left_out = LeftOut()
 
     async def ring(self) -> Ring:
@@ -90,6 +93,7 @@ class Group:
             else:
                 self._is_used_up, self._losses, self._comes_late = True, 0, False
                 self._ring, self._awaited = ring, frozenset()
+                self._absent = self._all_but(ring.positions)
                 self._left_out.note_ring(ring.positions)
                 return ring
 
@@ -100,9 +104,7 @@ class Group:
             return
 
         def await_them(tasks: Sequence[Task]) -> None:
-            # Nobody is lost now; those of the ring come a moment later than this one.
-            others = {members[place].task for place in ring.positions} - {self._given.task}
-            self._awaited = frozenset(tasks) | others if tasks else frozenset()
+            self._awaited = frozenset(tasks)
             note(tasks)
 
         given = replace(
@@ -135,6 +137,7 @@ class Group:
                 asks=True,
                 fewer=self._gate.fewer,
                 awaited=self._awaited,
+                missing=self._absent - self._awaited,
                 only_last_ring=self._left_out.only_last_ring,
             )
             self._meeting, self._is_used_up = await released(at_gate), False
@@ -146,6 +149,11 @@ class Group:
     def _met(self) -> Sequence[int]:
         """Return whose places the last meeting was."""
         return self._meeting.positions or range(len(self._given.spec.members))
+
+    def _all_but(self, places: Sequence[int]) -> frozenset[Task]:
+        """Return the workers at all other places of the list."""
+        members = enumerate(self._given.spec.members)
+        return frozenset(member.task for place, member in members if place not in places)
 
     async def _form_soon(self, given: Given) -> Ring:
         """Return a ring of those whose commands ask; one that does not come was lost since."""

@@ -32,13 +32,14 @@ def chosen(given: Given, here: Sequence[Session], seconds: float) -> list[Sessio
 def patience(given: Given, here: Sequence[Session]) -> float:
     """Return for how many seconds fewer wait for the others; it ends before the gate does.
 
-    Where somebody is to be taken in, nobody else is known to be lost than was missing already.
+    Nobody is waited for who was missing already, unless to be taken in.
     """
+    others = {member.task for member in given.spec.members} - {given.task}
+    if others - given.missing <= {session.member.task for session in here}:
+        return 0.0
     after_seconds = given.fewer.after_seconds if given.fewer else 0.0
     if not given.awaited:
         return after_seconds
-    if given.awaited <= {session.member.task for session in here}:
-        return 0.0
     return max(after_seconds, min(given.timing.alive_seconds, given.timeout_seconds / 2))
 
 

@@ -282,6 +282,27 @@ def test_who_waits_and_is_lost_is_no_longer_waited_for(begin, worker, rings):
     assert found[0].members == (0, 2)
 
 
+@pytest.mark.parametrize("is_told_of", [True, False])
+def test_who_is_known_to_be_missing_is_not_waited_for_again(begin, worker, rings, is_told_of):
+    """One comes back and is lost while the others save; nobody of the ring is lost."""
+    spec, workers, first, given = begin(3, 2, after_seconds=LONG_SECONDS / 2)
+    lose(first, workers, 1)
+    workers[1] = worker(spec, 1, meeting=None, **given)  # it only starts: nobody waits for it
+    short = rings([workers[place].ask() for place in (0, 2)])
+    assert workers[1].has_met.wait(LONG_SECONDS)
+    if is_told_of:
+        workers[1].ask()
+        assert news_of(workers[0]) == {"waiting": ["worker-1"]}
+    workers[1].end()
+    if is_told_of:
+        assert news_of(workers[0]) == {"waiting": []}
+    lose(short, workers)
+    began = time.monotonic()
+    found = rings([workers[place].ask() for place in (0, 2)])
+    assert time.monotonic() - began < LONG_SECONDS / 2
+    assert found[0].members == (0, 2)
+
+
 def test_one_that_only_starts_holds_nobody_up(begin, worker, rings):
     spec, workers, first, given = begin(3, 2, after_seconds=LONG_SECONDS / 2)
     lose(first, workers, 1)

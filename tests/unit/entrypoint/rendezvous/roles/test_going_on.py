@@ -88,20 +88,25 @@ def test_all_go_on_whatever_they_remember(choose, ring):
 
 
 @pytest.mark.parametrize(
-    ("awaited", "others", "after"),
+    ("awaited", "missing", "others", "after"),
     [
         # Worker 2 is taken in while 3 and 4 have been missing all the time.
-        ({1, 2}, {"worker_1": (8, 2), "worker_2": 0}, 0.0),
+        ({2}, {3, 4}, {"worker_1": (8, 2), "worker_2": 0}, 0.0),
         # It has not come after all: those of the ring are enough.
-        ({1, 2}, {"worker_1": (8, 2)}, 5.0),
-        (set(), {"worker_1": (8, 2), "worker_2": 0}, 5.0),
+        ({2}, {3, 4}, {"worker_1": (8, 2)}, 5.0),
+        # It had been waiting, and has gone again before the ring ended.
+        (set(), {2, 3, 4}, {"worker_1": (8, 2)}, 0.0),
+        (set(), set(), {"worker_1": (8, 2), "worker_2": 0}, 5.0),
     ],
     ids=str,
 )
-def test_who_was_missing_already_is_not_waited_for_again(choose, awaited, others, after):
+def test_who_was_missing_already_is_not_waited_for_again(choose, awaited, missing, others, after):
     given, here = choose(5, 2, (8, 2), **others)  # as if two were enough of five
-    tasks = frozenset(given.spec.members[place].task for place in awaited)
-    given = replace(given, awaited=tasks)
+    awaited, missing = (
+        frozenset(given.spec.members[place].task for place in places)
+        for places in (awaited, missing)
+    )
+    given = replace(given, awaited=awaited, missing=missing)
     assert chosen(given, here, after) == here
     assert not after or chosen(given, here, after - 0.1) is None
 
