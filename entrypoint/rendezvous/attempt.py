@@ -57,6 +57,8 @@ class Given:
     """Who is known to come, since the others have ended their ring to take them in."""
     missing: frozenset[Task] = frozenset()
     """Who is known to be missing, since the last ring was without them, and not to come."""
+    left_out: frozenset[Task] = frozenset()
+    """Who is left out for now, if the others are enough."""
     only_last_ring: bool = False
     """Whether those who were not in the newest ring are left out, if the others are enough."""
     prolong: Callable[[str], None] = _unheard

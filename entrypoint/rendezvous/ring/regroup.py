@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -82,6 +82,7 @@ class Group:
         Raises PeersMissingError, ContradictionError, PortTakenError, PortClosedError. Cancelled, it
         leaves nothing behind.
         """
+        everyone = set(range(len(self._given.spec.members)))
         while True:
             self._ring = None
             try:
@@ -93,7 +94,7 @@ class Group:
             else:
                 self._is_used_up, self._losses, self._comes_late = True, 0, False
                 self._ring, self._awaited = ring, frozenset()
-                self._absent = self._all_but(ring.positions)
+                self._absent = self._tasks(everyone.difference(ring.positions))
                 self._left_out.note_ring(ring.positions)
                 return ring
 
@@ -115,7 +116,7 @@ class Group:
             ring_size=self._seen.size,
             fewer=gate.fewer,
         )
-        await receive_latecomers(given, ring.positions, await_them, self._left_out.until)
+        await receive_latecomers(given, ring.positions, await_them, self._left_out)
 
     def warn(self, line: str) -> None:
         """Say what goes wrong beside the command."""
@@ -138,6 +139,7 @@ class Group:
                 fewer=self._gate.fewer,
                 awaited=self._awaited,
                 missing=self._absent - self._awaited,
+                left_out=self._tasks(self._left_out.places) - self._awaited,
                 only_last_ring=self._left_out.only_last_ring,
             )
             self._meeting, self._is_used_up = await released(at_gate), False
@@ -150,10 +152,9 @@ class Group:
         """Return whose places the last meeting was."""
         return self._meeting.positions or range(len(self._given.spec.members))
 
-    def _all_but(self, places: Sequence[int]) -> frozenset[Task]:
-        """Return the workers at all other places of the list."""
-        members = enumerate(self._given.spec.members)
-        return frozenset(member.task for place, member in members if place not in places)
+    def _tasks(self, places: Collection[int]) -> frozenset[Task]:
+        """Return the workers at these places of the list."""
+        return frozenset(self._given.spec.members[place].task for place in places)
 
     async def _form_soon(self, given: Given) -> Ring:
         """Return a ring of those whose commands ask; one that does not come was lost since."""

@@ -20,6 +20,8 @@ def chosen(given: Given, here: Sequence[Session], seconds: float) -> list[Sessio
     groups = [list(here)]
     if given.asks:
         groups.insert(0, [session for session in here if session.card.asks])
+    if given.left_out:
+        groups.insert(0, [one for one in groups[0] if one.member.task not in given.left_out])
     if given.only_last_ring:
         of_it = [one for one in groups[0] if one.card.generation == given.generation]
         groups.insert(0, of_it)

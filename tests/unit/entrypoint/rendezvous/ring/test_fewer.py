@@ -364,6 +364,36 @@ def test_one_whose_neighbour_cannot_be_reached_is_left_out_for_a_while(
     assert time.monotonic() - began > 2.0
 
 
+@pytest.mark.long
+def test_of_two_that_come_back_the_one_that_reaches_its_neighbour_is_taken_in(
+    begin, worker, rings, cluster, monkeypatch
+):
+    monkeypatch.setattr(left_out, "FIRST_SECONDS", 3.0)
+    spec, workers, first, given = begin(5, 3, soon=2.0, most_losses=9)
+    lose(first, workers, 1, 3)
+    found = rings([workers[place].ask() for place in (0, 2, 4)])
+    cut_off = spec.moved(worker_2=str(cluster(1).member(0).address))
+    workers[1] = again(worker, spec, 1, {**given, "spec": cut_off})
+    workers[3] = again(worker, spec, 3, given)
+    workers[1].ask()
+    asked = workers[3].ask()
+    while len(news_of(workers[0])["waiting"]) < 2:
+        pass
+    for told in (["worker-1"], ["worker-3"], []):  # one by one
+        lose(found, workers)
+        found = rings([workers[place].ask() for place in (0, 2, 4)])
+        assert 1 not in found[0].members
+        if told:
+            assert found[0].members == (0, 2, 4)
+            assert news_of(workers[0]) == {"waiting": told}
+    found.insert(2, *rings([asked]))
+    check_circle(found)
+    assert found[0].members == (0, 2, 3, 4)
+    lose(found, workers, 4)
+    found = rings([workers[place].ask() for place in (0, 2, 3)])
+    assert [ring.members for ring in found] == [(0, 2, 3)] * 3
+
+
 @pytest.mark.parametrize("token", [None, "another secret"])
 def test_strangers_get_nothing_at_the_port_of_worker_0(begin, rings, token):
     """One that says that it is the missing worker, in all that the gate asks for but the token."""

@@ -10,6 +10,7 @@ import pytest
 from entrypoint.errors import Problem
 from entrypoint.rendezvous import gate
 from entrypoint.rendezvous.outcome import PortClosedError, PortTakenError
+from entrypoint.rendezvous.ring.left_out import LeftOut
 from entrypoint.rendezvous.ring.taking_in import receive_latecomers
 from harness.timing import QUICK
 
@@ -46,7 +47,9 @@ def test_a_port_that_cannot_be_opened_is_tried_again(cluster, monkeypatch, error
     given = replace(three.given(0, three.facts, QUICK), say=say)
 
     async def receive():
-        receiving = asyncio.create_task(receive_latecomers(given, (0, 2), lambda _: None, {}))
+        receiving = asyncio.create_task(
+            receive_latecomers(given, (0, 2), lambda _: None, LeftOut())
+        )
         async with asyncio.timeout(60):
             await works.wait()
         receiving.cancel()

@@ -120,6 +120,16 @@ def test_who_was_not_in_the_last_ring_is_left_out_where_the_others_are_enough(ch
     assert chosen(given, here, 0.0) == here
 
 
+def test_who_is_left_out_is_taken_where_the_others_are_not_enough(choose):
+    three = {f"worker_{place}": (8, 3) for place in (1, 2)}
+    given, here = choose(5, 3, (8, 3), **three, worker_3=7, worker_4=0)
+    tasks = [member.task for member in given.spec.members]
+    given = replace(given, left_out=frozenset(tasks[4:]))
+    assert chosen(given, here, 0.0) == here[:3]
+    given = replace(given, left_out=frozenset(tasks[2:]))
+    assert chosen(given, here, 0.0) == here
+
+
 def test_with_no_patience_only_who_is_to_be_taken_in_is_waited_for(choose):
     given, here = choose(3, 2, 7, worker_1=7)
     given = replace(given, fewer=Fewer(2, 0.0))
