@@ -10,6 +10,8 @@ FIRST_SECONDS, LONGEST_SECONDS = 30.0, 600.0
 """Until one that was left out may be taken in again, the first time and after many."""
 FAILURES = 2
 """Meetings in a row without a ring, after which somebody is left out."""
+IN_VAIN = "it was met twice, and there was no ring with it"
+NOT_STAYED = "it was taken in, and did not stay"
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class Suspect:
     """When that is, by the clock."""
     pause: float
     """How long it was; 0 for none yet."""
+    reason: str
 
 
 class LeftOut:
@@ -66,25 +69,38 @@ class LeftOut:
         suspect = self._suspects.get(place)
         return max(0.0, suspect.until - self._clock()) if suspect else 0.0
 
+    def why(self, place: int) -> str:
+        """Return for example "is left out for 30 s: it was …"; "" if its pause is over."""
+        if not self.pause(place):
+            return ""
+        suspect = self._suspects[place]
+        return f"is left out for {suspect.pause:g} s: {suspect.reason}"
+
     def note_failure(self, places: Collection[int]) -> None:
         """Note that those who met at the gate were no ring soon after."""
         self._failures += 1
         self._in_vain = set(places)
 
-    def note_meeting(self, places: Collection[int]) -> None:
-        """Note who has met; those who are missing now were left out, or have not stayed."""
+    def note_meeting(self, places: Collection[int]) -> list[int]:
+        """Note who has met, and return who is left out from now on.
+
+        Those who are missing now kept the others from being a ring, or have not stayed in one.
+        """
+        before = dict(self._suspects)
         if self.only_last_ring:
             for place in self._in_vain.difference(places):
-                self._leave_out(place)
+                self._leave_out(place, IN_VAIN)
         has_lasted = self._clock() - self._began >= LONGEST_SECONDS
         for place in self._taken_in:
             if place in places or has_lasted:
                 self._suspects.pop(place, None)
             elif place in self._suspects:
-                self._leave_out(place)
+                self._leave_out(place, NOT_STAYED)
             else:
-                self._suspects[place] = Suspect(self._clock(), 0.0)
+                self._suspects[place] = Suspect(self._clock(), 0.0, NOT_STAYED)
         self._taken_in = set()
+        found = sorted(self._suspects.items())
+        return [place for place, one in found if one.pause and one is not before.get(place)]
 
     def note_ring(self, places: Collection[int]) -> None:
         """Note that there is a ring; whether those who were taken in stay is to be seen."""
@@ -92,9 +108,9 @@ class LeftOut:
         self._taken_in = set(places) - self._ring if self._ring else set()
         self._ring, self._began = set(places), self._clock()
 
-    def _leave_out(self, place: int) -> None:
+    def _leave_out(self, place: int, reason: str) -> None:
         """Have one wait, for twice as long as the last time."""
         before = self._suspects.get(place)
         pause = min(2 * before.pause, LONGEST_SECONDS) if before else 0.0
         pause = pause or FIRST_SECONDS
-        self._suspects[place] = Suspect(self._clock() + pause, pause)
+        self._suspects[place] = Suspect(self._clock() + pause, pause, reason)

@@ -143,10 +143,16 @@ class Group:
                 only_last_ring=self._left_out.only_last_ring,
             )
             self._meeting, self._is_used_up = await released(at_gate), False
-            self._left_out.note_meeting(self._met())
+            self._note_meeting()
             if not (self._gate.fewer and self._meeting.all_ask):
                 return await self._form(given)
             return await self._form_soon(given)
+
+    def _note_meeting(self) -> None:
+        """Note who was at the gate; worker 0 says who is left out, and why."""
+        left_out = self._left_out.note_meeting(self._met())
+        for place in left_out if self._given.me == self._given.spec.chief else ():
+            self.warn(f"{self._given.spec.members[place].task} {self._left_out.why(place)}")
 
     def _met(self) -> Sequence[int]:
         """Return whose places the last meeting was."""

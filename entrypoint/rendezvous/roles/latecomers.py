@@ -28,6 +28,9 @@ class Admission(Protocol):
     def pause(self, place: int) -> float:
         """Return for how many seconds one may not be, whoever else waits."""
 
+    def why(self, place: int) -> str:
+        """Return why not, "is left out …"; "" where it has not to wait for that."""
+
 
 class LatecomersRole(ChiefRole):
     """Has those who start go ahead, and those whose commands ask wait; until it is cancelled.
@@ -91,7 +94,8 @@ class LatecomersRole(ChiefRole):
         name = str(session.member.task)
         self._troubles.pop(session.member.task, None)
         if session.card.asks:
-            self._say("INFO", f"{name} is back, and waits to be taken in")
+            what = self._admission.why(self._place(session)) or "waits to be taken in"
+            self._say("INFO", f"{name} is back, and {what}")
             await self._tell(session)  # its time limit begins anew
         else:
             self._say("INFO", f"{name} is back: its command starts meanwhile")
@@ -129,7 +133,8 @@ class LatecomersRole(ChiefRole):
         if not session.is_here:
             return with_reasons([(session.member, session.reason)])
         if task in self._absent:
-            return "this one waits to be taken in, at the end of a call"
+            why = self._admission.why(self._place(session))
+            return f"this one {why or 'waits to be taken in, at the end of a call'}"
         if session.card.generation == self._attempt.given.generation:
             return (
                 f"{task} did, but its ring has broken: {self._attempt.me.task} has to notice, too"

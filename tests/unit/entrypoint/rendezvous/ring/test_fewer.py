@@ -359,7 +359,11 @@ def test_one_whose_neighbour_cannot_be_reached_is_left_out_for_a_while(
     check_circle(found)
     assert found[0].members == (0, 2)
     assert not asked.done()
-    back.wait_for("this one waits to be taken in")
+    why = "is left out for 3 s: it was met twice, and there was no ring with it"
+    workers[0].wait_for("WARNING worker-1", why)
+    assert not any(f"WARNING worker-1 {why}" in line for line in workers[2].lines)
+    workers[0].wait_for("worker-1 is back, and", why)
+    back.wait_for("2 of 3 workers train; this one", why)
     assert news_of(workers[0]) == {"waiting": ["worker-1"]}
     assert time.monotonic() - began > 2.0
 

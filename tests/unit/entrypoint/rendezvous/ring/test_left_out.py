@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from entrypoint.rendezvous.ring.left_out import LONGEST_SECONDS, LeftOut
+from entrypoint.rendezvous.ring.left_out import IN_VAIN, LONGEST_SECONDS, LeftOut
 
 
 class Clock:
@@ -56,11 +56,20 @@ def test_who_was_met_in_vain_is_left_out_for_ever_longer(left_out, clock):
         ring(left_out, 0, 1, 2)
         assert left_out.places == {3}
         pauses.append(left_out.pause(3))
+        assert left_out.why(3) == f"is left out for {pauses[-1]:g} s: {IN_VAIN}"
         clock.now += pauses[-1] - 0.1
         assert left_out.admitted([3]) == []
         clock.now += 0.1
         assert left_out.admitted([3]) == [3]
+        assert not left_out.why(3)
     assert pauses == [30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0]
+
+
+def test_who_is_left_out_is_named_once(left_out):
+    meet_in_vain(left_out, 0, 1, 2, 4, 3)
+    assert left_out.note_meeting((0, 1, 2)) == [3, 4]
+    left_out.note_ring((0, 1, 2))
+    assert left_out.note_meeting((0, 1, 2)) == []
 
 
 def test_of_two_that_were_met_in_vain_each_is_tried_alone(left_out, clock):
