@@ -111,6 +111,6 @@ class LeftOut:
     def _leave_out(self, place: int, reason: str) -> None:
         """Have one wait, for twice as long as the last time."""
         before = self._suspects.get(place)
-        pause = min(2 * before.pause, LONGEST_SECONDS) if before else 0.0
-        pause = pause or FIRST_SECONDS
+        longer = min(2 * before.pause, LONGEST_SECONDS) if before else 0.0
+        pause = longer or FIRST_SECONDS
         self._suspects[place] = Suspect(self._clock() + pause, pause, reason)

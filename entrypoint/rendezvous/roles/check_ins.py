@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from entrypoint.cluster.spec import Member, Task
 from entrypoint.rendezvous.attempt import Attempt
@@ -24,6 +25,7 @@ from entrypoint.rendezvous.transport.messages import (
 from entrypoint.rendezvous.transport.names import Names
 from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError, ReplacedError
 
+NEITHER_ANSWERS = "another process has this index, and neither answers at its address"
 DIALLED_BACK_AT_ONCE = 64
 PROBED_AT_ONCE = 32
 PROBES_A_SECOND = 50
@@ -105,22 +107,46 @@ class CheckIns:
     async def _is_free(self, card: Card, where: str) -> bool:
         """Whether nobody else has this index: nobody at all, the same process, or a dead one.
 
-        Or one that was replaced, which will be told so when it comes again. Raises ReplacedError.
+        Or one that was replaced, which will be told so when it comes again. Raises ReplacedError,
+        and PeerError where nobody can tell, and it need not end for all.
         """
         while session := self.sessions.get(card.task):
             alive = self._timing.alive_seconds
             if session.card.boot != card.boot and await session.ask(PING, alive):
                 if card.was_replaced_by(session.card):
                     raise ReplacedError(session.connection.ip)
-                if self.is_new(session.card) and not self.is_new(card):
+                if await self._is_the_right_one(card, session):
                     self._accuse(session.card, session.connection.ip, where)
                     self._forget(session, NOT_HEARD_FROM)  # its connection goes on: it is told
-                    return True
+                    continue
                 if not session.card.was_replaced_by(card):
                     self._accuse(card, where, session.connection.ip)
                     return False
             self._drop(session, NOT_HEARD_FROM)
         return True
+
+    async def _is_the_right_one(self, card: Card, session: Session) -> bool:
+        """Whether the one in session is wrong, of two who live and have the same index.
+
+        That is the new one; of two new ones, whoever does not answer at the advertised address.
+        """
+        if not self.is_new(session.card):
+            return False
+        if not self.is_new(card):
+            return True
+        if session.card.was_replaced_by(card):
+            return False  # it will be told so
+        answers = await self._at_the_address(session.member)
+        if answers not in (card.boot, session.card.boot):
+            raise PeerError(NEITHER_ANSWERS)
+        return answers == card.boot
+
+    async def _at_the_address(self, member: Member) -> str:
+        """Return the boot of whoever answers at a member's address; "" if nobody does."""
+        with contextlib.suppress(PeerError):
+            async with self._prober.dial(member.address) as connection:
+                return (await hello(self._attempt, connection, PROBE)).boot
+        return ""
 
     def _accuse(self, card: Card, where: str, other: str) -> None:
         """Note that a worker has the index of another one, who is there."""

@@ -82,3 +82,34 @@ def test_a_new_worker_0_takes_the_one_who_trained_of_two_with_one_index(cluster)
     stay = [three.start(place, generation=9, fewer=FEWER) for place in (1, 2)]
     assert stray.end().exit_code == 78
     assert [worker.end() for worker in (chief, *stay)] == [None] * 3
+
+
+@pytest.mark.parametrize("first", ["the wrong one", "the right one"])
+def test_of_two_new_ones_with_one_index_the_one_at_the_address_is_right(cluster, first):
+    three = cluster(3)
+    chief = three.start(0, generation=9, fewer=FEWER)
+    elsewhere = three.moved(worker_1=str(cluster(1).member(0).address))
+    if first == "the wrong one":
+        wrong = three.start(1, spec=elsewhere, fewer=FEWER)
+        chief.wait_for("worker-1 at", "but does not answer at its advertised address")
+        right = three.start(1, fewer=FEWER)
+    else:
+        right = three.start(1, fewer=FEWER)
+        chief.wait_for("waiting for 1 of 3 workers", "worker-2 at")
+        wrong = three.start(1, spec=elsewhere, fewer=FEWER)
+    assert wrong.end().exit_code == 78
+    assert "an index that no other worker has" in str(wrong.end())
+    last = three.start(2, generation=9, fewer=FEWER)
+    assert [worker.end() for worker in (chief, right, last)] == [None] * 3
+
+
+def test_of_two_new_ones_that_cannot_be_reached_neither_ends_anybody(cluster):
+    three = cluster(3)
+    chief = three.start(0, generation=9, fewer=FEWER)
+    places = [three.moved(worker_1=str(one.address)) for one in cluster(2).spec.members]
+    both = [three.start(1, spec=place, fewer=FEWER, timeout_seconds=4.0) for place in places]
+    last = three.start(2, generation=9, fewer=FEWER)
+    last.wait_for("waiting for 1 of 3 workers", "worker-1 at")
+    assert [worker.end().exit_code for worker in both] == [75, 75]
+    right = three.start(1, fewer=FEWER)
+    assert [worker.end() for worker in (chief, right, last)] == [None] * 3

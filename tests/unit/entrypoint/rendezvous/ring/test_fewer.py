@@ -151,6 +151,21 @@ def test_who_comes_back_and_cannot_be_dialled_is_told_so(begin, worker, rings, c
     assert not back.has_met.is_set()
 
 
+def test_who_comes_back_to_its_address_takes_the_place_of_one_who_is_not_there(
+    begin, worker, rings, cluster
+):
+    spec, workers, first, given = begin(3, 2)
+    lose(first, workers, 1)
+    rings([workers[place].ask() for place in (0, 2)])
+    elsewhere = spec.moved(worker_1=str(cluster(1).member(0).address))
+    wrong = worker(spec, 1, meeting=None, spec=elsewhere, **given)
+    wrong.wait_for("but does not answer at its advertised address")
+    workers[1] = again(worker, spec, 1, given)
+    assert "an index that no other worker has" in wrong.failure()
+    workers[1].ask()
+    assert news_of(workers[0]) == {"waiting": ["worker-1"]}
+
+
 def test_one_whose_ring_broke_before_worker_0_has_noticed_is_told_so(begin, rings):
     _, workers, first, _ = begin(3, 2)
     lose(first, workers, 1)
