@@ -211,6 +211,7 @@ class CheckIns:
         attempt = self._attempt
         async with dialer.dial(member.address) as connection:
             card = await hello(attempt, connection, PROBE)
+            self._refuse_misled(card, member)
             with attempt.knows(connection, card):
                 if await self._agrees(connection, card, member):
                     if 0 < attempt.given.generation < card.generation:
@@ -223,6 +224,16 @@ class CheckIns:
                         return card
                 await follow(attempt, connection)
                 return None
+
+    def _refuse_misled(self, card: Card, member: Member) -> None:
+        """Raise PeerError where one's address leads to another one, which is right where it is.
+
+        Within a run, in which the list has proved right: a machine may have a lost one's address.
+        """
+        found = self.sessions.get(card.task)
+        is_right = found and found.is_verified and found.card.boot == card.boot
+        if is_right and card.task != member.task and self._attempt.given.fewer and self._newest:
+            raise PeerError(f"{card.task} answers there, which is right at its own address, too")
 
     async def probe(self) -> None:
         """Find out again and again why members are missing."""

@@ -113,3 +113,16 @@ def test_of_two_new_ones_that_cannot_be_reached_neither_ends_anybody(cluster):
     assert [worker.end().exit_code for worker in both] == [75, 75]
     right = three.start(1, fewer=FEWER)
     assert [worker.end() for worker in (chief, right, last)] == [None] * 3
+
+
+def test_a_new_one_that_has_a_lost_ones_address_as_well_is_not_accused(cluster, forward):
+    three = cluster(3)
+    chief = three.start(0, generation=9, fewer=FEWER)
+    waits = three.start(1, fewer=FEWER)
+    waits.wait_for("waiting for 1 of 3 workers", "worker-2 at")
+    address = three.member(1).address
+    reused = forward(address.port, three.member(2).address.port, address.host)
+    chief.wait_for("worker-2 at", "worker-1 answers there, which is right at its own address")
+    reused.close()
+    last = three.start(2, generation=9, fewer=FEWER)
+    assert [worker.end() for worker in (chief, waits, last)] == [None] * 3
