@@ -330,16 +330,19 @@ def test_one_that_only_starts_holds_nobody_up(begin, worker, rings):
 
 
 def test_one_that_is_to_be_taken_in_and_starts_anew_holds_nobody_up(begin, worker, rings):
-    spec, workers, first, given = begin(3, 2, after_seconds=1.0)
+    spec, workers, first, given = begin(3, 2, after_seconds=LONG_SECONDS / 2)
     lose(first, workers, 1)
+    workers[1] = worker(spec, 1, meeting=None, **given)
     short = rings([workers[place].ask() for place in (0, 2)])
-    workers[1] = again(worker, spec, 1, given)
+    assert workers[1].has_met.wait(LONG_SECONDS)
     workers[1].ask()
     assert news_of(workers[0]) == {"waiting": ["worker-1"]}
     lose(short, workers, 1)
+    began = time.monotonic()
     asked = [workers[place].ask() for place in (0, 2)]
     workers[1] = worker(spec, 1, meeting=None, **given)
     assert rings(asked)[0].members == (0, 2)
+    assert time.monotonic() - began < LONG_SECONDS / 2
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import random
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -159,3 +160,38 @@ def test_no_two_groups_follow_one_ring(choose):
                 if chosen(given, sessions, 1000.0):
                     ways.append(mine)
         assert len(set(ways)) < 2
+
+
+@pytest.mark.parametrize("count", [3, 5, 7])
+def test_no_ring_of_a_chain_is_followed_by_two_smaller_ones(choose, count):
+    """Whoever is there, frozen, replaced or left out, and whatever the chief's command does."""
+    chance = random.Random(count)
+    processes = [[(1, count)] for _ in range(count)]  # what those remember that have one index
+    newest, followed = 1, []
+    for _ in range(1000):
+        for here in processes:
+            if chance.random() < 0.1:
+                here[:] = [*here[-2:], (0, 0)]  # a replacement, beside the one that is frozen
+        who = [chance.randrange(len(here)) for here in processes]
+        there = [place for place in range(1, count) if chance.random() < 0.8]
+        others = {f"worker_{place}": processes[place][who[place]] for place in there}
+        given, sessions = choose(count, count // 2 + 1, processes[0][who[0]], **others)
+        tasks = [member.task for member in given.spec.members]
+        given = replace(
+            given,
+            asks=chance.random() < 0.8,
+            only_last_ring=chance.random() < 0.3,
+            left_out=frozenset(task for task in tasks if chance.random() < 0.2),
+        )
+        for session in sessions:
+            session.card.asks = chance.random() < 0.8
+        group = chosen(given, sessions, 1000.0)
+        if group is None:
+            continue
+        places = [0, *(tasks.index(session.member.task) for session in group)]
+        if len(places) < count:
+            followed.append(max(processes[place][who[place]][0] for place in [0, *there]))
+        newest += 1
+        for place in places:
+            processes[place][who[place]] = (newest, len(places))
+    assert len(followed) == len(set(followed)) > 20
