@@ -2,5 +2,5 @@
 
 `chief.py` and `member.py` are the two roles, `session.py` and `conversation.py` what they say to
 each other. `check_ins.py` is the chief's list; `going_on.py` says when fewer go on without the
-others, and `latecomers.py` is the chief's part while they do (docs/decisions/0014-fewer-workers.md).
+others, and `latecomers.py` is the chief's part while they do: docs/decisions/0014-fewer-workers.md.
 """
