@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 FIRST_SECONDS, LONGEST_SECONDS = 30.0, 600.0
 """Until one that was left out may be taken in again, the first time and after many."""
+FIRST_AFTER_A_RING_SECONDS = 5.0
+"""That of one that was in a ring, and may have been killed by chance."""
 FAILURES = 2
 """Meetings in a row without a ring, after which somebody is left out."""
 IN_VAIN = "it was met twice, and there was no ring with it"
@@ -89,13 +91,13 @@ class LeftOut:
         before = dict(self._suspects)
         if self.only_last_ring:
             for place in self._in_vain.difference(places):
-                self._leave_out(place, IN_VAIN)
+                self._leave_out(place, IN_VAIN, FIRST_SECONDS)
         has_lasted = self._clock() - self._began >= LONGEST_SECONDS
         for place in self._taken_in:
             if place in places or has_lasted:
                 self._suspects.pop(place, None)
             elif place in self._suspects:
-                self._leave_out(place, NOT_STAYED)
+                self._leave_out(place, NOT_STAYED, FIRST_AFTER_A_RING_SECONDS)
             else:
                 self._suspects[place] = Suspect(self._clock(), 0.0, NOT_STAYED)
         self._taken_in = set()
@@ -108,9 +110,9 @@ class LeftOut:
         self._taken_in = set(places) - self._ring if self._ring else set()
         self._ring, self._began = set(places), self._clock()
 
-    def _leave_out(self, place: int, reason: str) -> None:
+    def _leave_out(self, place: int, reason: str, first_seconds: float) -> None:
         """Have one wait, for twice as long as the last time."""
         before = self._suspects.get(place)
-        longer = min(2 * before.pause, LONGEST_SECONDS) if before else 0.0
-        pause = longer or FIRST_SECONDS
+        longer = 2 * before.pause if before else 0.0
+        pause = min(max(first_seconds, longer), LONGEST_SECONDS)
         self._suspects[place] = Suspect(self._clock() + pause, pause, reason)
