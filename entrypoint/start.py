@@ -212,7 +212,7 @@ def _gate_again(options: Options, workers: int, log: Log, board: Board) -> Gate 
 
     at_gate, in_ring = options.rendezvous_timeout_seconds, options.startup_timeout_seconds
     within_seconds = at_gate + in_ring if in_ring else None
-    others = workers - 1
+    others, fewer = workers - 1, _fewer(options, workers)
 
     @contextmanager
     def waiting() -> Iterator[Waiting]:
@@ -230,11 +230,11 @@ def _gate_again(options: Options, workers: int, log: Log, board: Board) -> Gate 
         return None
     return Gate(
         timeout_seconds=at_gate,
-        # As many as commands that end with 75 may lose (`Restarts`).
-        most_losses=max(1, options.max_restarts * others),
+        # As many as commands that end with 75 may lose (`Restarts`); one is left out after two.
+        most_losses=max(2 if fewer else 1, options.max_restarts * others),
         waiting=waiting,
         timing=Timing.after_restarts(1),
-        fewer=_fewer(options, workers),
+        fewer=fewer,
     )
 
 

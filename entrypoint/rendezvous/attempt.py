@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import functools
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from entrypoint.cluster.spec import ClusterSpec, Member, Task
 from entrypoint.errors import Problem
-from entrypoint.rendezvous.comparison import Contradictions
+from entrypoint.rendezvous.comparison import Contradictions, in_a_line
 from entrypoint.rendezvous.facts import Card, Facts
 from entrypoint.rendezvous.meeting import Fewer, Meeting
 from entrypoint.rendezvous.transport.connection import Connection
@@ -54,8 +54,11 @@ class Given:
     fewer: Fewer | None = None
     """When the others are gone on without; None: never. Worker 0's counts."""
     awaited: frozenset[Task] = frozenset()
-    """Who is known to come: those who wait to be taken in, and those who have ended their ring
-    for them."""
+    """Who is known to come, since the others have ended their ring to take them in."""
+    missing: frozenset[Task] = frozenset()
+    """Who is known to be missing, since the last ring was without them, and not to come."""
+    left_out: frozenset[Task] = frozenset()
+    """Who is left out for now, if the others are enough."""
     only_last_ring: bool = False
     """Whether those who were not in the newest ring are left out, if the others are enough."""
     prolong: Callable[[str], None] = _unheard
@@ -117,6 +120,10 @@ class Attempt:
         """The list by task."""
         return {member.task: member for member in self.spec.members}
 
+    def is_new(self, card: Card) -> bool:
+        """Whether one was not in this worker's newest ring, and fewer may go on without it."""
+        return bool(self.given.fewer) and card.generation < self.given.generation
+
     def changed(self) -> None:
         """Wake the one that waits for news."""
         self._changed.set()
@@ -155,10 +162,14 @@ class Attempt:
         """Return what is said at the end of a wait in vain."""
         return f"gave up after {self.given.timeout_seconds:g} s: {line}"
 
-    async def tell(self, problems: Iterable[Problem]) -> None:
-        """Send everyone how the gate ends, and wait a moment for them to have read it."""
+    async def tell(self, problems: Iterable[Problem], only: Collection[str] = ()) -> None:
+        """Send everyone how the gate ends, and wait a moment for them to have read it.
+
+        Only those of these boots, if there are any.
+        """
         message = contradiction(problems)
-        await asyncio.gather(*(_farewell(connection, message) for connection in self._known))
+        told = [one for one, card in self._known.items() if not only or card.boot in only]
+        await asyncio.gather(*(_farewell(connection, message) for connection in told))
         until = self.seconds + FAREWELL_SECONDS
         while self._known and await self.news(until - self.seconds):
             pass
@@ -166,9 +177,9 @@ class Attempt:
     def take(self, connection: Connection, problems: Iterable[Problem]) -> None:
         """Note what another worker found; where fewer may go on, not what one that is new did."""
         teller = self._known.get(connection)
-        if self.given.fewer and teller and teller.generation < self.given.generation:
+        if teller and self.is_new(teller):
             return
-        self.contradictions.take(problems)
+        self.contradictions.take(problems, teller)
         self.changed()
 
     async def send_away(self) -> None:
@@ -177,8 +188,11 @@ class Attempt:
         problems, accused = found.problems(), found.accused
         known, self._sent_away = self._sent_away, accused
         for problem in problems if accused - known else ():
-            what = f"{problem.name}: received {problem.received}; accepted: {problem.accepted}"
-            parts = (f"{what}.", problem.advice, "It is sent away, and the others go on.")
+            parts = (
+                f"{in_a_line(problem)}.",
+                problem.advice,
+                "It is sent away, and the others go on.",
+            )
             self.given.say("WARNING", " ".join(filter(None, parts)))
         message = contradiction(problems)
         wrong = [connection for connection, card in self._known.items() if card.boot in accused]

@@ -29,6 +29,7 @@ class Contradictions:
     def __init__(self) -> None:
         self._found: dict[Difference, dict[str, str]] = {}
         self._told: dict[Problem, None] = {}
+        self._tellers: list[Card | None] = []
         self._accused: dict[str, Card] = {}
 
     def __bool__(self) -> bool:
@@ -37,11 +38,16 @@ class Contradictions:
     @property
     def accused(self) -> set[str]:
         """The boots of the workers with which something is wrong."""
-        return set(self._accused)
+        return self.accused_of(lambda _: True)
+
+    def accused_of(self, kind: Callable[[Card], bool]) -> set[str]:
+        """Return the boots of the workers of one kind with which something is wrong."""
+        return {boot for boot, card in self._accused.items() if kind(card)}
 
     def are_all_of(self, kind: Callable[[Card], bool]) -> bool:
-        """Whether something is wrong with workers of one kind only, as was found here."""
-        return bool(self._accused) and not self._told and all(map(kind, self._accused.values()))
+        """Whether something is wrong with workers of one kind only, or in the eyes of such."""
+        cards = [*self._accused.values(), *self._tellers]
+        return bool(cards) and all(card is not None and kind(card) for card in cards)
 
     def add(self, card: Card, where: str, difference: Difference) -> None:
         """Note what is wrong with the worker of the card, which was met at that address."""
@@ -49,9 +55,10 @@ class Contradictions:
         workers.setdefault(card.boot, f"{card.task} at {where}")
         self._accused[card.boot] = card
 
-    def take(self, problems: Iterable[Problem]) -> None:
-        """Note what another worker found."""
+    def take(self, problems: Iterable[Problem], teller: Card | None = None) -> None:
+        """Note what another worker found; `teller` is that worker, where it is known."""
         self._told |= dict.fromkeys(problems)
+        self._tellers.append(teller)
 
     def problems(self) -> tuple[Problem, ...]:
         """Return all problems, each once, as every worker will be told them."""
@@ -65,6 +72,11 @@ class Contradictions:
             for difference, workers in self._found.items()
         ]
         return fitting(dict.fromkeys([*found, *self._told]))
+
+
+def in_a_line(problem: Problem) -> str:
+    """Return what does not agree, for the log of one who goes on."""
+    return f"{problem.name}: received {problem.received}; accepted: {problem.accepted}"
 
 
 def other_hosts(theirs: str, own: str, me: Member) -> Difference:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -70,7 +70,10 @@ class Group:
         self._is_used_up = self._comes_late = gate is not None and not meeting.identity
         self._losses = 0
         self._ring: Ring | None = None
+        self._absent: frozenset[Task] = frozenset()
+        """Who was not in the last ring."""
         self._awaited: frozenset[Task] = frozenset()
+        """Who of them is to be in the next one."""
         self._left_out = LeftOut()
 
     async def ring(self) -> Ring:
@@ -79,6 +82,7 @@ class Group:
         Raises PeersMissingError, ContradictionError, PortTakenError, PortClosedError. Cancelled, it
         leaves nothing behind.
         """
+        everyone = set(range(len(self._given.spec.members)))
         while True:
             self._ring = None
             try:
@@ -86,11 +90,11 @@ class Group:
             except BackAtTheGateError as error:
                 self._count_loss(error, "going there, too")
             except LostSinceError as error:
-                self._left_out.note_failure(self._met())
                 self._count_loss(error, "meeting the others again")
             else:
                 self._is_used_up, self._losses, self._comes_late = True, 0, False
                 self._ring, self._awaited = ring, frozenset()
+                self._absent = self._tasks(everyone.difference(ring.positions))
                 self._left_out.note_ring(ring.positions)
                 return ring
 
@@ -101,9 +105,7 @@ class Group:
             return
 
         def await_them(tasks: Sequence[Task]) -> None:
-            # Nobody is lost now; those of the ring come a moment later than this one.
-            others = {members[place].task for place in ring.positions} - {self._given.task}
-            self._awaited = frozenset(tasks) | others if tasks else frozenset()
+            self._awaited = frozenset(tasks)
             note(tasks)
 
         given = replace(
@@ -114,7 +116,7 @@ class Group:
             ring_size=self._seen.size,
             fewer=gate.fewer,
         )
-        await receive_latecomers(given, ring.positions, await_them, self._left_out.until)
+        await receive_latecomers(given, ring.positions, await_them, self._left_out)
 
     def warn(self, line: str) -> None:
         """Say what goes wrong beside the command."""
@@ -136,26 +138,39 @@ class Group:
                 asks=True,
                 fewer=self._gate.fewer,
                 awaited=self._awaited,
+                missing=self._absent - self._awaited,
+                left_out=self._tasks(self._left_out.places) - self._awaited,
                 only_last_ring=self._left_out.only_last_ring,
             )
             self._meeting, self._is_used_up = await released(at_gate), False
-            self._left_out.note_meeting(self._met())
+            self._note_meeting()
             if not (self._gate.fewer and self._meeting.all_ask):
                 return await self._form(given)
             return await self._form_soon(given)
 
+    def _note_meeting(self) -> None:
+        """Note who was at the gate; worker 0 says who is left out, and why."""
+        left_out = self._left_out.note_meeting(self._met())
+        for place in left_out if self._given.me == self._given.spec.chief else ():
+            self.warn(f"{self._given.spec.members[place].task} {self._left_out.why(place)}")
+
     def _met(self) -> Sequence[int]:
         """Return whose places the last meeting was."""
         return self._meeting.positions or range(len(self._given.spec.members))
+
+    def _tasks(self, places: Collection[int]) -> frozenset[Task]:
+        """Return the workers at these places of the list."""
+        return frozenset(self._given.spec.members[place].task for place in places)
 
     async def _form_soon(self, given: Given) -> Ring:
         """Return a ring of those whose commands ask; one that does not come was lost since."""
         soon = given.timing.silent_seconds
         try:
             return await self._form(replace(given, timeout_seconds=soon))
-        except BackAtTheGateError:
-            raise
         except PeersMissingError as error:
+            self._left_out.note_failure(self._met())
+            if isinstance(error, BackAtTheGateError):
+                raise
             raise LostSinceError(str(error)) from None
 
     async def _form(self, given: Given) -> Ring:

@@ -42,8 +42,10 @@ async def _receive_latecomers(asks: socket.socket, group: Group) -> None:
 
 
 def _tell_of(asks: socket.socket, tasks: Sequence[Task]) -> None:
-    """Tell the command who waits to be taken in."""
-    _send(asks, {"waiting": [str(task) for task in tasks]})
+    """Tell the command who waits to be taken in; it need not read that, and nobody waits for it."""
+    news = {"waiting": [str(task) for task in tasks]}
+    with contextlib.suppress(OSError):
+        asks.send(json.dumps(news).encode(), socket.MSG_DONTWAIT)
 
 
 async def _answer(asks: socket.socket, ask: bytes, group: Group) -> None:

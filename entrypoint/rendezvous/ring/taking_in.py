@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from entrypoint.rendezvous.attempt import Attempt, Given
 from entrypoint.rendezvous.gate import meet
 from entrypoint.rendezvous.outcome import PortClosedError, PortTakenError
-from entrypoint.rendezvous.roles.latecomers import LatecomersRole, Note
+from entrypoint.rendezvous.roles.latecomers import Admission, LatecomersRole, Note
 
 
 async def receive_latecomers(
-    given: Given, present: Sequence[int], note: Note, not_before: Mapping[int, float]
+    given: Given, present: Sequence[int], note: Note, admission: Admission
 ) -> None:
     """Receive who comes while those at these places train, as worker 0 does; until cancelled.
 
-    `not_before` says until when (`time.monotonic`) somebody is not yet taken in. A port that cannot
-    be opened is tried again: what is wrong with it may pass.
+    `admission` says who may be taken in. A port that cannot be opened is tried again: what is wrong
+    with it may pass.
     """
     absent = set(range(len(given.spec.members))).difference(present)
     trouble = ""
@@ -28,7 +28,7 @@ async def receive_latecomers(
         if trouble:
             given.say("INFO", "other workers can be taken in again")
         trouble = ""
-        return LatecomersRole(attempt, listener, absent, note, not_before)
+        return LatecomersRole(attempt, listener, absent, note, admission)
 
     while True:
         try:

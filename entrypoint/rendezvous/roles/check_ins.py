@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from entrypoint.cluster.spec import Member, Task
 from entrypoint.rendezvous.attempt import Attempt
@@ -24,6 +25,7 @@ from entrypoint.rendezvous.transport.messages import (
 from entrypoint.rendezvous.transport.names import Names
 from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError, ReplacedError
 
+NEITHER_ANSWERS = "another process has this index, and neither answers at its address"
 DIALLED_BACK_AT_ONCE = 64
 PROBED_AT_ONCE = 32
 PROBES_A_SECOND = 50
@@ -37,6 +39,7 @@ class CheckIns:
         given, self._attempt, self._timing = attempt.given, attempt, attempt.timing
         self.sessions: dict[Task, Session] = {}
         self._reasons: dict[Task, str] = {}
+        self._newest = given.generation
         self._names = Names(attempt.timing.look_up_seconds)
         self._back = Dialer(self._names, given.token, given.timing, DIALLED_BACK_AT_ONCE)
         self._prober = Dialer(self._names, given.token, given.timing, PROBED_AT_ONCE)
@@ -57,10 +60,8 @@ class CheckIns:
         return len(self.here) == len(self._attempt.spec.members) - 1
 
     def is_new(self, card: Card) -> bool:
-        """Whether one was not in the newest ring of those here, who may go on without it."""
-        given = self._attempt.given
-        newest = max([given.generation, *(session.card.generation for session in self.here)])
-        return bool(given.fewer) and card.generation < newest
+        """Whether one was not in the newest ring of those who agree, and may go on without it."""
+        return bool(self._attempt.given.fewer) and card.generation < self._newest
 
     def missing(self) -> list[tuple[Member, str]]:
         """Return the members that are not here, and why."""
@@ -81,7 +82,7 @@ class CheckIns:
             if hello.kind != CHECK_IN:  # another who believes to be the chief, or the chief itself
                 await follow(attempt, connection)
                 return
-            agrees = await compare(attempt, connection, card)
+            agrees = await self._agrees(connection, card)
             try:
                 is_admitted = agrees and await self._is_free(card, connection.ip)
             except ReplacedError as error:
@@ -94,25 +95,58 @@ class CheckIns:
                 settle()  # it has to hear how this ends
                 await follow(attempt, connection)
 
+    async def _agrees(
+        self, connection: Connection, card: Card, expected: Member | None = None
+    ) -> bool:
+        """Compare as `compare` does, and remember in which rings those were who agree."""
+        agrees = await compare(self._attempt, connection, card, expected)
+        if agrees:
+            self._newest = max(self._newest, card.generation)
+        return agrees
+
     async def _is_free(self, card: Card, where: str) -> bool:
         """Whether nobody else has this index: nobody at all, the same process, or a dead one.
 
-        Or one that was replaced, which will be told so when it comes again. Raises ReplacedError.
+        Or one that was replaced, which will be told so when it comes again. Raises ReplacedError,
+        and PeerError where nobody can tell, and it need not end for all.
         """
         while session := self.sessions.get(card.task):
             alive = self._timing.alive_seconds
             if session.card.boot != card.boot and await session.ask(PING, alive):
                 if card.was_replaced_by(session.card):
                     raise ReplacedError(session.connection.ip)
-                if self.is_new(session.card) and not self.is_new(card):
+                if await self._is_the_right_one(card, session):
                     self._accuse(session.card, session.connection.ip, where)
                     self._forget(session, NOT_HEARD_FROM)  # its connection goes on: it is told
-                    return True
+                    continue
                 if not session.card.was_replaced_by(card):
                     self._accuse(card, where, session.connection.ip)
                     return False
             self._drop(session, NOT_HEARD_FROM)
         return True
+
+    async def _is_the_right_one(self, card: Card, session: Session) -> bool:
+        """Whether the one in session is wrong, of two who live and have the same index.
+
+        That is the new one; of two new ones, whoever does not answer at the advertised address.
+        """
+        if not self.is_new(session.card):
+            return False
+        if not self.is_new(card):
+            return True
+        if session.card.was_replaced_by(card):
+            return False  # it will be told so
+        answers = await self._at_the_address(session.member)
+        if answers not in (card.boot, session.card.boot):
+            raise PeerError(NEITHER_ANSWERS)
+        return answers == card.boot
+
+    async def _at_the_address(self, member: Member) -> str:
+        """Return the boot of whoever answers at a member's address; "" if nobody does."""
+        with contextlib.suppress(PeerError):
+            async with self._prober.dial(member.address) as connection:
+                return (await hello(self._attempt, connection, PROBE)).boot
+        return ""
 
     def _accuse(self, card: Card, where: str, other: str) -> None:
         """Note that a worker has the index of another one, who is there."""
@@ -177,8 +211,9 @@ class CheckIns:
         attempt = self._attempt
         async with dialer.dial(member.address) as connection:
             card = await hello(attempt, connection, PROBE)
+            self._refuse_misled(card, member)
             with attempt.knows(connection, card):
-                if await compare(attempt, connection, card, member):
+                if await self._agrees(connection, card, member):
                     if 0 < attempt.given.generation < card.generation:
                         attempt.newer = member  # worker 0 is in each ring, and knows it first
                         attempt.changed()
@@ -189,6 +224,16 @@ class CheckIns:
                         return card
                 await follow(attempt, connection)
                 return None
+
+    def _refuse_misled(self, card: Card, member: Member) -> None:
+        """Raise PeerError where one's address leads to another one, which is right where it is.
+
+        Within a run, in which the list has proved right: a machine may have a lost one's address.
+        """
+        found = self.sessions.get(card.task)
+        is_right = found and found.is_verified and found.card.boot == card.boot
+        if is_right and card.task != member.task and self._attempt.given.fewer and self._newest:
+            raise PeerError(f"{card.task} answers there, which is right at its own address, too")
 
     async def probe(self) -> None:
         """Find out again and again why members are missing."""

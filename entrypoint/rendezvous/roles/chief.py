@@ -26,6 +26,11 @@ from entrypoint.rendezvous.transport.messages import (
 )
 from entrypoint.rendezvous.transport.strangers import Strangers
 
+ENDS_ALONE = (
+    "those who differ have trained together, and this worker was not among them: it ends alone, "
+    "and they wait for another in its place"
+)
+
 
 class ChiefRole:
     """What the chief does; `loops` run while `decide` does."""
@@ -51,8 +56,11 @@ class ChiefRole:
                 return self._was_replaced(attempt.newer)
             if attempt.contradictions.are_all_of(self._check_ins.is_new):
                 await attempt.send_away()
-            elif attempt.contradictions:
-                return await self._contradict()
+                continue
+            if attempt.contradictions:
+                if error := await self._contradict():
+                    return error
+                continue
             group = chosen(attempt.given, self._check_ins.here, attempt.seconds)
             if group is not None and await self._are_ready(group) and not attempt.newer:
                 await self._release(group)
@@ -116,15 +124,28 @@ class ChiefRole:
         found.add(attempt.card, str(attempt.me.address), replaced_chief(attempt.spec, newer))
         return ContradictionError(found.problems())
 
-    async def _contradict(self) -> ContradictionError:
-        """Wait for what else is wrong and for who else has to know, then tell all."""
+    async def _contradict(self) -> ContradictionError | None:
+        """Wait for what else is wrong and for who else has to know, then tell all.
+
+        None if those who have come meanwhile show that it is only about new ones.
+        """
         attempt = self._attempt
         until = attempt.seconds + self._timing.collect_seconds
         while not attempt.has_met_all and await attempt.news(until - attempt.seconds):
             pass
-        problems = attempt.contradictions.problems()
-        await attempt.tell(problems)
+        if attempt.contradictions.are_all_of(self._check_ins.is_new):
+            return None
+        problems, older = attempt.contradictions.problems(), self._those_who_trained()
+        if older:
+            self._say("WARNING", ENDS_ALONE)
+        await attempt.tell(problems, older)
         return ContradictionError(problems)
+
+    def _those_who_trained(self) -> set[str]:
+        """Return who differs from this chief and was in a later ring: there it is itself wrong."""
+        own, given = self._attempt.card.generation, self._attempt.given
+        accused = self._attempt.contradictions.accused_of(lambda card: card.generation > own)
+        return accused if given.fewer else set()
 
     def _line(self) -> str:
         """Return the line that says who is missing."""

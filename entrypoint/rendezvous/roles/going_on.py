@@ -20,6 +20,8 @@ def chosen(given: Given, here: Sequence[Session], seconds: float) -> list[Sessio
     groups = [list(here)]
     if given.asks:
         groups.insert(0, [session for session in here if session.card.asks])
+    if given.left_out:
+        groups.insert(0, [one for one in groups[0] if one.member.task not in given.left_out])
     if given.only_last_ring:
         of_it = [one for one in groups[0] if one.card.generation == given.generation]
         groups.insert(0, of_it)
@@ -32,13 +34,14 @@ def chosen(given: Given, here: Sequence[Session], seconds: float) -> list[Sessio
 def patience(given: Given, here: Sequence[Session]) -> float:
     """Return for how many seconds fewer wait for the others; it ends before the gate does.
 
-    Where somebody is to be taken in, nobody else is known to be lost than was missing already.
+    Nobody is waited for who was missing already, unless to be taken in.
     """
+    others = {member.task for member in given.spec.members} - {given.task}
+    if others - given.missing <= {session.member.task for session in here}:
+        return 0.0
     after_seconds = given.fewer.after_seconds if given.fewer else 0.0
     if not given.awaited:
         return after_seconds
-    if given.awaited <= {session.member.task for session in here}:
-        return 0.0
     return max(after_seconds, min(given.timing.alive_seconds, given.timeout_seconds / 2))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Protocol
 
 from entrypoint.cluster.spec import Task
 from entrypoint.rendezvous.attempt import Attempt
@@ -17,6 +17,19 @@ from entrypoint.rendezvous.transport.messages import AHEAD, STATUS, Message
 FOR_EVER = 1e9
 Note = Callable[[Sequence[Task]], None]
 """Is told who waits to be taken in, whenever that changes."""
+
+
+class Admission(Protocol):
+    """Who may be taken in; places in the list of all workers."""
+
+    def admitted(self, waiting: Collection[int]) -> Collection[int]:
+        """Return who of those who wait may be taken in next."""
+
+    def pause(self, place: int) -> float:
+        """Return for how many seconds one may not be, whoever else waits."""
+
+    def why(self, place: int) -> str:
+        """Return why not, "is left out …"; "" where it has not to wait for that."""
 
 
 class LatecomersRole(ChiefRole):
@@ -31,12 +44,11 @@ class LatecomersRole(ChiefRole):
         listener: socket.socket,
         absent: Collection[int],
         note: Note,
-        not_before: Mapping[int, float],
+        admission: Admission,
     ) -> None:
-        """Expect the workers at these places of the list, some not before a time (monotonic)."""
+        """Expect the workers at these places of the list."""
         super().__init__(attempt, listener)
-        members = attempt.spec.members
-        self._not_before = {members[place].task: until for place, until in not_before.items()}
+        self._admission = admission
         self._absent = {attempt.spec.members[place].task for place in absent}
         self._note = note
         self._noted: list[Task] = []
@@ -59,14 +71,18 @@ class LatecomersRole(ChiefRole):
                 if session not in self._received:
                     self._received.add(session)
                     await self._receive(session)
-            now = time.monotonic()
-            asking = [session.member.task for session in self._expected if session.card.asks]
-            waiting = [task for task in asking if self._not_before.get(task, now) <= now]
+            asking = [self._place(session) for session in self._expected if session.card.asks]
+            admitted = self._admission.admitted(asking)
+            waiting = [attempt.spec.members[place].task for place in admitted]
             if waiting != self._noted:  # one may have gone, too
                 self._noted = waiting
                 self._note(waiting)
-            later = [self._not_before[task] - now for task in set(asking).difference(waiting)]
-            await attempt.news(min(later, default=FOR_EVER))
+            pauses = filter(None, map(self._admission.pause, asking))
+            await attempt.news(min(pauses, default=FOR_EVER))
+
+    def _place(self, session: Session) -> int:
+        """Return one's place in the list."""
+        return self._attempt.spec.members.index(session.member)
 
     @property
     def _expected(self) -> list[Session]:
@@ -78,7 +94,8 @@ class LatecomersRole(ChiefRole):
         name = str(session.member.task)
         self._troubles.pop(session.member.task, None)
         if session.card.asks:
-            self._say("INFO", f"{name} is back, and waits to be taken in")
+            what = self._admission.why(self._place(session)) or "waits to be taken in"
+            self._say("INFO", f"{name} is back, and {what}")
             await self._tell(session)  # its time limit begins anew
         else:
             self._say("INFO", f"{name} is back: its command starts meanwhile")
@@ -116,7 +133,8 @@ class LatecomersRole(ChiefRole):
         if not session.is_here:
             return with_reasons([(session.member, session.reason)])
         if task in self._absent:
-            return "this one waits to be taken in, at the end of a call"
+            why = self._admission.why(self._place(session))
+            return f"this one {why or 'waits to be taken in, at the end of a call'}"
         if session.card.generation == self._attempt.given.generation:
             return (
                 f"{task} did, but its ring has broken: {self._attempt.me.task} has to notice, too"

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from entrypoint.errors import Problem
 from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
+from entrypoint.rendezvous.comparison import Contradictions, in_a_line
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.meeting import Meeting
 from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, chief_line
@@ -53,6 +54,7 @@ class MemberRole:
         self.listener = Listener(listener, strangers, given.token, given.timing, self._receive)
         self._session: Connection | None = None
         self._line, self._pause, self._say_again = "", 0.0, 0.0
+        self._warning = ""
         self._final: tuple[Problem, ...] = ()
         self._is_released = False
         self._promised_until = 0.0
@@ -67,24 +69,35 @@ class MemberRole:
         attempt, timeout = self._attempt, self._attempt.given.timeout_seconds
         while not self._is_released:
             promised = attempt.seconds < self._promised_until
-            if attempt.contradictions and not promised:
-                return await self._contradict()
+            if attempt.contradictions.are_all_of(attempt.is_new):
+                await attempt.send_away()
+            elif attempt.contradictions and not promised:
+                if error := await self._contradict():
+                    return error
+                continue
             until = self._promised_until if promised else timeout
             if not await attempt.news(until - attempt.seconds) and attempt.seconds >= timeout:
                 return PeersMissingError(attempt.gave_up(self._status()))
         return None
 
-    async def _contradict(self) -> ContradictionError:
-        """Let the chief say it to all, if it can be reached; else say it to who is connected."""
-        attempt = self._attempt
-        if self._session and not self._final:
+    async def _contradict(self) -> ContradictionError | None:
+        """Let the chief say it to all, if it can be reached; else say it to who is connected.
+
+        None if the chief has heard of it and nobody ends for it, where fewer may go on.
+        """
+        attempt, session = self._attempt, self._session
+        if session and not self._final:
             with contextlib.suppress(PeerError):
-                await self._session.send(contradiction(attempt.contradictions.problems()))
+                await session.send(contradiction(attempt.contradictions.problems()))
         # The chief collects, too, before it answers.
-        seconds = self._timing.collect_seconds + (FAREWELL_SECONDS if self._session else 0.0)
+        seconds = self._timing.collect_seconds + (FAREWELL_SECONDS if session else 0.0)
         until = attempt.seconds + seconds
         while not self._final and await attempt.news(until - attempt.seconds):
             pass
+        if attempt.given.fewer and session and self._session is session and not self._final:
+            self._pass_over(attempt.contradictions.problems())
+            attempt.contradictions = Contradictions()
+            return None
         problems = self._final or attempt.contradictions.problems()
         await attempt.tell(problems)
         return ContradictionError(problems)
@@ -125,11 +138,11 @@ class MemberRole:
             # Only another chief hears of it: one that does not know of this worker.
             attempt.trouble = f"it has checked in with the process that answers at {connection.ip}"
             try:
-                await self._attend(connection)
+                await self._attend(connection, card)
             finally:
                 self._session, self._promised_until = None, 0.0
 
-    async def _attend(self, connection: Connection) -> None:
+    async def _attend(self, connection: Connection, chief: Card) -> None:
         """Do what the chief says, until the release."""
         while not self._is_released:
             message = await connection.receive(self._timing.silent_seconds)
@@ -145,11 +158,30 @@ class MemberRole:
             elif message.kind == AHEAD and not self._attempt.given.asks:
                 await self._go_ahead()
             elif message.kind == CONTRADICTION:
-                self._final, self._promised_until = read_contradiction(message), 0.0
-                self._attempt.contradictions.take(self._final)
-                self._attempt.changed()
+                self._take_end(chief, read_contradiction(message))
             else:
                 await answer(self._attempt, connection, message)
+
+    def _take_end(self, chief: Card, problems: tuple[Problem, ...]) -> None:
+        """Take how the gate ends; raise PeerError where it ends for a chief alone that is new."""
+        if self._attempt.is_new(chief):
+            found = "; ".join(map(in_a_line, problems))
+            self._warn(f"{chief.task} was in no ring with this worker, and ends alone: {found}")
+            raise PeerError(f"the process that answered there differs, and has ended: {found}")
+        self._final, self._promised_until = problems, 0.0
+        self._attempt.contradictions.take(problems)
+        self._attempt.changed()
+
+    def _pass_over(self, problems: tuple[Problem, ...]) -> None:
+        """Say what another worker found, and worker 0 did not end for."""
+        found = "; ".join(map(in_a_line, problems))
+        self._warn(f"another worker does not agree, and has no say for {self._chief.task}: {found}")
+
+    def _warn(self, warning: str) -> None:
+        """Say what is wrong, once."""
+        if warning != self._warning:
+            self._warning = warning
+            self._attempt.given.say("WARNING", warning)
 
     def _hear(self, line: str) -> None:
         """Say what the chief says; the same again ever more seldom: it may last for days."""

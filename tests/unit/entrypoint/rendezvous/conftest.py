@@ -159,7 +159,8 @@ class Forward:
         threading.Thread(target=self._run, daemon=True).start()
 
     def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):  # it was closed before
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
     def _run(self) -> None:

@@ -134,10 +134,14 @@ def test_where_fewer_may_go_on_a_new_one_with_other_facts_goes_alone(cluster):
     assert [worker.end() for worker in (*stay, right)] == [None] * 3
 
 
-def test_where_fewer_may_go_on_a_new_one_that_dials_a_member_has_no_say_there(cluster):
+@pytest.mark.parametrize("generation", [9, 0], ids=["who trained", "who waits, new as it is"])
+def test_where_fewer_may_go_on_a_new_one_that_dials_a_member_has_no_say_there(cluster, generation):
     """In its list another worker is the first, and it tells that one what is wrong with it."""
     three = cluster(3)
-    stay = [three.start(place, generation=9, fewer=FEWER) for place in (0, 1)]
+    stay = [
+        three.start(0, generation=9, fewer=FEWER),
+        three.start(1, generation=generation, fewer=FEWER),
+    ]
     stay[1].wait_for("waiting for 1 of 3 workers", "worker-2 at")
     swapped = three.moved(
         worker_0=str(three.member(1).address), worker_1=str(three.member(0).address)

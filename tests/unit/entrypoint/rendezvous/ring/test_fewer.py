@@ -151,6 +151,21 @@ def test_who_comes_back_and_cannot_be_dialled_is_told_so(begin, worker, rings, c
     assert not back.has_met.is_set()
 
 
+def test_who_comes_back_to_its_address_takes_the_place_of_one_who_is_not_there(
+    begin, worker, rings, cluster
+):
+    spec, workers, first, given = begin(3, 2)
+    lose(first, workers, 1)
+    rings([workers[place].ask() for place in (0, 2)])
+    elsewhere = spec.moved(worker_1=str(cluster(1).member(0).address))
+    wrong = worker(spec, 1, meeting=None, spec=elsewhere, **given)
+    wrong.wait_for("but does not answer at its advertised address")
+    workers[1] = again(worker, spec, 1, given)
+    assert "an index that no other worker has" in wrong.failure()
+    workers[1].ask()
+    assert news_of(workers[0]) == {"waiting": ["worker-1"]}
+
+
 def test_one_whose_ring_broke_before_worker_0_has_noticed_is_told_so(begin, rings):
     _, workers, first, _ = begin(3, 2)
     lose(first, workers, 1)
@@ -282,6 +297,27 @@ def test_who_waits_and_is_lost_is_no_longer_waited_for(begin, worker, rings):
     assert found[0].members == (0, 2)
 
 
+@pytest.mark.parametrize("is_told_of", [True, False])
+def test_who_is_known_to_be_missing_is_not_waited_for_again(begin, worker, rings, is_told_of):
+    """One comes back and is lost while the others save; nobody of the ring is lost."""
+    spec, workers, first, given = begin(3, 2, after_seconds=LONG_SECONDS / 2)
+    lose(first, workers, 1)
+    workers[1] = worker(spec, 1, meeting=None, **given)  # it only starts: nobody waits for it
+    short = rings([workers[place].ask() for place in (0, 2)])
+    assert workers[1].has_met.wait(LONG_SECONDS)
+    if is_told_of:
+        workers[1].ask()
+        assert news_of(workers[0]) == {"waiting": ["worker-1"]}
+    workers[1].end()
+    if is_told_of:
+        assert news_of(workers[0]) == {"waiting": []}
+    lose(short, workers)
+    began = time.monotonic()
+    found = rings([workers[place].ask() for place in (0, 2)])
+    assert time.monotonic() - began < LONG_SECONDS / 2
+    assert found[0].members == (0, 2)
+
+
 def test_one_that_only_starts_holds_nobody_up(begin, worker, rings):
     spec, workers, first, given = begin(3, 2, after_seconds=LONG_SECONDS / 2)
     lose(first, workers, 1)
@@ -294,16 +330,19 @@ def test_one_that_only_starts_holds_nobody_up(begin, worker, rings):
 
 
 def test_one_that_is_to_be_taken_in_and_starts_anew_holds_nobody_up(begin, worker, rings):
-    spec, workers, first, given = begin(3, 2, after_seconds=1.0)
+    spec, workers, first, given = begin(3, 2, after_seconds=LONG_SECONDS / 2)
     lose(first, workers, 1)
+    workers[1] = worker(spec, 1, meeting=None, **given)
     short = rings([workers[place].ask() for place in (0, 2)])
-    workers[1] = again(worker, spec, 1, given)
+    assert workers[1].has_met.wait(LONG_SECONDS)
     workers[1].ask()
     assert news_of(workers[0]) == {"waiting": ["worker-1"]}
     lose(short, workers, 1)
+    began = time.monotonic()
     asked = [workers[place].ask() for place in (0, 2)]
     workers[1] = worker(spec, 1, meeting=None, **given)
     assert rings(asked)[0].members == (0, 2)
+    assert time.monotonic() - began < LONG_SECONDS / 2
 
 
 @pytest.mark.long
@@ -325,7 +364,7 @@ def test_one_whose_neighbour_cannot_be_reached_is_left_out_for_a_while(
 ):
     """It and worker 0 reach each other, and so it is at each meeting; but they are never a ring."""
     monkeypatch.setattr(left_out, "FIRST_SECONDS", 3.0)
-    spec, workers, first, given = begin(3, 2, soon=2.0, most_losses=9)
+    spec, workers, first, given = begin(3, 2, soon=2.0, most_losses=2)
     lose(first, workers, 1)
     short = rings([workers[place].ask() for place in (0, 2)])
     cut_off = spec.moved(worker_2=str(cluster(1).member(0).address))
@@ -338,9 +377,43 @@ def test_one_whose_neighbour_cannot_be_reached_is_left_out_for_a_while(
     check_circle(found)
     assert found[0].members == (0, 2)
     assert not asked.done()
-    back.wait_for("this one waits to be taken in")
+    why = "is left out for 3 s: it was met twice, and there was no ring with it"
+    workers[0].wait_for("WARNING worker-1", why)
+    assert not any(f"WARNING worker-1 {why}" in line for line in workers[2].lines)
+    workers[0].wait_for("worker-1 is back, and", why)
+    back.wait_for("2 of 3 workers train; this one", why)
     assert news_of(workers[0]) == {"waiting": ["worker-1"]}
     assert time.monotonic() - began > 2.0
+
+
+@pytest.mark.long
+def test_of_two_that_come_back_the_one_that_reaches_its_neighbour_is_taken_in(
+    begin, worker, rings, cluster, monkeypatch
+):
+    monkeypatch.setattr(left_out, "FIRST_SECONDS", 3.0)
+    spec, workers, first, given = begin(5, 3, soon=2.0, most_losses=9)
+    lose(first, workers, 1, 3)
+    found = rings([workers[place].ask() for place in (0, 2, 4)])
+    cut_off = spec.moved(worker_2=str(cluster(1).member(0).address))
+    workers[1] = again(worker, spec, 1, {**given, "spec": cut_off})
+    workers[3] = again(worker, spec, 3, given)
+    workers[1].ask()
+    asked = workers[3].ask()
+    while len(news_of(workers[0])["waiting"]) < 2:
+        pass
+    for told in (["worker-1"], ["worker-3"], []):  # one by one
+        lose(found, workers)
+        found = rings([workers[place].ask() for place in (0, 2, 4)])
+        assert 1 not in found[0].members
+        if told:
+            assert found[0].members == (0, 2, 4)
+            assert news_of(workers[0]) == {"waiting": told}
+    found.insert(2, *rings([asked]))
+    check_circle(found)
+    assert found[0].members == (0, 2, 3, 4)
+    lose(found, workers, 4)
+    found = rings([workers[place].ask() for place in (0, 2, 3)])
+    assert [ring.members for ring in found] == [(0, 2, 3)] * 3
 
 
 @pytest.mark.parametrize("token", [None, "another secret"])

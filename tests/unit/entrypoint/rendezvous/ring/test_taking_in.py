@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from dataclasses import replace
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from entrypoint.errors import Problem
 from entrypoint.rendezvous import gate
 from entrypoint.rendezvous.outcome import PortClosedError, PortTakenError
+from entrypoint.rendezvous.ring import serve
+from entrypoint.rendezvous.ring.left_out import LeftOut
 from entrypoint.rendezvous.ring.taking_in import receive_latecomers
 from harness.timing import QUICK
 
@@ -46,7 +50,9 @@ def test_a_port_that_cannot_be_opened_is_tried_again(cluster, monkeypatch, error
     given = replace(three.given(0, three.facts, QUICK), say=say)
 
     async def receive():
-        receiving = asyncio.create_task(receive_latecomers(given, (0, 2), lambda _: None, {}))
+        receiving = asyncio.create_task(
+            receive_latecomers(given, (0, 2), lambda _: None, LeftOut())
+        )
         async with asyncio.timeout(60):
             await works.wait()
         receiving.cancel()
@@ -57,3 +63,18 @@ def test_a_port_that_cannot_be_opened_is_tried_again(cluster, monkeypatch, error
     assert first.startswith(f"WARNING no other worker can be taken in at present: {why}")
     assert last == "INFO other workers can be taken in again"
     assert limits == [QUICK.port_seconds] * 3
+
+
+def test_a_command_that_reads_no_news_holds_nobody_up(cluster):
+    own, command = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    task = cluster(1).member(0).task
+
+    def tell() -> None:
+        for _ in range(5000):
+            serve._tell_of(own, [task])  # noqa: SLF001 -- else it takes days of coming and going
+
+    telling = threading.Thread(target=tell, daemon=True)
+    with own, command:
+        telling.start()
+        telling.join(20.0)
+        assert not telling.is_alive()

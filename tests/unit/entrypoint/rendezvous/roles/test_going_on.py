@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import random
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -88,20 +89,25 @@ def test_all_go_on_whatever_they_remember(choose, ring):
 
 
 @pytest.mark.parametrize(
-    ("awaited", "others", "after"),
+    ("awaited", "missing", "others", "after"),
     [
         # Worker 2 is taken in while 3 and 4 have been missing all the time.
-        ({1, 2}, {"worker_1": (8, 2), "worker_2": 0}, 0.0),
+        ({2}, {3, 4}, {"worker_1": (8, 2), "worker_2": 0}, 0.0),
         # It has not come after all: those of the ring are enough.
-        ({1, 2}, {"worker_1": (8, 2)}, 5.0),
-        (set(), {"worker_1": (8, 2), "worker_2": 0}, 5.0),
+        ({2}, {3, 4}, {"worker_1": (8, 2)}, 5.0),
+        # It had been waiting, and has gone again before the ring ended.
+        (set(), {2, 3, 4}, {"worker_1": (8, 2)}, 0.0),
+        (set(), set(), {"worker_1": (8, 2), "worker_2": 0}, 5.0),
     ],
     ids=str,
 )
-def test_who_was_missing_already_is_not_waited_for_again(choose, awaited, others, after):
+def test_who_was_missing_already_is_not_waited_for_again(choose, awaited, missing, others, after):
     given, here = choose(5, 2, (8, 2), **others)  # as if two were enough of five
-    tasks = frozenset(given.spec.members[place].task for place in awaited)
-    given = replace(given, awaited=tasks)
+    awaited, missing = (
+        frozenset(given.spec.members[place].task for place in places)
+        for places in (awaited, missing)
+    )
+    given = replace(given, awaited=awaited, missing=missing)
     assert chosen(given, here, after) == here
     assert not after or chosen(given, here, after - 0.1) is None
 
@@ -112,6 +118,16 @@ def test_who_was_not_in_the_last_ring_is_left_out_where_the_others_are_enough(ch
     assert chosen(given, here, 0.0) == here[:2]
     given, here = choose(5, 3, 8, worker_1=8, worker_2=0, worker_3=0, worker_4=0)
     given = replace(given, only_last_ring=True)
+    assert chosen(given, here, 0.0) == here
+
+
+def test_who_is_left_out_is_taken_where_the_others_are_not_enough(choose):
+    three = {f"worker_{place}": (8, 3) for place in (1, 2)}
+    given, here = choose(5, 3, (8, 3), **three, worker_3=7, worker_4=0)
+    tasks = [member.task for member in given.spec.members]
+    given = replace(given, left_out=frozenset(tasks[4:]))
+    assert chosen(given, here, 0.0) == here[:3]
+    given = replace(given, left_out=frozenset(tasks[2:]))
     assert chosen(given, here, 0.0) == here
 
 
@@ -144,3 +160,38 @@ def test_no_two_groups_follow_one_ring(choose):
                 if chosen(given, sessions, 1000.0):
                     ways.append(mine)
         assert len(set(ways)) < 2
+
+
+@pytest.mark.parametrize("count", [3, 5, 7])
+def test_no_ring_of_a_chain_is_followed_by_two_smaller_ones(choose, count):
+    """Whoever is there, frozen, replaced or left out, and whatever the chief's command does."""
+    chance = random.Random(count)
+    processes = [[(1, count)] for _ in range(count)]  # what those remember that have one index
+    newest, followed = 1, []
+    for _ in range(1000):
+        for here in processes:
+            if chance.random() < 0.1:
+                here[:] = [*here[-2:], (0, 0)]  # a replacement, beside the one that is frozen
+        who = [chance.randrange(len(here)) for here in processes]
+        there = [place for place in range(1, count) if chance.random() < 0.8]
+        others = {f"worker_{place}": processes[place][who[place]] for place in there}
+        given, sessions = choose(count, count // 2 + 1, processes[0][who[0]], **others)
+        tasks = [member.task for member in given.spec.members]
+        given = replace(
+            given,
+            asks=chance.random() < 0.8,
+            only_last_ring=chance.random() < 0.3,
+            left_out=frozenset(task for task in tasks if chance.random() < 0.2),
+        )
+        for session in sessions:
+            session.card.asks = chance.random() < 0.8
+        group = chosen(given, sessions, 1000.0)
+        if group is None:
+            continue
+        places = [0, *(tasks.index(session.member.task) for session in group)]
+        if len(places) < count:
+            followed.append(max(processes[place][who[place]][0] for place in [0, *there]))
+        newest += 1
+        for place in places:
+            processes[place][who[place]] = (newest, len(places))
+    assert len(followed) == len(set(followed)) > 20
