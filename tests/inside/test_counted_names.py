@@ -3,8 +3,8 @@
 import keras
 import pytest
 
+from cluster_trainer.checkpoints.checkpoint import uncounted
 from cluster_trainer.checkpoints.state import State
-from cluster_trainer.fits.agreement import uncounted
 from cluster_trainer.fits.kept_fit import optimizer_described
 
 

@@ -14,7 +14,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
 
 from cluster_trainer.callbacks import states
-from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
+from cluster_trainer.checkpoints.checkpoint import KEPT_STATE, Checkpoint, Stage, variable_names
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.state import State
 from cluster_trainer.collectives.replicas import ring_of
@@ -22,7 +22,6 @@ from cluster_trainer.engine.replicas import alike, statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
 
 log = logging.getLogger("trainer")
-KEPT_STATE = "state of a callback or metric, array "
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,6 @@ class Place:
 def place_of(checkpoint: Checkpoint) -> Place:
     """Return where a fit was."""
     return Place(**checkpoint.progress["place"])
-
-
-def variable_names(checkpoint: Checkpoint) -> list[str]:
-    """Return the names of its variables.
-
-    The last one of a checkpoint of version 0.1 may be Keras's global generator.
-    """
-    return [name for name in checkpoint.names if not name.startswith(KEPT_STATE)]
 
 
 class Plan(Protocol):

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -13,6 +14,8 @@ import numpy as np
 
 FORM = 2
 ABOUT = "about"
+KEPT_STATE = "state of a callback or metric, array "
+COUNTED = re.compile(r"_\d+(?=[/_ ]|$)")
 
 
 class Stage(IntEnum):
@@ -94,6 +97,22 @@ def about(file: Path) -> dict[str, Any]:
     with np.load(file, allow_pickle=False) as members:
         found: dict[str, Any] = json.loads(members[ABOUT].tobytes())
     return found
+
+
+def variable_names(checkpoint: Checkpoint) -> list[str]:
+    """Return the names of its variables.
+
+    The last one of a checkpoint of version 0.1 may be Keras's global generator.
+    """
+    return [name for name in checkpoint.names if not name.startswith(KEPT_STATE)]
+
+
+def uncounted(names: Sequence[str]) -> list[str]:
+    """Return variables' names without the numbers by which Keras tells layers of one name apart.
+
+    It counts them in a process: a worker that has made another model before has other numbers.
+    """
+    return [COUNTED.sub("", name) for name in names]
 
 
 def _member(index: int) -> str:

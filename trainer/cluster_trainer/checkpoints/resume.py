@@ -2,14 +2,17 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from cluster_trainer.checkpoints.checkpoint import Checkpoint
+from cluster_trainer.checkpoints.checkpoint import Checkpoint, uncounted, variable_names
 from cluster_trainer.checkpoints.saver import warn_unsaved
 from cluster_trainer.checkpoints.store import Store
-from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.task import Task
+
+if TYPE_CHECKING:  # it imports TensorFlow, of which nothing here has need
+    from cluster_trainer.collectives.workers import Workers
 
 NOTHING = -1
 NEWEST = "fit (the newest checkpoint)"
@@ -34,7 +37,7 @@ class Found:
     is_here: bool
 
 
-def find_newest(store: Store, workers: Workers, task: Task) -> Found | None:
+def find_newest(store: Store, workers: "Workers", task: Task) -> Found | None:
     """Let all workers find the newest checkpoint and give it to all; None if nobody has one.
 
     What a newcomer has on its disk counts only where the others have none: it may be another run's.
@@ -57,8 +60,7 @@ def find_newest(store: Store, workers: Workers, task: Task) -> Found | None:
     found = Checkpoint.from_bytes(content)
     is_new = workers.rank in workers.newcomers
     if is_new and mine and my_number > newest:
-        own = Found(Checkpoint.from_bytes(mine.content), mine.content, task.name, is_here=True)
-        refuse_other_run(own, found.settings, found.names)
+        _refuse_newcomers_own(mine.content, found, task)
     return Found(
         checkpoint=found,
         content=content,
@@ -75,6 +77,21 @@ def keep(found: Found, store: Store) -> None:
         store.write(found.checkpoint.number, found.content)
     except OSError as error:
         warn_unsaved(found.checkpoint.step, error)
+
+
+def _refuse_newcomers_own(content: bytes, found: Checkpoint, task: Task) -> None:
+    """Refuse what this worker has on its disk, if the others' newest checkpoint is of another run.
+
+    Variables alone are compared, as `fit` does: how many states of callbacks and metrics a
+    checkpoint holds depends on its place in the run.
+
+    Raises:
+        ConfigurationError: it is.
+    """
+    saved = Checkpoint.from_bytes(content)
+    own = replace(saved, names=uncounted(variable_names(saved)))
+    names = uncounted(variable_names(found))
+    refuse_other_run(Found(own, content, task.name, is_here=True), found.settings, names)
 
 
 def refuse_other_run(found: Found, settings: Mapping[str, str], names: Sequence[str]) -> None:

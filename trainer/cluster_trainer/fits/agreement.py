@@ -5,7 +5,6 @@ that a script gives, and the data that each worker has loaded.
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
@@ -18,7 +17,6 @@ from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import PREFIX, TrainerConfig, shown_name
 from cluster_trainer.settings.task import Task
 
-COUNTED = re.compile(r"_\d+(?=[/_ ]|$)")
 SETTINGS = "fit (settings and data)"
 THE_SAME = "the same on all workers"
 THE_SAME_DATA = "Every worker loads all examples in the same order, and is given its own slices."
@@ -79,14 +77,6 @@ def refuse_wire(config: TrainerConfig, strategy: tf.distribute.Strategy) -> None
             "workers of one CPU each sends them so."
         )
         raise ConfigurationError([Problem(shown_name("wire"), config.wire, "float32", advice)])
-
-
-def uncounted(names: Sequence[str]) -> list[str]:
-    """Return variables' names without the numbers by which Keras tells layers of one name apart.
-
-    It counts them in a process: a worker that has made another model before has other numbers.
-    """
-    return [COUNTED.sub("", name) for name in names]
 
 
 def digest_of(names: Sequence[str]) -> str:

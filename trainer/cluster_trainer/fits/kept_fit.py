@@ -14,9 +14,9 @@ import keras
 
 from cluster_trainer.callbacks.chief import for_worker
 from cluster_trainer.callbacks.heartbeat import Heartbeat, Listener, Nobody
-from cluster_trainer.callbacks.keeper import Keeper, Place, place_of, variable_names
+from cluster_trainer.callbacks.keeper import Keeper, Place, place_of
 from cluster_trainer.callbacks.place_told import PlaceTold
-from cluster_trainer.checkpoints.checkpoint import Stage
+from cluster_trainer.checkpoints.checkpoint import Stage, uncounted, variable_names
 from cluster_trainer.checkpoints.resume import Found, find_newest, keep, refuse_other_run
 from cluster_trainer.checkpoints.saver import Saver, touch
 from cluster_trainer.checkpoints.store import Store
@@ -294,7 +294,7 @@ class KeptFit:
         Raises:
             ConfigurationError: with everything that differs.
         """
-        names = agreement.uncounted(names)
+        names = uncounted(names)
         forms = [f"{one.dtype} {list(one.shape)}" for one in self._model.variables]
         variables = {"the variables": f"{len(names)}, {agreement.digest_of([*names, *forms])}"}
         wire = {variable_of("wire"): group.gradients_wire() or "float32"}
@@ -302,7 +302,7 @@ class KeptFit:
         agreement.refuse_differing(self._workers, self._job.task, facts)
         if self._found:
             saved = self._found.checkpoint
-            kept = agreement.uncounted(variable_names(saved))
+            kept = uncounted(variable_names(saved))
             if "keras" not in saved.progress["random"] and kept[:-1] == names:
                 kept = names  # see variable_names
             found = replace(self._found, checkpoint=replace(saved, names=kept))

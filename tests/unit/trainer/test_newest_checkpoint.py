@@ -1,0 +1,105 @@
+"""Which checkpoint counts, where some of the workers are new to the others."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from cluster_trainer.checkpoints.checkpoint import KEPT_STATE, Checkpoint, Stage
+from cluster_trainer.checkpoints.resume import Found, find_newest
+from cluster_trainer.checkpoints.store import Store
+from cluster_trainer.collectives.ring.ring import Ring
+from cluster_trainer.problems import ConfigurationError
+from cluster_trainer.settings.task import Task
+from harness.rings import outcomes, rings
+
+VARIABLES = ("dense/kernel float32[2]", "adam/iteration int64[]")
+NEW = 2
+
+
+def checkpoint(step: int, stage: Stage = Stage.EPOCH, **fields: object) -> Checkpoint:
+    """Return one; within an epoch it has states of metrics, too."""
+    states = 3 if stage == Stage.TRAINING else 1
+    names = [*VARIABLES, *(f"{KEPT_STATE}{index}" for index in range(states))]
+    made = {"settings": {"TRAINER_SEED": "42"}, "progress": {}, "names": names}
+    made["arrays"] = [np.full(2, step, np.float32)] * len(names)
+    return Checkpoint(step, stage, **made | fields)  # type: ignore[arg-type]
+
+
+@dataclass
+class OfRing:
+    """What is asked of workers, over a ring of which the last one is new."""
+
+    ring: Ring
+    newcomers: frozenset[int] = frozenset({NEW})
+
+    @property
+    def rank(self) -> int:
+        return self.ring.rank
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        return self.ring.members
+
+    def gather(self, number: int, what: str) -> list[int]:
+        rows = self.ring.all_gather(number.to_bytes(8, signed=True), what=what)
+        return [int.from_bytes(row, signed=True) for row in rows]
+
+    def broadcast(self, content: bytes | None, holder: int, what: str) -> bytes:
+        return self.ring.broadcast(content, holder, what=what)
+
+
+@pytest.fixture
+def stores(tmp_path):
+    return [Store(tmp_path / f"{rank}") for rank in range(NEW + 1)]
+
+
+def have(stores: list[Store], *kept: Checkpoint | None) -> None:
+    """Let each worker have a checkpoint, or none."""
+    for store, one in zip(stores, kept, strict=True):
+        if one:
+            store.write(one.number, one.to_bytes())
+
+
+def found(stores: list[Store]) -> list[Found | Exception | None]:
+    """Return what each worker finds."""
+    with rings(len(stores)) as made:
+        return outcomes(
+            made,
+            lambda ring: find_newest(
+                stores[ring.rank], OfRing(ring), Task("worker", ring.rank, len(stores))
+            ),
+        )
+
+
+def steps(stores: list[Store]) -> list[int]:
+    """Return the step that each worker goes on from."""
+    results = found(stores)
+    assert all(isinstance(one, Found) for one in results), results
+    return [one.checkpoint.step for one in results]  # type: ignore[union-attr]
+
+
+def test_a_newer_one_with_other_states_of_metrics_is_not_refused(stores) -> None:
+    have(stores, checkpoint(10), None, checkpoint(13, Stage.TRAINING))
+    assert steps(stores) == [10] * 3
+
+
+def test_nor_is_one_whose_layers_were_counted_otherwise(stores) -> None:
+    names = [name.replace("dense", "dense_3") for name in VARIABLES]
+    have(stores, checkpoint(10), None, checkpoint(13, names=names, arrays=[np.ones(2)] * 2))
+    assert steps(stores) == [10] * 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"settings": {"TRAINER_SEED": "7"}}, "TRAINER_SEED"),
+        ({"names": ["own/kernel float32[2]"], "arrays": [np.ones(2)]}, "own/kernel"),
+    ],
+)
+def test_another_runs_is_refused_on_the_newcomer_alone(stores, fields, said) -> None:
+    have(stores, checkpoint(10), None, checkpoint(13, **fields))
+    first, second, refused = found(stores)
+    assert isinstance(refused, ConfigurationError)
+    assert said in str(refused)
+    assert [one.checkpoint.step for one in (first, second)] == [10, 10]
