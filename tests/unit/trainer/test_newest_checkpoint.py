@@ -90,6 +90,12 @@ def test_nor_is_one_whose_layers_were_counted_otherwise(stores) -> None:
     assert steps(stores) == [10] * 3
 
 
+def test_what_a_newcomer_does_not_go_on_from_is_not_found_later_either(stores) -> None:
+    have(stores, checkpoint(10), None, checkpoint(1000, Stage.ALL))
+    assert steps(stores) == [10] * 3
+    assert stores[NEW].newest() is None
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
@@ -103,3 +109,4 @@ def test_another_runs_is_refused_on_the_newcomer_alone(stores, fields, said) -> 
     assert isinstance(refused, ConfigurationError)
     assert said in str(refused)
     assert [one.checkpoint.step for one in (first, second)] == [10, 10]
+    assert stores[NEW].newest().number == checkpoint(13).number  # a person's to remove

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cluster_trainer.checkpoints.checkpoint import Checkpoint, uncounted, variable_names
+from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage, uncounted, variable_names
 from cluster_trainer.checkpoints.saver import warn_unsaved
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -41,9 +41,10 @@ def find_newest(store: Store, workers: "Workers", task: Task) -> Found | None:
     """Let all workers find the newest checkpoint and give it to all; None if nobody has one.
 
     What a newcomer has on its disk counts only where the others have none: it may be another run's.
+    What of it is newer than the others' is removed: it would count once this worker is no newcomer.
 
     Raises:
-        ConfigurationError: it is, on the newcomer alone.
+        ConfigurationError: it has other settings or variables, on the newcomer alone.
     """
     mine = store.newest()
     my_number = mine.number if mine else NOTHING
@@ -61,6 +62,7 @@ def find_newest(store: Store, workers: "Workers", task: Task) -> Found | None:
     is_new = workers.rank in workers.newcomers
     if is_new and mine and my_number > newest:
         _refuse_newcomers_own(mine.content, found, task)
+        _remove_newer(store, my_number, found)
     return Found(
         checkpoint=found,
         content=content,
@@ -92,6 +94,17 @@ def _refuse_newcomers_own(content: bytes, found: Checkpoint, task: Task) -> None
     own = replace(saved, names=uncounted(variable_names(saved)))
     names = uncounted(variable_names(found))
     refuse_other_run(Found(own, content, task.name, is_here=True), found.settings, names)
+
+
+def _remove_newer(store: Store, number: int, found: Checkpoint) -> None:
+    """Remove what this worker alone has, and does not go on from."""
+    log.warning(
+        "this worker had a checkpoint of step %d, which nobody knows to be of this run: it is "
+        "removed, as all go on from step %d",
+        number // len(Stage),
+        found.step,
+    )
+    store.remove_after(found.number)
 
 
 def refuse_other_run(found: Found, settings: Mapping[str, str], names: Sequence[str]) -> None:

@@ -55,6 +55,12 @@ class Store:
             if _number(other) == number and other != file:
                 other.unlink()
 
+    def remove_after(self, number: int) -> None:
+        """Remove those that are further than a number: another run's, which would win later."""
+        for file in self._files():
+            if _number(file) > number:
+                file.unlink(missing_ok=True)
+
     def keep_newest(self) -> None:
         """Remove all but the newest."""
         for older in self._files()[:-1]:
