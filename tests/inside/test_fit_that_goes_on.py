@@ -4,13 +4,15 @@ import gc
 import inspect
 import threading
 import time
+from dataclasses import replace
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from cluster_trainer.checkpoints.checkpoint import Checkpoint
+from cluster_trainer.checkpoints.checkpoint import RUN, UNKNOWN_RUN, Checkpoint
+from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives.ring.errors import PeerLost
 from cluster_trainer.engine import running
 from cluster_trainer.engine.running import Running
@@ -194,6 +196,34 @@ def test_a_fit_that_has_failed_holds_no_checkpoint_and_no_thread(keep):
     assert kept[-1].begins_again
     assert kept[-1].step > 0
     assert not [one for one in threading.enumerate() if one.name.startswith("saver")]
+
+
+def test_a_run_has_one_number_however_often_it_begins(keep, tmp_path):
+    def number():
+        return Checkpoint.from_bytes(Store(tmp_path / "checkpoints").newest().content).run
+
+    failed(keep, Examples())
+    first = number()
+    model, kept = keep()
+    with running.fits_run_by(kept.run):
+        model.fit(Examples(), batch_size=8, epochs=9, verbose=0)
+    assert number() == first != UNKNOWN_RUN
+    Store(tmp_path / "checkpoints").clear()
+    failed(keep, Examples())  # with the same seeds
+    assert number() != first
+
+
+def test_a_run_of_an_earlier_version_goes_on_and_gets_a_number(keep, tmp_path):
+    failed(keep, Examples())
+    store = Store(tmp_path / "checkpoints")
+    saved = Checkpoint.from_bytes(store.newest().content)
+    progress = {name: value for name, value in saved.progress.items() if name != RUN}
+    store.write(saved.number, replace(saved, progress=progress).to_bytes())
+    model, kept = keep()
+    with running.fits_run_by(kept.run):
+        model.fit(Examples(), batch_size=8, epochs=9, verbose=0)
+    assert kept.place.step == 45
+    assert Checkpoint.from_bytes(store.newest().content).run != UNKNOWN_RUN
 
 
 def test_a_source_has_one_reader_at_a_time(keep):

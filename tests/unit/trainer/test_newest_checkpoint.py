@@ -1,11 +1,12 @@
 """Which checkpoint counts, where some of the workers are new to the others."""
 
+import logging
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from cluster_trainer.checkpoints.checkpoint import KEPT_STATE, Checkpoint, Stage
+from cluster_trainer.checkpoints.checkpoint import KEPT_STATE, RUN, Checkpoint, Stage
 from cluster_trainer.checkpoints.resume import Found, find_newest
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives.ring.ring import Ring
@@ -54,6 +55,12 @@ def stores(tmp_path):
     return [Store(tmp_path / f"{rank}") for rank in range(NEW + 1)]
 
 
+@pytest.fixture
+def warnings(caplog):
+    logging.getLogger("trainer").propagate = True
+    return caplog
+
+
 def have(stores: list[Store], *kept: Checkpoint | None) -> None:
     """Let each worker have a checkpoint, or none."""
     for store, one in zip(stores, kept, strict=True):
@@ -94,6 +101,36 @@ def test_what_a_newcomer_does_not_go_on_from_is_not_found_later_either(stores) -
     have(stores, checkpoint(10), None, checkpoint(1000, Stage.ALL))
     assert steps(stores) == [10] * 3
     assert stores[NEW].newest() is None
+
+
+@pytest.mark.parametrize("holder", [0, 1])
+def test_of_the_same_run_the_newest_counts_whoever_has_it(stores, holder) -> None:
+    """The disks of the others have been full since step 10, say."""
+    known: list[Checkpoint | None] = [None, None, checkpoint(300, progress={RUN: 5})]
+    known[holder] = checkpoint(10, progress={RUN: 5})
+    have(stores, *known)
+    assert steps(stores) == [300] * 3
+    assert stores[NEW].newest().number == checkpoint(300).number
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"), [(5, 7), (0, 7), (5, 0), (0, 0)], ids=["other", "old", "of old", "both old"]
+)
+def test_what_may_be_of_another_run_is_removed_with_a_warning(
+    stores, warnings, mine, theirs
+) -> None:
+    progress = [{RUN: number} if number else {} for number in (mine, theirs)]
+    others = checkpoint(10, progress=progress[1])
+    have(stores, others, others, checkpoint(300, progress=progress[0]))
+    assert steps(stores) == [10] * 3
+    assert stores[NEW].newest() is None
+    assert "the checkpoint of step 300 that this worker had" in warnings.text
+    assert "all go on from step 10" in warnings.text
+
+
+def test_where_nobody_else_has_one_a_newcomers_counts(stores) -> None:
+    have(stores, None, None, checkpoint(300))
+    assert steps(stores) == [300] * 3
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
 
 from cluster_trainer.callbacks import states
-from cluster_trainer.checkpoints.checkpoint import KEPT_STATE, Checkpoint, Stage, variable_names
+from cluster_trainer.checkpoints.checkpoint import KEPT_STATE, RUN, Checkpoint, Stage, variable_names
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.state import State
 from cluster_trainer.collectives.replicas import ring_of
@@ -62,6 +62,7 @@ class Plan(Protocol):
         described: what else must be as it was for the fit to go on, name -> value.
         describes_data: whether that tells how the data are cut, too.
         seed: of the order of the examples.
+        run_number: tells this run's checkpoints from another's; the same on all workers.
         cuts: steps at which a call has to end, the same on all workers.
     """
 
@@ -69,6 +70,7 @@ class Plan(Protocol):
     described: Mapping[str, str]
     describes_data: bool
     seed: int
+    run_number: int
     cuts: Sequence[int]
 
     def check(self, described: Mapping[str, str], names: Sequence[str]) -> None:
@@ -241,6 +243,7 @@ class Keeper(keras.callbacks.Callback):
         state = self._state()
         arrays = state.take()
         progress = {
+            RUN: self._plan.run_number,
             "place": asdict(self.place),
             "seed": self._plan.seed,
             "logs": _numbers(self.model.train_function.logs),

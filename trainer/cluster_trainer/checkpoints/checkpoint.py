@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 FORM = 2
 ABOUT = "about"
+RUN, UNKNOWN_RUN = "run", 0
 KEPT_STATE = "state of a callback or metric, array "
 COUNTED = re.compile(r"_\d+(?=[/_ ]|$)")
 
@@ -57,6 +58,11 @@ class Checkpoint:
         """What it is found by; see `number_of`."""
         return number_of(self.step, self.stage)
 
+    @property
+    def run(self) -> int:
+        """A random number of the run, the same on all workers; see `run_of`."""
+        return run_of(self.progress)
+
     def to_bytes(self) -> bytes:
         """Return it as an .npz file, which `numpy.load` reads: `about` is JSON, the rest arrays."""
         about = {
@@ -89,7 +95,15 @@ class Checkpoint:
         )
 
 
-def about(file: Path) -> dict[str, Any]:
+def run_of(progress: Mapping[str, Any]) -> int:
+    """Return the run's number from what a checkpoint tells of the place in it.
+
+    UNKNOWN_RUN where it was written before runs had one.
+    """
+    return int(progress.get(RUN, UNKNOWN_RUN))
+
+
+def about(file: Path | BinaryIO) -> dict[str, Any]:
     """Return what a checkpoint's file says of itself: its step, stage, settings; no array is read.
 
     Whether the file is whole is not looked at, and what is raised where it is none is NumPy's.

@@ -1,13 +1,22 @@
 """Where a run goes on: the newest step that is whole on any worker."""
 
+import io
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage, uncounted, variable_names
+from cluster_trainer.checkpoints.checkpoint import (
+    UNKNOWN_RUN,
+    Checkpoint,
+    Stage,
+    about,
+    run_of,
+    uncounted,
+    variable_names,
+)
 from cluster_trainer.checkpoints.saver import warn_unsaved
-from cluster_trainer.checkpoints.store import Store
+from cluster_trainer.checkpoints.store import Store, Stored
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.task import Task
 
@@ -40,8 +49,8 @@ class Found:
 def find_newest(store: Store, workers: "Workers", task: Task) -> Found | None:
     """Let all workers find the newest checkpoint and give it to all; None if nobody has one.
 
-    What a newcomer has on its disk counts only where the others have none: it may be another run's.
-    What of it is newer than the others' is removed: it would count once this worker is no newcomer.
+    What a newcomer has on its disk may be another run's; see `_that_count`. What of it is newer
+    then is removed: it would count once this worker is no newcomer.
 
     Raises:
         ConfigurationError: it has other settings or variables, on the newcomer alone.
@@ -49,9 +58,7 @@ def find_newest(store: Store, workers: "Workers", task: Task) -> Found | None:
     mine = store.newest()
     my_number = mine.number if mine else NOTHING
     numbers = workers.gather(my_number, NEWEST)
-    others = [NOTHING if rank in workers.newcomers else one for rank, one in enumerate(numbers)]
-    if max(others) != NOTHING:
-        numbers = others
+    numbers = _that_count(numbers, mine, workers)
     newest = max(numbers)
     if newest == NOTHING:
         return None
@@ -60,7 +67,7 @@ def find_newest(store: Store, workers: "Workers", task: Task) -> Found | None:
     content = workers.broadcast(given, holder, NEWEST)
     found = Checkpoint.from_bytes(content)
     is_new = workers.rank in workers.newcomers
-    if is_new and mine and my_number > newest:
+    if is_new and mine and my_number > newest:  # and has not counted
         _refuse_newcomers_own(mine.content, found, task)
         _remove_newer(store, my_number, found)
     return Found(
@@ -81,6 +88,27 @@ def keep(found: Found, store: Store) -> None:
         warn_unsaved(found.checkpoint.step, error)
 
 
+def _that_count(numbers: list[int], mine: Stored | None, workers: "Workers") -> list[int]:
+    """Return the workers' numbers, with NOTHING for checkpoints that may be another run's.
+
+    A newcomer's is this run's where its run has the number that the others' newest one has, as when
+    a worker comes back with its disk. Where nobody else has one it counts, whatever it is.
+    """
+    others = [NOTHING if rank in workers.newcomers else one for rank, one in enumerate(numbers)]
+    if others == numbers or max(others) == NOTHING:
+        return numbers
+    runs = workers.gather(_run_of(mine), NEWEST)
+    this = runs[others.index(max(others))]
+    return [
+        one if other != NOTHING or run == this != UNKNOWN_RUN else NOTHING
+        for one, other, run in zip(numbers, others, runs, strict=True)
+    ]
+
+
+def _run_of(stored: Stored | None) -> int:
+    return run_of(about(io.BytesIO(stored.content))["progress"]) if stored else UNKNOWN_RUN
+
+
 def _refuse_newcomers_own(content: bytes, found: Checkpoint, task: Task) -> None:
     """Refuse what this worker has on its disk, if the others' newest checkpoint is of another run.
 
@@ -99,8 +127,8 @@ def _refuse_newcomers_own(content: bytes, found: Checkpoint, task: Task) -> None
 def _remove_newer(store: Store, number: int, found: Checkpoint) -> None:
     """Remove what this worker alone has, and does not go on from."""
     log.warning(
-        "this worker had a checkpoint of step %d, which nobody knows to be of this run: it is "
-        "removed, as all go on from step %d",
+        "the checkpoint of step %d that this worker had is of another run, or of an earlier "
+        "version: it is removed, as all go on from step %d",
         number // len(Stage),
         found.step,
     )

@@ -3,6 +3,7 @@
 import inspect
 import json
 import logging
+import secrets
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,13 @@ from cluster_trainer.callbacks.chief import for_worker
 from cluster_trainer.callbacks.heartbeat import Heartbeat, Listener, Nobody
 from cluster_trainer.callbacks.keeper import Keeper, Place, place_of
 from cluster_trainer.callbacks.place_told import PlaceTold
-from cluster_trainer.checkpoints.checkpoint import Stage, uncounted, variable_names
+from cluster_trainer.checkpoints.checkpoint import (
+    UNKNOWN_RUN,
+    Checkpoint,
+    Stage,
+    uncounted,
+    variable_names,
+)
 from cluster_trainer.checkpoints.resume import Found, find_newest, keep, refuse_other_run
 from cluster_trainer.checkpoints.saver import Saver, touch
 from cluster_trainer.checkpoints.store import Store
@@ -50,6 +57,8 @@ CHECKPOINTS = "checkpoints"
 TEST_ITERATOR = "_eval_epoch_iterator"
 """Where Keras keeps the batches of a fit's validations, until the fit has ended."""
 KEEPS, FILES = "fit (whether it is kept)", "fit (files of ModelCheckpoint)"
+RUN = "fit (the number of the run)"
+RUN_BITS = 62  # of what workers can tell each other
 log = logging.getLogger("trainer")
 
 
@@ -119,7 +128,7 @@ class KeptFit:
         looks = not _has_gpus(model, self._workers.count)
         self.pace = PaceWatch(self._job.task, self._workers, looks=looks)
         self._saved_at, self._first_epoch = 0.0, 0
-        self.validates, self.seed = False, 0
+        self.validates, self.seed, self.run_number = False, 0, UNKNOWN_RUN
         self.described, self.describes_data = plan.described, plan.describes_data
         self.cuts = plan.cuts
 
@@ -238,6 +247,8 @@ class KeptFit:
         found = self._found.checkpoint if self._found else None
         callbacks = self._callbacks(given.arguments.get("callbacks"), keeps=bool(steps))
         self.seed = call.seed = found.progress["seed"] if found else call.seed
+        if steps:
+            self.run_number = self._number_of_run(found)
         self.validates = given.arguments.get("validation_data") is not None or bool(
             given.arguments.get("validation_split")
         )
@@ -271,6 +282,14 @@ class KeptFit:
             self._plan.stop.is_watched = False
             self._let_go()
         return history
+
+    def _number_of_run(self, found: Checkpoint | None) -> int:
+        """Return the number that its checkpoints have; where there is none yet, the chief's draw.
+
+        Not from the generators that a script seeds: its next run is another one.
+        """
+        known = found.run if found else UNKNOWN_RUN
+        return known or self._workers.gather(1 + secrets.randbits(RUN_BITS), RUN)[0]
 
     def _let_go(self) -> None:
         """Hold no data and no checkpoint any longer; another try begins with its own."""
