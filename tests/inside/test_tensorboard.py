@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import time
 
 import keras
 import numpy as np
@@ -17,6 +18,8 @@ from cluster_trainer.callbacks.keeper import Place
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.data.examples import DataSet
 from cluster_trainer.data.plan import make_plan
+from cluster_trainer.engine import running
+from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.fits.run import Run, complete
 from cluster_trainer.models.compiling import compile_as_set
 from cluster_trainer.problems import StopRequestedError
@@ -127,6 +130,44 @@ def test_every_metric_is_a_curve_of_epochs_and_one_of_calls(run, board, replicas
     for name in ("seconds_per_step", "examples_per_second", "examples_per_second_of_all"):
         assert steps(own[f"speed/{name}"]) == CALLS
         assert all(value > 0 for _, value in own[f"speed/{name}"])
+
+
+class Rows(keras.utils.PyDataset):
+    """Takes its time for each batch."""
+
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds = seconds
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        time.sleep(self.seconds)
+        return np.ones((8, 2), np.float32), np.ones((8, 1), np.float32)
+
+
+def test_a_fit_has_not_waited_for_what_an_earlier_one_of_its_model_has(tmp_path):
+    """As a fit that goes on in the same process after a loss: its steps were compiled before."""
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+
+    def waited(name, seconds):
+        """Return for how long the fit's steps have waited, and for how long its points say so."""
+        before, begins = waits_of(model).get("input", 0.0), int(model.optimizer.iterations)
+        place = lambda: Place(step=int(model.optimizer.iterations))  # noqa: E731
+        board = tensorboard.TensorBoard(
+            tmp_path / name, tensorboard.Shown(place, dict, None, lambda: "started")
+        )
+        with running.announced(running.Running("fit", is_fit=True)):  # a callback's own: not kept
+            model.fit(Rows(seconds), epochs=2, verbose=0, callbacks=[board])
+        points = read(tmp_path / name)["speed/seconds_of_input_per_step"]
+        counted = np.diff([begins, *steps(points)]) * [value for _, value in points]
+        return waits_of(model)["input"] - before, pytest.approx(sum(counted), rel=1e-3)
+
+    for name, seconds in (("first", 0.3), ("again", 0.0)):
+        found, shown = waited(name, seconds)
+        assert found == shown
 
 
 def test_the_learning_rate_is_that_of_the_step(run, board):

@@ -88,6 +88,7 @@ class TensorBoard(keras.callbacks.Callback):
         del logs
         place, starts = self._shown.place(), starts_in(self._folder)
         self._began = self._step = place.step
+        self._waits = waits_of(self.model)  # of an earlier fit, whose steps are still compiled
         self._own = EventFile(self._folder, begins_at=place.step + 1)
         if not self._shown.is_chief:
             return
