@@ -24,12 +24,16 @@ def over_tcp() -> Pair:
 
 @contextmanager
 def rings(
-    size: int, connect: Callable[[], Pair] = socket.socketpair, **options: float | None
+    size: int,
+    connect: Callable[[], Pair] = socket.socketpair,
+    generation: int = 1,
+    **options: float | None,
 ) -> Iterator[list[Ring]]:
     """Connect so many ranks; what is not closed at the end is closed then."""
     pairs = [connect() for _ in range(size)]  # the first ends are the ranks' right
     made = [
-        Ring(rank, size, 1, pairs[rank - 1][1], pairs[rank][0], **options) for rank in range(size)
+        Ring(rank, size, generation, pairs[rank - 1][1], pairs[rank][0], **options)
+        for rank in range(size)
     ]
     try:
         yield made

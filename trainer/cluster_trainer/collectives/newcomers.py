@@ -32,30 +32,46 @@ class RingWithNewcomers(Protocol):
 
 
 class Newcomers:
-    """Finds out which workers of a ring are new to the others; all of them look."""
+    """Finds out which workers of a ring are new to the others; all of them look.
+
+    A process trusts the rings in which all have proved to fit, itself too. They do so after the
+    same call, which may end well on some workers and not on others, when one is lost in it. So who
+    has missed the last ring that others trust is not new, if it trusts the one before; a new
+    process trusts none.
+    """
 
     def __init__(self) -> None:
-        self._trusted = 0  # the generation of the last ring of which this process was no newcomer
+        # Generations: of the last ring that this process trusts, of the last one that anybody had
+        # trusted when that was made, and of the last one that anybody had when the present one was.
+        self._trusted = self._before = self._latest = 0
 
     def look(self, ring: Ring) -> frozenset[int]:
-        """Return the ranks of those who trained together later than others of them did, or never.
+        """Return the ranks of those who trained together earlier than others of them did, or never.
 
         Where nobody is new to anybody, as at a first start, there is none. Nor is there any where
         the ring fails at this: whoever uses it next hears of that.
         """
+        mine = b"".join(one.to_bytes(NUMBER_BYTES) for one in (self._trusted, self._before))
         try:
-            rows = ring.all_gather(self._trusted.to_bytes(NUMBER_BYTES), what=MEETING)
+            rows = ring.all_gather(mine, what=MEETING)
         except RingError:
             return frozenset()
-        told = [int.from_bytes(row) for row in rows]
-        found = frozenset(rank for rank, number in enumerate(told) if number < max(told))
+        told = [
+            (int.from_bytes(row[:NUMBER_BYTES]), int.from_bytes(row[NUMBER_BYTES:])) for row in rows
+        ]
+        self._latest, before = max(told)
+        found = frozenset(
+            rank
+            for rank, (trusted, _) in enumerate(told)
+            if trusted < self._latest and (not trusted or trusted < before)
+        )
         if not found:
             self.trust(ring)
         return found
 
     def trust(self, ring: Ring) -> None:
         """Take all workers of a ring for ones that fit."""
-        self._trusted = ring.generation
+        self._trusted, self._before = ring.generation, self._latest
 
 
 def leave_out(ring: RingWithNewcomers, answers: Sequence[Any], what: str) -> bool:

@@ -82,6 +82,44 @@ def test_who_has_not_proved_it_is_as_new_in_the_next_ring(
         assert [one.newcomers for one in met(made, of_known)] == [frozenset({2})] * 3
 
 
+def test_who_missed_that_the_others_trust_a_newcomer_is_not_new_for_that(
+    of_known: list[Newcomers],
+) -> None:
+    """It heard of a loss in the call after which the others did."""
+    of_known[2] = Newcomers()
+    with rings(3, generation=2) as made:
+        found = met(made, of_known)
+        for place in (0, 2):
+            found[place].trust_newcomers()
+    with rings(3, generation=3) as made:
+        assert [one.newcomers for one in met(made, of_known)] == [frozenset()] * 3
+    of_known[2] = Newcomers()
+    with rings(3, generation=4) as made:
+        assert [one.newcomers for one in met(made, of_known)] == [frozenset({2})] * 3
+
+
+def test_nor_where_the_newcomer_alone_trusts_itself(of_known: list[Newcomers]) -> None:
+    of_known[2] = Newcomers()
+    with rings(3, generation=2) as made:
+        met(made, of_known)[2].trust_newcomers()
+    with rings(3, generation=3) as made:
+        assert [one.newcomers for one in met(made, of_known)] == [frozenset()] * 3
+
+
+def test_who_has_missed_two_rings_is_new(of_known: list[Newcomers]) -> None:
+    for generation in (2, 3):
+        with rings(2, generation=generation) as made:
+            assert [one.newcomers for one in met(made, of_known)] == [frozenset()] * 2
+    with rings(3, generation=4) as made:
+        assert [one.newcomers for one in met(made, of_known)] == [frozenset({2})] * 3
+
+
+def test_a_new_process_is_new_however_few_rings_there_were(of_known: list[Newcomers]) -> None:
+    of_known[1] = Newcomers()
+    with rings(3, generation=2) as made:
+        assert [one.newcomers for one in met(made, of_known)] == [frozenset({1})] * 3
+
+
 def test_where_nobody_was_in_a_ring_nobody_is_new() -> None:
     with rings(3) as made:
         assert asked(met(made, [Newcomers() for _ in range(3)]), 10, 10, 9) == [False] * 3
