@@ -33,10 +33,15 @@ class MetricRows:
         return np.asarray(self._strategy.experimental_local_results(known[1]())[0])
 
     def put_back(self, rows: np.ndarray) -> None:
-        """Give each replica its row; if there are more or fewer replicas now, one has the sum."""
+        """Give each replica its row.
+
+        If there are more or fewer replicas now, one has the sum of what is summed over replicas,
+        and the others 0. Anything else in a metric, as a mean or a constant, is the first one's.
+        """
         if len(rows) != self._total:
-            others = np.zeros((self._total - 1, *rows.shape[1:]))
-            rows = np.concatenate([rows.sum(0, keepdims=True), others])
+            first = np.where(self._are_summed(), rows.sum(0), rows[0])
+            others = np.where(self._are_summed(), 0.0, rows[0])
+            rows = np.stack([first, *[others] * (self._total - 1)])
 
         def assign() -> Any:
             return self._strategy.run(self._assign, args=(tf.constant(rows),))
@@ -44,6 +49,12 @@ class MetricRows:
         # Over a ring all wait for the one who would trace it for the first time.
         is_alone = self._total == 1 or ring_of(self._strategy) is not None
         (assign if is_alone else tf.function(assign))()
+
+    def _are_summed(self) -> np.ndarray:
+        """Tell of each number of a row whether the results of metrics are those of its sum."""
+        sizes = np.array([np.prod(one.shape) for one in self._variables], int)
+        are_summed = [one.aggregation == "sum" for one in self._variables]  # Keras's own all are
+        return np.repeat(np.array(are_summed, bool), sizes)
 
     def _own(self, variable: Any) -> Any:
         return variable.value if self._total == 1 else step_context.own(variable)
