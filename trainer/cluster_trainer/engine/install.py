@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, wraps
 from typing import Any
+from weakref import WeakSet
 
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
@@ -286,6 +287,7 @@ def _batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
     def predict_batches(self: Any, *arguments: Any, **keywords: Any) -> Any:
         call = _running("predict", self, None, ())
         call.one_batch_a_call = self.steps_per_execution == 1
+        call.asked = WeakSet()  # what Keras calls for each batch does not know the first
         with running.announced(call), group.failure_told():
             return predict(self, *arguments, **keywords)
 

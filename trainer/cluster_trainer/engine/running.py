@@ -58,6 +58,7 @@ class Running:
         agree: from this worker's seconds to the slowest one's, where more is to be agreed on.
         meet: raises what ends the fit, if all workers have agreed to.
         alike: the models that all workers of a ring have with the same values.
+        asked: the others that this call has given what values all have; None: it asks again.
         limit: limits the time of a call of TensorFlow.
     """
 
@@ -73,6 +74,7 @@ class Running:
     meet: Callable[[], None] = lambda: None
     limit: Callable[[Any], AbstractContextManager[Any]] = nullcontext
     alike: WeakSet[Any] = field(default_factory=WeakSet)
+    asked: WeakSet[Any] | None = None
 
     @property
     def logs_of_epoch(self) -> dict[str, Any]:

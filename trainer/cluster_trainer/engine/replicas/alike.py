@@ -65,10 +65,12 @@ def make_once(model: keras.Model, *, may_differ: bool = False) -> None:
     """
     call = running.current()
     known = call.alike if running.is_announced() else _in_loops
-    if model in known:
+    if model in known or model in (call.asked or ()):
         return
     if call.is_fit and len(known):  # a callback's own: the fit's model is the first of all
         if not _make_other(model):
+            if call.asked is not None:
+                call.asked.add(model)
             return
     else:
         make(model, may_differ=may_differ)

@@ -1,0 +1,60 @@
+"""How often the workers of a ring ask each other whether their models are alike."""
+
+from contextlib import contextmanager
+from weakref import WeakSet
+
+import keras
+import numpy as np
+import pytest
+
+from cluster_trainer.collectives import group
+from cluster_trainer.collectives.rehearsal import Rehearsal
+from cluster_trainer.collectives.renewable import RenewableRing
+from cluster_trainer.engine import running
+from cluster_trainer.engine.running import Running
+
+ROWS = np.ones((40, 4), np.float32)
+VARIABLES = "predict (a model's variables)"
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What this worker has asked; the other one has no optimizer for a callback's model."""
+    found = []
+    gather = Rehearsal.all_gather
+
+    def all_gather(self, value, *, what=""):
+        found.append(what)
+        rows = gather(self, value, what=what)
+        has_all = what != VARIABLES or found.count(VARIABLES) % 2 == 0  # without the optimizer's
+        return rows if has_all else [rows[0], bytes(len(rows[0]))]
+
+    monkeypatch.setattr(Rehearsal, "all_gather", all_gather)
+    return found
+
+
+@contextmanager
+def in_fit():
+    """Let what is called be a callback's, in the fit of another model, over a ring of two."""
+    ring = RenewableRing(lambda: pytest.fail("nobody is met"), 2, comes_late=True)
+    group.use(ring)
+    fitted = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    try:
+        with (
+            ring.rehearsed(),
+            running.announced(Running("fit", is_fit=True, alike=WeakSet([fitted]))),
+        ):
+            yield
+    finally:
+        group.use(None)
+
+
+def test_a_model_whose_optimizer_some_have_not_built_is_asked_for_once_a_call(asked):
+    with in_fit():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        model.compile("adam", "mse")
+        model.optimizer.build(model.trainable_variables)
+        for calls in (1, 2):
+            model.predict(ROWS, batch_size=4, verbose=0)
+            assert asked.count(VARIABLES) == 2 * calls  # with the optimizer's, and without
+    assert asked.count("predict (outputs)") == 20
