@@ -173,6 +173,33 @@ def test_a_model_that_was_trained_does_not_begin_at_step_0(keep):
         kept.find()
 
 
+class Prepares(keras.callbacks.Callback):
+    """May do anything to the model."""
+
+    several_batches_a_call = True
+
+    def on_train_begin(self, logs=None):
+        """Do nothing, as it happens."""
+
+
+@pytest.mark.parametrize("own", [[], [Prepares()], [keras.callbacks.EarlyStopping("loss")]])
+def test_a_fit_has_trained_nothing_until_its_first_step_is_traced(keep, monkeypatch, own):
+    """It can begin at step 0 if a worker is lost by then, unless a callback has had the model."""
+    model, kept = keep()
+
+    def lost(*_):
+        raise PeerLost("rank 1 was lost", 1)
+
+    monkeypatch.setattr(KeptFit, "check", lost)
+    with running.fits_run_by(kept.run), pytest.raises(PeerLost):
+        model.fit(ROWS, WANTED, batch_size=8, verbose=0, callbacks=own)
+    assert kept.has_trained == any(isinstance(one, Prepares) for one in own)
+
+
+def test_a_fit_that_has_done_its_first_step_has_trained(keep):
+    assert failed(keep, Examples()).has_trained
+
+
 def failed(keep, rows):
     """Let a fit fail in its middle; return what was kept."""
     model, kept = keep()

@@ -88,6 +88,8 @@ class Own(keras.Model):
         self.inner = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(1)])
 
     def train_step(self, data):
+        if "at-first-trace" in sys.argv:
+            die_once()
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((self.inner(data[0]) - data[1]) ** 2)
         weights = self.inner.trainable_variables
@@ -225,7 +227,7 @@ def test_data_that_were_read_before_a_loss_need_a_new_process(tmp_path, script):
 def test_a_model_that_is_built_by_its_first_step(tmp_path):
     """And again from the beginning, once it has ended: whatever fails before it begins."""
     (tmp_path / "script.py").write_text(OWN_STEP)
-    for moment in ("at-first-step", "at-first-line"):
+    for moment in ("at-first-step", "at-first-line", "at-first-trace"):
         with MeetingPlace(tmp_path, 2, str(tmp_path / "script.py"), moment) as place:
             replaced(place.workers[1])
             assert place.wait() == [0, 0], place.logs

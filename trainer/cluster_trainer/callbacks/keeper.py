@@ -14,12 +14,19 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
 
 from cluster_trainer.callbacks import states
-from cluster_trainer.checkpoints.checkpoint import KEPT_STATE, RUN, Checkpoint, Stage, variable_names
+from cluster_trainer.checkpoints.checkpoint import (
+    KEPT_STATE,
+    RUN,
+    Checkpoint,
+    Stage,
+    variable_names,
+)
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.state import State
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.replicas import alike, statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
+from cluster_trainer.engine.running import BEGINNING_HOOKS, prepares
 
 log = logging.getLogger("trainer")
 
@@ -169,7 +176,7 @@ class Keeper(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Put variables and callbacks where they were; the others have begun by now."""
         del logs
-        self.has_begun = True
+        self.has_begun = prepares(self._callbacks, BEGINNING_HOOKS)
         if not self._plan.describes_data:
             self._described |= self.iterator.described
         if self._found is None:
@@ -179,9 +186,11 @@ class Keeper(keras.callbacks.Callback):
             self._plan.check(self._described, self._state().names)
             if ring_of(self.model.distribute_strategy):
                 self._save()  # from which to go on when a worker is lost before the next
+            self.has_begun = True
             return
         self.model.train_function.create_variables(self.iterator)
         self._plan.check(self._described, self._state().names)
+        self.has_begun = True
         self._put_back(self._found)
         self.model.stop_training = self.place.stopped
 

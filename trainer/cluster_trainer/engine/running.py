@@ -24,11 +24,11 @@ KERAS_OWN = (
     keras.callbacks.BackupAndRestore,
     keras.callbacks.TensorBoard,
 )
+NOT_A_USERS = ("keras.", "cluster_trainer.")
 TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
+BEGINNING_HOOKS = ("set_model", "set_params", "on_train_begin")
 PREPARING_HOOKS = (
-    "set_model",
-    "set_params",
-    "on_train_begin",
+    *BEGINNING_HOOKS,
     "on_epoch_begin",
     "on_batch_begin",
     "on_train_batch_begin",
@@ -160,16 +160,17 @@ def wants_each_batch(callbacks: Any, hooks: Sequence[str] = FIT_HOOKS) -> list[s
     ]
 
 
-def prepares(callbacks: Any) -> bool:
+def prepares(callbacks: Any, hooks: Sequence[str] = PREPARING_HOOKS) -> bool:
     """Tell whether a callback of a user's own may make the model what its first step is traced of.
 
     Args:
-        callbacks: as a user gives them.
+        callbacks: as a user gives them; the image's own leave the model as it is.
+        hooks: the methods by which it may.
     """
     return any(
-        hook in vars(one) or not getattr(type(one), hook).__module__.startswith("keras.")
+        hook in vars(one) or not getattr(type(one), hook).__module__.startswith(NOT_A_USERS)
         for one in _flat(callbacks)
-        for hook in PREPARING_HOOKS
+        for hook in hooks
     )
 
 
