@@ -271,6 +271,45 @@ def test_one_that_does_not_fit_ends_alone(tmp_path, how):
         assert [one.starts for one in place.workers] == [1, 1, 2]
 
 
+# A callback trains a model of its own when it first needs one: once in a process.
+LAZY = """
+import keras, numpy as np, time
+
+class Compares(keras.callbacks.Callback):
+    several_batches_a_call = True
+    other = None
+
+    def on_train_batch_end(self, batch, logs=None):
+        time.sleep(0.1)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.other is None:
+            self.other = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+            self.other.compile("adam", "mse")
+            self.other.fit(rows, rows[:, :1], verbose=0)
+        self.other.predict(rows, verbose=0)
+
+rows = np.random.default_rng(0).random((320, 4), np.float32)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("adam", "mse")
+model.fit(rows, rows[:, :1], batch_size=32, epochs=1000, verbose=0, callbacks=[Compares()])
+"""
+
+
+def test_a_callback_that_has_made_something_since_makes_it_again_with_a_newcomer(tmp_path):
+    file = tmp_path / "script.py"
+    file.write_text(LAZY)
+    with MeetingPlace(tmp_path / "place", 3, str(file), **SETTINGS) as place:
+        place.when(lambda: step_of(place) > 15, "the second epoch")
+        place.workers[2].kill()
+        goes_on(place, 0, 1)
+        take_in(place, 2)
+        before = step_of(place)
+        place.when(lambda: step_of(place) > before + 25, "two more epochs")
+        assert place.rings == 3, place.logs
+        assert [one.starts for one in place.workers] == [1, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("TRAINER_SEED", "7"), ("TRAINER_CHECKPOINT_STEPS", "0")]
 )

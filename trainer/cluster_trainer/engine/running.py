@@ -174,6 +174,15 @@ def prepares(callbacks: Any, hooks: Sequence[str] = PREPARING_HOOKS) -> bool:
     )
 
 
+def of_a_user(callbacks: Any) -> list[Callback]:
+    """Return the callbacks of a class of the user's own.
+
+    Args:
+        callbacks: as a user gives them.
+    """
+    return [one for one in _flat(callbacks) if not type(one).__module__.startswith(NOT_A_USERS)]
+
+
 def _flat(callbacks: Any) -> Sequence[Callback]:
     inner = callbacks.callbacks if isinstance(callbacks, CallbackList) else callbacks
     return [one for one in tree.flatten(inner) if one is not None]
