@@ -211,3 +211,39 @@ def test_a_source_has_one_reader_at_a_time(keep):
     for _ in range(3):
         failed(keep, rows)
     assert not any(together)
+
+
+class Proxy:
+    """Stands for a callback, and has none of its methods itself."""
+
+    def __init__(self, callback):
+        self.callback = callback
+
+    def __getattr__(self, name):
+        return getattr(self.callback, name)
+
+
+class Bare:
+    """Has none of a callback's methods."""
+
+
+class Prepares(keras.callbacks.Callback):
+    """A user's own."""
+
+    def on_train_begin(self, logs=None):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("callback", "expected"),
+    [
+        (keras.callbacks.History(), False),
+        (Prepares(), True),
+        (Proxy(keras.callbacks.History()), False),
+        (Proxy(Prepares()), True),
+        (Bare(), False),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_may_prepare_a_model_is_known_of_callbacks_of_any_kind(callback, expected):
+    assert bool(running.prepares([callback])) == expected

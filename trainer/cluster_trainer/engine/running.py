@@ -164,16 +164,20 @@ def prepares(callbacks: Any) -> bool:
     Args:
         callbacks: as a user gives them.
     """
-    return any(
-        hook in vars(one) or not getattr(type(one), hook).__module__.startswith("keras.")
-        for one in _flat(callbacks)
-        for hook in PREPARING_HOOKS
-    )
+    return any(_has_own(one, hook) for one in _flat(callbacks) for hook in PREPARING_HOOKS)
 
 
 def _flat(callbacks: Any) -> Sequence[Callback]:
     inner = callbacks.callbacks if isinstance(callbacks, CallbackList) else callbacks
     return [one for one in tree.flatten(inner) if one is not None]
+
+
+def _has_own(callback: Any, hook: str) -> bool:
+    """Tell whether a callback, which need not be one of Keras's kind, has a method of its own."""
+    if hook in vars(callback):  # as a LambdaCallback has them
+        return True
+    method = getattr(callback, hook, None)  # of one that stands for another, too
+    return method is not None and not str(method.__module__).startswith("keras.")
 
 
 def _is_told_to(callback: Callback) -> bool:
