@@ -11,11 +11,13 @@ import pytest
 import tensorflow as tf
 
 from cluster_trainer.checkpoints.checkpoint import Checkpoint
+from cluster_trainer.collectives import group
+from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.errors import PeerLost
 from cluster_trainer.engine import running
 from cluster_trainer.engine.running import Running
 from cluster_trainer.fits.kept_fit import KeptFit, Plan
-from cluster_trainer.problems import PeerLostError, StopRequestedError
+from cluster_trainer.problems import PeerLostError, RehearsedError, StopRequestedError
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.settings.config import TrainerConfig
@@ -247,3 +249,39 @@ class Prepares(keras.callbacks.Callback):
 )
 def test_what_may_prepare_a_model_is_known_of_callbacks_of_any_kind(callback, expected):
     assert bool(running.prepares([callback])) == expected
+
+
+def nobody():
+    raise AssertionError("the others were met")
+
+
+@pytest.fixture
+def late():
+    """A ring of three workers, of which this one comes late, and rehearses."""
+    ring = RenewableRing(nobody, most=3, comes_late=True)
+    group.use(ring)
+    with ring.rehearsed():
+        yield ring
+    group.use(None)
+
+
+def rehearsed(kept, model, *given, steps_a_call=None, **arguments):
+    """Rehearse a fit; return what it ends with."""
+
+    def around(fit, given, call):
+        call.steps_a_call = steps_a_call
+        return kept.run(fit, given, call)
+
+    with running.fits_run_by(around), pytest.raises(RehearsedError) as ended:
+        model.fit(*given, epochs=2, verbose=0, **arguments)
+    return ended.value
+
+
+@pytest.mark.usefixtures("late")
+@pytest.mark.parametrize("executed", [1, 50])
+def test_one_step_is_rehearsed_however_long_a_call_is(keep, executed):
+    """With the next one a stop would wait, and so would those who are to take this worker in."""
+    model, kept = keep(rehearses=True)
+    model.compile(keras.optimizers.SGD(0.01), "mse", steps_per_execution=executed)
+    rehearsed(kept, model, ROWS, WANTED, batch_size=1, steps_a_call=50)
+    assert int(model.optimizer.iterations.numpy()) == 1

@@ -121,7 +121,7 @@ class KeptFit:
         self._saved_at, self._first_epoch = 0.0, 0
         self.validates, self.seed = False, 0
         self.described, self.describes_data = plan.described, plan.describes_data
-        self.cuts = plan.cuts
+        self.cuts = (1,) if plan.rehearses else plan.cuts  # one step, however long a call is
 
     @property
     def place(self) -> Place:
