@@ -24,6 +24,7 @@ from cluster_trainer.collectives.ring.wire import Record, Word
 from cluster_trainer.fits.lost_worker import MOST_IN_VAIN, Survivor
 from cluster_trainer.problems import (
     ConfigurationError,
+    NotRehearsedError,
     PeerLostError,
     RehearsedError,
     StopRequestedError,
@@ -320,8 +321,25 @@ def test_who_comes_late_rehearses_before_it_meets_the_others(meetings, of_three_
     assert of_three_survivor.goes_on
     assert len(meetings.rings) == 1
     assert ring.members == (0, 1)
-    assert "others train already" in heard.text
+    first, then, *_ = heard.messages
+    assert first == "others train already: this worker gets ready meanwhile"
+    assert then == "a first step is compiled: asking to be taken in"
     assert "ready to train" in of_three_survivor.said[0]
+
+
+def test_who_cannot_rehearse_says_why_and_that_nothing_is_compiled(
+    meetings, of_three_survivor, heard
+):
+    meetings.rings.clear()
+    ring = comes_late(meetings)
+
+    def rehearse() -> None:
+        raise NotRehearsedError("Own may prepare the model")
+
+    assert of_three_survivor.run(Work(), lambda: None, rehearse) == "done"
+    assert "nothing is compiled before they pause: Own may prepare the model" in heard.messages
+    assert "a first step is compiled" not in heard.text
+    assert ring.is_met
 
 
 def test_what_fails_in_a_rehearsal_fails_before_the_others_are_met(meetings, of_three_survivor):

@@ -158,13 +158,17 @@ def wants_each_batch(callbacks: Any, hooks: Sequence[str] = FIT_HOOKS) -> list[s
     ]
 
 
-def prepares(callbacks: Any) -> bool:
-    """Tell whether a callback of a user's own may make the model what its first step is traced of.
+def prepares(callbacks: Any) -> list[str]:
+    """Return the names of a user's own that may make the model what its first step is traced of.
 
     Args:
         callbacks: as a user gives them.
     """
-    return any(_has_own(one, hook) for one in _flat(callbacks) for hook in PREPARING_HOOKS)
+    return [
+        type(one).__name__
+        for one in _flat(callbacks)
+        if any(_has_own(one, hook) for hook in PREPARING_HOOKS)
+    ]
 
 
 def _flat(callbacks: Any) -> Sequence[Callback]:

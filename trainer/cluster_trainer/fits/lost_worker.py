@@ -16,6 +16,7 @@ from cluster_trainer.collectives.ring.errors import (
 )
 from cluster_trainer.problems import (
     ConfigurationError,
+    NotRehearsedError,
     PeerLostError,
     Problem,
     RehearsedError,
@@ -130,10 +131,16 @@ class Survivor:
 
     def _come_late(self, ring: RenewableRing, rehearse: Callable[[], object]) -> None:
         """Get ready for the first step while the others train, and then let them take this in."""
-        text = "others train already: a first step is compiled before they are asked to pause"
+        log.info("others train already: this worker gets ready meanwhile", extra=OWN)
+        text = "a first step is compiled: asking to be taken in"
+        try:
+            with ring.rehearsed():
+                rehearse()
+        except NotRehearsedError as reason:
+            text = f"nothing is compiled before they pause: {reason}"
+        except RehearsedError:
+            pass
         log.info(text, extra=OWN)
-        with ring.rehearsed(), suppress(RehearsedError):
-            rehearse()
         self.has_trained = True
         self._meet_again(ring, "ready to train: waiting until the others take this worker in")
 
