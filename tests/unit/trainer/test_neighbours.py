@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import threading
+import time
 
 import pytest
 
@@ -59,6 +60,36 @@ def test_takes_both_connections_in_their_order(asked, pairs):
         assert not os.get_inheritable(found.left.fileno())
 
 
+@pytest.fixture
+def default_timeout():
+    """Sets what a script may set for its own downloads."""
+    yield socket.setdefaulttimeout
+    socket.setdefaulttimeout(None)
+
+
+def test_a_scripts_default_for_its_sockets_is_none_for_these(pairs, default_timeout):
+    default_timeout(0.1)
+    own, commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ends = [left for left, _ in pairs]
+
+    def answer():
+        number = json.loads(own.recv(4096))["number"]
+        time.sleep(0.3)
+        packet = json.dumps({"number": number, **PLACE}).encode()
+        socket.send_fds(own, [packet], [one.fileno() for one in ends])
+
+    thread = threading.Thread(target=answer, daemon=True)
+    with own, commands:
+        own.settimeout(None)
+        thread.start()
+        found = join({"CLUSTER_GROUP_FD": str(commands.fileno())})
+        thread.join()
+    for one in (found.left, found.right):
+        assert one.gettimeout() is None
+        assert os.get_blocking(one.fileno())
+        one.close()
+
+
 def test_the_answer_to_another_ask_is_closed(asked, pairs):
     (left, far_left), (right, _) = pairs
     found = asked(({"number": "another", **PLACE}, [left, right]), (PLACE, [left, right]))
@@ -110,6 +141,13 @@ def test_who_waits_is_the_newest_news_which_is_told_once(told):
         own.send(json.dumps({"waiting": names}).encode())
     assert who_waits(environ) == ("worker-2", "worker-4")
     assert who_waits(environ) is None
+
+
+def test_who_waits_is_known_at_once_whatever_a_scripts_default_is(told, default_timeout):
+    default_timeout(5)
+    began = time.monotonic()
+    assert who_waits(told[1]) is None
+    assert time.monotonic() - began < 1
 
 
 def test_news_that_make_no_sense_are_none(told, pairs):

@@ -129,6 +129,7 @@ def _asks(text: str) -> Iterator[socket.socket]:
     try:
         if (asks.family, asks.type) != (socket.AF_UNIX, socket.SOCK_SEQPACKET):
             raise _not_the_entrypoints(text, "another socket")
+        asks.settimeout(None)  # a script's socket.setdefaulttimeout() is for sockets of its own
         yield asks
     finally:
         asks.detach()
