@@ -391,6 +391,9 @@ class Alike(Rehearsal):
     def close(self):
         pass
 
+    def doubt(self, seconds):
+        pass
+
 
 class Looks:
     """Finds the worker of rank 1 new to the others."""

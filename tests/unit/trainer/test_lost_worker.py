@@ -420,6 +420,29 @@ def test_of_two_newcomers_nobody_knows_which_one_does_not_fit(of_three, of_three
         of_three_survivor.run(Work(other_call(1)), lambda: Fit(5), no_rehearsal)
 
 
+@pytest.fixture
+def whole(meetings) -> RenewableRing:
+    """A ring of all three workers, of which the last one, this one, is new."""
+    meetings.place = (2, 3)
+    ring = RenewableRing(meetings.connect, most=3)
+    group.use(ring)
+    new_to(ring, 2)
+    return ring
+
+
+@pytest.mark.usefixtures("whole")
+def test_a_newcomer_that_nobody_else_has_blamed_may_be_right(of_three_survivor):
+    """Two others may differ from each other; if not, that shows when it comes once more."""
+    with pytest.raises(PeerLostError, match="this worker is new, or another does not fit"):
+        of_three_survivor.run(Work(other_call(1)), lambda: Fit(5), no_rehearsal)
+
+
+@pytest.mark.usefixtures("whole")
+def test_one_that_another_has_seen_is_wrong(of_three_survivor):
+    with pytest.raises(ConfigurationError, match="at predict"):
+        of_three_survivor.run(Work(other_call(2, seen_by=0)), lambda: Fit(5), no_rehearsal)
+
+
 def test_other_calls_of_those_who_are_not_new_are_the_programs_fault(of_three, of_three_survivor):
     new_to(of_three, 2)
     with pytest.raises(OtherCall):

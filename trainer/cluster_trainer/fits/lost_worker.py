@@ -98,7 +98,7 @@ class Survivor:
         Raises:
             RingError: a worker was lost, and only a new process could go on.
             ConfigurationError: this worker is new, and makes other calls than the others.
-            PeerLostError: two new ones make other calls than each other.
+            PeerLostError: it is not known yet whether this new one does.
             StopRequestedError: this process was asked to stop before a worker was lost.
         """
         self._stop.ends_at_once = True
@@ -208,11 +208,12 @@ def of_newcomer(ring: RenewableRing, error: OtherCall) -> Exception:
     """Return what it is to this worker that two make other calls, where one of them is new.
 
     Of workers side by side in the ring one sees that the other is at another call, and tells all.
+    One that is new does so only where nobody else has done it; see Ring.doubt.
 
     Returns:
         PeerUnfit: another worker does not fit, and this one goes on. ConfigurationError: this one
-        does not. PeerLostError: it may be this one or another, both of them new. The error itself:
-        neither is new, so that the fault is the program's.
+        does not. PeerLostError: new processes will show whose fault it is. The error itself: neither
+        is new, so that the fault is the program's.
     """
     seen_by = error.record.origin if error.record else ring.rank
     new = {one for one in (error.rank, seen_by) if one in ring.newcomers}
@@ -222,6 +223,9 @@ def of_newcomer(ring: RenewableRing, error: OtherCall) -> Exception:
         return PeerUnfit(str(error), min(new))
     if len(new) > 1:
         return PeerLostError(f"of two workers that are new one does not fit: {error}")
+    are_several_others = ring.size - len(ring.newcomers) > 1
+    if error.rank not in new and are_several_others:  # which may differ from each other
+        return PeerLostError(f"this worker is new, or another does not fit: {error}")
     log.error("this worker is new, and makes other calls than the others", exc_info=error)
     advice = "Has it the same script, and the same data?"
     return ConfigurationError(
