@@ -5,6 +5,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -441,6 +442,14 @@ def test_a_newcomer_that_nobody_else_has_blamed_may_be_right(of_three_survivor):
 def test_one_that_another_has_seen_is_wrong(of_three_survivor):
     with pytest.raises(ConfigurationError, match="at predict"):
         of_three_survivor.run(Work(other_call(2, seen_by=0)), lambda: Fit(5), no_rehearsal)
+
+
+def test_other_calls_in_a_ring_with_survivors_are_worth_new_processes(meetings, survivor):
+    """What is left of the ring before may be why, as in a callback that remembers it."""
+    looks = SimpleNamespace(look=lambda _: frozenset(), began_together=False)
+    group.use(RenewableRing(meetings.connect, looks=looks))
+    with pytest.raises(PeerLostError, match="did not begin together"):
+        survivor.run(Work(other_call(1)), lambda: Fit(5), no_rehearsal)
 
 
 def test_other_calls_of_those_who_are_not_new_are_the_programs_fault(of_three, of_three_survivor):

@@ -32,10 +32,15 @@ class RingWithNewcomers(Protocol):
 
 
 class Newcomers:
-    """Finds out which workers of a ring are new to the others; all of them look."""
+    """Finds out which workers of a ring are new to the others; all of them look.
+
+    Attributes:
+        began_together: whether nobody of the last ring was in one before: all are new processes.
+    """
 
     def __init__(self) -> None:
         self._trusted = 0  # the generation of the last ring of which this process was no newcomer
+        self._has_met, self.began_together = False, True
 
     def look(self, ring: Ring) -> frozenset[int]:
         """Return the ranks of those who trained together later than others of them did, or never.
@@ -44,10 +49,12 @@ class Newcomers:
         the ring fails at this: whoever uses it next hears of that.
         """
         try:
-            rows = ring.all_gather(self._trusted.to_bytes(NUMBER_BYTES), what=MEETING)
+            mine = self._trusted.to_bytes(NUMBER_BYTES) + bytes([self._has_met])
+            rows = ring.all_gather(mine, what=MEETING)
         except RingError:
             return frozenset()
-        told = [int.from_bytes(row) for row in rows]
+        self.began_together, self._has_met = not any(row[-1] for row in rows), True
+        told = [int.from_bytes(row[:NUMBER_BYTES]) for row in rows]
         found = frozenset(rank for rank, number in enumerate(told) if number < max(told))
         if not found:
             self.trust(ring)

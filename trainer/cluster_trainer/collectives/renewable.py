@@ -90,8 +90,13 @@ class RenewableRing:
 
     @property
     def newcomers(self) -> frozenset[int]:
-        """The ranks of the present ring that are new to the others; see Newcomers."""
-        return frozenset() if self._rehearsal else self._newcomers
+        """The ranks of the present ring that are new to the others, who may go on without them."""
+        return self._newcomers if self.most and not self._rehearsal else frozenset()
+
+    @property
+    def began_together(self) -> bool:
+        """Whether nobody of the present ring was in one before; see Newcomers."""
+        return self._looks is None or self._looks.began_together
 
     def trust_newcomers(self) -> None:
         """Take all workers of the present ring for ones that fit; all of them call it."""

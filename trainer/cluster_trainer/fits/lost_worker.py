@@ -98,7 +98,7 @@ class Survivor:
         Raises:
             RingError: a worker was lost, and only a new process could go on.
             ConfigurationError: this worker is new, and makes other calls than the others.
-            PeerLostError: it is not known yet whether this new one does.
+            PeerLostError: workers make other calls than each other, and new processes may not.
             StopRequestedError: this process was asked to stop before a worker was lost.
         """
         self._stop.ends_at_once = True
@@ -204,6 +204,14 @@ class Survivor:
         )
 
 
+def explained(error: Exception) -> Exception:
+    """Return what an error is to this worker; see `of_newcomer`."""
+    ring = group.current()
+    if isinstance(error, OtherCall) and isinstance(ring, RenewableRing):
+        return of_newcomer(ring, error)
+    return error
+
+
 def of_newcomer(ring: RenewableRing, error: OtherCall) -> Exception:
     """Return what it is to this worker that two make other calls, where one of them is new.
 
@@ -212,13 +220,15 @@ def of_newcomer(ring: RenewableRing, error: OtherCall) -> Exception:
 
     Returns:
         PeerUnfit: another worker does not fit, and this one goes on. ConfigurationError: this one
-        does not. PeerLostError: new processes will show whose fault it is. The error itself: neither
-        is new, so that the fault is the program's.
+        does not. PeerLostError: new processes will show whose fault it is. The error itself: it is
+        the program's, since all of them are new processes.
     """
     seen_by = error.record.origin if error.record else ring.rank
     new = {one for one in (error.rank, seen_by) if one in ring.newcomers}
     if not new:
-        return error
+        if ring.began_together:
+            return error
+        return PeerLostError(f"workers that did not begin together are not at one call: {error}")
     if ring.rank not in new:
         return PeerUnfit(str(error), min(new))
     if len(new) > 1:

@@ -15,11 +15,11 @@ DATA = "the number of its batches"
 Rings = list[RenewableRing]
 
 
-def met(made: list[Ring], looks: list[Newcomers]) -> Rings:
+def met(made: list[Ring], looks: list[Newcomers], most: int | None = 3) -> Rings:
     """Return rings whose workers have met now."""
 
     def meet(ring: Ring) -> RenewableRing:
-        return RenewableRing(lambda: ring, 3, looks=looks[ring.rank])
+        return RenewableRing(lambda: ring, most, looks=looks[ring.rank])
 
     return on_all(made, meet)
 
@@ -49,6 +49,28 @@ def asked(given: Rings, *answers: object) -> list[object]:
 def test_who_takes_a_lost_ones_place_is_new_to_the_others(with_newcomer: Rings) -> None:
     assert [one.newcomers for one in with_newcomer] == [frozenset({2})] * 3
     assert [one.operations for one in with_newcomer] == [0] * 3  # none of the program's
+
+
+def test_new_processes_alone_have_begun_together(of_known: list[Newcomers]) -> None:
+    with rings(3) as made:
+        new = met(made, [Newcomers() for _ in range(3)])
+        assert [one.began_together for one in new] == [True] * 3
+    of_known[1:] = [Newcomers() for _ in range(2)]
+    for _ in range(2):  # also once all are known to each other
+        with rings(3) as made:
+            survived = met(made, of_known)
+            assert [one.began_together for one in survived] == [False] * 3
+            for ring in survived:
+                ring.trust_newcomers()
+
+
+def test_where_all_are_needed_nobody_is_left_out(of_known: list[Newcomers]) -> None:
+    of_known[2] = Newcomers()
+    with rings(3) as made:
+        survived = met(made, of_known, None)
+        assert [one.newcomers for one in survived] == [frozenset()] * 3
+        assert asked(survived, 10, 10, 9) == [False] * 3
+        assert [one.began_together for one in survived] == [False] * 3
 
 
 @pytest.mark.parametrize("holder", [None, 0, 1])
