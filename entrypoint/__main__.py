@@ -64,7 +64,10 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
                 len(found_ports) or 1,
                 regroup_seconds=options.regroup_seconds,
                 at_gate_seconds=options.rendezvous_timeout_seconds,
-                collectives=environment.get("TRAINER_COLLECTIVES", ""),
+                # The trainer's own check looks at its flags, too.
+                collectives=""
+                if request.is_trainer
+                else environment.get("TRAINER_COLLECTIVES", ""),
             ),
         )
     except ConfigurationError as error:

@@ -83,7 +83,7 @@ def test_a_peer_that_is_lost_outside_of_a_fit_is_worth_another_start(without_fit
 
 def test_a_call_of_the_chief_alone_ends_all_and_is_named(without_fit):
     output, codes = without_fit["chief-predicts"]
-    assert codes == [1, 1], output
-    said = [line for line in output.splitlines() if "OtherCall: out of step" in line]
+    assert codes == [78, 78], output
+    said = [line for line in output.splitlines() if "failed: out of step" in line]
     assert len(said) == 2, output
     assert all("at predict (" in line and "at evaluate (" in line for line in said)

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 SECONDS = 120.0
 PAUSE_SECONDS = 0.02
+SIGN_SECONDS = 10.0
 LONGEST_ASK = 4096
 
 
@@ -110,6 +111,7 @@ class MeetingPlace:
         self.rings, self.members = 0, list(range(size))
         self._connected: dict[int, socket.socket] = {}
         self._told: list[str] = []
+        self._next_sign = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._connect, daemon=True)
 
@@ -161,6 +163,16 @@ class MeetingPlace:
                 self._hand_over(asked)
                 asked, self._told = {}, []
             self._tell_who_waits(sorted(asked))
+            self._give_signs([asks for asks, _ in asked.values()])
+
+    def _give_signs(self, waiting: list[socket.socket]) -> None:
+        """Tell those that wait for a ring that their entrypoints live."""
+        if time.monotonic() < self._next_sign:
+            return
+        self._next_sign = time.monotonic() + SIGN_SECONDS
+        for asks in waiting:
+            with suppress(OSError):
+                asks.send(json.dumps({"forming": True}).encode())
 
     def _living(self) -> list[int]:
         """Return those of the present ring who were not replaced, or lost."""

@@ -2,6 +2,8 @@
 
 import gc
 import inspect
+import json
+import socket
 import threading
 import time
 from dataclasses import replace
@@ -11,13 +13,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cluster_trainer.checkpoints.checkpoint import RUN, UNKNOWN_RUN, Checkpoint
+from cluster_trainer.checkpoints.checkpoint import RUN, UNKNOWN_RUN, Checkpoint, Stage
 from cluster_trainer.checkpoints.store import Store
+from cluster_trainer.collectives import group
+from cluster_trainer.collectives.rehearsal import Rehearsal
+from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.errors import PeerLost
 from cluster_trainer.engine import running
 from cluster_trainer.engine.running import Running
 from cluster_trainer.fits.kept_fit import KeptFit, Plan
-from cluster_trainer.problems import PeerLostError, StopRequestedError
+from cluster_trainer.problems import (
+    NotRehearsedError,
+    PeerLostError,
+    RehearsedError,
+    StopRequestedError,
+    WorkerIsBackError,
+)
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.settings.config import TrainerConfig
@@ -61,12 +72,13 @@ class Dies(keras.callbacks.Callback):
 def keep(tmp_path):
     """Return a model, and its fit as it is kept by a process of its own."""
 
-    def keep(stop=None, every=3, **given):
+    def keep(stop=None, every=3, job=None, **given):
         keras.utils.clear_session()
         keras.utils.set_random_seed(3)
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
         model.compile(keras.optimizers.SGD(0.01), "mse")
-        job = Job(TrainerConfig(run_dir=tmp_path, checkpoint_steps=every), Task())
+        config = TrainerConfig(run_dir=tmp_path, checkpoint_steps=every)
+        job = Job(config, **({"task": Task()} | (job or {})))
         folder = tmp_path / "checkpoints"
         stop = stop or StopRequest(print)
         plan = Plan(job, stop, Deadline(), folder, described={}, **given)
@@ -268,3 +280,231 @@ def test_a_source_has_one_reader_at_a_time(keep):
     for _ in range(3):
         failed(keep, rows)
     assert not any(together)
+
+
+class Proxy:
+    """Stands for a callback, and has none of its methods itself."""
+
+    def __init__(self, callback):
+        self.callback = callback
+
+    def __getattr__(self, name):
+        return getattr(self.callback, name)
+
+
+class Bare:
+    """Has none of a callback's methods."""
+
+
+class Prepares(keras.callbacks.Callback):
+    """A user's own."""
+
+    def on_train_begin(self, logs=None):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("callback", "expected"),
+    [
+        (keras.callbacks.History(), False),
+        (Prepares(), True),
+        (Proxy(keras.callbacks.History()), False),
+        (Proxy(Prepares()), True),
+        (Bare(), False),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_may_prepare_a_model_is_known_of_callbacks_of_any_kind(callback, expected):
+    assert bool(running.prepares([callback])) == expected
+
+
+def nobody():
+    raise AssertionError("the others were met")
+
+
+@pytest.fixture
+def late():
+    """A ring of three workers, of which this one comes late, and rehearses."""
+    ring = RenewableRing(nobody, most=3, comes_late=True)
+    group.use(ring)
+    with ring.rehearsed():
+        yield ring
+    group.use(None)
+
+
+def in_calls_of(steps, kept):
+    """Return what runs a fit in calls of so many steps; None: of as many as take a second."""
+
+    def around(fit, given, call):
+        call.steps_a_call = steps
+        return kept.run(fit, given, call)
+
+    return around
+
+
+def rehearsed(kept, model, *given, steps_a_call=None, **arguments):
+    """Rehearse a fit; return what it ends with."""
+
+    with (
+        running.fits_run_by(in_calls_of(steps_a_call, kept)),
+        pytest.raises(RehearsedError) as ended,
+    ):
+        model.fit(*given, epochs=2, verbose=0, **arguments)
+    return ended.value
+
+
+@pytest.mark.usefixtures("late")
+@pytest.mark.parametrize("executed", [1, 50])
+def test_one_step_is_rehearsed_however_long_a_call_is(keep, executed):
+    """With the next one a stop would wait, and so would those who are to take this worker in."""
+    model, kept = keep(rehearses=True)
+    model.compile(keras.optimizers.SGD(0.01), "mse", steps_per_execution=executed)
+    rehearsed(kept, model, ROWS, WANTED, batch_size=1, steps_a_call=50)
+    assert int(model.optimizer.iterations.numpy()) == 1
+
+
+def traces_of(model):
+    """How often the training step was traced."""
+    steps = model.train_function
+    return steps._many.experimental_get_tracing_count() if steps else 0  # noqa: SLF001
+
+
+def left_threads():
+    """The threads that a fit has for itself, once those that were told to end have done so."""
+    found = [one for one in threading.enumerate() if one.name.startswith(("saver", "labour"))]
+    for one in found:
+        one.join(5)
+    return [one for one in found if one.is_alive()]
+
+
+def test_a_rehearsal_compiles_a_step_and_leaves_nothing_else(late, keep, tmp_path):
+    model, kept = keep(every=1, rehearses=True)
+    ended = rehearsed(kept, model, ROWS, WANTED, batch_size=8, validation_data=(ROWS, WANTED))
+    assert not isinstance(ended, NotRehearsedError)
+    assert not late.is_met
+    assert traces_of(model) == 1
+    assert [*tmp_path.iterdir()] == []
+    assert left_threads() == []
+
+
+class SetsModel(keras.callbacks.Callback):
+    def set_model(self, model):
+        super().set_model(model)
+
+
+class Begins(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        del logs
+
+
+OWN_CALLBACKS = {
+    "SetsModel": SetsModel,
+    "Begins": Begins,
+    "LambdaCallback": lambda: keras.callbacks.LambdaCallback(on_epoch_begin=print),
+}
+
+
+@pytest.mark.parametrize("name", OWN_CALLBACKS)
+def test_with_a_callback_that_may_prepare_the_model_nothing_is_compiled(late, keep, tmp_path, name):
+    model, kept = keep(rehearses=True)
+    callbacks = [OWN_CALLBACKS[name](), Dies(3)]
+    ended = rehearsed(kept, model, ROWS, WANTED, batch_size=8, callbacks=callbacks)
+    assert str(ended) == f"{name} may prepare the model"
+    assert nothing_was_done(model, tmp_path)
+    assert not late.is_met
+
+
+def nothing_was_done(model, folder):
+    return not (traces_of(model) or left_threads() or [*folder.iterdir()])
+
+
+@pytest.mark.usefixtures("late")
+@pytest.mark.parametrize("name", ["tf.data", "generator", "PyDataset that changes"])
+@pytest.mark.parametrize("of", ["training", "validation"])
+def test_nor_is_it_with_data_that_are_gone_through_once(keep, tmp_path, name, of):
+    model, kept = keep(rehearses=True)
+    data, rows = DATA[name](), (ROWS, WANTED)
+    given, tests = ((data,), rows) if of == "training" else (rows, data)
+    limits = {"steps_per_epoch": 5, "validation_steps": 5}
+    ended = rehearsed(kept, model, *given, validation_data=tests, **limits)
+    assert isinstance(ended, NotRehearsedError)
+    assert "once" in str(ended)
+    assert nothing_was_done(model, tmp_path)
+
+
+@pytest.mark.usefixtures("late")
+def test_a_fit_without_a_step_is_no_rehearsal(keep, tmp_path):
+    model, kept = keep(rehearses=True)
+    ended = rehearsed(kept, model, ROWS, WANTED, initial_epoch=2)
+    assert str(ended) == "this fit has no step to do"
+    assert [*tmp_path.iterdir()] == []
+
+
+class Alike(Rehearsal):
+    """A ring whose other workers do and say what this one does."""
+
+    operations, is_closed, error = 0, False, None
+
+    def close(self):
+        pass
+
+    def doubt(self, seconds):
+        pass
+
+
+class Looks:
+    """Finds the worker of rank 1 new to the others."""
+
+    began_together = False
+
+    def look(self, _):
+        return frozenset({1})
+
+    def trust(self, ring):
+        pass
+
+
+@pytest.fixture
+def alike():
+    """A ring of this worker and another one, which is new, of three."""
+    ring = RenewableRing(lambda: Alike(2), most=3, looks=Looks())
+    group.use(ring)
+    yield ring
+    group.use(None)
+
+
+def test_a_newcomer_is_trusted_once_it_has_been_through_an_epoch(alike, keep):
+    """With the validation that belongs to it."""
+    new = []
+
+    def note(*_):
+        new.append(len(alike.newcomers))
+
+    model, kept = keep()
+    noting = keras.callbacks.LambdaCallback(on_epoch_begin=note, on_epoch_end=note)
+    given = {"batch_size": 8, "epochs": 2, "verbose": 0, "validation_data": (ROWS, WANTED)}
+    with running.fits_run_by(kept.run):
+        model.fit(ROWS, WANTED, callbacks=[noting], **given)
+    assert new == [1, 1, 1, 0]
+
+
+@pytest.mark.usefixtures("alike")
+def test_a_worker_that_is_back_while_a_fit_validates_ends_it_there(keep):
+    """What was trained is kept, and the epoch goes on with its validation."""
+    own, commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    news = json.dumps({"waiting": ["worker-2"]}).encode()
+    arrives = keras.callbacks.LambdaCallback(on_test_begin=lambda _: own.send(news))
+    given = {"batch_size": 8, "epochs": 2, "verbose": 0, "validation_data": (ROWS, WANTED)}
+    with own, commands:
+        of_three = {"task": Task("worker", 0, 3), "group_socket": str(commands.fileno())}
+        model, kept = keep(every=200, may_take_in=True, job=of_three)
+        with running.fits_run_by(kept.run), pytest.raises(WorkerIsBackError, match="worker-2"):
+            model.fit(ROWS, WANTED, callbacks=[arrives], **given)
+    assert kept.place.stage == Stage.TRAINED
+    assert kept.step == 5
+    model, kept = keep()
+    with running.fits_run_by(kept.run):
+        history = model.fit(ROWS, WANTED, **given)
+    assert kept.step == 10
+    assert history.epoch == [0, 1]
+    assert len(history.history["val_loss"]) == 2

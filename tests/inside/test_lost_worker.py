@@ -286,3 +286,50 @@ def test_nor_has_one_that_fails_after_the_trainers_fit(tmp_path):
     with MeetingPlace(tmp_path, 2, str(tmp_path / "script.py")) as place:
         assert place.wait() == [EX_TEMPFAIL, 1], place.logs
         assert "its script has failed" in place.logs
+
+
+# One worker does what the other does not: at once, or once it has seen twelve epochs, of which a
+# new process has seen fewer.
+APART = """
+import os, sys, time
+import keras, numpy as np
+
+RANK = int('"index": 1' in os.environ["TF_CONFIG"])
+seen = []
+
+class Looks(keras.callbacks.Callback):
+    several_batches_a_call = True
+
+    def on_epoch_end(self, epoch, logs=None):
+        time.sleep(0.2)
+        seen.append(epoch)
+        if "remembers" in sys.argv and len(seen) == 12:
+            self.model.predict(rows, verbose=0)
+
+keras.utils.set_random_seed(5)
+rows = np.random.default_rng(0).random((320, 8), np.float32)
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+if "at-once" in sys.argv and RANK:
+    model.predict(rows, verbose=0)
+model.fit(rows, rows[:, :1], epochs=20, verbose=0, callbacks=[Looks()])
+"""
+EX_CONFIG = 78
+
+
+def test_workers_at_different_calls_end_for_good(tmp_path):
+    (tmp_path / "script.py").write_text(APART)
+    with MeetingPlace(tmp_path, 2, str(tmp_path / "script.py"), "at-once") as place:
+        assert place.wait() == [EX_CONFIG, EX_CONFIG], place.logs
+        for worker in place.workers:
+            log = worker.log.read_text()
+            assert "OtherCall: out of step" in log
+            assert "Traceback" in log
+
+
+def test_where_one_has_survived_another_try_is_worth_it(tmp_path):
+    (tmp_path / "script.py").write_text(APART)
+    with MeetingPlace(tmp_path, 2, str(tmp_path / "script.py"), "remembers") as place:
+        killed(place, 1, 50)
+        assert place.wait() == [EX_TEMPFAIL, EX_TEMPFAIL], place.logs
+        assert "did not begin together" in place.logs

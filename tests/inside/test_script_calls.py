@@ -173,7 +173,7 @@ def test_one_that_waits_for_others_who_do_not_come_ends_in_time(model, peer, mon
     [
         (PeerLost("rank 1 was lost"), ExitCode.PEER_LOST),
         (tf.errors.UnavailableError(None, None, "Socket closed"), ExitCode.PEER_LOST),
-        (OtherCall("rank 1 is at predict"), None),
+        (OtherCall("rank 1 is at predict"), ExitCode.BAD_CONFIGURATION),
         (ValueError("my own"), None),
         (KeyboardInterrupt(), None),
     ],

@@ -14,19 +14,31 @@ from typing import Any
 
 from cluster_trainer.problems import ConfigurationError, ExitCode, as_json
 from cluster_trainer.results import done
-from cluster_trainer.settings.job import read_job
+from cluster_trainer.settings.job import Job, read_job
 
 
 def check(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
     """Print, as JSON, what is wrong with the settings, those to share, and whether all is done."""
     try:
-        job = read_job(environ, arguments)
+        job = _read(environ, arguments)
         finished = done.sentence_if_done(job)
     except ConfigurationError as error:
         print(as_json(error.problems, {}, ""))  # noqa: T201
         return ExitCode.BAD_CONFIGURATION
     print(as_json([], job.config.shared_settings(), finished))  # noqa: T201
     return ExitCode.DONE
+
+
+def _read(environ: Mapping[str, str], arguments: Sequence[str]) -> Job:
+    """Read what this process is to do.
+
+    Raises:
+        ConfigurationError: something is not acceptable.
+    """
+    job = read_job(environ, arguments)
+    if job.may_be_fewer:
+        job.config.check_for_fewer()
+    return job
 
 
 def prepare(arguments: Sequence[str]) -> int:
@@ -47,7 +59,7 @@ def main(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
     if arguments[:1] == ["prepare"]:
         return prepare(arguments[1:])
     try:
-        job = read_job(environ, arguments)
+        job = _read(environ, arguments)
         finished = done.sentence_if_done(job)
     except ConfigurationError as error:
         print(error, file=sys.stderr)  # noqa: T201

@@ -88,6 +88,10 @@ class RehearsedError(Exception):
     """A first step was done without the other workers, so that it is compiled; see Rehearsal."""
 
 
+class NotRehearsedError(RehearsedError):
+    """No first step could be done without the others; the text says why."""
+
+
 class TrainingDivergedError(Exception):
     """The loss is no longer a finite number, so that further training is useless."""
 

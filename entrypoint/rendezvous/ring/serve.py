@@ -19,6 +19,8 @@ from entrypoint.strict_json import parse_object
 LONGEST_ASK = 4096
 """Bytes."""
 RING = "ring"
+SIGN_SECONDS = 10.0
+"""Between signs of life while a ring forms; the command gives up after several without one."""
 ACCEPTED = '{"ask": "ring"}, and a "number" that comes back with the answer'
 
 
@@ -58,12 +60,21 @@ async def _answer(asks: socket.socket, ask: bytes, group: Group) -> None:
         return
     forming = asyncio.create_task(group.ring())
     another = asyncio.create_task(_readable(asks))
+    signs = asyncio.create_task(_give_signs(asks))
     await asyncio.wait({forming, another}, return_when=asyncio.FIRST_COMPLETED)
     if forming.done():
         await _tell(asks, number, forming)
-    for task in (forming, another):
+    for task in (forming, another, signs):
         task.cancel()
-    await asyncio.gather(forming, another, return_exceptions=True)
+    await asyncio.gather(forming, another, signs, return_exceptions=True)
+
+
+async def _give_signs(asks: socket.socket) -> None:
+    """Tell the command again and again that its ask is not forgotten; it has no other limit."""
+    while True:
+        await asyncio.sleep(SIGN_SECONDS)
+        with contextlib.suppress(OSError):  # of a command that stands still, and has enough of them
+            asks.send(json.dumps({"forming": True}).encode(), socket.MSG_DONTWAIT)
 
 
 async def _tell(asks: socket.socket, number: str, forming: asyncio.Task[Ring]) -> None:

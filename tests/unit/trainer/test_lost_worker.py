@@ -5,6 +5,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from cluster_trainer.collectives.ring.wire import Record, Word
 from cluster_trainer.fits.lost_worker import MOST_IN_VAIN, Survivor
 from cluster_trainer.problems import (
     ConfigurationError,
+    NotRehearsedError,
     PeerLostError,
     RehearsedError,
     StopRequestedError,
@@ -320,8 +322,25 @@ def test_who_comes_late_rehearses_before_it_meets_the_others(meetings, of_three_
     assert of_three_survivor.goes_on
     assert len(meetings.rings) == 1
     assert ring.members == (0, 1)
-    assert "others train already" in heard.text
+    first, then, *_ = heard.messages
+    assert first == "others train already: this worker gets ready meanwhile"
+    assert then == "a first step is compiled: asking to be taken in"
     assert "ready to train" in of_three_survivor.said[0]
+
+
+def test_who_cannot_rehearse_says_why_and_that_nothing_is_compiled(
+    meetings, of_three_survivor, heard
+):
+    meetings.rings.clear()
+    ring = comes_late(meetings)
+
+    def rehearse() -> None:
+        raise NotRehearsedError("Own may prepare the model")
+
+    assert of_three_survivor.run(Work(), lambda: None, rehearse) == "done"
+    assert "nothing is compiled before they pause: Own may prepare the model" in heard.messages
+    assert "a first step is compiled" not in heard.text
+    assert ring.is_met
 
 
 def test_what_fails_in_a_rehearsal_fails_before_the_others_are_met(meetings, of_three_survivor):
@@ -400,6 +419,37 @@ def test_of_two_newcomers_nobody_knows_which_one_does_not_fit(of_three, of_three
     new_to(of_three, 0, 1)
     with pytest.raises(PeerLostError, match="two workers that are new"):
         of_three_survivor.run(Work(other_call(1)), lambda: Fit(5), no_rehearsal)
+
+
+@pytest.fixture
+def whole(meetings) -> RenewableRing:
+    """A ring of all three workers, of which the last one, this one, is new."""
+    meetings.place = (2, 3)
+    ring = RenewableRing(meetings.connect, most=3)
+    group.use(ring)
+    new_to(ring, 2)
+    return ring
+
+
+@pytest.mark.usefixtures("whole")
+def test_a_newcomer_that_nobody_else_has_blamed_may_be_right(of_three_survivor):
+    """Two others may differ from each other; if not, that shows when it comes once more."""
+    with pytest.raises(PeerLostError, match="this worker is new, or another does not fit"):
+        of_three_survivor.run(Work(other_call(1)), lambda: Fit(5), no_rehearsal)
+
+
+@pytest.mark.usefixtures("whole")
+def test_one_that_another_has_seen_is_wrong(of_three_survivor):
+    with pytest.raises(ConfigurationError, match="at predict"):
+        of_three_survivor.run(Work(other_call(2, seen_by=0)), lambda: Fit(5), no_rehearsal)
+
+
+def test_other_calls_in_a_ring_with_survivors_are_worth_new_processes(meetings, survivor):
+    """What is left of the ring before may be why, as in a callback that remembers it."""
+    looks = SimpleNamespace(look=lambda _: frozenset(), began_together=False)
+    group.use(RenewableRing(meetings.connect, looks=looks))
+    with pytest.raises(PeerLostError, match="did not begin together"):
+        survivor.run(Work(other_call(1)), lambda: Fit(5), no_rehearsal)
 
 
 def test_other_calls_of_those_who_are_not_new_are_the_programs_fault(of_three, of_three_survivor):

@@ -57,6 +57,50 @@ def test_a_lonely_strategy_in_a_cluster_is_refused(environ, capsys):
     assert "each would train by itself" in capsys.readouterr().err
 
 
+THREE = {"cluster": {"worker": ["a:1", "b:1", "c:1"]}, "task": {"type": "worker", "index": 0}}
+FEWER = {"TF_CONFIG": json.dumps(THREE), "MIN_WORKERS": "2"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        (["--collectives=tensorflow"], "TRAINER_COLLECTIVES"),
+        (["--strategy=multiworker"], "TRAINER_STRATEGY"),
+        (["--logical-cpus=2"], "TRAINER_LOGICAL_CPUS"),
+        (["--devices=GPU:0"], "TRAINER_DEVICES"),
+        (["--logical-cpus=2", "--devices=CPU:0,CPU:1"], "TRAINER_DEVICES"),
+        (["--gpus-per-worker=1"], "TRAINER_GPUS_PER_WORKER"),
+    ],
+    ids=str,
+)
+def test_what_leaves_no_ring_is_refused_where_fewer_workers_are_to_go_on(
+    environ, flags, name, capsys
+):
+    code, said = checked(environ | FEWER, flags, capsys)
+    assert (code, [problem["name"].split()[0] for problem in said["problems"]]) == (78, [name])
+    assert main(environ | FEWER, flags) == 78
+    for all_go_on in ({"MIN_WORKERS": "3"}, {"MIN_WORKERS": ""}):
+        assert checked(environ | FEWER | all_go_on, flags, capsys)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        ["--collectives=ring", "--strategy=multiworker"],
+        ["--logical-cpus=1"],
+        ["--logical-cpus=2", "--devices=CPU:1"],
+        ["--gpus-per-worker=1", "--devices=CPU:0"],
+        ["--gpus-per-worker=0"],
+    ],
+    ids=str,
+)
+def test_what_may_be_a_ring_is_not_refused(environ, flags, capsys):
+    given = environ | FEWER | {"TRAINER_COLLECTIVES": "auto"}
+    assert checked(given, flags, capsys) == checked(given | {"MIN_WORKERS": "3"}, flags, capsys)
+    assert checked(given, flags, capsys)[0] == 0
+
+
 def test_an_evaluator_has_nothing_to_do(environ, capsys):
     assert main(environ | {"TF_CONFIG": tf_config("evaluator")}, []) == 0
     assert "nothing to do" in capsys.readouterr().out

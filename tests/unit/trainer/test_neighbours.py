@@ -3,13 +3,20 @@
 import contextlib
 import json
 import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
+from cluster_trainer.collectives import neighbours
 from cluster_trainer.collectives.neighbours import NeighboursError, join, who_waits
 
+ROOT = Path(__file__).resolve().parents[3]
 PLACE = {"rank": 1, "size": 3, "generation": 7}
 
 
@@ -57,6 +64,110 @@ def test_takes_both_connections_in_their_order(asked, pairs):
         assert (found.left.recv(10), found.right.recv(10)) == (b"left", b"right")
         assert found.left.getblocking()
         assert not os.get_inheritable(found.left.fileno())
+
+
+def test_signs_of_life_are_no_answer(asked, pairs):
+    (left, _), (right, _) = pairs
+    found = asked(*[(b'{"forming": true}', [])] * 3, (PLACE, [left, right]))
+    assert found.rank == 1
+    for one in (found.left, found.right):
+        one.close()
+
+
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setattr(neighbours, "SILENT_SECONDS", 2)
+
+
+@pytest.mark.usefixtures("short")
+def test_an_entrypoint_that_hangs_is_not_waited_for(told):
+    own, environ = told
+    with pytest.raises(NeighboursError, match="has said nothing for 2 s") as caught:
+        join(environ)
+    assert caught.value.code == 75
+    assert own.recv(4096)  # the ask
+
+
+@pytest.mark.usefixtures("short")
+def test_one_that_lives_is_waited_for(told, pairs):
+    own, environ = told
+    ends = [left for left, _ in pairs]
+
+    def answer():
+        number = json.loads(own.recv(4096))["number"]
+        for _ in range(3):
+            time.sleep(1)
+            own.send(b'{"forming": true}')
+        packet = json.dumps({"number": number, **PLACE}).encode()
+        socket.send_fds(own, [packet], [one.fileno() for one in ends])
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    found = join(environ)
+    thread.join()
+    assert found.rank == 1
+    for one in (found.left, found.right):
+        one.close()
+
+
+# Of two seconds it stands still for longer, as in a container that is paused with its entrypoint.
+FROZEN = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "trainer")!r})
+from cluster_trainer.collectives import neighbours
+neighbours.SILENT_SECONDS = 2
+found = neighbours.join({{"CLUSTER_GROUP_FD": sys.argv[1]}})
+print(found.rank)
+"""
+
+
+def test_time_in_which_it_stood_still_itself_is_not_counted(pairs):
+    own, commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with own, commands:
+        number = str(commands.fileno())
+        process = subprocess.Popen(
+            [sys.executable, "-c", FROZEN, number],
+            pass_fds=[commands.fileno()],
+            stdout=subprocess.PIPE,
+        )
+        asked = json.loads(own.recv(4096))["number"]
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(3)
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.5)  # the entrypoint needs its time, too
+        packet = json.dumps({"number": asked, **PLACE}).encode()
+        socket.send_fds(own, [packet], [left.fileno() for left, _ in pairs])
+        assert process.communicate(timeout=30)[0] == b"1\n"
+
+
+@pytest.fixture
+def default_timeout():
+    """Sets what a script may set for its own downloads."""
+    yield socket.setdefaulttimeout
+    socket.setdefaulttimeout(None)
+
+
+def test_a_scripts_default_for_its_sockets_is_none_for_these(pairs, default_timeout):
+    default_timeout(0.1)
+    own, commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ends = [left for left, _ in pairs]
+
+    def answer():
+        number = json.loads(own.recv(4096))["number"]
+        time.sleep(0.3)
+        packet = json.dumps({"number": number, **PLACE}).encode()
+        socket.send_fds(own, [packet], [one.fileno() for one in ends])
+
+    thread = threading.Thread(target=answer, daemon=True)
+    with own, commands:
+        own.settimeout(None)
+        thread.start()
+        found = join({"CLUSTER_GROUP_FD": str(commands.fileno())})
+        thread.join()
+    for one in (found.left, found.right):
+        assert one.gettimeout() is None
+        assert os.get_blocking(one.fileno())
+        one.close()
 
 
 def test_the_answer_to_another_ask_is_closed(asked, pairs):
@@ -110,6 +221,13 @@ def test_who_waits_is_the_newest_news_which_is_told_once(told):
         own.send(json.dumps({"waiting": names}).encode())
     assert who_waits(environ) == ("worker-2", "worker-4")
     assert who_waits(environ) is None
+
+
+def test_who_waits_is_known_at_once_whatever_a_scripts_default_is(told, default_timeout):
+    default_timeout(5)
+    began = time.monotonic()
+    assert who_waits(told[1]) is None
+    assert time.monotonic() - began < 1
 
 
 def test_news_that_make_no_sense_are_none(told, pairs):

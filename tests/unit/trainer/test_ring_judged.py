@@ -1,5 +1,7 @@
 """What the end of a ring means for the command: who is lost may come back, a wrong program not."""
 
+import logging
+
 import pytest
 
 from cluster_trainer.collectives.ring.errors import (
@@ -10,7 +12,7 @@ from cluster_trainer.collectives.ring.errors import (
     RingError,
 )
 from cluster_trainer.problems import ExitCode
-from cluster_trainer.process.lifecycle import judge
+from cluster_trainer.process.lifecycle import judge, tell
 
 
 @pytest.mark.parametrize("kind", [RingError, PeerLost, OutOfStep, Aborted])
@@ -20,7 +22,12 @@ def test_a_ring_that_has_ended_is_worth_another_try(kind):
     assert reason == f"a peer was lost ({kind.__name__}: rank 1 was lost: no sign of life)"
 
 
-def test_workers_at_different_calls_are_the_programs_fault():
-    code, reason = judge(OtherCall("rank 1 is at predict"), 2)
-    assert code == ExitCode.CRASHED
-    assert reason == "OtherCall: rank 1 is at predict"
+def test_workers_at_different_calls_are_the_programs_fault(caplog, monkeypatch):
+    """It would be again, in as many starts as there are; whoever wrote it wants the traceback."""
+    error = OtherCall("rank 1 is at predict")
+    code, reason = judge(error, 2)
+    assert code == ExitCode.BAD_CONFIGURATION
+    assert reason == "rank 1 is at predict"
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
+    tell(error, 2)
+    assert [record.exc_info[1] for record in caplog.records] == [error]

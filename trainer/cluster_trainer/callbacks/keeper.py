@@ -176,7 +176,7 @@ class Keeper(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Put variables and callbacks where they were; the others have begun by now."""
         del logs
-        self.has_begun = prepares(self._callbacks, BEGINNING_HOOKS)
+        self.has_begun = bool(prepares(self._callbacks, BEGINNING_HOOKS))
         if not self._plan.describes_data:
             self._described |= self.iterator.described
         if self._found is None:

@@ -11,6 +11,7 @@ import array
 import contextlib
 import json
 import secrets
+import select
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,10 @@ VARIABLE = "CLUSTER_GROUP_FD"
 LONGEST_ANSWER = 65_536
 """Bytes."""
 MOST_DESCRIPTORS = 2
-WAITING = "waiting"
+WAITING, FORMING = "waiting", "forming"
+NEWS = {WAITING, FORMING}
+SILENT_SECONDS = 60
+"""Six times as long as the entrypoint is silent while a ring forms."""
 EX_TEMPFAIL, EX_CONFIG = 75, 78
 
 
@@ -68,7 +72,7 @@ def join(environ: Mapping[str, str]) -> Neighbours | None:
     The entrypoint waits as long as STARTUP_TIMEOUT says. Asking again, once a ring has failed,
     makes another one with a greater generation, when all workers have asked again; for those, and
     for whoever replaces one that was lost, it waits at the gate first, as long as
-    RENDEZVOUS_TIMEOUT says.
+    RENDEZVOUS_TIMEOUT says. That it lives it says every few seconds.
 
     Args:
         environ: the variables that the entrypoint has started this command with.
@@ -87,8 +91,9 @@ def join(environ: Mapping[str, str]) -> Neighbours | None:
         try:
             asks.send(json.dumps({"ask": "ring", "number": number}).encode())
             while True:
+                _wait_for_packet(asks)
                 answer, sockets = _receive(asks)
-                if answer.get("number") in (number, None) and WAITING not in answer:
+                if answer.get("number") in (number, None) and not NEWS & answer.keys():
                     break
                 _close(sockets)  # the answer to one who has not waited for it, or none
         except OSError as error:
@@ -129,6 +134,7 @@ def _asks(text: str) -> Iterator[socket.socket]:
     try:
         if (asks.family, asks.type) != (socket.AF_UNIX, socket.SOCK_SEQPACKET):
             raise _not_the_entrypoints(text, "another socket")
+        asks.settimeout(None)  # a script's socket.setdefaulttimeout() is for sockets of its own
         yield asks
     finally:
         asks.detach()
@@ -139,6 +145,23 @@ def _not_the_entrypoints(text: str, reason: str) -> NotTheEntrypointsError:
         f"{VARIABLE} is {text!r}, which is not the entrypoint's socket ({reason}). Whatever starts "
         "this program has to leave that file descriptor open (pass_fds of Python's subprocess).",
         EX_CONFIG,
+    )
+
+
+def _wait_for_packet(asks: socket.socket) -> None:
+    """Wait until the entrypoint has said something.
+
+    Raises:
+        NeighboursError: it says nothing any more.
+    """
+    waiting = select.poll()
+    waiting.register(asks, select.POLLIN)
+    # Second by second: of the time in which both stood still, as in a paused container, one counts.
+    for _ in range(SILENT_SECONDS):
+        if waiting.poll(1000):
+            return
+    raise NeighboursError(
+        f"the entrypoint's process that connects neighbours has said nothing for {SILENT_SECONDS} s"
     )
 
 

@@ -38,12 +38,16 @@ class Newcomers:
     same call, which may end well on some workers and not on others, when one is lost in it. So who
     has missed the last ring that others trust is not new, if it trusts the one before; a new
     process trusts none.
+
+    Attributes:
+        began_together: whether nobody of the last ring was in one before: all are new processes.
     """
 
     def __init__(self) -> None:
         # Generations: of the last ring that this process trusts, of the last one that anybody had
         # trusted when that was made, and of the last one that anybody had when the present one was.
         self._trusted = self._before = self._latest = 0
+        self._has_met, self.began_together = False, True
 
     def look(self, ring: Ring) -> frozenset[int]:
         """Return the ranks of those who trained together earlier than others of them did, or never.
@@ -51,13 +55,16 @@ class Newcomers:
         Where nobody is new to anybody, as at a first start, there is none. Nor is there any where
         the ring fails at this: whoever uses it next hears of that.
         """
-        mine = b"".join(one.to_bytes(NUMBER_BYTES) for one in (self._trusted, self._before))
+        numbers = [one.to_bytes(NUMBER_BYTES) for one in (self._trusted, self._before)]
+        mine = b"".join([*numbers, bytes([self._has_met])])
         try:
             rows = ring.all_gather(mine, what=MEETING)
         except RingError:
             return frozenset()
+        self.began_together, self._has_met = not any(row[-1] for row in rows), True
         told = [
-            (int.from_bytes(row[:NUMBER_BYTES]), int.from_bytes(row[NUMBER_BYTES:])) for row in rows
+            (int.from_bytes(row[:NUMBER_BYTES]), int.from_bytes(row[NUMBER_BYTES:-1]))
+            for row in rows
         ]
         self._latest, before = max(told)
         found = frozenset(

@@ -10,6 +10,10 @@ from cluster_trainer.collectives.rehearsal import Rehearsal
 from cluster_trainer.collectives.ring.errors import RingError
 from cluster_trainer.collectives.ring.ring import Ring
 
+DOUBT_SECONDS, DOUBT_OF_NEW_SECONDS = 5.0, 1.0
+"""How long a newcomer that is at another call than its left neighbour waits until somebody says so
+of itself; and how long one waits so whose left neighbour is new."""
+
 
 class RenewableRing:
     """A ring whose connections are made anew after it has failed.
@@ -33,12 +37,11 @@ class RenewableRing:
         comes_late: bool = False,
         looks: Newcomers | None = None,
     ) -> None:
-        self._connect, self._looks = connect, looks
+        self._connect, self._looks, self.most = connect, looks, most
         self._newcomers: frozenset[int] = frozenset()
         self._own_operations = 0
         self._ring = None if comes_late else self._met()
         self._rehearsal: Rehearsal | None = None
-        self.most = most
         self._tell: list[Callable[[], object]] = []
 
     @property
@@ -75,18 +78,32 @@ class RenewableRing:
         ring = self._connect()
         self._newcomers = self._looks.look(ring) if self._looks else frozenset()
         self._own_operations = ring.operations
+        ring.doubt(self._doubt_seconds(ring))
         return ring
+
+    def _doubt_seconds(self, ring: Ring) -> float:
+        """Return how long to wait for others' word where the left neighbour is at another call."""
+        if self.most and ring.rank in self._newcomers:
+            return DOUBT_SECONDS
+        is_left_new = (ring.rank - 1) % ring.size in self._newcomers
+        return DOUBT_OF_NEW_SECONDS if self.most and is_left_new else 0.0
 
     @property
     def newcomers(self) -> frozenset[int]:
-        """The ranks of the present ring that are new to the others; see Newcomers."""
-        return frozenset() if self._rehearsal else self._newcomers
+        """The ranks of the present ring that are new to the others, who may go on without them."""
+        return self._newcomers if self.most and not self._rehearsal else frozenset()
+
+    @property
+    def began_together(self) -> bool:
+        """Whether nobody of the present ring was in one before; see Newcomers."""
+        return self._looks is None or self._looks.began_together
 
     def trust_newcomers(self) -> None:
         """Take all workers of the present ring for ones that fit; all of them call it."""
         if self._newcomers and self._looks and self._ring:
             self._newcomers = frozenset()
             self._looks.trust(self._ring)
+            self._ring.doubt(0.0)
 
     def tell_of_renewals(self, tell: Callable[[], object]) -> None:
         """Call a function whenever this worker is in another ring, before anybody uses that."""

@@ -60,9 +60,8 @@ def form(
         ConfigurationError: there are no connections; NoEntrypointError: nobody makes any.
     """
     connect = partial(_meet, environ, silence_seconds)
-    are_fewer = most is not None
-    looks = Newcomers() if are_fewer else None
-    ring = RenewableRing(connect, most, comes_late=is_late and are_fewer, looks=looks)
+    comes_late = is_late and most is not None
+    ring = RenewableRing(connect, most, comes_late=comes_late, looks=Newcomers())
     # A thread of Python's that computes would keep the ring from the interpreter for 5 ms a time.
     sys.setswitchinterval(SWITCH_SECONDS)
     os.register_at_fork(after_in_child=lambda: _forget(ring))

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from cluster_trainer.distribution.logical_cpus import LogicalCpusStrategy
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.settings.config import shown_name
+from cluster_trainer.settings.config import may_be_ring, shown_name
 from cluster_trainer.settings.names import devices
 from cluster_trainer.settings.task import Task
 
@@ -35,7 +35,7 @@ def choose(
     """
     if wanted in ("auto", "multiworker") and task.num_workers > 1:
         is_fit = may_ring and len(local_devices) == 1 and not on_gpus(local_devices)
-        is_ring = collectives == "ring" or (collectives == wanted == "auto" and is_fit)
+        is_ring = may_be_ring(wanted, collectives) and (is_fit or collectives == "ring")
         return "ring" if is_ring else "multiworker"
     if wanted != "auto":
         return wanted  # type: ignore[return-value]

@@ -160,18 +160,16 @@ def wants_each_batch(callbacks: Any, hooks: Sequence[str] = FIT_HOOKS) -> list[s
     ]
 
 
-def prepares(callbacks: Any, hooks: Sequence[str] = PREPARING_HOOKS) -> bool:
-    """Tell whether a callback of a user's own may make the model what its first step is traced of.
+def prepares(callbacks: Any, hooks: Sequence[str] = PREPARING_HOOKS) -> list[str]:
+    """Return the names of a user's own that may make the model what its first step is traced of.
 
     Args:
         callbacks: as a user gives them; the image's own leave the model as it is.
         hooks: the methods by which it may.
     """
-    return any(
-        hook in vars(one) or not getattr(type(one), hook).__module__.startswith(NOT_A_USERS)
-        for one in _flat(callbacks)
-        for hook in hooks
-    )
+    return [
+        type(one).__name__ for one in _flat(callbacks) if any(_has_own(one, hook) for hook in hooks)
+    ]
 
 
 def of_a_user(callbacks: Any) -> list[Callback]:
@@ -186,6 +184,14 @@ def of_a_user(callbacks: Any) -> list[Callback]:
 def _flat(callbacks: Any) -> Sequence[Callback]:
     inner = callbacks.callbacks if isinstance(callbacks, CallbackList) else callbacks
     return [one for one in tree.flatten(inner) if one is not None]
+
+
+def _has_own(callback: Any, hook: str) -> bool:
+    """Tell whether a callback, which need not be one of Keras's kind, has a method of its own."""
+    if hook in vars(callback):  # as a LambdaCallback has them
+        return True
+    method = getattr(callback, hook, None)  # of one that stands for another, too
+    return method is not None and not str(method.__module__).startswith(NOT_A_USERS)
 
 
 def _is_told_to(callback: Callback) -> bool:

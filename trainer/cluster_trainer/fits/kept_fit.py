@@ -38,6 +38,7 @@ from cluster_trainer.fits import agreement
 from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.problems import (
     ConfigurationError,
+    NotRehearsedError,
     PeerLostError,
     PeerStoppedError,
     Problem,
@@ -130,7 +131,7 @@ class KeptFit:
         self._saved_at, self._first_epoch = 0.0, 0
         self.validates, self.seed, self.run_number = False, 0, UNKNOWN_RUN
         self.described, self.describes_data = plan.described, plan.describes_data
-        self.cuts = plan.cuts
+        self.cuts = (1,) if plan.rehearses else plan.cuts  # one step, however long a call is
 
     @property
     def place(self) -> Place:
@@ -230,7 +231,7 @@ class KeptFit:
         Raises:
             StopRequestedError, PeerStoppedError: it was stopped, after a checkpoint.
             WorkerIsBackError: it is to go on with another worker, from a checkpoint.
-            RehearsedError: its first call is done, or cannot be done twice.
+            RehearsedError: its first step is done; NotRehearsedError: it cannot be done twice.
             ConfigurationError: the checkpoint is of another fit, or the workers differ.
         """
         if not self._has_looked and not self._plan.rehearses:
@@ -239,8 +240,7 @@ class KeptFit:
         tests = keras.utils.unpack_x_y_sample_weight(given.arguments.get("validation_data"))
         self._tests_begin_again = may_begin_again(tests[0])
         if self._plan.rehearses:
-            if not self.begins_again or prepares(given.arguments.get("callbacks")):
-                raise RehearsedError
+            self._refuse_rehearsal(given.arguments.get("callbacks"))
             given.arguments["callbacks"], steps = None, 0
         else:
             steps = min(self._workers.gather(self._job.config.checkpoint_steps, KEEPS))
@@ -265,6 +265,8 @@ class KeptFit:
         self._plan.stop.is_watched = True
         try:
             history = run(given, call)
+            if self._plan.rehearses:
+                raise NotRehearsedError("this fit has no step to do")
             self._saver.wait()
             self._store.keep_newest()
             self._share_files(callbacks)
@@ -290,6 +292,17 @@ class KeptFit:
         """
         known = found.run if found else UNKNOWN_RUN
         return known or self._workers.gather(1 + secrets.randbits(RUN_BITS), RUN)[0]
+
+    def _refuse_rehearsal(self, callbacks: Any) -> None:
+        """Refuse to do a first step that is not the one that comes, or that takes it away.
+
+        Raises:
+            NotRehearsedError: with the reason.
+        """
+        if not self.begins_again:
+            raise NotRehearsedError("a process can go through such data once only")
+        if preparing := prepares(callbacks):
+            raise NotRehearsedError(f"{listed(preparing)} may prepare the model")
 
     def _let_go(self) -> None:
         """Hold no data and no checkpoint any longer; another try begins with its own."""

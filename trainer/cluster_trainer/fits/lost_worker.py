@@ -16,6 +16,7 @@ from cluster_trainer.collectives.ring.errors import (
 )
 from cluster_trainer.problems import (
     ConfigurationError,
+    NotRehearsedError,
     PeerLostError,
     Problem,
     RehearsedError,
@@ -97,7 +98,7 @@ class Survivor:
         Raises:
             RingError: a worker was lost, and only a new process could go on.
             ConfigurationError: this worker is new, and makes other calls than the others.
-            PeerLostError: two new ones make other calls than each other.
+            PeerLostError: workers make other calls than each other, and new processes may not.
             StopRequestedError: this process was asked to stop before a worker was lost.
         """
         self._stop.ends_at_once = True
@@ -130,10 +131,16 @@ class Survivor:
 
     def _come_late(self, ring: RenewableRing, rehearse: Callable[[], object]) -> None:
         """Get ready for the first step while the others train, and then let them take this in."""
-        text = "others train already: a first step is compiled before they are asked to pause"
+        log.info("others train already: this worker gets ready meanwhile", extra=OWN)
+        text = "a first step is compiled: asking to be taken in"
+        try:
+            with ring.rehearsed():
+                rehearse()
+        except NotRehearsedError as reason:
+            text = f"nothing is compiled before they pause: {reason}"
+        except RehearsedError:
+            pass
         log.info(text, extra=OWN)
-        with ring.rehearsed(), suppress(RehearsedError):
-            rehearse()
         self.has_trained = True
         self._meet_again(ring, "ready to train: waiting until the others take this worker in")
 
@@ -197,24 +204,38 @@ class Survivor:
         )
 
 
+def explained(error: Exception) -> Exception:
+    """Return what an error is to this worker; see `of_newcomer`."""
+    ring = group.current()
+    if isinstance(error, OtherCall) and isinstance(ring, RenewableRing):
+        return of_newcomer(ring, error)
+    return error
+
+
 def of_newcomer(ring: RenewableRing, error: OtherCall) -> Exception:
     """Return what it is to this worker that two make other calls, where one of them is new.
 
     Of workers side by side in the ring one sees that the other is at another call, and tells all.
+    One that is new does so only where nobody else has done it; see Ring.doubt.
 
     Returns:
         PeerUnfit: another worker does not fit, and this one goes on. ConfigurationError: this one
-        does not. PeerLostError: it may be this one or another, both of them new. The error itself:
-        neither is new, so that the fault is the program's.
+        does not. PeerLostError: new processes will show whose fault it is. The error itself: it is
+        the program's, since all of them are new processes.
     """
     seen_by = error.record.origin if error.record else ring.rank
     new = {one for one in (error.rank, seen_by) if one in ring.newcomers}
     if not new:
-        return error
+        if ring.began_together:
+            return error
+        return PeerLostError(f"workers that did not begin together are not at one call: {error}")
     if ring.rank not in new:
         return PeerUnfit(str(error), min(new))
     if len(new) > 1:
         return PeerLostError(f"of two workers that are new one does not fit: {error}")
+    are_several_others = ring.size - len(ring.newcomers) > 1
+    if error.rank not in new and are_several_others:  # which may differ from each other
+        return PeerLostError(f"this worker is new, or another does not fit: {error}")
     log.error("this worker is new, and makes other calls than the others", exc_info=error)
     advice = "Has it the same script, and the same data?"
     return ConfigurationError(

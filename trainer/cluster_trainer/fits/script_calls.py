@@ -12,12 +12,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from cluster_trainer.collectives import group
-from cluster_trainer.collectives.renewable import RenewableRing
-from cluster_trainer.collectives.ring.errors import OtherCall
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.fits import script_fits
-from cluster_trainer.fits.lost_worker import of_newcomer
+from cluster_trainer.fits.lost_worker import explained
 from cluster_trainer.problems import ExitCode
 from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.lifecycle import judge, leave_process, tell
@@ -89,8 +86,7 @@ def call(
 
 def end_unless_crashed(error: Exception, environ: Mapping[str, str]) -> None:
     """End the process as the trainer would, unless the error is the script's own affair."""
-    if isinstance(error, OtherCall) and isinstance(ring := group.current(), RenewableRing):
-        error = of_newcomer(ring, error)
+    error = explained(error)
     num_workers = from_environment(environ).num_workers
     code, reason = judge(error, num_workers)
     if code != ExitCode.CRASHED:

@@ -31,7 +31,7 @@ from cluster_trainer.engine.running import Running, of_a_user
 from cluster_trainer.files import make_folder, write_whole
 from cluster_trainer.fits.beginning import Beginning
 from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit, Plan, optimizer_described
-from cluster_trainer.fits.lost_worker import Survivor
+from cluster_trainer.fits.lost_worker import Survivor, explained
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
 from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.lifecycle import judge, leave_process, tell
@@ -329,7 +329,7 @@ def meets_the_others(workers: Workers, last: LastCall, *, has_failed: bool = Fal
     if not met:
         workers.leave()
     elif met[0]:
-        leave_process(*judge(met[0], workers.count))
+        leave_process(*judge(explained(met[0]), workers.count))
     return True
 
 
@@ -344,6 +344,7 @@ def _end(error: Exception, num_workers: int) -> None:
     Raises:
         SystemExit: something does not fit, and no peer would wait for this process to be gone.
     """
+    error = explained(error)
     code, reason = judge(error, num_workers)
     if code == ExitCode.CRASHED:
         return

@@ -22,7 +22,7 @@ from cluster_trainer.problems import (
     render,
 )
 from cluster_trainer.process.imports import without_collection
-from cluster_trainer.process.lost_peer import gist, tells_of_lost_peer
+from cluster_trainer.process.lost_peer import gist, is_other_call, tells_of_lost_peer
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import SIGNAL_CODES, STOP_SIGNALS, StopRequest
 from cluster_trainer.process.watch import ASKS, AWAITED, UP, Ended, Limits, Watch
@@ -128,8 +128,8 @@ def judge(error: Exception, num_workers: int) -> tuple[int, str]:
         return SIGNAL_CODES + error.signal_number, str(error)
     if isinstance(error, PeerLostError):
         return ExitCode.PEER_LOST, str(error)
-    if isinstance(error, TrainingDivergedError):
-        # The same settings would lead there again.
+    if isinstance(error, TrainingDivergedError) or is_other_call(error):
+        # The same settings, or the same program, would lead there again.
         return ExitCode.BAD_CONFIGURATION, str(error)
     if num_workers > 1 and tells_of_lost_peer(error):
         return ExitCode.PEER_LOST, f"a peer was lost ({gist(error)})"
@@ -140,7 +140,7 @@ def tell(error: Exception, num_workers: int) -> None:
     """Print what a person needs beyond the line that says how the run ended."""
     if isinstance(error, ConfigurationError):
         print(error, file=sys.stderr)  # noqa: T201
-    elif judge(error, num_workers)[0] == ExitCode.CRASHED:
+    elif judge(error, num_workers)[0] == ExitCode.CRASHED or is_other_call(error):
         log.error("training failed", exc_info=error)
 
 

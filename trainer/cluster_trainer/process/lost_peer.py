@@ -32,13 +32,18 @@ HEADING = re.compile(
 def tells_of_lost_peer(error: Exception) -> bool:
     """Tell whether an error means that another worker is gone; in doubt it does."""
     names = {kind.__name__ for kind in type(error).__mro__}  # of classes that are not imported here
-    if "OtherCall" in names:  # the program is at fault, and would be again
+    if is_other_call(error):
         return False
     if "RingError" in names:
         return True
     if "OpError" not in names:
         return False
     return bool(SIGNS.search(str(error))) or type(error).__name__ in IN_DOUBT
+
+
+def is_other_call(error: Exception) -> bool:
+    """Tell whether workers of a ring are at different calls: their program's fault, always."""
+    return any(kind.__name__ == "OtherCall" for kind in type(error).__mro__)
 
 
 def gist(error: Exception) -> str:

@@ -512,6 +512,37 @@ class TrainerConfig(BaseSettings):
             name, accepted = shown_name("strategy"), "auto or multiworker"
             raise ConfigurationError([Problem(name, self.strategy, accepted, advice)])
 
+    def check_for_fewer(self) -> None:
+        """Refuse what leaves no ring, since only a ring goes on with fewer workers (MIN_WORKERS).
+
+        Raises:
+            ConfigurationError: with each setting that does.
+        """
+        advice = "MIN_WORKERS is less than all workers, and only a ring goes on with fewer."
+        problems = [
+            Problem(shown_name(name), str(getattr(self, name)), accepted, advice)
+            for name, accepted in self._without_ring().items()
+        ]
+        if problems:
+            raise ConfigurationError(problems)
+
+    def _without_ring(self) -> dict[str, str]:
+        """Return which settings leave no ring: name -> what would."""
+        found = {}
+        if not may_be_ring(self.strategy, self.collectives):
+            is_strategys = self.collectives == "auto"
+            name = "strategy" if is_strategys else "collectives"
+            found[name] = "auto" if is_strategys else "auto or ring"
+        if self.devices is not None:
+            if "," in self.devices or not devices.are_cpus(self.devices):
+                found["devices"] = "one CPU"
+        elif self.logical_cpus is not None:
+            if self.logical_cpus > 1:
+                found["logical_cpus"] = "1"
+        elif self.gpus_per_worker:
+            found["gpus_per_worker"] = "0, or TRAINER_DEVICES=CPU:0"
+        return found
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -551,6 +582,11 @@ class TrainerConfig(BaseSettings):
         if problems:
             raise ConfigurationError(problems)
         return config
+
+
+def may_be_ring(strategy: str, collectives: str) -> bool:
+    """Tell whether these two settings let workers of one CPU each sum over a ring."""
+    return collectives == "ring" or collectives == strategy == "auto"
 
 
 class _Variables(EnvSettingsSource):

@@ -1,12 +1,13 @@
 """Who is new to the others of a ring, and does not fit, is the one that they go on without."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from cluster_trainer.collectives.newcomers import Newcomers, leave_out
 from cluster_trainer.collectives.renewable import RenewableRing
-from cluster_trainer.collectives.ring.errors import PeerUnfit
+from cluster_trainer.collectives.ring.errors import OtherCall, PeerUnfit
 from cluster_trainer.collectives.ring.ring import Ring
 from harness.rings import on_all, outcomes, rings
 
@@ -14,11 +15,11 @@ DATA = "the number of its batches"
 Rings = list[RenewableRing]
 
 
-def met(made: list[Ring], looks: list[Newcomers]) -> Rings:
+def met(made: list[Ring], looks: list[Newcomers], most: int | None = 3) -> Rings:
     """Return rings whose workers have met now."""
 
     def meet(ring: Ring) -> RenewableRing:
-        return RenewableRing(lambda: ring, 3, looks=looks[ring.rank])
+        return RenewableRing(lambda: ring, most, looks=looks[ring.rank])
 
     return on_all(made, meet)
 
@@ -48,6 +49,78 @@ def asked(given: Rings, *answers: object) -> list[object]:
 def test_who_takes_a_lost_ones_place_is_new_to_the_others(with_newcomer: Rings) -> None:
     assert [one.newcomers for one in with_newcomer] == [frozenset({2})] * 3
     assert [one.operations for one in with_newcomer] == [0] * 3  # none of the program's
+
+
+def test_new_processes_alone_have_begun_together(of_known: list[Newcomers]) -> None:
+    with rings(3) as made:
+        new = met(made, [Newcomers() for _ in range(3)])
+        assert [one.began_together for one in new] == [True] * 3
+    of_known[1:] = [Newcomers() for _ in range(2)]
+    for _ in range(2):  # also once all are known to each other
+        with rings(3) as made:
+            survived = met(made, of_known)
+            assert [one.began_together for one in survived] == [False] * 3
+            for ring in survived:
+                ring.trust_newcomers()
+
+
+def test_where_all_are_needed_nobody_is_left_out(of_known: list[Newcomers]) -> None:
+    of_known[2] = Newcomers()
+    with rings(3) as made:
+        survived = met(made, of_known, None)
+        assert [one.newcomers for one in survived] == [frozenset()] * 3
+        assert asked(survived, 10, 10, 9) == [False] * 3
+        assert [one.began_together for one in survived] == [False] * 3
+
+
+@pytest.mark.parametrize("holder", [None, 0, 1])
+def test_a_newcomer_that_sees_the_difference_first_is_named_all_the_same(
+    with_newcomer: Rings, holder: int | None
+) -> None:
+    """It comes last, to a call that the others are in; they may be at a broadcast."""
+
+    def call(ring: RenewableRing) -> None:
+        if ring.rank == 2:
+            time.sleep(0.2)
+            ring.all_gather(b"x", what="predict")
+        if holder is not None:
+            ring.broadcast(b"x" if ring.rank == holder else None, holder, what="fit")
+        ring.all_gather(b"x", what="fit")
+
+    for error in outcomes(with_newcomer, call):  # type: ignore[arg-type]
+        assert isinstance(error, OtherCall)
+        assert error.rank == 2
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_one_that_is_not_new_is_named_where_the_newcomer_does_as_another(
+    with_newcomer: Rings, wrong: int
+) -> None:
+    def call(ring: RenewableRing) -> None:
+        if ring.rank != wrong:
+            ring.all_gather(b"x", what="fit")
+        time.sleep(0.2)
+        ring.all_gather(b"x", what="predict")
+
+    for error in outcomes(with_newcomer, call):  # type: ignore[arg-type]
+        assert isinstance(error, OtherCall)
+        seen_by = error.record.origin if error.record else None
+        assert error.rank != 2
+        assert seen_by != 2
+
+
+def test_a_newcomer_does_not_wait_for_ever_for_the_others_word(
+    with_newcomer: Rings,
+) -> None:
+    with_newcomer[2]._ring.doubt(0.2)  # noqa: SLF001
+
+    def call(ring: RenewableRing) -> None:
+        if ring.rank:
+            ring.all_gather(b"x", what="fit" if ring.rank == 1 else "predict")
+        time.sleep(0.5)
+        ring.barrier()
+
+    assert {type(one) for one in outcomes(with_newcomer, call)} == {OtherCall}  # type: ignore[arg-type]
 
 
 def test_the_others_go_on_without_one_that_does_not_fit(with_newcomer: Rings) -> None:

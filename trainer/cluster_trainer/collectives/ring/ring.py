@@ -240,6 +240,15 @@ class Ring:
         text = f"rank {self.rank} has ended, and waited no longer for the others"
         self._fate.fail(PeerLeft(text, self.rank))
 
+    def doubt(self, seconds: float) -> None:
+        """Have this rank doubt itself, and not its left neighbour, where the two differ.
+
+        It waits so long for another rank to say so: of all in a circle one alone cannot differ from
+        its left neighbour.
+        """
+        if self._sockets:
+            self._links.doubt_seconds = seconds
+
     def close(self) -> None:
         """Leave the ring, with its sockets and its thread. For the thread that calls the rest, too.
 
@@ -362,9 +371,12 @@ class Ring:
 
 
 def _are_of_one_turn(theirs: Header, mine: Header) -> bool:
-    """Tell whether two headers are of the same operation of the same ring."""
-    turn = theirs.generation, theirs.operation, theirs.size
-    return turn == (mine.generation, mine.operation, mine.size)
+    """Tell whether two headers are of the same operation of the same ring.
+
+    Theirs may be of an earlier one, of which this rank has read nothing: it gave a broadcast.
+    """
+    is_same_ring = (theirs.generation, theirs.size) == (mine.generation, mine.size)
+    return is_same_ring and theirs.operation <= mine.operation
 
 
 def _other_call(theirs: Header, mine: Header) -> str:

@@ -10,7 +10,7 @@ import select
 import socket
 from collections.abc import Callable, Sequence
 
-from cluster_trainer.collectives.ring.errors import Fate, OutOfStep, PeerLost, RingError
+from cluster_trainer.collectives.ring.errors import Fate, OtherCall, OutOfStep, PeerLost, RingError
 from cluster_trainer.collectives.ring.wire import HEADER
 
 PIECE = 2**20
@@ -139,6 +139,10 @@ class Links:
         right: to the one that it sends to, not blocking.
         ranks: of left and right.
         fate: which ends every wait.
+
+    Attributes:
+        doubt_seconds: how long to wait for another rank's word before the left one is said to be at
+            another call.
     """
 
     def __init__(
@@ -150,6 +154,7 @@ class Links:
     ) -> None:
         self._left, self._right, self._fate = left, right, fate
         self.left_rank, self.right_rank = ranks
+        self.doubt_seconds = 0.0
         self._polls = {wanted: self._poll(*wanted) for wanted in ((1, 0), (0, 1), (1, 1))}
 
     def exchange(self, flow: Flow) -> None:
@@ -191,6 +196,8 @@ class Links:
         try:
             flow.arrived(count)
         except OutOfStep as problem:
+            if isinstance(problem, OtherCall):
+                self._fate.wait(self.doubt_seconds)
             raise self._fate.fail(problem) from problem
         return True
 

@@ -9,7 +9,9 @@ import time
 
 import pytest
 
+from cluster_trainer.collectives import neighbours
 from cluster_trainer.collectives.neighbours import NeighboursError
+from entrypoint.rendezvous.ring import serve
 from entrypoint.rendezvous.transport.messages import LARGEST_NUMBER
 from entrypoint.supervision.peers.shared import Generations
 from harness.neighbours import check_circle
@@ -35,6 +37,15 @@ def test_all_who_ask_are_connected_in_the_order_of_their_ranks(cluster, worker, 
     for ring in found:
         assert ring.left.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert not os.get_inheritable(ring.left.fileno())
+
+
+def test_a_long_wait_is_known_to_be_none_for_a_dead_entrypoint(cluster, worker, rings, monkeypatch):
+    monkeypatch.setattr(serve, "SIGN_SECONDS", 0.2)
+    monkeypatch.setattr(neighbours, "SILENT_SECONDS", 1)
+    two = cluster(2)
+    first = worker(two, 0).ask()
+    time.sleep(2)
+    check_circle(rings([first, worker(two, 1).ask()]))
 
 
 def test_a_chief_task_is_the_first(cluster, worker, rings):
