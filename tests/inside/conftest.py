@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from cluster_trainer.fits import script_fits
+
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
 
@@ -26,6 +28,13 @@ def strategy_of(replicas):
 @pytest.fixture(params=[1, 4])
 def strategy(request):
     return strategy_of(request.param)
+
+
+@pytest.fixture
+def keeps_nothing(monkeypatch):
+    """Let no fit go on from what one of another test has left in /runs, or hold that folder."""
+    monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "0")
+    monkeypatch.setattr(script_fits, "_process", None)
 
 
 @pytest.fixture

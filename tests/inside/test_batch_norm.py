@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from cluster_trainer.fits import script_fits
 from conftest import strategy_of
 
 NOISE = np.random.default_rng(0)
@@ -14,12 +13,7 @@ INPUTS = NOISE.random((20, 6), np.float32) * np.arange(1, 7, dtype=np.float32)
 TARGETS = np.sin(INPUTS.sum(1, keepdims=True))
 SEQUENCES = NOISE.random((20, 5, 6), np.float32)
 SEQUENCES[::2, 3:] = 0
-
-
-@pytest.fixture(autouse=True)
-def keeps_nothing(monkeypatch):
-    monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "0")
-    monkeypatch.setattr(script_fits, "_process", None)
+pytestmark = pytest.mark.usefixtures("keeps_nothing")
 
 
 class OwnStep(keras.Model):

@@ -64,6 +64,7 @@ def test_what_cannot_be_kept_is_left_out_and_said():
         assert [*kept(given)] == ["Counting 2"]
 
 
+@pytest.mark.usefixtures("keeps_nothing")
 def test_only_the_chief_writes(tmp_path):
     given = [
         keras.callbacks.CSVLogger(tmp_path / "log.csv"),

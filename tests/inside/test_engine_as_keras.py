@@ -10,19 +10,12 @@ from tensorflow.python.distribute.values import SyncOnReadVariable
 
 from cluster_trainer.collectives.workers import WorkersOfStrategy
 from cluster_trainer.engine.data import sources
-from cluster_trainer.fits import script_fits
 from conftest import strategy_of
 
 RANDOM = np.random.default_rng(0)
 INPUTS = RANDOM.normal(size=(100, 4)).astype("float32")
 TARGETS = INPUTS @ np.array([[1], [2], [-1], [0.5]], "float32")
-
-
-@pytest.fixture(autouse=True)
-def keeps_nothing(monkeypatch):
-    """Let no fit go on from what one of another test has left in /runs."""
-    monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "0")
-    monkeypatch.setattr(script_fits, "_process", None)
+pytestmark = pytest.mark.usefixtures("keeps_nothing")
 
 
 def model_in(strategy, **options):

@@ -296,13 +296,6 @@ class Bare:
     """Has none of a callback's methods."""
 
 
-class Prepares(keras.callbacks.Callback):
-    """A user's own."""
-
-    def on_train_begin(self, logs=None):
-        pass
-
-
 @pytest.mark.parametrize(
     ("callback", "expected"),
     [

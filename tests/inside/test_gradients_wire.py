@@ -19,11 +19,7 @@ SECONDS = 60
 FINE = 1.0 + 2.0**-12  # bfloat16 has 8 bits, and keeps 1.0 of it
 NOT_FINITE = (np.nan, np.inf, -np.inf)
 WORKERS = 2
-
-
-@pytest.fixture(autouse=True)
-def _keeps_nothing(monkeypatch):
-    monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "0")
+pytestmark = pytest.mark.usefixtures("keeps_nothing")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from cluster_trainer.engine.lifting import lifting
 
 X = np.random.default_rng(0).random((32, 4), np.float32)
 Y = (X.sum(1, keepdims=True) > 2).astype(np.float32)
+pytestmark = pytest.mark.usefixtures("keeps_nothing")
 
 
 class Lazy(keras.Model):

@@ -30,11 +30,7 @@ before, began = waits_of(model)["input"], time.monotonic()
 model.fit(inputs, inputs, batch_size=64, verbose=0)
 print(json.dumps([waits_of(model)["input"] - before, time.monotonic() - began]))
 """
-
-
-@pytest.fixture(autouse=True)
-def _keeps_nothing(monkeypatch):
-    monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "0")
+pytestmark = pytest.mark.usefixtures("keeps_nothing")
 
 
 def slow(content, seconds):
