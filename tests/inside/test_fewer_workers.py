@@ -330,7 +330,7 @@ def test_a_worker_with_other_settings_ends_alone_before_the_trainers_fit(tmp_pat
 
 def test_another_runs_checkpoint_on_a_newcomers_disk_is_its_own_affair(tmp_path):
     """It is of a later step than the run has come to."""
-    other = TRAINED | {"TRAINER_SEED": "7", "TRAINER_EPOCHS": "400"}
+    other = TRAINED | {"TRAINER_SEED": "7", "TRAINER_EPOCHS": "150"}
     with MeetingPlace(tmp_path / "other", 1, "-m", "trainer", **other) as place:
         assert place.wait() == [0], place.logs
     settings = SETTINGS | TRAINED | {"TRAINER_EPOCHS": "100000"}
@@ -346,4 +346,4 @@ def test_another_runs_checkpoint_on_a_newcomers_disk_is_its_own_affair(tmp_path)
         place.workers[2].kill()
         goes_on(place, 0, 1)
         assert "TRAINER_SEED" in place.workers[2].log.read_text(), place.logs
-        assert step_of(place) < 400 * 30
+        assert step_of(place) < 150 * 30
