@@ -729,3 +729,12 @@ def test_metrics_are_reset_without_a_sum_over_replicas(monkeypatch):
     again = model.evaluate(*data, verbose=0, return_dict=True)
     assert not reads
     assert again["loss"] == pytest.approx(history.history["val_loss"][-1])
+
+
+def test_what_stands_for_a_variables_assign_is_given_what_keras_gives_it(monkeypatch):
+    """As Keras's own tests of sparse gradients have it."""
+    variable, assigned = keras.Variable([1.0, 2.0]), []
+    kind = type(variable.value)
+    monkeypatch.setattr(kind, "assign", lambda _, value: assigned.append(np.array(value)))
+    keras.optimizers.SGD(0.5).apply([ops.ones([2])], [variable])
+    assert assigned

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from cluster_trainer.callbacks.chief import for_worker
 from cluster_trainer.checkpoints.checkpoint import RUN, UNKNOWN_RUN, Checkpoint, Stage
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives import group
@@ -304,6 +305,12 @@ class Bare:
         (Proxy(keras.callbacks.History()), False),
         (Proxy(Prepares()), True),
         (Bare(), False),
+        (
+            for_worker([keras.callbacks.ModelCheckpoint("x.keras")], is_chief=False, keeps=True)[0],
+            False,
+        ),
+        (keras.callbacks.LambdaCallback(on_epoch_end=print), False),
+        (keras.callbacks.LambdaCallback(on_epoch_begin=lambda *_: None), True),
     ],
     ids=lambda one: type(one).__name__,
 )

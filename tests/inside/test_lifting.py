@@ -85,3 +85,25 @@ def test_a_strategy_creates_its_own():
         strategy.run(tf.function(lifting(first), autograph=False))
         plain = tf.Variable(3.0)
     assert type(made[0]) is type(plain)
+
+
+def test_an_initial_value_may_be_a_tensor_of_the_trace():
+    made = []
+
+    def first(value):
+        doubled = value * 2
+        if not made:
+            made.append(tf.Variable(lambda: doubled))
+        return made[0].read_value()
+
+    assert float(tf.function(lifting(first), autograph=False)(tf.constant(3.0))) == 6.0
+
+
+def test_a_variable_that_a_later_trace_creates_is_refused_as_by_tensorflow():
+    def each(value):
+        return tf.Variable(lambda: 1.0) + tf.reduce_sum(value)
+
+    function = tf.function(lifting(each), autograph=False)
+    function(tf.zeros([]))
+    with pytest.raises(ValueError, match="variables on a non-first call"):
+        function(tf.zeros([2]))

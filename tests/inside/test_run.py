@@ -236,7 +236,7 @@ def test_a_run_goes_on_with_its_loss_scale(run, undisturbed):
 
     expected = undisturbed(strategy, build, precision="float16")
     with pytest.raises(StopRequestedError):
-        run(strategy, build, StopsAt(3), precision="float16")
+        run(strategy, build, StopsAt(2), precision="float16")
     assert run(strategy, build, precision="float16").digest == expected.digest
 
 
@@ -244,7 +244,7 @@ def test_replicas_go_on_together(run, undisturbed):
     strategy, model = strategy_of(2), MODELS["both"]
     expected = undisturbed(strategy, model)
     with pytest.raises(StopRequestedError):
-        run(strategy, model, StopsAt(3))
+        run(strategy, model, StopsAt(2))
     resumed = run(strategy, model)
     assert resumed.began > 0
     assert resumed.digest == expected.digest
@@ -253,7 +253,7 @@ def test_replicas_go_on_together(run, undisturbed):
 @pytest.mark.parametrize(("first", "then"), [pytest.param(2, 4, marks=pytest.mark.long), (2, 1)])
 def test_another_number_of_replicas_goes_on_with_the_same_global_batch(run, first, then):
     with pytest.raises(StopRequestedError):
-        run(strategy_of(first), MODELS["plain"], StopsAt(3))
+        run(strategy_of(first), MODELS["plain"], StopsAt(2))
     resumed = run(strategy_of(then), MODELS["plain"])
     assert resumed.began > 0
     assert [epoch["epoch"] for epoch in resumed.epochs] == [1, 2, 3]
@@ -266,7 +266,7 @@ def step_of(file):
 def test_a_run_killed_between_two_checkpoints_goes_on_from_the_older(run, tmp_path):
     strategy = strategy_of(1)
     with pytest.raises(StopRequestedError):
-        run(strategy, MODELS["plain"], StopsAt(4), checkpoint_steps=2)
+        run(strategy, MODELS["plain"], StopsAt(2), checkpoint_steps=2)
     *_, newest = sorted((tmp_path / "worker-0/checkpoints").iterdir())
     newest.write_bytes(b"")
     resumed = run(strategy, MODELS["plain"], checkpoint_steps=2)
@@ -361,7 +361,7 @@ def test_without_the_engine_there_is_no_run(run, monkeypatch):
 def test_never_begins_anew_and_removes_what_was_there(run, tmp_path):
     strategy = strategy_of(1)
     with pytest.raises(StopRequestedError):
-        run(strategy, MODELS["plain"], StopsAt(3))
+        run(strategy, MODELS["plain"], StopsAt(2))
     with pytest.raises(StopRequestedError):
         run(strategy, MODELS["plain"], StopsAt(1), resume="never")
     (left,) = (tmp_path / "worker-0/checkpoints").iterdir()

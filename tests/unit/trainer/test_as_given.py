@@ -4,7 +4,7 @@ from collections import Counter, deque
 
 import numpy as np
 
-from cluster_trainer.callbacks.as_given import LARGEST_BYTES, AsGiven
+from cluster_trainer.callbacks.as_given import LARGEST_BYTES, MOST_ELEMENTS, AsGiven
 
 
 class Callback:
@@ -79,3 +79,28 @@ def test_a_container_of_another_class_is_left_as_it_is() -> None:
     one = Callback(layers=OwnList([1]))
     AsGiven([one]).restore()
     assert one.layers == [1]
+
+
+def test_many_elements_are_data_too() -> None:
+    rows = [[0]] * (MOST_ELEMENTS + 1)
+    one = Callback(rows=rows, few=[1])
+    given = AsGiven([one])
+    rows[0].append(1)
+    rows.append([2])
+    one.few.append(2)
+    given.restore()
+    assert one.rows is rows
+    assert len(rows) == MOST_ELEMENTS + 2
+    assert one.few == [1]
+
+
+def test_an_array_that_has_another_shape_since_or_may_not_be_written_is_left() -> None:
+    larger, locked = np.zeros(2), np.zeros(2)
+    one = Callback(larger=larger, locked=locked, few=[])
+    given = AsGiven([one])
+    larger.resize(3, refcheck=False)
+    locked.flags.writeable = False
+    one.few.append(1)
+    given.restore()
+    assert one.few == []
+    assert larger.shape == (3,)

@@ -22,7 +22,7 @@ from cluster_trainer.collectives.ring.errors import (
 )
 from cluster_trainer.collectives.ring.ring import Ring
 from cluster_trainer.collectives.ring.wire import Record, Word
-from cluster_trainer.fits.lost_worker import MOST_IN_VAIN, Survivor
+from cluster_trainer.fits.lost_worker import MOST_IN_VAIN, Survivor, explained
 from cluster_trainer.problems import (
     ConfigurationError,
     NotRehearsedError,
@@ -456,3 +456,15 @@ def test_other_calls_of_those_who_are_not_new_are_the_programs_fault(of_three, o
     new_to(of_three, 2)
     with pytest.raises(OtherCall):
         of_three_survivor.run(Work(other_call(1)), lambda: Fit(5), no_rehearsal)
+
+
+@pytest.mark.parametrize("error", [ValueError("the script's"), PeerLostError("gave up")])
+def test_whatever_ends_a_script_does_not_wait_for_a_ring(error: Exception) -> None:
+    """It may end before its first fit, where the others would have to come for a ring."""
+
+    def form() -> RenewableRing:
+        raise AssertionError("the others were met")
+
+    group.use(None)
+    group.offer(form)
+    assert explained(error) is error

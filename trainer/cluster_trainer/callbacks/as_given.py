@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 CONTAINERS = (dict, OrderedDict, defaultdict, Counter, set, list, deque)
-LARGEST_BYTES = 2**20
+LARGEST_BYTES, MOST_ELEMENTS = 2**20, 10_000
 
 
 class AsGiven:
@@ -19,8 +19,8 @@ class AsGiven:
 
     That is their attributes, and what is in containers and arrays among these, which stay the same
     objects: the script may hold them, too. An array of more than LARGEST_BYTES is taken for data,
-    which nobody changes. Any other object is as it has become, and so is what a function or a
-    module remembers.
+    which nobody changes, and so is a container of more than MOST_ELEMENTS. Any other object is as
+    it has become, and so is what a function or a module remembers.
 
     Args:
         callbacks: of a user's own; what Keras's keep is in checkpoints.
@@ -42,7 +42,8 @@ class AsGiven:
         """Let the callbacks be as they were."""
         for value, noted in self._noted:
             if isinstance(value, np.ndarray):
-                value[...] = noted
+                if value.flags.writeable and value.shape == noted.shape:
+                    value[...] = noted
                 continue
             value.clear()
             (value.extend if isinstance(value, (list, deque)) else value.update)(noted)
@@ -53,6 +54,8 @@ def _noted(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.copy() if value.nbytes <= LARGEST_BYTES and value.flags.writeable else None
     if type(value) not in CONTAINERS:  # not Keras's own, which tell a model of each change
+        return None
+    if len(value) > MOST_ELEMENTS:
         return None
     return dict(value) if isinstance(value, dict) else [*value]
 

@@ -127,8 +127,8 @@ def _refuse_newcomers_own(content: bytes, found: Checkpoint, task: Task) -> None
 def _remove_newer(store: Store, number: int, found: Checkpoint) -> None:
     """Remove what this worker alone has, and does not go on from."""
     log.warning(
-        "the checkpoint of step %d that this worker had is of another run, or of an earlier "
-        "version: it is removed, as all go on from step %d",
+        "the checkpoint of step %d that this worker had is not known to be of this run: it is "
+        "removed, as all go on from step %d",
         number // len(Stage),
         found.step,
     )

@@ -5,6 +5,7 @@ where a model has many layers. What is created outside of the trace is nothing t
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
 from typing import Any
 
@@ -14,13 +15,18 @@ import tensorflow as tf
 def lifting(traced: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that does the same when it is traced, and creates no variable of its own.
 
+    In its first trace, that is: TensorFlow refuses variables that are created in a later one.
+
     Args:
         traced: what is given to `tf.function`.
     """
+    earlier: list[None] = []
 
     @wraps(traced)
     def trace(*arguments: Any) -> Any:
-        with tf.variable_creator_scope(_create_outside):
+        creates = nullcontext() if earlier else tf.variable_creator_scope(_create_outside)
+        earlier.append(None)
+        with creates:
             return traced(*arguments)
 
     return trace
@@ -41,6 +47,8 @@ def _create_outside(create: Callable[..., tf.Variable], **given: Any) -> tf.Vari
         with tf.init_scope():
             value = value()
     except Exception:  # noqa: BLE001  it may be computed within the trace: TensorFlow's way, then
+        return create(**given)
+    if tf.is_symbolic_tensor(value):
         return create(**given)
     outside = {"initial_value": value, "experimental_enable_variable_lifting": False}
     with tf.init_scope():

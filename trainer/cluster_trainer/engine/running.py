@@ -188,9 +188,8 @@ def _flat(callbacks: Any) -> Sequence[Callback]:
 
 def _has_own(callback: Any, hook: str) -> bool:
     """Tell whether a callback, which need not be one of Keras's kind, has a method of its own."""
-    if hook in vars(callback):  # as a LambdaCallback has them
-        return True
-    method = getattr(callback, hook, None)  # of one that stands for another, too
+    # As a LambdaCallback has them in its attributes, or of one that stands for another.
+    method = getattr(callback, hook, None)
     return method is not None and not str(method.__module__).startswith(NOT_A_USERS)
 
 

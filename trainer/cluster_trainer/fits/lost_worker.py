@@ -206,10 +206,10 @@ class Survivor:
 
 def explained(error: Exception) -> Exception:
     """Return what an error is to this worker; see `of_newcomer`."""
-    ring = group.current()
-    if isinstance(error, OtherCall) and isinstance(ring, RenewableRing):
-        return of_newcomer(ring, error)
-    return error
+    if not isinstance(error, OtherCall):
+        return error
+    ring = group.current()  # there is one, which has raised it; else this would wait for one
+    return of_newcomer(ring, error) if isinstance(ring, RenewableRing) else error
 
 
 def of_newcomer(ring: RenewableRing, error: OtherCall) -> Exception:

@@ -23,7 +23,6 @@ from weakref import WeakSet
 import keras
 
 from cluster_trainer.callbacks.as_given import AsGiven
-from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.distribution.ring import warn_of_all_workers
@@ -154,14 +153,16 @@ def _history(
     model = given.args[0]
     described = _described(model)  # callbacks may change the learning rate
     latest: list[KeptFit] = []  # one at most: each holds a checkpoint
-    begins_again = group.is_wanted()  # in this process: only over a ring
-    callbacks = AsGiven(of_a_user(given.arguments.get("callbacks")) if begins_again else ())
+    callbacks: list[AsGiven] = []  # one at most, where the fit may begin again in this process
 
     def work(is_again: bool) -> Any:  # noqa: FBT001
         workers = workers_of(model.distribute_strategy)
         if is_again:
             process.job = replace(process.job, is_restart=True)
-            callbacks.restore()
+        if callbacks:
+            callbacks[0].restore()
+        elif survivor.goes_on:
+            callbacks.append(AsGiven(of_a_user(given.arguments.get("callbacks"))))
         if is_again or not process.has_agreed:
             _begin_anew(process.job, process.beginning, workers)
         if not process.has_agreed:

@@ -19,6 +19,7 @@ from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from keras.src.optimizers.multi_optimizer import MultiOptimizer
+from tensorflow.python.distribute.values import DistributedVariable
 
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import Gradient, count, summed
@@ -235,10 +236,13 @@ def _assign(self: Any, value: Any) -> None:
     """Assign to a variable; an optimizer's own are each replica's.
 
     They would be sent from the first replica otherwise, which no condition allows. And TensorFlow
-    reads a metric's variable once it was reset, as a sum over all replicas that nobody looks at.
+    reads a metric's variable of several replicas once it was reset, as a sum over all of them that
+    nobody looks at.
     """
     value = tf.cast(value, self._value.dtype)
     if _is_reduced():
         step_context.own(self).assign(value)
-    else:
+    elif isinstance(self._value, DistributedVariable):
         self._value.assign(value, read_value=False)
+    else:
+        self._value.assign(value)
