@@ -136,6 +136,8 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
     def build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
         """Build what a model has not built yet, for what a replica gets."""
         if self._distribute_strategy is None and ring_of(self.distribute_strategy) is None:
+            if isinstance(iterator, EpochIterator) and _is_built_as_keras_would(self):
+                _build_early(self, iterator)
             return
         if isinstance(iterator, KerasIterator) or not keeps_in_step(self.distribute_strategy):
             keras_own(self, iterator, data_batch)
@@ -153,6 +155,26 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
         alike.make_once(self, may_differ=may_differ)
 
     return build
+
+
+def _is_built_as_keras_would(model: Any) -> bool:
+    """Tell whether a model's steps create what building it does, and nothing else."""
+    its, keras_own = type(model), keras_model.Model
+    names = ("train_step", "test_step", "compute_loss", "compute_metrics")
+    are_keras_own = all(getattr(its, name) is getattr(keras_own, name) for name in names)
+    return are_keras_own and its.call is not keras_own.call and not model.run_eagerly
+
+
+def _build_early(model: Any, iterator: EpochIterator) -> None:
+    """Let the variables of an optimizer and of metrics be there before the first trace.
+
+    TensorFlow traces a function a second time whose first trace has created any, which takes
+    seconds where a model has many layers.
+    """
+    try:
+        model._symbolic_build(data_batch=iterator.spec())  # noqa: SLF001
+    except Exception as error:  # noqa: BLE001  its first step says what is wrong, if anything is
+        log.debug("%s is built by its first step: %s", model.name, error)
 
 
 def _of_all_replicas(keras_own: Callable[..., Any]) -> Callable[..., Any]:

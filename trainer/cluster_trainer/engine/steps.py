@@ -18,7 +18,6 @@ from cluster_trainer.engine import running
 from cluster_trainer.engine.data.cut import count_in, cut, handed_out
 from cluster_trainer.engine.data.sources import Source
 from cluster_trainer.engine.epoch_iterator import Call, EpochIterator
-from cluster_trainer.engine.lifting import lifting
 from cluster_trainer.engine.replicas import statistics, step_context
 from cluster_trainer.engine.waits import INPUT, Waits
 
@@ -88,8 +87,8 @@ class Steps:
         if model.run_eagerly:
             self._one, self._results = self._one_step, self._reduced
         else:
-            self._many = tf.function(lifting(self._many_steps), **compiled)
-            self._one = tf.function(lifting(self._one_step), **compiled)
+            self._many = tf.function(self._many_steps, **compiled)
+            self._one = tf.function(self._one_step, **compiled)
             self._results = tf.function(self._reduced, **compiled)
 
     def __call__(self, batches: Call | Iterator[Any]) -> Logs:
