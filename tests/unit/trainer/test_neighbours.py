@@ -121,6 +121,7 @@ print(found.rank)
 """
 
 
+@pytest.mark.long
 def test_time_in_which_it_stood_still_itself_is_not_counted(pairs):
     own, commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with own, commands:

@@ -103,6 +103,7 @@ def test_of_two_new_ones_with_one_index_the_one_at_the_address_is_right(cluster,
     assert [worker.end() for worker in (chief, right, last)] == [None] * 3
 
 
+@pytest.mark.long
 def test_of_two_new_ones_that_cannot_be_reached_neither_ends_anybody(cluster):
     three = cluster(3)
     chief = three.start(0, generation=9, fewer=FEWER)
