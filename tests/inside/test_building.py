@@ -77,3 +77,12 @@ def test_what_cannot_be_built_early_is_built_by_its_first_step():
     model.compile("sgd", "mse")
     model.fit(X, Y, batch_size=8, verbose=0)
     assert int(model.optimizer.iterations) == 4
+
+
+def test_an_evaluation_builds_no_optimizer():
+    """Its variables would take the memory of a model that nobody trains."""
+    model = dense()
+    model.compile("adam", "mse", metrics=["mae"])
+    model.evaluate(X, Y, verbose=0)
+    model.predict(X, verbose=0)
+    assert not model.optimizer.built

@@ -136,7 +136,10 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
     def build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
         """Build what a model has not built yet, for what a replica gets."""
         if self._distribute_strategy is None and ring_of(self.distribute_strategy) is None:
-            if isinstance(iterator, EpochIterator) and _is_built_as_keras_would(self):
+            # An evaluation needs no optimizer, whose variables may take more than the model's.
+            is_to_train = running.current().is_fit and self.optimizer and not self.optimizer.built
+            is_ours = isinstance(iterator, EpochIterator)
+            if is_to_train and is_ours and _is_built_as_keras_would(self):
                 _build_early(self, iterator)
             return
         if isinstance(iterator, KerasIterator) or not keeps_in_step(self.distribute_strategy):
