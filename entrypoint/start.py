@@ -100,6 +100,7 @@ def _start(start: Start, log: Log, board: Board) -> int:
         code, settings = _ask_trainer(start, log)
         if code is not None:
             return code
+        _import_for_children()
         meet = gate(spec, task, start, settings, seen=generations, log=log, board=board)
     asked = Mark()
     peers = Peers(
@@ -110,6 +111,16 @@ def _start(start: Start, log: Log, board: Board) -> int:
         asked=asked,
     )
     return run(request, environment, options, log, peers=peers, board=board)
+
+
+def _import_for_children() -> None:
+    """Import once what the gate, the peer watch and what connects neighbours would import thrice.
+
+    The last of them would do so when the command asks, while all other workers wait for it. A start
+    without a gate comes sooner to its command: the others import beside that.
+    """
+    from entrypoint.rendezvous import gate, peer_watch  # noqa: F401, PLC0415
+    from entrypoint.rendezvous.ring import serve  # noqa: F401, PLC0415
 
 
 def _install(start: Start, log: Log) -> Ended:
@@ -233,7 +244,7 @@ def _gate_again(options: Options, workers: int, log: Log, board: Board) -> Gate 
         # As many as commands that end with 75 may lose (`Restarts`); one is left out after two.
         most_losses=max(2 if fewer else 1, options.max_restarts * others),
         waiting=waiting,
-        timing=Timing.after_restarts(1),
+        timing=Timing.of_regroup(),
         fewer=fewer,
     )
 
@@ -280,7 +291,7 @@ def gate(  # noqa: PLR0913 -- who, how, with what to compare, and where to say s
         log.line(level, line)
 
     def meet(restart_count: int) -> tuple[int, str]:
-        # In a child: nothing else needs what this imports.
+        # In a child that has all of this already; without a gate nothing needs it.
         from entrypoint.rendezvous.gate import pass_gate  # noqa: PLC0415
         from entrypoint.rendezvous.outcome import PeersMissingError, PortTakenError  # noqa: PLC0415
         from entrypoint.rendezvous.transport.timing import Timing  # noqa: PLC0415

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import ClusterSpec, Member, Task
 from entrypoint.errors import Problem
 from entrypoint.rendezvous.comparison import Contradictions, in_a_line
@@ -96,6 +97,8 @@ class Attempt:
         """One that was in a later ring than this chief, in whose place another was there."""
         self.compared: set[str] = set()
         """The boots of the workers that were compared with this one."""
+        self._met_at: dict[Address, tuple[str, float]] = {}
+        """The boot of who has answered last at another member's address, and since when."""
         self._known: dict[Connection, Card] = {}
         self._sent_away: set[str] = set()
         """The boots of those who were sent away last: one may be met again before it has ended."""
@@ -123,6 +126,22 @@ class Attempt:
     def is_new(self, card: Card) -> bool:
         """Whether one was not in this worker's newest ring, and fewer may go on without it."""
         return bool(self.given.fewer) and card.generation < self.given.generation
+
+    def refuse_passing(self, card: Card, expected: Member) -> None:
+        """Raise PeerError where one answers at another's address that may be gone from there soon.
+
+        Of two containers that start anew one may get the address that the other had, while somebody
+        still dials that. So it has to answer to two dials in a row, and for a while.
+        """
+        if card.task == expected.task:
+            self._met_at.pop(expected.address, None)
+            return
+        now, patience = asyncio.get_running_loop().time(), self.timing.passing_seconds
+        boot, since = self._met_at.get(expected.address, ("", now))
+        if boot != card.boot:
+            self._met_at[expected.address] = card.boot, now
+        if boot != card.boot or now - since < patience:
+            raise PeerError(f"{card.task} answers there")
 
     def changed(self) -> None:
         """Wake the one that waits for news."""

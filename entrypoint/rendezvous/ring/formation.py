@@ -58,7 +58,7 @@ async def form(wanted: Wanted) -> Ring:
 async def _formed(state: State) -> Ring:
     """Return the ring; raise PeersMissingError."""
     wanted, timing = state.wanted, state.wanted.timing
-    names = Names(timing.look_up_seconds)
+    names = Names(timing.look_up_seconds, timing.ask_again_seconds)
     dialer = Dialer(names, wanted.token, timing, 1, purpose=signing.RING, prepare=enlarge_buffers)
     try:
         async with asyncio.timeout(wanted.timeout_seconds or None):

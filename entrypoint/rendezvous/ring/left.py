@@ -49,7 +49,7 @@ async def _attend(state: State, connection: Connection, gone: asyncio.Event) -> 
             break
         if message.kind not in (PING, ROUND):
             raise PeerError(NO_MESSAGE)
-        state.left_says = message.text("missing")
+        state.hear_left(message.text("missing"))
         answer = {"number": number, "missing": state.told_left()}
         await connection.send(Message(message.kind, answer))
         if message.kind == ROUND:

@@ -31,6 +31,8 @@ from entrypoint.rendezvous.transport.reasons import (
 
 FIRST_REDIALS = 8
 """The first attempts follow each other faster: most ask for the ring at the same time."""
+SHORTEST_SECONDS = 0.02
+"""Between two attempts, whatever is heard."""
 GONE = (REFUSED, CLOSED, CLOSED_AT_ONCE)
 """Reasons that one leaves behind who has given up, whatever was wrong before."""
 NOT_LISTENING = (
@@ -58,8 +60,19 @@ async def keep_dialling(state: State, dialer: Dialer) -> Ring:
             state.right_reason = _reason(str(error), before)
         finally:
             state.right = None
-        await asyncio.sleep(pause * random.uniform(0.67, 1.33))  # noqa: S311 -- no secret
+        await _pause(state, pause * random.uniform(0.67, 1.33))  # noqa: S311 -- no secret
         pause = min(2 * pause, state.wanted.timing.redial_seconds)
+
+
+async def _pause(state: State, seconds: float) -> None:
+    """Wait before dialling again: for so long, or until there is news, which may be of its coming.
+
+    Nobody else takes the news, as there is no connection to the right. However much of it comes,
+    the neighbour is not dialled more often than this.
+    """
+    shortest = min(seconds, SHORTEST_SECONDS)
+    await asyncio.sleep(shortest)
+    await state.news(seconds - shortest)
 
 
 def _reason(reason: str, before: str) -> str:

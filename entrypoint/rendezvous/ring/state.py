@@ -121,6 +121,16 @@ class State:
             self.left_reason = reason
             self.changed()
 
+    def hear_left(self, missing: str) -> None:
+        """Note whom the left neighbour says to be missing; the right one hears of a change at once.
+
+        So do all up to the one who dials in vain, and dials again then. It goes no further: to that
+        one's right there is nobody yet.
+        """
+        if missing != self.left_says:
+            self.left_says = missing
+            self.changed()
+
     def refuse_left(self, reason: str) -> None:
         """Note why one who has come is not the left neighbour."""
         if not self.left:

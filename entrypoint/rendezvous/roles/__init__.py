@@ -1,6 +1,7 @@
 """Who says what at the gate: worker 0, where all check in, and each of the other workers.
 
 `chief.py` and `member.py` are the two roles, `session.py` and `conversation.py` what they say to
-each other. `check_ins.py` is the chief's list; `going_on.py` says when fewer go on without the
-others; `latecomers.py` is the chief's part meanwhile (docs/decisions/0014-fewer-workers.md).
+each other. `check_ins.py` is the chief's list, `same_index.py` who of two with one index stays in
+it; `going_on.py` says when fewer go on without the others; `latecomers.py` is the chief's part
+meanwhile (docs/decisions/0014-fewer-workers.md).
 """

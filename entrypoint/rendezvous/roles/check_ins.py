@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 from entrypoint.cluster.spec import Member, Task
 from entrypoint.rendezvous.attempt import Attempt
-from entrypoint.rendezvous.comparison import Contradictions, replaced, same_index
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.outcome import NOT_HEARD_FROM
 from entrypoint.rendezvous.roles.conversation import compare, follow, hello
+from entrypoint.rendezvous.roles.same_index import SameIndex
 from entrypoint.rendezvous.roles.session import Session
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.dialer import Dialer
 from entrypoint.rendezvous.transport.listener import Settle
-from entrypoint.rendezvous.transport.messages import (
-    CHECK_IN,
-    PING,
-    PROBE,
-    Message,
-    contradiction,
-)
+from entrypoint.rendezvous.transport.messages import CHECK_IN, PROBE, Message
 from entrypoint.rendezvous.transport.names import Names
 from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError, ReplacedError
 
-NEITHER_ANSWERS = "another process has this index, and neither answers at its address"
 DIALLED_BACK_AT_ONCE = 64
 PROBED_AT_ONCE = 32
 PROBES_A_SECOND = 50
@@ -43,6 +35,7 @@ class CheckIns:
         self._names = Names(attempt.timing.look_up_seconds)
         self._back = Dialer(self._names, given.token, given.timing, DIALLED_BACK_AT_ONCE)
         self._prober = Dialer(self._names, given.token, given.timing, PROBED_AT_ONCE)
+        self._same_index = SameIndex(attempt, self._prober, self.is_new)
 
     @property
     def others(self) -> list[Member]:
@@ -87,7 +80,7 @@ class CheckIns:
                 is_admitted = agrees and await self._is_free(card, connection.ip)
             except ReplacedError as error:
                 settle()
-                await self._send_away(connection, card, error)
+                await self._same_index.send_away(connection, card, error)
                 return
             if is_admitted:
                 await self._admit(connection, card, settle)
@@ -105,62 +98,12 @@ class CheckIns:
         return agrees
 
     async def _is_free(self, card: Card, where: str) -> bool:
-        """Whether nobody else has this index: nobody at all, the same process, or a dead one.
-
-        Or one that was replaced, which will be told so when it comes again. Raises ReplacedError,
-        and PeerError where nobody can tell, and it need not end for all.
-        """
+        """Whether nobody else has this index, or whoever had it gives way; see SameIndex."""
         while session := self.sessions.get(card.task):
-            alive = self._timing.alive_seconds
-            if session.card.boot != card.boot and await session.ask(PING, alive):
-                if card.was_replaced_by(session.card):
-                    raise ReplacedError(session.connection.ip)
-                if await self._is_the_right_one(card, session):
-                    self._accuse(session.card, session.connection.ip, where)
-                    self._forget(session, NOT_HEARD_FROM)  # its connection goes on: it is told
-                    continue
-                if not session.card.was_replaced_by(card):
-                    self._accuse(card, where, session.connection.ip)
-                    return False
-            self._drop(session, NOT_HEARD_FROM)
+            if not await self._same_index.gives_way(session, card, where):
+                return False
+            self._forget(session, NOT_HEARD_FROM)
         return True
-
-    async def _is_the_right_one(self, card: Card, session: Session) -> bool:
-        """Whether the one in session is wrong, of two who live and have the same index.
-
-        That is the new one; of two new ones, whoever does not answer at the advertised address.
-        """
-        if not self.is_new(session.card):
-            return False
-        if not self.is_new(card):
-            return True
-        if session.card.was_replaced_by(card):
-            return False  # it will be told so
-        answers = await self._at_the_address(session.member)
-        if answers not in (card.boot, session.card.boot):
-            raise PeerError(NEITHER_ANSWERS)
-        return answers == card.boot
-
-    async def _at_the_address(self, member: Member) -> str:
-        """Return the boot of whoever answers at a member's address; "" if nobody does."""
-        with contextlib.suppress(PeerError):
-            async with self._prober.dial(member.address) as connection:
-                return (await hello(self._attempt, connection, PROBE)).boot
-        return ""
-
-    def _accuse(self, card: Card, where: str, other: str) -> None:
-        """Note that a worker has the index of another one, who is there."""
-        difference = same_index(self._attempt.spec, card.task, other)
-        self._attempt.contradictions.add(card, where, difference)
-        self._attempt.changed()
-
-    async def _send_away(self, connection: Connection, card: Card, error: ReplacedError) -> None:
-        """Tell one that was replaced, and nobody else, how it ends; it has no say any more."""
-        found = Contradictions()
-        found.add(card, connection.ip, replaced(self._attempt.spec, card.task, error.by))
-        await connection.send(contradiction(found.problems()))
-        while True:
-            await connection.receive(self._timing.message_seconds)
 
     async def _admit(self, connection: Connection, card: Card, settle: Settle) -> None:
         """Keep the session of a member while the connection lasts."""

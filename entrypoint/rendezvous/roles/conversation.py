@@ -66,14 +66,16 @@ async def compare(
 
     `expected` is the member at whose address the other was met; None where it came by itself. One
     side of a connection compares and tells the other: the chief, else the one that dialled. Raises
-    PeerError.
+    PeerError, also for another one at a member's address that need not stay there.
     """
     where = str(expected.address) if expected else _claimed(attempt, connection, card)
     found = []
     if card.hosts != attempt.card.hosts:
         found.append(await _compare_hosts(attempt, connection))
-    elif expected and card.task != expected.task:
-        found.append(comparison.wrong_index(attempt.spec, card.task, expected))
+    elif expected:
+        attempt.refuse_passing(card, expected)
+        if card.task != expected.task:
+            found.append(comparison.wrong_index(attempt.spec, card.task, expected))
     found += comparison.other_versions(card, attempt.card, attempt.me)
     found += comparison.other_settings(card, attempt.card, attempt.me)
     for difference in found:

@@ -49,10 +49,12 @@ class MemberRole:
     def __init__(self, attempt: Attempt, listener: socket.socket) -> None:
         self._attempt, self._timing, given = attempt, attempt.timing, attempt.given
         self._chief = attempt.spec.chief
-        self._dialer = Dialer(Names(given.timing.look_up_seconds), given.token, given.timing, 1)
+        names = Names(self._timing.look_up_seconds, self._timing.ask_again_seconds)
+        self._dialer = Dialer(names, given.token, given.timing, 1)
         strangers = Strangers(len(attempt.spec.members))
         self.listener = Listener(listener, strangers, given.token, given.timing, self._receive)
         self._session: Connection | None = None
+        self._redial = self._timing.redial_seconds / FIRST_REDIALS
         self._line, self._pause, self._say_again = "", 0.0, 0.0
         self._warning = ""
         self._final: tuple[Problem, ...] = ()
@@ -111,17 +113,15 @@ class MemberRole:
 
     async def _keep_dialling(self) -> None:
         """Check in with the chief, again whenever the connection has ended."""
-        pause = self._timing.redial_seconds / FIRST_REDIALS
         while True:
             try:
                 async with self._dialer.dial(self._chief.address) as connection:
-                    pause = self._timing.redial_seconds / FIRST_REDIALS
                     await self._check_in(connection)
             except PeerError as error:
                 self._attempt.trouble = str(error)
             # Not all at the same moment, after a chief that has restarted.
-            await asyncio.sleep(pause * random.uniform(0.67, 1.33))  # noqa: S311 -- no secret
-            pause = min(2 * pause, self._timing.redial_seconds)
+            await asyncio.sleep(self._redial * random.uniform(0.67, 1.33))  # noqa: S311 -- no secret
+            self._redial = min(2 * self._redial, self._timing.redial_seconds)
 
     async def _check_in(self, connection: Connection) -> None:
         """Introduce this worker, and stay if it is the chief that answers."""
@@ -135,6 +135,7 @@ class MemberRole:
             if 0 < card.generation < attempt.given.generation:
                 raise PeerError(REPLACED_CHIEF)  # worker 0 is in each ring, and knows it first
             self._session, attempt.meeting = connection, Meeting(card.boot)
+            self._redial = self._timing.redial_seconds / FIRST_REDIALS
             # Only another chief hears of it: one that does not know of this worker.
             attempt.trouble = f"it has checked in with the process that answers at {connection.ip}"
             try:

@@ -23,10 +23,17 @@ MOST_ENDPOINTS = 4
 
 
 class Names:
-    """The names of one attempt."""
+    """The names of one attempt.
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    Args:
+        seconds: how long a look-up is waited for.
+        again_seconds: after so long without an answer a name is asked for once more, beside that:
+            a name server may say nothing of a name that is not there, which comes meanwhile. None:
+            never, since there are many names.
+    """
+
+    def __init__(self, seconds: float, again_seconds: float | None = None) -> None:
+        self._seconds, self._again_seconds = seconds, again_seconds
         self._loop = asyncio.get_running_loop()
         self._look_ups = LookUps()
         self._answers: dict[Address, asyncio.Future[Found]] = {}
@@ -36,10 +43,11 @@ class Names:
         if literal := _literal(address):
             return [literal]
         if address not in self._answers:
-            self._ask(address)
+            self._answers[address] = self._loop.create_future()
+            self._ask(address, self._answers[address])
         try:
             async with asyncio.timeout(self._seconds):
-                found = await asyncio.shield(self._answers[address])
+                found = await self._first_answer(address)
         except TimeoutError:
             raise PeerError(NO_NAME_SERVER) from None
         if isinstance(found, NoThreadError):
@@ -52,10 +60,17 @@ class Names:
         """Ask anew next time: what is being looked up may be from before the name was there."""
         self._answers.pop(address, None)
 
-    def _ask(self, address: Address) -> None:
+    async def _first_answer(self, address: Address) -> Found:
+        """Wait for an answer, and ask again from time to time."""
+        answer = self._answers[address]
+        while self._again_seconds and not answer.done():
+            await asyncio.wait([answer], timeout=self._again_seconds)
+            if not answer.done():
+                self._ask(address, answer)
+        return await asyncio.shield(answer)
+
+    def _ask(self, address: Address, answer: asyncio.Future[Found]) -> None:
         """Begin to look up a name."""
-        answer: asyncio.Future[Found] = self._loop.create_future()
-        self._answers[address] = answer
         hand_over = functools.partial(self._hand_over, address, answer)
         self._look_ups.ask(address.host, address.port, hand_over)
 
@@ -66,7 +81,8 @@ class Names:
 
     def _answered(self, address: Address, answer: asyncio.Future[Found], found: Found) -> None:
         """Hand an answer to those who wait for it; the next who asks gets a new one."""
-        answer.set_result(found)
+        if not answer.done():
+            answer.set_result(found)
         if self._answers.get(address) is answer:
             del self._answers[address]
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+OFTEN_SECONDS = 0.25
+"""Between attempts to reach one for whom those of a ring wait, and do nothing else."""
 PORT_SECONDS_AFTER_A_RESTART = 30.0
+PASSING_SECONDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +22,8 @@ class Timing:
     """Between such lines."""
     look_up_seconds: float = 3.0
     """For one name; a name server that does not answer would hold it for much longer."""
+    ask_again_seconds: float = 1.0
+    """Until the one name that a worker waits for is asked for once more, beside the first time."""
     connect_seconds: float = 3.0
     """For one connection: the second SYN is sent after 1 s, so one that gets lost costs nothing."""
     greeting_seconds: float = 3.0
@@ -35,6 +40,8 @@ class Timing:
     """After so long without a word a worker counts as missing."""
     alive_seconds: float = 3.0
     """In which a worker has to answer when it is decided whether it is alive."""
+    passing_seconds: float = 1.0
+    """For another one at a worker's address to go from there."""
     collect_seconds: float = 2.5
     """Between the first contradiction and the end, so that all are told, and to everyone."""
     release_seconds: float = 2.0
@@ -47,13 +54,24 @@ class Timing:
         Each dials one other, and those that wait for a lost one do nothing else: they may look
         more often whether its command is there.
         """
-        return cls(ping_seconds=1.0, redial_seconds=0.25)
+        return cls(ping_seconds=1.0, redial_seconds=OFTEN_SECONDS)
 
     @classmethod
     def after_restarts(cls, count: int) -> Timing:
         """Return the timing of a gate after so many restarts of the command.
 
         A killed command may hold the port for long after the first: until the kernel has taken its
-        GPUs or its files on a network from it.
+        GPUs or its files on a network from it. And the list has proved right: a name server may
+        give an old address for a while, which another worker has by now.
         """
-        return cls(port_seconds=PORT_SECONDS_AFTER_A_RESTART) if count else cls()
+        if not count:
+            return cls()
+        return cls(port_seconds=PORT_SECONDS_AFTER_A_RESTART, passing_seconds=PASSING_SECONDS)
+
+    @classmethod
+    def of_regroup(cls) -> Timing:
+        """Return the timing of a gate that is passed for a command while it runs.
+
+        All of a ring come at once, and the chief is seldom the first.
+        """
+        return replace(cls.after_restarts(1), redial_seconds=OFTEN_SECONDS)

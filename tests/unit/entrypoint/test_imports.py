@@ -19,18 +19,28 @@ import json, pathlib, sys
 sys.path.insert(0, {root!r})
 before = set(sys.modules)
 import entrypoint.__main__ as program
-program.start = lambda start, log: 0
+{stub}
 code = program.main(["true"], {environ!r}, pathlib.Path({directory!r}))
 print(json.dumps([code, sorted(set(sys.modules) - before)]))
 """
 
 
-def imported(directory: Path, **environ: str) -> set[str]:
+UP_TO_THE_START = "program.start = lambda start, log: 0"
+TWO = {"WORKER_HOSTS": "a,b", "WORKER_INDEX": "0"}
+# What is forked off later has these modules, too.
+UP_TO_THE_COMMAND = """
+import entrypoint.start
+entrypoint.start.run = lambda *_, **__: 0
+"""
+
+
+def imported(directory: Path, stub: str = UP_TO_THE_START, **environ: str) -> set[str]:
     """Return the modules that a good start with this environment imports."""
     program = PROGRAM.format(
         root=str(PACKAGE.parent),
         environ=environ,
         directory=str(directory),
+        stub=stub,
     )
     child = subprocess.run(
         [sys.executable, "-I", "-c", program],
@@ -88,6 +98,19 @@ def test_a_good_start_imports_nothing_slow(tmp_path: Path, environ: dict[str, st
     modules = imported(tmp_path, **environ)
     slow = {"dotenv", "socket", "threading", "subprocess", "asyncio"}
     assert not modules & slow
+
+
+def test_what_deals_with_peers_is_imported_once_before_it_is_forked_off(tmp_path: Path) -> None:
+    modules = imported(tmp_path, UP_TO_THE_COMMAND, **TWO)
+    rooms = ("gate", "peer_watch", "ring.serve")
+    assert modules >= {"asyncio", *(f"entrypoint.rendezvous.{room}" for room in rooms)}
+
+
+@pytest.mark.parametrize("environ", [{}, {**TWO, "RENDEZVOUS_TIMEOUT": "0"}])
+def test_a_start_without_a_gate_does_not_wait_for_that(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    assert "asyncio" not in imported(tmp_path, UP_TO_THE_COMMAND, **environ)
 
 
 def test_only_main_reads_the_process_environment() -> None:

@@ -31,11 +31,11 @@ def name_server(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable], None]:
     return replace
 
 
-def look_up(*hosts: str, seconds: float = 0.3) -> list[object]:
+def look_up(*hosts: str, seconds: float = 0.3, again: float | None = None) -> list[object]:
     """Look up all at the same time; return endpoints or reasons."""
 
     async def ask() -> list[object]:
-        asked = Names(seconds)
+        asked = Names(seconds, again)
         answers = await asyncio.gather(
             *(asked.look_up(Address(host, 2222)) for host in hosts), return_exceptions=True
         )
@@ -67,6 +67,22 @@ def test_a_name_that_does_not_resolve_has_a_reason(name_server, error, reason):
 
     name_server(fail)
     assert look_up("a") == [reason]
+
+
+def test_a_name_that_comes_while_its_server_is_silent_is_found_at_once(name_server):
+    released, asked = threading.Event(), []
+
+    def there_since_the_first_time(*_: object, **__: object) -> list[tuple]:
+        asked.append(1)
+        if len(asked) == 1:
+            released.wait(20)
+        return [(socket.AF_INET, 0, 0, "", ("10.0.0.7", 2222))]
+
+    name_server(there_since_the_first_time)
+    begin = time.monotonic()
+    assert look_up("a", seconds=20, again=0.1) == [("10.0.0.7", 2222)]
+    assert time.monotonic() - begin < 10
+    released.set()
 
 
 def test_a_silent_name_server_holds_nobody(name_server):

@@ -9,9 +9,14 @@ import pytest
 
 from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import Member, Task
+from entrypoint.log import Log
 from entrypoint.rendezvous.outcome import PortClosedError, PortTakenError
 from entrypoint.rendezvous.port import address_warning
 from entrypoint.rendezvous.transport.timing import Timing
+from entrypoint.settings.environ import read_environ
+from entrypoint.settings.options import read_options
+from entrypoint.start import _gate_again
+from entrypoint.status.board import Board
 
 
 # The last is another address than the worker's; TensorFlow's server would listen there, too.
@@ -33,6 +38,14 @@ def test_a_port_that_is_taken_is_an_error_that_names_it_and_may_be_free_later(cl
 def test_after_a_restart_a_killed_command_has_longer_to_let_go_of_the_port():
     assert Timing.after_restarts(0) == Timing()
     assert Timing.after_restarts(1).port_seconds > 10 * Timing().port_seconds
+    assert Timing.after_restarts(1).passing_seconds > 10 * Timing().passing_seconds
+
+
+def test_while_commands_wait_their_workers_look_often_for_each_other(tmp_path):
+    options, _ = read_options(read_environ({}, tmp_path))
+    timing = _gate_again(options, 3, Log("worker-0"), Board()).timing
+    assert timing.redial_seconds <= Timing().redial_seconds / 3
+    assert timing.port_seconds == Timing.after_restarts(1).port_seconds
 
 
 def test_a_port_is_not_waited_for_longer_than_the_peers(cluster):

@@ -33,6 +33,7 @@ PATIENT = Timing(
     probe_seconds=QUICK.probe_seconds,
     ping_seconds=QUICK.ping_seconds,
     collect_seconds=QUICK.collect_seconds,
+    passing_seconds=QUICK.passing_seconds,
 )
 """Where nobody goes silent but this machine."""
 LONG_SECONDS = 60.0
@@ -44,13 +45,15 @@ class Worker:
     """A command's end of the socket, and what answers at the other end, in a thread.
 
     `gate` are the seconds that it may wait at the gate before another ring; 0: there is no gate.
-    With them, only the machine is slow (PATIENT). `spec` is its own view of the addresses; after
-    `soon` seconds without a ring those who met meet again. With `meeting=None` it passes the gate
-    before all else, as a command's start does.
+    With them, only the machine is slow (PATIENT). `spec` is its own view of the addresses; it dials
+    in vain every `redial_seconds`; after `soon` seconds without a ring those who met meet again.
+    With `meeting=None` it passes the gate before all else, as a command's start does.
     """
 
     def __init__(self, cluster, rank: int, **options: object) -> None:
         timing = PATIENT if options.get("gate") else QUICK
+        redial_seconds = options.get("redial_seconds", timing.redial_seconds)
+        timing = replace(timing, redial_seconds=redial_seconds)
         self.lines: list[str] = []
         self.prolonged: list[str] = []
         """What it was told whenever its wait might last as long again."""

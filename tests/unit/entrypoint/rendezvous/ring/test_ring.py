@@ -122,6 +122,19 @@ def test_a_late_worker_is_awaited_and_named(cluster, worker, rings, late):
     check_circle(rings([asked[rank] for rank in range(3)]))
 
 
+@pytest.mark.parametrize("size", [2, 4])
+def test_one_that_has_come_is_dialled_at_once(cluster, worker, rings, size):
+    """Not when it is time to try again: those to its right have told of it."""
+    many = cluster(size)
+    workers = [worker(many, rank, redial_seconds=1000.0) for rank in range(size)]
+    asked = {}
+    for rank in (0, *reversed(range(2, size))):  # each dials one that listens, but for the first
+        asked[rank] = workers[rank].ask()
+        workers[rank].wait_for("waiting for")
+    asked[1] = workers[1].ask()
+    check_circle(rings([asked[rank] for rank in range(size)]))
+
+
 def test_all_are_told_who_is_missing_however_far_away(cluster, worker):
     five = cluster(5)
     asked = [worker(five, rank, timeout_seconds=1.5).ask() for rank in (0, 1, 3, 4)]

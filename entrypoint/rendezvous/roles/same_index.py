@@ -1,0 +1,84 @@
+"""Two processes with one index at the gate: which of them has it, and what the other is told."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from entrypoint.cluster.spec import Member
+from entrypoint.rendezvous.attempt import Attempt
+from entrypoint.rendezvous.comparison import Contradictions, replaced, same_index
+from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.roles.conversation import hello
+from entrypoint.rendezvous.roles.session import Session
+from entrypoint.rendezvous.transport.connection import Connection
+from entrypoint.rendezvous.transport.dialer import Dialer
+from entrypoint.rendezvous.transport.messages import PING, PROBE, contradiction
+from entrypoint.rendezvous.transport.reasons import PeerError, ReplacedError
+
+NEITHER_ANSWERS = "another process has this index, and neither answers at its address"
+
+
+class SameIndex:
+    """Decides which of two with one index is wrong: one has checked in, the other one comes."""
+
+    def __init__(self, attempt: Attempt, dialer: Dialer, is_new: Callable[[Card], bool]) -> None:
+        self._attempt, self._dialer, self._is_new = attempt, dialer, is_new
+
+    async def gives_way(self, session: Session, card: Card, where: str) -> bool:
+        """Whether the one that has checked in gives way to the one that comes from `where`.
+
+        It does where it is the same process, dead or replaced, and its connection ends; and where
+        it is wrong, and is told so by that connection, which goes on. Raises ReplacedError where
+        the one that comes was replaced, and PeerError where nobody can tell who is wrong, and it
+        need not end for all.
+        """
+        alive = self._attempt.timing.alive_seconds
+        if session.card.boot != card.boot and await session.ask(PING, alive):
+            if card.was_replaced_by(session.card):
+                raise ReplacedError(session.connection.ip)
+            if await self._is_the_right_one(card, session):
+                self._accuse(session.card, session.connection.ip, where)
+                return True
+            if not session.card.was_replaced_by(card):
+                self._accuse(card, where, session.connection.ip)
+                return False
+        session.connection.hang_up()
+        return True
+
+    async def _is_the_right_one(self, card: Card, session: Session) -> bool:
+        """Whether the one in session is wrong, of two who live and have the same index.
+
+        That is the new one; of two new ones, whoever does not answer at the advertised address.
+        """
+        if not self._is_new(session.card):
+            return False
+        if not self._is_new(card):
+            return True
+        if session.card.was_replaced_by(card):
+            return False  # it will be told so
+        answers = await self._at_the_address(session.member)
+        if answers not in (card.boot, session.card.boot):
+            raise PeerError(NEITHER_ANSWERS)
+        return answers == card.boot
+
+    async def _at_the_address(self, member: Member) -> str:
+        """Return the boot of whoever answers at a member's address; "" if nobody does."""
+        with contextlib.suppress(PeerError):
+            async with self._dialer.dial(member.address) as connection:
+                return (await hello(self._attempt, connection, PROBE)).boot
+        return ""
+
+    def _accuse(self, card: Card, where: str, other: str) -> None:
+        """Note that a worker has the index of another one, who is there."""
+        difference = same_index(self._attempt.spec, card.task, other)
+        self._attempt.contradictions.add(card, where, difference)
+        self._attempt.changed()
+
+    async def send_away(self, connection: Connection, card: Card, error: ReplacedError) -> None:
+        """Tell one that was replaced, and nobody else, how it ends; it has no say any more."""
+        found = Contradictions()
+        found.add(card, connection.ip, replaced(self._attempt.spec, card.task, error.by))
+        await connection.send(contradiction(found.problems()))
+        while True:
+            await connection.receive(self._attempt.timing.message_seconds)

@@ -1,0 +1,83 @@
+"""Another worker at a worker's address: wrong if it stays, and only missing while it may go."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from entrypoint.rendezvous.attempt import Attempt
+from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.transport.reasons import PeerError
+from harness.timing import QUICK
+
+PATIENT = dataclasses.replace(QUICK, passing_seconds=60.0)
+
+
+def test_one_that_had_the_address_for_a_moment_ends_nobody(cluster, forward):
+    """As of two containers that start anew, of which one gets the address that the other had."""
+    three = cluster(3)
+    old = forward(three.member(1).address.port, host=three.member(1).address.host)
+    known = three.moved(worker_0=f"127.0.0.1:{old.port}")
+    stays = three.start(2, spec=known, timing=PATIENT)
+    new = three.start(1)
+    stays.wait_for("worker-0 at", "worker-1 answers there")
+    old.close()
+    forward(three.member(0).address.port, old.port, three.member(0).address.host)
+    chief = three.start(0)
+    assert [worker.end() for worker in (chief, new, stays)] == [None] * 3
+
+
+def test_one_that_stays_there_is_wrong(cluster, forward):
+    three = cluster(3)
+    wrong = forward(three.member(1).address.port, host=three.member(1).address.host)
+    known = three.moved(worker_0=f"127.0.0.1:{wrong.port}")
+    stays = three.start(2, spec=known)
+    three.start(1)
+    error = stays.end()
+    assert error.exit_code == 78
+    assert "accepted: 0, because it answers at worker-0's address" in str(error)
+
+
+@pytest.fixture
+def met(cluster):
+    """Return a function that meets workers at worker 1's address, one after the other."""
+    two = cluster(2)
+    expected = two.member(1)
+
+    def meet(*cards: tuple[int, str], patience: float = 0.0) -> list[bool]:
+        """Tell of each (index, process) whether it counts as who it is."""
+
+        async def count() -> list[bool]:
+            timing = dataclasses.replace(QUICK, passing_seconds=patience)
+            attempt, found = Attempt(two.given(0, two.facts, timing)), []
+            for index, boot in cards:
+                card = Card.of(two.facts, two.member(index).task, boot, is_chief=not index)
+                try:
+                    attempt.refuse_passing(card, expected)
+                    found.append(True)
+                except PeerError as error:
+                    assert str(error) == "worker-0 answers there"  # noqa: PT017 -- it may not be raised
+                    found.append(False)
+            return found
+
+        return asyncio.run(count())
+
+    return meet
+
+
+def test_it_has_to_answer_twice(met):
+    assert met((0, "a"), (0, "a"), (0, "a")) == [False, True, True]
+
+
+def test_another_process_is_another_one(met):
+    assert met((0, "a"), (0, "b"), (0, "b")) == [False, False, True]
+
+
+def test_the_right_one_in_between_begins_anew(met):
+    assert met((0, "a"), (1, "c"), (0, "a"), (0, "a")) == [False, True, False, True]
+
+
+def test_it_has_to_answer_for_a_while(met):
+    assert met((0, "a"), (0, "a"), (0, "a"), patience=60.0) == [False, False, False]
