@@ -1,7 +1,7 @@
 """Draws docs/pictures/terminal.svg: a run that loses a worker, and ends as if it had not.
 
 `.venv/bin/python scripts/terminal_picture.py` trains twice on this machine, about a minute and a
-half in all, and kills the training of worker-1 half-way through the second run. The last commands
+half in all, and kills the container of worker-1 half-way through the second run. The last commands
 compare the weights. Everything in the picture was printed by these commands; many lines are left
 out, marked where they are more than GAP, and long ones are cut at the right. `--again` draws the
 last record anew.
@@ -35,6 +35,7 @@ LEFT_OUT = "    …"
 SHOWN = re.compile(
     r"^\$ "
     r"|worker\(s\)"
+    r"|^cluster-trainer: worker-1 (was killed|is started again)"
     r"|workers are here and agree"
     r"|worker-0 \| .* epoch +(1|2|24|25|26|27|49|50)/50 +step"
     r"|worker-[01] \| .* (restart \d|resuming|saved the model|waiting for 1 of|was killed)"
@@ -45,7 +46,7 @@ SHOWN = re.compile(
 )
 STYLES = (
     (re.compile(r"^\$ .*"), "bold bright_white"),
-    (re.compile(r"^\$ docker exec .*"), "bold bright_red"),
+    (re.compile(r"^\$ docker kill .*"), "bold bright_red"),
     (re.compile(r"^worker-0 \|"), "cyan"),
     (re.compile(r"^worker-1 \|"), "magenta"),
     (re.compile(r"\d\d:\d\d:\d\d"), "bright_black"),
@@ -59,9 +60,9 @@ TEMPLATE = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" \
 xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="title description">
 <title id="title">A run that survives a kill</title>
-<desc id="description">Two workers train. The training of worker-1 is killed. Both say so, meet
-again, go on from the newest checkpoint, and end with the same weights, to the last bit, as a run
-that was not disturbed.</desc>
+<desc id="description">Two workers train. The container of worker-1 is killed, and started again.
+Both meet again, go on from the newest checkpoint, and end with the same weights, to the last bit,
+as a run that was not disturbed.</desc>
 <style>
 .{unique_id}-matrix {{
   font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace;
@@ -95,11 +96,8 @@ def record(environ: Mapping[str, str], folder: Path) -> Iterator[str]:
         yield line
         if not killed and KILL_AT.search(line):
             killed = True
-            pids = " ".join(_training(CONTAINER))
-            yield f"$ docker exec {CONTAINER} bash -c 'kill -KILL {pids}'"
-            subprocess.run(
-                ["docker", "exec", CONTAINER, "bash", "-c", f"kill -KILL {pids}"], check=True
-            )
+            yield f"$ docker kill {CONTAINER}"
+            subprocess.run(["docker", "kill", CONTAINER], check=True, stdout=subprocess.DEVNULL)
     compare = "grep -o 'sha256.*' runs/{undisturbed,killed}/worker-0/result.json"
     yield f"$ {compare}"
     yield from _output(["bash", "-c", compare], settings, folder)
@@ -122,15 +120,6 @@ def _output(command: list[str], environ: Mapping[str, str], folder: Path) -> Ite
             yield line.rstrip("\n")
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
-
-
-def _training(container: str) -> list[str]:
-    """Return the process ids, inside a container, of the trainer and of what watches it."""
-    find = "grep -lz '^trainer$' /proc/[0-9]*/cmdline"
-    done = subprocess.run(
-        ["docker", "exec", container, "bash", "-c", find], capture_output=True, check=True
-    )
-    return re.findall(r"/proc/(\d+)/", done.stdout.decode())
 
 
 def chosen(lines: Iterable[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Union
 
 EXIT_STOPPED = 143
-SIGTERM = "15"
+SIGKILL, SIGTERM = "9", "15"
 ACTIONS = ("start", "kill", "die")
 _FIELDS = (
     "{{.Action}}",
@@ -96,6 +96,8 @@ class Workers:
         self._services = tuple(services)
         self._codes: dict[str, int] = {}
         self._asked: set[str] = set()
+        self._killed: set[str] = set()
+        self._coming: set[str] = set()
         self._ended: dict[str, str] = {}
 
     def exit_code(self) -> int:
@@ -105,6 +107,18 @@ class Workers:
     def missing(self) -> list[str]:
         """Return the workers that have ended otherwise than with success."""
         return [service for service in self._services if self._codes.get(service)]
+
+    def was_killed(self, service: str) -> bool:
+        """Tell whether a worker's container was killed by hand, and was not asked to stop before.
+
+        Exit code 137 alone may be that of a command that was killed too often within it.
+        """
+        return service in self._killed - self._asked
+
+    def comes_back(self, service: str) -> None:
+        """Note that a worker that has ended is being started again."""
+        self.running += 1
+        self._coming.add(service)
 
     def take(self, event: Event) -> Change:
         """Take notice of an event; containers of other services are none of ours."""
@@ -116,12 +130,16 @@ class Workers:
             return self._die(event)
         if event.signal == SIGTERM:
             self._asked.add(event.service)
+        elif event.signal == SIGKILL:
+            self._killed.add(event.service)
         return None
 
     def _start(self, event: Event) -> Started:
         again = self._codes.pop(event.service, None) is not None
-        self.running += again
+        self.running += again and event.service not in self._coming
+        self._coming.discard(event.service)
         self._asked.discard(event.service)
+        self._killed.discard(event.service)
         since = self._ended.get(event.service, "0")
         return Started(event.service, event.container, since, again)
 

@@ -21,8 +21,10 @@ def report(settings: Settings, code: int, seconds: int) -> None:
     if code:
         say(how_to_go_on(code, checkpoints.newest(folder, settings.workers)))
     else:
-        say(f"done: {settings.workers} worker(s), {seconds} s")
-        print_table(last_epoch(folder / "worker-0/metrics.jsonl"))
+        last = list(last_epoch(folder / "worker-0/metrics.jsonl"))
+        of_last = "; of the last epoch:" if last else ""
+        say(f"done: {settings.workers} worker(s), {seconds} s{of_last}")
+        print_table(last)
     print_table(places(settings, is_done=not code))
 
 

@@ -21,6 +21,8 @@ from local_cluster.settings.settings import Settings
 KILLED = 137
 REASONS = {75: "it lost a peer", 78: "bad configuration", KILLED: "killed"}
 OUT_OF_MEMORY = "{{.State.OOMKilled}}"
+MOST_STARTS_AGAIN = 3
+"""For each worker."""
 UP = ("up", "--detach", "--no-build", "--no-deps", "--remove-orphans", "--force-recreate")
 
 
@@ -30,6 +32,7 @@ class Run:
     def __init__(self, settings: Settings, compose: Compose, screen: Screen) -> None:
         self._settings, self._compose, self._screen = settings, compose, screen
         self._queue: SimpleQueue[Happening] = SimpleQueue()
+        self._left = dict.fromkeys(settings.services, MOST_STARTS_AGAIN)
         self._workers = Workers(settings.services)
         self._followers: dict[str, Thread] = {}
         self._up: subprocess.Popen[bytes] | None = None
@@ -70,7 +73,8 @@ class Run:
     def _watch(self) -> int:
         """Wait until no worker runs, or one has failed; return the exit code.
 
-        TensorFlow would wait for that one for an hour. One that was asked to stop may come back.
+        TensorFlow would wait for that one for an hour. One that was asked to stop may come back,
+        and one that was killed does.
         """
         while self._workers.running:
             happening = self._queue.get()
@@ -101,10 +105,22 @@ class Run:
             index = change.service.rpartition("-")[2]
             how = f"the others wait for it: `make resume WORKER={index}`"
             say(f"{change.service} was asked to stop; {how}")
-        elif isinstance(change, Failed):
+        elif isinstance(change, Failed) and not self._is_started_again(change):
             complain(self._sentence(change))
             return change.code
         return 0
+
+    def _is_started_again(self, worker: Failed) -> bool:
+        """Start a container again that was killed, as a machine's own engine would be told to."""
+        if not (self._workers.was_killed(worker.service) and self._left[worker.service]):
+            return False
+        if engine.ask("start", worker.container).returncode:  # it was removed
+            return False
+        self._left[worker.service] -= 1
+        count = f"{MOST_STARTS_AGAIN - self._left[worker.service]} of {MOST_STARTS_AGAIN}"
+        complain(f"{worker.service} was killed: starting its container again, {count}.")
+        self._workers.comes_back(worker.service)
+        return True
 
     def _show_lines_of(self, worker: Started) -> None:
         if worker.again:

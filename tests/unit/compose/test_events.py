@@ -79,6 +79,34 @@ def test_one_that_comes_back_is_followed_from_where_it_ended(workers):
     assert workers.take(event("die", "worker-0", 0)) is None
 
 
+def test_one_that_is_being_started_again_counts_as_running_once(workers):
+    workers.take(event("die", "worker-1", 137))
+    workers.comes_back("worker-1")
+    assert (workers.running, workers.missing()) == (2, ["worker-1"])
+    assert workers.take(event("start", "worker-1")).again
+    assert (workers.running, workers.missing()) == (2, [])
+    workers.take(event("die", "worker-1", 0))
+    workers.take(event("die", "worker-0", 0))
+    assert workers.running == 0
+
+
+def test_who_was_killed_is_known_until_it_is_started_again(workers):
+    assert not workers.was_killed("worker-1")
+    workers.take(event("kill", "worker-1", signal=9))
+    workers.take(event("die", "worker-1", 137))
+    assert workers.was_killed("worker-1")
+    workers.take(event("start", "worker-1"))
+    workers.take(event("die", "worker-1", 137))  # of a command within it
+    assert not workers.was_killed("worker-1")
+
+
+def test_who_was_asked_to_stop_and_is_killed_then_was_not_killed(workers):
+    workers.take(event("kill", "worker-1", signal=15))
+    workers.take(event("kill", "worker-1", signal=9))
+    workers.take(event("die", "worker-1", 137))
+    assert not workers.was_killed("worker-1")
+
+
 def test_one_that_fails_after_another_was_stopped_is_not_the_first(workers):
     workers.take(event("die", "worker-1", 143))
     assert not workers.take(event("die", "worker-0", 75)).first
