@@ -50,6 +50,8 @@ COPY scripts/apply-patches.sh /
 # ---- runtime: the Python environment, installed where it stays (a copy between stages would double it) ----
 # What is installed here never changes: its bytecode is taken unchecked, since some file systems move a file's time
 # when a layer is made, and whatever is stale is compiled again at each start.
+# cluster-trainer.pth: our own packages; and what each Python process of a command begins with, but not the entrypoint,
+# which is isolated (-I), nor what builds an image, where that variable and our packages are not there yet.
 # packages.pth: Python looks into the packages of a requirements.txt after its own (site runs the line at each start).
 # patches/: repairs of what is installed; one that does not fit ends the build.
 # The mounts lie on folders that every Debian and Ubuntu has (/mnt, /media, /srv), so that no empty one is left.
@@ -69,7 +71,9 @@ RUN --mount=type=bind,from=installer,target=/mnt --mount=type=bind,from=locks,ta
         env LD_LIBRARY_PATH="$(echo /mnt/usr/lib/*-linux-gnu)" /mnt/usr/bin/strip --strip-unneeded {} +; \
     PATH="$PATH:/mnt/usr/bin" LD_LIBRARY_PATH="$(echo /mnt/usr/lib/*-linux-gnu)" \
         /media/apply-patches.sh /media/patches "$packages"; \
-    printf '%s\n' /opt/cluster-trainer{,/trainer} > "$packages/cluster-trainer.pth"; \
+    printf '%s\n' /opt/cluster-trainer{,/trainer} \
+        'import os, sys; "CLUSTER_TRAINER_VERSION" in os.environ and not sys.flags.isolated and __import__("cluster_trainer_start").begin()' \
+        > "$packages/cluster-trainer.pth"; \
     echo 'import os, site; "PACKAGES_DIR" in os.environ and site.addsitedir(os.environ["PACKAGES_DIR"])' \
         > "$packages/packages.pth"; \
     /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/venv/lib

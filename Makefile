@@ -104,7 +104,7 @@ soak: image .venv/stamp ## Kill, freeze and cut off workers at random, for MINUT
 lint: .venv/stamp ## Check style, types, the Dockerfile, the scripts, GitHub's files
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
-	.venv/bin/mypy entrypoint trainer/cluster_trainer
+	.venv/bin/mypy entrypoint trainer/cluster_trainer trainer/cluster_trainer_start.py
 	.venv/bin/mypy --python-version 3.10 compose # the oldest that mypy knows; a test looks at 3.9
 	.venv/bin/hadolint Dockerfile benchmarks/torch/Dockerfile
 	.venv/bin/mypy scripts/sbom.py scripts/terminal_picture.py

@@ -12,6 +12,15 @@ FIND = """
 import importlib.util, json, sys
 print(json.dumps([name for name in sys.argv[1:] if importlib.util.find_spec(name)]))
 """
+COLLECTED = """
+import gc, json, sys
+collected = []
+gc.callbacks.append(lambda phase, about: collected.append(phase))
+import tensorflow
+during = len(collected)
+gc.callbacks.clear()
+print(json.dumps([during, gc.isenabled(), gc.get_freeze_count() > 10_000]))
+"""
 LOAD_OWN_DATA = """
 import json, sys, types
 from pathlib import Path
@@ -32,6 +41,17 @@ def test_frameworks_are_there_in_the_versions_that_fit(run_python):
     assert versions["tensorboard"].startswith("2.21.")
     assert versions["keras"].startswith("3.")
     assert versions["tensorflow_datasets"].startswith("4.")
+
+
+def test_a_script_imports_tensorflow_without_collection(run_python):
+    assert run_python(COLLECTED) == [0, True, True]
+
+
+def test_the_entrypoints_python_begins_with_nothing_of_the_commands(run_to_end):
+    program = "import sys; print('cluster_trainer_start' in sys.modules)"
+    command, alone = ("python", "-c", program), ("python", "-I", "-c", program)
+    assert run_to_end(*command).out.strip() == "True"
+    assert run_to_end(*alone).out.strip() == "False"
 
 
 @pytest.mark.parametrize("name", ["sklearn", "scipy", "pytest", "sagemaker_training"])

@@ -11,6 +11,7 @@ from cluster_trainer.collectives import group
 from cluster_trainer.collectives.rehearsal import Rehearsal
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.engine import running
+from cluster_trainer.engine.replicas import alike
 from cluster_trainer.engine.running import Running
 
 ROWS = np.ones((40, 4), np.float32)
@@ -58,3 +59,13 @@ def test_a_model_whose_optimizer_some_have_not_built_is_asked_for_once_a_call(as
             model.predict(ROWS, batch_size=4, verbose=0)
             assert asked.count(VARIABLES) == 2 * calls  # with the optimizer's, and without
     assert asked.count("predict (outputs)") == 20
+
+
+def test_where_some_have_not_built_an_optimizer_the_models_own_variables_are_alike(asked):
+    with in_fit():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        model.compile("adam", "mse")
+        model.optimizer.build(model.trainable_variables)
+        with running.announced(Running("predict")):
+            alike.make(model, may_differ=True)
+    assert asked == [VARIABLES, VARIABLES, "predict (a model's values)"]

@@ -1,22 +1,115 @@
-"""On one worker a model's steps are traced once, and users' own are left to Keras."""
+"""What is built before a step is traced: what Keras's own first step builds, and nothing else.
+
+On one worker a model's steps are traced once then, and users' own are left to Keras.
+"""
+
+import json
+import os
+import subprocess
+import sys
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import layers, ops
+from meeting_place import MeetingPlace
+
+from cluster_trainer.checkpoints.checkpoint import uncounted
+from cluster_trainer.collectives import group
+from cluster_trainer.collectives.renewable import RenewableRing
+from cluster_trainer.engine import running
+from cluster_trainer.fits.kept_fit import KeptFit, Plan
+from cluster_trainer.problems import ConfigurationError
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.job import Job
+from cluster_trainer.settings.task import Task
+from conftest import strategy_of
 
 X = np.random.default_rng(0).random((32, 4), np.float32)
 Y = (X.sum(1, keepdims=True) > 2).astype(np.float32)
+# The second half of each batch is as the first, so that a ring in which the other worker is taken
+# to have what this one has ends as one worker.
+TWICE_X, TWICE_Y = (
+    np.concatenate([half for start in range(0, 16, 4) for half in 2 * [one[start : start + 4]]])
+    for one in (X, Y)
+)
+BATCHES = {"batch_size": 8, "shuffle": False, "verbose": 0}
 pytestmark = pytest.mark.usefixtures("keeps_nothing")
 
 
 def dense(kind=keras.Sequential):
     start = keras.initializers.GlorotUniform(seed=3)
-    return kind([keras.layers.Dense(1, "sigmoid", kernel_initializer=start)])
+    return kind([layers.Dense(1, "sigmoid", kernel_initializer=start)])
 
 
 def traces(model):
     return model.train_function._many.experimental_get_tracing_count()  # noqa: SLF001
+
+
+def kept_in(folder, every):
+    """Return what runs a fit with checkpoints in a folder, as a script's is run."""
+
+    def around(fit, given, call):
+        job = Job(TrainerConfig(run_dir=folder, checkpoint_steps=every), task=Task())
+        stop, checkpoints = StopRequest(print), folder / "checkpoints"
+        plan = Plan(job, stop, Deadline(), checkpoints, described={})
+        return KeptFit(plan, given.args[0]).run(fit, given, call)
+
+    return around
+
+
+def in_one_worker(_):
+    return strategy_of(1), None
+
+
+def on_two_devices(_):
+    return strategy_of(2), None
+
+
+def over_a_ring(folder):
+    return strategy_of(1), kept_in(folder, 0)
+
+
+@pytest.fixture(params=[in_one_worker, on_two_devices, over_a_ring])
+def strategy(request, tmp_path):
+    """The strategy of a model whose fits are one worker's, of two devices, or of a ring."""
+    strategy, around = request.param(tmp_path)
+    if around is None:
+        yield strategy
+        return
+    ring = RenewableRing(lambda: pytest.fail("nobody is met"), 2, comes_late=True)
+    group.use(ring)
+    try:
+        with ring.rehearsed(), running.fits_run_by(around):
+            yield strategy
+    finally:
+        group.use(None)
+
+
+without_a_strategy = pytest.mark.parametrize(
+    "strategy", [in_one_worker, over_a_ring], indirect=True
+)
+
+
+def by_hand(model, optimizer, loss, epochs=3):
+    """Train as Keras does on one device, without its `fit`; return the weights."""
+    for _ in range(epochs):
+        for start in range(0, len(TWICE_X), 8):
+            x, y = TWICE_X[start : start + 8], TWICE_Y[start : start + 8]
+            with tf.GradientTape() as tape:
+                total = loss(y, model(x, training=True)) + sum(model.losses)
+            variables = model.trainable_variables
+            optimizer.apply(tape.gradient(total, variables), variables)
+    return model.get_weights()
+
+
+def assert_same(found, expected):
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +124,139 @@ def test_a_fit_traces_its_steps_once(keywords, updates):
     assert int(optimizer.iterations) == updates
 
 
+def test_whatever_is_built_already_a_fit_traces_its_steps_once(strategy):
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(1)])
+        optimizer = keras.optimizers.Adam()
+        optimizer.build(model.trainable_variables)
+        model.compile(optimizer, "mse", metrics=["mae"])  # as a model that was loaded
+    model.fit(TWICE_X, TWICE_Y, **BATCHES)
+    assert traces(model) == 1
+    with strategy.scope():
+        model.compile("adam", "mse", metrics=["mae"])
+    model.evaluate(TWICE_X, TWICE_Y, batch_size=8, verbose=0)
+    model.fit(TWICE_X, TWICE_Y, **BATCHES)
+    assert traces(model) == 1
+
+
+class Aux(layers.Layer):
+    """Has a layer that only training calls, for a loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept, self.left = (
+            layers.Dense(2, kernel_initializer=keras.initializers.GlorotUniform(seed=seed))
+            for seed in (1, 2)
+        )
+
+    def call(self, inputs, training=None):
+        hidden = self.kept(inputs)
+        if training:
+            self.add_loss(ops.mean(self.left(hidden) ** 2))
+        return hidden
+
+
+class WithAux(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.aux = Aux()
+        self.last = layers.Dense(1, kernel_initializer="ones")
+
+    def call(self, inputs, training=None):
+        return self.last(self.aux(inputs, training=training))
+
+
+class OwnStepWithAux(WithAux):
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            outputs = self(x, training=True)
+            loss = self.compute_loss(x, y, outputs)
+        variables = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return self.compute_metrics(x, y, outputs)
+
+
+def functional():
+    inputs = keras.Input((4,))
+    return keras.Model(inputs, layers.Dense(1, kernel_initializer="ones")(Aux()(inputs)))
+
+
+@pytest.mark.parametrize("evaluates", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("make", [WithAux, OwnStepWithAux, functional])
+def test_layers_that_only_training_calls_are_trained(strategy, make, evaluates):
+    expected = by_hand(make(), keras.optimizers.Adam(0.01), keras.losses.MeanSquaredError())
+    with strategy.scope():
+        model = make()
+        model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    if evaluates:
+        model.evaluate(TWICE_X, TWICE_Y, batch_size=8, verbose=0)
+    model.fit(TWICE_X, TWICE_Y, epochs=3, **BATCHES)
+    assert_same(model.get_weights(), expected)
+
+
+@pytest.mark.parametrize("strategy", [in_one_worker, on_two_devices], indirect=True)
+@pytest.mark.parametrize("make", [WithAux, functional])
+def test_such_layers_are_trained_on_single_batches(strategy, make):
+    expected = by_hand(make(), keras.optimizers.Adam(0.01), keras.losses.MeanSquaredError(), 1)
+    with strategy.scope():
+        model = make()
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+    for start in range(0, len(TWICE_X), 8):
+        model.train_on_batch(TWICE_X[start : start + 8], TWICE_Y[start : start + 8])
+    assert_same(model.get_weights(), expected)
+
+
+class Whole(keras.Model):
+    """Has all that a call in training may change; a function of TensorFlow's calls it."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = keras.Sequential(
+            [
+                keras.Input((4,)),
+                layers.BatchNormalization(momentum=0.5),
+                layers.Dropout(0.5, seed=1),
+            ]
+        )
+        self.last = layers.Dense(1, kernel_initializer="ones")
+        self.last.build((None, 4))
+
+    @tf.function
+    def call(self, inputs, training=None):
+        return self.last(self.parts(inputs, training=training))
+
+
+def test_what_training_changes_is_changed_by_its_steps_alone():
+    """A trace without them stays where a function was called to build something."""
+    expected = by_hand(Whole(), keras.optimizers.SGD(0.01), keras.losses.MeanSquaredError())
+    model = Whole()
+    model.compile(keras.optimizers.SGD(0.01), "mse", metrics=["mae"])
+    model.fit(TWICE_X, TWICE_Y, epochs=3, **BATCHES)
+    assert_same(model.get_weights(), expected)
+
+
+class TwoInTraining(keras.Model):
+    """Has a second output in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = layers.Dense(1), layers.Dense(1)
+
+    def call(self, inputs, training=None):
+        outputs = self.one(inputs), self.other(inputs)
+        return outputs if training else outputs[0]
+
+
+def test_losses_and_metrics_are_those_of_the_outputs_of_training(strategy):
+    with strategy.scope():
+        model = TwoInTraining()
+        model.compile("sgd", ["mse", "mae"], metrics=[["mae"], ["mse"]])
+    history = model.fit(TWICE_X, (TWICE_Y, TWICE_Y), **BATCHES).history
+    assert len(history) == 5  # the loss, that of each output, the metric of each
+    assert traces(model) == 1
+
+
 def test_a_loss_scale_is_that_of_each_step():
     """Keras takes the first one for good in the trace of a step that builds its optimizer."""
     model = keras.Sequential([keras.layers.Dense(1)])
@@ -40,6 +266,64 @@ def test_a_loss_scale_is_that_of_each_step():
     model.fit(X * 100, Y, batch_size=8, epochs=10, verbose=0)
     assert 0 < int(inner.iterations) < 40
     assert float(scaled.dynamic_scale) < 2.0**127
+
+
+class OfParts(keras.Model):
+    """Has no `call`, and two optimizers, of which its own step scales the losses."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = [
+            keras.Sequential([keras.Input((4,)), layers.Dense(1, kernel_initializer="ones")])
+            for _ in range(2)
+        ]
+
+    def compile(self, optimizers):
+        super().compile(optimizers[0])
+        self.optimizers = optimizers
+
+    def train_step(self, data):
+        x, y, _ = keras.utils.unpack_x_y_sample_weight(data)
+        for part, optimizer in zip(self.parts, self.optimizers, strict=True):
+            with tf.GradientTape() as tape:
+                loss = optimizer.scale_loss(ops.mean((part(x) - y) ** 2))
+            gradients = tape.gradient(loss, part.trainable_variables)
+            optimizer.apply(gradients, part.trainable_variables)
+        return {}
+
+
+def scaled():
+    inner = keras.optimizers.SGD(0.01)
+    return keras.optimizers.LossScaleOptimizer(inner, initial_scale=2.0**127)
+
+
+def are_trained_in_parts(strategy, train):
+    with strategy.scope():
+        model = OfParts()
+        model.compile([scaled(), scaled()])
+    train(model)
+    for optimizer in model.optimizers:
+        assert 0 < optimizer.iterations.numpy() < 40
+        assert optimizer.dynamic_scale.numpy() < 2.0**127
+
+
+def fits(model):
+    model.fit(TWICE_X * 100, TWICE_Y, epochs=10, **BATCHES)
+
+
+def trains_on_batches(model):
+    for start in 10 * [*range(0, len(TWICE_X), 8)]:
+        model.train_on_batch(TWICE_X[start : start + 8] * 100, TWICE_Y[start : start + 8])
+
+
+def test_a_loss_scale_of_an_optimizer_that_a_step_builds_is_that_of_each_step(strategy):
+    """TensorFlow traces the step again, as it sees that the first trace has created variables."""
+    are_trained_in_parts(strategy, fits)
+
+
+@pytest.mark.parametrize("strategy", [in_one_worker, on_two_devices], indirect=True)
+def test_so_is_that_of_one_that_a_single_batch_builds(strategy):
+    are_trained_in_parts(strategy, trains_on_batches)
 
 
 class OwnStep(keras.Sequential):
@@ -79,10 +363,293 @@ def test_what_cannot_be_built_early_is_built_by_its_first_step():
     assert int(model.optimizer.iterations) == 4
 
 
-def test_an_evaluation_builds_no_optimizer():
+def several(inner):
+    chosen = keras.optimizers.OptimizerMap(inner)
+    return keras.optimizers.MultiOptimizer(chosen)
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda inner: keras.optimizers.LossScaleOptimizer(inner, name="scaled"), several]
+)
+def test_variables_are_called_as_if_a_step_had_built_them(wrap):
+    """A checkpoint of an earlier version has these names, or one of a fit with `run_eagerly`."""
+    model, other = two_layers(), two_layers()
+    model.compile(wrap(keras.optimizers.SGD(0.01, momentum=0.9, name="inner")), "mse")
+    model.fit(TWICE_X, TWICE_Y, **BATCHES)
+    assert traces(model) == 1
+    optimizer = wrap(keras.optimizers.SGD(0.01, momentum=0.9, name="inner"))
+    by_hand(other, optimizer, keras.losses.MeanSquaredError(), 1)
+    found, expected = (
+        uncounted([variable.path for variable in one.variables])
+        for one in (model.optimizer, optimizer)
+    )
+    assert found == expected
+
+
+class Reluctant(keras.metrics.Metric):
+    """Fails when it is called for the first time."""
+
+    calls = 0
+
+    def update_state(self, *_, sample_weight=None):  # noqa: ARG002  Keras gives it by name
+        self.calls += 1
+        if self.calls == 1:
+            raise RuntimeError("not yet")
+
+    def result(self):
+        return 1.0
+
+
+def test_of_what_could_not_be_built_early_nothing_is_left():
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, [layers.Dense(1, name=name)(inputs) for name in "ab"])
+    model.compile("sgd", ["mse", "mse"], metrics=[["mae"], [Reluctant(name="late")]])
+    history = model.fit(X, (Y, Y), batch_size=8, verbose=0).history
+    assert sorted(history) == ["a_loss", "a_mae", "b_late", "b_loss", "loss"]
+    assert len(model._compile_loss.metrics) == 2  # noqa: SLF001  one for each output
+
+
+@without_a_strategy
+def test_an_evaluation_builds_no_optimizer(strategy):
     """Its variables would take the memory of a model that nobody trains."""
-    model = dense()
-    model.compile("adam", "mse", metrics=["mae"])
-    model.evaluate(X, Y, verbose=0)
-    model.predict(X, verbose=0)
+    with strategy.scope():
+        model = dense()
+        model.compile("adam", "mse", metrics=["mae"])
+    model.evaluate(TWICE_X, TWICE_Y, batch_size=8, verbose=0)
+    model.predict(TWICE_X, batch_size=8, verbose=0)
     assert not model.optimizer.built
+
+
+def test_in_a_scope_it_does_as_it_does_in_keras():
+    """A script may load the optimizer's variables next."""
+    with strategy_of(2).scope():
+        model = WithAux()
+        model.compile("adam", "mse", metrics=["mae"])
+    model.evaluate(TWICE_X, TWICE_Y, batch_size=8, verbose=0)
+    assert model.optimizer.built
+    assert len(model.trainable_variables) == 6
+
+
+class Evaluates(keras.callbacks.Callback):
+    def __init__(self, other):
+        super().__init__()
+        self.other = other
+
+    def on_epoch_end(self, epoch, logs=None):  # noqa: ARG002  Keras gives them by name
+        self.other.evaluate(TWICE_X, TWICE_Y, batch_size=8, verbose=0)
+
+
+@without_a_strategy
+def test_nor_does_one_that_a_callback_of_a_fit_calls_for(strategy):
+    with strategy.scope():
+        model, other = dense(), dense()
+        for one in (model, other):
+            one.compile("adam", "mse", metrics=["mae"])
+    model.fit(TWICE_X, TWICE_Y, callbacks=[Evaluates(other)], **BATCHES)
+    assert model.optimizer.built
+    assert not other.optimizer.built
+
+
+def two_layers():
+    first = layers.Dense(3, "tanh", kernel_initializer=keras.initializers.GlorotUniform(seed=4))
+    return keras.Sequential([keras.Input((4,)), first, layers.Dense(1, kernel_initializer="ones")])
+
+
+def setting(trainable, hook):
+    def set_it(*_, **__):
+        callback.model.layers[0].trainable = trainable
+
+    callback = keras.callbacks.LambdaCallback(**{hook: set_it})
+    return callback
+
+
+@without_a_strategy
+def test_a_callback_may_thaw_layers_before_it_begins(strategy):
+    expected = by_hand(two_layers(), keras.optimizers.Adam(0.01), keras.losses.MeanSquaredError())
+    with strategy.scope():
+        model = two_layers()
+        model.layers[0].trainable = False
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+    thaw = setting(True, "on_train_begin")  # noqa: FBT003
+    model.fit(TWICE_X, TWICE_Y, epochs=3, callbacks=[thaw], **BATCHES)
+    assert_same(model.get_weights(), expected)
+
+
+@pytest.mark.parametrize("strategy", [on_two_devices], indirect=True)
+def test_in_a_scope_where_keras_has_built_the_optimizer_by_then_it_is_told_so(strategy):
+    with strategy.scope():
+        model = two_layers()
+        model.layers[0].trainable = False
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+    thaw = setting(True, "on_train_begin")  # noqa: FBT003
+    with pytest.raises(ValueError, match=r"was built without .*kernel.* before `compile`"):
+        model.fit(TWICE_X, TWICE_Y, callbacks=[thaw], **BATCHES)
+
+
+@pytest.mark.parametrize("hook", ["on_epoch_begin", "on_train_batch_begin"])
+def test_a_callback_may_freeze_layers_before_the_first_step(strategy, hook):
+    with strategy.scope():
+        model = two_layers()
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+    before = model.layers[0].get_weights()
+    freeze = setting(False, hook)  # noqa: FBT003
+    model.fit(TWICE_X, TWICE_Y, epochs=3, callbacks=[freeze], **BATCHES)
+    assert_same(model.layers[0].get_weights(), before)
+    assert model.optimizer.iterations.numpy() == 12
+
+
+@pytest.mark.parametrize("strategy", [over_a_ring], indirect=True)
+def test_over_a_ring_layers_that_are_thawed_too_late_are_told_of(strategy):
+    """Keras takes it on one device; here the workers have traced the step before an epoch."""
+    with strategy.scope():
+        model = two_layers()
+        model.layers[0].trainable = False
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+    thaw = setting(True, "on_epoch_begin")  # noqa: FBT003
+    with pytest.raises(ValueError, match="in a callback's `on_train_begin`"):
+        model.fit(TWICE_X, TWICE_Y, callbacks=[thaw], **BATCHES)
+
+
+class Remembers(keras.optimizers.SGD):
+    """Pulls weights back to what they were when it was built."""
+
+    def build(self, variables):
+        super().build(variables)
+        self.first = [
+            self.add_variable(one.shape, initializer=lambda *_, one=one, **__: one.numpy())
+            for one in variables
+        ]
+
+    def update_step(self, gradient, variable, learning_rate):
+        super().update_step(gradient, variable, learning_rate)
+
+
+@without_a_strategy
+def test_an_optimizer_is_built_for_the_weights_that_a_callback_has_loaded(strategy):
+    with strategy.scope():
+        model = two_layers()
+        model.compile(Remembers(0.0), "mse")
+    weights = [np.full_like(one, 0.25) for one in model.get_weights()]
+    load = keras.callbacks.LambdaCallback(on_train_begin=lambda _: model.set_weights(weights))
+    model.fit(TWICE_X, TWICE_Y, callbacks=[load], **BATCHES)
+    assert_same([one.numpy() for one in model.optimizer.first], weights)
+
+
+class Dies(keras.callbacks.Callback):
+    several_batches_a_call = True
+
+    def on_epoch_end(self, epoch, logs=None):  # noqa: ARG002  Keras gives them by name
+        raise RuntimeError("killed")
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (True, False),
+        (False, True),
+        pytest.param(False, False, marks=pytest.mark.long),
+        pytest.param(True, True, marks=pytest.mark.long),
+    ],
+)
+def test_a_fit_goes_on_whatever_has_built_its_variables(tmp_path, first, then):
+    def fit(run_eagerly, *callbacks):
+        keras.utils.clear_session()
+        model = WithAux()
+        optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.01), name="scaled")
+        model.compile(optimizer, "mse", metrics=["mae"], run_eagerly=run_eagerly)
+        data = {"validation_data": (TWICE_X, TWICE_Y), "callbacks": callbacks}
+        model.fit(TWICE_X, TWICE_Y, epochs=3, **BATCHES, **data)
+        return model.get_weights()
+
+    expected = fit(first)
+    with running.fits_run_by(kept_in(tmp_path, 2)):
+        with pytest.raises(RuntimeError, match="killed"):
+            fit(first, Dies())
+        assert_same(fit(then), expected)
+
+
+def freezing_at_first():
+    """Return a callback that freezes a layer as the first epoch begins."""
+
+    def freeze(epoch, _):
+        if epoch == 0:
+            callback.model.layers[0].trainable = False
+
+    callback = keras.callbacks.LambdaCallback(on_epoch_begin=freeze)
+    return callback
+
+
+def test_a_fit_that_would_train_other_layers_than_before_is_refused(tmp_path):
+    def fit(*callbacks):
+        keras.utils.clear_session()
+        model = two_layers()
+        model.compile("sgd", "mse")
+        model.fit(TWICE_X, TWICE_Y, epochs=3, **BATCHES, callbacks=[*callbacks])
+
+    with running.fits_run_by(kept_in(tmp_path, 2)):
+        with pytest.raises(RuntimeError, match="killed"):
+            fit(freezing_at_first(), Dies())
+        with pytest.raises(ConfigurationError) as refused:
+            fit(freezing_at_first())
+    (problem,) = refused.value.problems
+    assert (problem.received, problem.accepted[:1]) == ("4", "2")
+
+
+def test_over_a_ring_it_is_refused_at_once(tmp_path):
+    ring = RenewableRing(lambda: pytest.fail("nobody is met"), 2, comes_late=True)
+    group.use(ring)
+    try:
+        with ring.rehearsed(), running.fits_run_by(kept_in(tmp_path, 2)):
+            model = two_layers()
+            model.compile(keras.optimizers.Adam(0.01), "mse")
+            with pytest.raises(ValueError, match="layers were frozen after the first step"):
+                model.fit(TWICE_X, TWICE_Y, **BATCHES, callbacks=[freezing_at_first()])
+    finally:
+        group.use(None)
+
+
+SCRIPT = """
+import json
+import keras, numpy as np, tensorflow as tf
+from keras import layers, ops
+
+class Aux(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head, self.aux = layers.Dense(4), layers.Dense(1), layers.Dense(2)
+
+    def call(self, inputs, training=None):
+        hidden = self.body(inputs)
+        if training:
+            self.add_loss(ops.mean(self.aux(hidden) ** 2))
+        return self.head(hidden)
+
+keras.utils.set_random_seed(5)
+noise = np.random.default_rng(0)
+inputs = noise.random((50, 6), np.float32)
+model = Aux()
+model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+model.fit(inputs, inputs.sum(1, keepdims=True), batch_size=16, epochs=5, verbose=0)
+values = [weights.ravel().tolist() for weights in model.get_weights()]
+print("ENDED", json.dumps(sum(values, [])), flush=True)
+"""
+
+
+def weights_in(output):
+    (line,) = [line for line in output.splitlines() if line.startswith("ENDED")]
+    return np.array(json.loads(line.removeprefix("ENDED ")))
+
+
+@pytest.mark.long
+def test_two_workers_train_layers_that_only_training_calls(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    variables = os.environ | {"TRAINER_RUN_DIR": str(tmp_path / "alone")}
+    del variables["TRAINER_CHECKPOINT_STEPS"]
+    command = [sys.executable, str(script)]
+    alone = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    with MeetingPlace(tmp_path / "together", 2, str(script)) as place:
+        assert place.wait() == [0, 0], place.logs
+        found = [weights_in(worker.log.read_text()) for worker in place.workers]
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_allclose(found[0], weights_in(alone.stdout), rtol=1e-4, atol=1e-6)

@@ -5,7 +5,7 @@ import pytest
 
 from cluster_trainer.checkpoints.checkpoint import uncounted
 from cluster_trainer.checkpoints.state import State
-from cluster_trainer.fits.kept_fit import optimizer_described
+from cluster_trainer.fits.compiled import optimizer_described
 
 
 def model():
@@ -33,6 +33,16 @@ def test_what_decides_is_compared():
     assert optimizer_described(first) != optimizer_described(second)
 
 
+def test_an_optimizer_that_a_step_has_built_is_the_same():
+    """Within `apply` what is in a LossScaleOptimizer is called by its name, too."""
+    first, second = model(), model()
+    second.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1, 0.9)), "mse")
+    second.optimizer.apply(
+        [keras.ops.zeros_like(one) for one in second.variables], second.variables
+    )
+    assert uncounted(names_of(first)) == uncounted(names_of(second))
+
+
 @pytest.mark.parametrize(
     ("name", "left"),
     [
@@ -40,6 +50,7 @@ def test_what_decides_is_compared():
         ("sgd_6 int64[]", "sgd int64[]"),
         ("adam/dense_3_kernel_momentum float32[2]", "adam/dense_kernel_momentum float32[2]"),
         ("conv2d/kernel float32[1]", "conv2d/kernel float32[1]"),
+        ("loss_scale_optimizer_2/adam_1/iteration int64[]", "adam/iteration int64[]"),
     ],
 )
 def test_the_numbers_of_names_are_left_out(name, left):

@@ -429,6 +429,28 @@ def test_a_pydataset_is_told_of_each_epoch(strategy, batches, steps, workers):
     assert dataset.told == ["begin", "end"] * 3
 
 
+class OneHot(keras.utils.PyDataset):
+    """Batches of equal examples, of which a model counts how often it was trained on each."""
+
+    def __len__(self):
+        return 30
+
+    def __getitem__(self, index):
+        return np.eye(30, dtype=np.float32)[[index] * 8], np.zeros([8, 1], np.float32)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_each_batch_of_a_pydataset_is_trained_once_a_pass(strategy, workers):
+    with strategy.scope():
+        count = layers.Dense(1, use_bias=False, kernel_initializer="zeros")
+        model = keras.Sequential([keras.Input((30,)), count])
+        model.compile(keras.optimizers.SGD(1.0), loss=lambda _, outputs: outputs)
+
+    model.fit(OneHot(workers=workers), epochs=2, verbose=0)
+
+    np.testing.assert_allclose(model.get_weights()[0], np.full([30, 1], -2.0), atol=1e-5)
+
+
 def test_whatever_is_true_shuffles():
     orders = []
     for shuffle in (False, 1):
@@ -506,9 +528,9 @@ def test_all_workers_take_the_first_ones_seed(monkeypatch):
     seeds = []
     real = sources.ArraySource.__init__
 
-    def noting(self, adapter, replicas, seed):
+    def noting(self, adapter, replicas, seed, *given):
         seeds.append(seed)
-        real(self, adapter, replicas, seed)
+        real(self, adapter, replicas, seed, *given)
 
     monkeypatch.setattr(sources.ArraySource, "__init__", noting)
     # Of what the workers tell each other, only a seed is so large.

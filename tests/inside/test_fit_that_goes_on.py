@@ -7,22 +7,26 @@ import socket
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from cluster_trainer import train
 from cluster_trainer.callbacks.chief import for_worker
 from cluster_trainer.checkpoints.checkpoint import RUN, UNKNOWN_RUN, Checkpoint, Stage
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.rehearsal import Rehearsal
 from cluster_trainer.collectives.renewable import RenewableRing
-from cluster_trainer.collectives.ring.errors import PeerLost
+from cluster_trainer.collectives.ring.errors import OtherCall, PeerLost, PeerUnfit
 from cluster_trainer.engine import running
+from cluster_trainer.engine.replicas import metric_rows, statistics
 from cluster_trainer.engine.running import Running
-from cluster_trainer.fits.kept_fit import KeptFit, Plan
+from cluster_trainer.fits.kept_fit import KeptFit
+from cluster_trainer.fits.plan import Plan
 from cluster_trainer.problems import (
     NotRehearsedError,
     PeerLostError,
@@ -160,12 +164,13 @@ DATA = {
 BEGIN_AGAIN = ("arrays", "PyDataset", "examples")
 
 
+def lost(*_):
+    raise PeerLost("rank 1 was lost", 1)
+
+
 @pytest.mark.parametrize("given", DATA)
 def test_what_may_have_been_read_does_not_begin_again(keep, given):
     """A worker may be lost before Keras has made anything of the data, and after it has read."""
-
-    def lost(*_):
-        raise PeerLost("rank 1 was lost", 1)
 
     def begins_again(**arguments):
         model, kept = keep()
@@ -199,14 +204,29 @@ class Prepares(keras.callbacks.Callback):
 def test_a_fit_has_trained_nothing_until_its_first_step_is_traced(keep, monkeypatch, own):
     """It can begin at step 0 if a worker is lost by then, unless a callback has had the model."""
     model, kept = keep()
-
-    def lost(*_):
-        raise PeerLost("rank 1 was lost", 1)
-
     monkeypatch.setattr(KeptFit, "check", lost)
     with running.fits_run_by(kept.run), pytest.raises(PeerLost):
         model.fit(ROWS, WANTED, batch_size=8, verbose=0, callbacks=own)
     assert kept.has_trained == any(isinstance(one, Prepares) for one in own)
+
+
+@pytest.mark.parametrize("hook", running.BEGINNING_HOOKS)
+def test_a_callback_that_loses_a_worker_as_it_begins_may_have_trained(keep, hook):
+    """As by a fit of its own, to warm the model up."""
+    model, kept = keep()
+    own = keras.callbacks.Callback()
+    setattr(own, hook, lost)
+    with running.fits_run_by(kept.run), pytest.raises(PeerLost):
+        model.fit(ROWS, WANTED, batch_size=8, verbose=0, callbacks=[own])
+    assert kept.has_trained
+
+
+def test_no_callback_has_trained_before_it_is_given_the_model(keep):
+    model, kept = keep()
+    given = inspect.signature(model.fit).bind(x=ROWS, callbacks=[Prepares()])
+    with pytest.raises(PeerLost):
+        kept.run(lost, given, Running())
+    assert not kept.has_trained
 
 
 def test_a_fit_that_has_done_its_first_step_has_trained(keep):
@@ -387,6 +407,19 @@ def test_a_rehearsal_compiles_a_step_and_leaves_nothing_else(late, keep, tmp_pat
     assert left_threads() == []
 
 
+@pytest.mark.usefixtures("late")
+@pytest.mark.parametrize("every", [1, 0])
+def test_what_a_checkpoint_takes_from_all_workers_is_compiled_too(keep, every):
+    _, kept = keep(every=every, rehearses=True)
+    layers = [keras.Input((4,)), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
+    model = keras.Sequential(layers)
+    model.compile("sgd", "mse", metrics=["mae"])
+    rehearsed(KeptFit(kept._plan, model), model, ROWS, WANTED, batch_size=8)  # noqa: SLF001
+    _, averaging = statistics._averaging[model]  # noqa: SLF001
+    assert averaging.experimental_get_tracing_count() == 1
+    assert (model in metric_rows._taking) == bool(every)  # noqa: SLF001
+
+
 class SetsModel(keras.callbacks.Callback):
     def set_model(self, model):
         super().set_model(model)
@@ -489,6 +522,18 @@ def test_a_newcomer_is_trusted_once_it_has_been_through_an_epoch(alike, keep):
 
 
 @pytest.mark.usefixtures("alike")
+def test_a_newcomer_at_another_call_is_lost_around_the_trainers_fit_too(tmp_path, monkeypatch):
+    def other_call(*_):
+        raise OtherCall("rank 1 is at predict", 1)
+
+    monkeypatch.setattr(train, "start_strategy", other_call)
+    job = Job(TrainerConfig(run_dir=tmp_path), Task())
+    reporter = SimpleNamespace(asks_for_ring=None)
+    with pytest.raises(PeerUnfit, match="at predict"):
+        train.train_and_evaluate(job, StopRequest(print), Deadline(), reporter)
+
+
+@pytest.mark.usefixtures("alike")
 def test_a_worker_that_is_back_while_a_fit_validates_ends_it_there(keep):
     """What was trained is kept, and the epoch goes on with its validation."""
     own, commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -508,3 +553,25 @@ def test_a_worker_that_is_back_while_a_fit_validates_ends_it_there(keep):
     assert kept.step == 10
     assert history.epoch == [0, 1]
     assert len(history.history["val_loss"]) == 2
+
+
+@pytest.mark.parametrize(("own", "is_given"), [([], False), ([Prepares()], True)])
+def test_a_model_that_gets_a_checkpoints_values_is_not_given_the_chiefs_before(
+    alike, keep, monkeypatch, own, is_given
+):
+    """But where a callback of the user's own may look at it by then."""
+    group.use(None)
+    failed(keep, Examples())
+    group.use(alike)
+    asked, real = [], Alike.all_gather
+
+    def all_gather(self, value, *, what=""):
+        asked.append(what)
+        return real(self, value, what=what)
+
+    monkeypatch.setattr(Alike, "all_gather", all_gather)
+    model, kept = keep()
+    with running.fits_run_by(kept.run):
+        model.fit(Examples(), batch_size=8, epochs=9, verbose=0, callbacks=own)
+    assert kept.place.step == 45
+    assert ("fit (a model's values)" in asked) == is_given

@@ -288,6 +288,40 @@ def test_nor_has_one_that_fails_after_the_trainers_fit(tmp_path):
         assert "its script has failed" in place.logs
 
 
+# What a survivor has seen, it remembers; its second fit is the trainer's loop.
+OF_API_APART = """
+import time
+import keras, numpy as np
+from cluster_trainer import fit
+
+seen = []
+
+class Looks(keras.callbacks.Callback):
+    several_batches_a_call = True
+
+    def on_epoch_end(self, epoch, logs=None):
+        time.sleep(0.2)
+        seen.append(epoch)
+
+keras.utils.set_random_seed(5)
+rows = np.random.default_rng(0).random((320, 8), np.float32)
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(rows, rows[:, :1], epochs=20, verbose=0, callbacks=[Looks()])
+if len(seen) >= 20:
+    model.predict(rows, verbose=0)
+fit(model, ((rows, rows[:, :1]), None), epochs=1, global_batch_size=32)
+"""
+
+
+def test_what_a_survivor_remembers_for_the_trainers_fit_is_worth_another_try(tmp_path):
+    (tmp_path / "script.py").write_text(OF_API_APART)
+    with MeetingPlace(tmp_path, 2, str(tmp_path / "script.py")) as place:
+        killed(place, 1, 50)
+        assert place.wait() == [EX_TEMPFAIL, EX_TEMPFAIL], place.logs
+        assert "did not begin together" in place.workers[1].log.read_text()
+
+
 # One worker does what the other does not: at once, or once it has seen twelve epochs, of which a
 # new process has seen fewer.
 APART = """

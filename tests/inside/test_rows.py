@@ -11,7 +11,10 @@ from cluster_trainer.data.augment import BY_NAME
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.plan import make_plan
 from cluster_trainer.data.rows import ExampleRows
+from cluster_trainer.engine import running
 from cluster_trainer.engine.data.sources import RowSource
+from cluster_trainer.engine.epoch_iterator import EpochIterator
+from cluster_trainer.engine.pace import SHORT_SECONDS, TARGET_SECONDS
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.settings.config import TrainerConfig
 
@@ -232,3 +235,22 @@ def test_where_a_worker_may_be_missing_shares_have_no_fixed_size(count):
     assert source(numbered(96), 12, Replicas(3, 1)).shares(0, 0).element_spec != whole.element_spec
     assert source(numbered(22), 20, Replicas(2, 1, most=3)).may_lack_examples
     assert not source(numbered(22), 20, Replicas(2, 1)).may_lack_examples
+
+
+@pytest.mark.parametrize(
+    ("replicas", "seconds"),
+    [
+        (Replicas(2, 1, most=3), SHORT_SECONDS),
+        (Replicas(3, 1, most=3), TARGET_SECONDS),
+        (Replicas(3, 1), TARGET_SECONDS),
+    ],
+)
+def test_where_a_worker_is_missing_calls_end_sooner_to_take_it_in(monkeypatch, replicas, seconds):
+    monkeypatch.setattr(Replicas, "of", lambda _: replicas)
+    inputs = np.zeros([12, 2], np.float32)
+    strategy = tf.distribute.get_strategy()
+    with running.announced(running.Running()):
+        iterator = EpochIterator(inputs, inputs, batch_size=6, distribute_strategy=strategy)
+    for _ in range(5):
+        iterator._pace.took(steps := iterator._pace.steps(None), 0.01 * steps)  # noqa: SLF001
+    assert iterator._pace.steps(None) == 100 * seconds  # noqa: SLF001

@@ -29,6 +29,7 @@ from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet
 from cluster_trainer.data.plan import Plan, make_plan
+from cluster_trainer.fits.lost_worker import explained
 from cluster_trainer.fits.predictions import write_predictions
 from cluster_trainer.fits.run import Completed, Run, complete
 from cluster_trainer.fits.script_fits import meets_the_others
@@ -292,6 +293,7 @@ def _end(error: Exception, job: Job, reporter: Reporter) -> None:
     Raises:
         SystemExit: something does not fit, and no peer would wait for this process to be gone.
     """
+    error = explained(error)
     code, reason = judge(error, job.task.num_workers)
     if code == ExitCode.CRASHED:
         reporter.finish(status_of(code), reason, context_of(job))

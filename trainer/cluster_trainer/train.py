@@ -17,6 +17,7 @@ from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.plan import Plan, make_plan
 from cluster_trainer.distribution import ring, strategy
+from cluster_trainer.fits.lost_worker import explaining
 from cluster_trainer.fits.predictions import write_predictions
 from cluster_trainer.fits.run import Run, complete
 from cluster_trainer.models.build import build_model
@@ -33,12 +34,13 @@ from cluster_trainer.settings.job import Job
 log = logging.getLogger("trainer")
 
 
+@explaining()  # what is called before and after the fit, too
 def train_and_evaluate(job: Job, stop: StopRequest, deadline: Deadline, reporter: Reporter) -> None:
     """Train, evaluate after each epoch, keep checkpoints, export, and report all of it.
 
     Raises:
         ConfigurationError: a setting does not fit the data, the model, the cluster or a checkpoint.
-        PeerLostError, tf.errors.OpError: another worker went away.
+        PeerLostError, RingError, tf.errors.OpError: another worker went away.
         StopRequestedError: this worker was asked to stop.
         TrainingDivergedError: the loss is not a finite number.
     """

@@ -3,7 +3,9 @@
 from collections import Counter, deque
 
 import numpy as np
+import pytest
 
+from cluster_trainer.callbacks import as_given
 from cluster_trainer.callbacks.as_given import LARGEST_BYTES, MOST_ELEMENTS, AsGiven
 
 
@@ -92,6 +94,82 @@ def test_many_elements_are_data_too() -> None:
     assert one.rows is rows
     assert len(rows) == MOST_ELEMENTS + 2
     assert one.few == [1]
+
+
+def test_so_are_those_of_a_tuple() -> None:
+    rows = tuple([0] for _ in range(MOST_ELEMENTS + 1))
+    given = AsGiven([Callback(rows=rows)])
+    rows[0].append(1)
+    given.restore()
+    assert rows[0] == [0, 1]
+
+
+class Counted(tuple[object, ...]):
+    """Counts how often somebody goes through one of them."""
+
+    __slots__ = ()
+    times = 0
+
+    def __iter__(self):
+        Counted.times += 1
+        return super().__iter__()
+
+
+def test_a_tuple_that_many_hold_is_gone_through_once() -> None:
+    inner: list[int] = []
+    pair: object = inner
+    for _ in range(10):
+        pair = Counted((pair, pair))
+    given = AsGiven([Callback(pair=pair)])
+    inner.append(1)
+    given.restore()
+    assert inner == []
+    assert Counted.times == 10
+
+
+@pytest.fixture
+def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    said: list[str] = []
+    monkeypatch.setattr(as_given.log, "warning", lambda text, *_: said.append(text))
+    return said
+
+
+def test_of_many_arrays_the_smallest_are_copied(
+    monkeypatch: pytest.MonkeyPatch, warnings: list[str]
+) -> None:
+    """Of all callbacks together: a list of pictures may be as large as all memory."""
+    monkeypatch.setattr(as_given, "MOST_BYTES", 2000)
+    pictures = [np.zeros(100, np.uint8) for _ in range(30)]
+    first, second = Callback(pictures=pictures), Callback(counts=np.zeros(3))
+    given = AsGiven([first, second])
+    for one in [*pictures, second.counts]:
+        one[...] = 1
+    pictures.append(pictures[0])
+    given.restore()
+    assert second.counts.tolist() == [0, 0, 0]
+    assert len(pictures) == 30
+    assert 0 < sum(not one.any() for one in pictures) < 20
+    assert len(warnings) == 1
+
+
+def test_many_lists_are_not_all_copied_either(
+    monkeypatch: pytest.MonkeyPatch, warnings: list[str]
+) -> None:
+    monkeypatch.setattr(as_given, "MOST_BYTES", 2000)
+    rows, seen = [[0] * 10 for _ in range(100)], []
+    given = AsGiven([Callback(rows=rows), Callback(seen=seen)])
+    for row in rows:
+        row.append(1)
+    seen.append(1)
+    given.restore()
+    assert seen == []
+    assert 0 < sum(len(row) == 10 for row in rows) < 20
+    assert len(warnings) == 1
+
+
+def test_what_is_copied_whole_is_put_back_without_a_word(warnings: list[str]) -> None:
+    AsGiven([Callback(seen=[1], totals=np.zeros(3))]).restore()
+    assert warnings == []
 
 
 def test_an_array_that_has_another_shape_since_or_may_not_be_written_is_left() -> None:

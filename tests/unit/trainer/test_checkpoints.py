@@ -273,6 +273,49 @@ def test_a_full_disk_costs_a_warning_and_not_the_run(store, request, warnings):
     assert "No space left on device" in warnings.text
 
 
+@pytest.fixture
+def slow(monkeypatch):
+    """Let each fsync wait until it may go on."""
+    may_go_on, fsync = threading.Event(), os.fsync
+
+    def wait(descriptor):
+        assert may_go_on.wait(WAITED_SECONDS)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", wait)
+    yield may_go_on
+    may_go_on.set()
+
+
+def test_what_another_worker_has_given_is_written_beside(store, slow):
+    store.folder.mkdir()
+    saver = Saver(store, lambda: pytest.fail("it was saved before, by another"))
+    saver.keep(number_of(5, Stage.EPOCH), b"content")
+    assert store.newest() is None
+    slow.set()
+    saver.close()
+    assert numbers(store) == [number_of(5, Stage.EPOCH)]
+    assert saver.newest is None
+
+
+def test_the_next_is_written_after_it(store, slow):
+    saver = Saver(store, lambda: None)
+    threading.Timer(0.1, slow.set).start()
+    saver.keep(number_of(5, Stage.EPOCH), b"content")
+    saver.save(checkpoint(6))
+    assert number_of(5, Stage.EPOCH) in numbers(store)
+    saver.close()
+    assert numbers(store) == [number_of(step, Stage.EPOCH) for step in (5, 6)]
+
+
+def test_what_does_not_fit_on_the_disk_costs_a_warning_as_well(store, request, warnings):
+    saver = Saver(store, lambda: None)
+    request.getfixturevalue("full")
+    saver.keep(number_of(30, Stage.EPOCH), b"content")
+    saver.close()
+    assert "the checkpoint of step 30 could not be saved" in warnings.text
+
+
 def test_an_error_of_our_own_is_not_hidden(store):
     saver = Saver(store, lambda: None)
     saver.save(checkpoint(progress={"not": object()}))

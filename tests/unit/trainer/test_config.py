@@ -93,6 +93,11 @@ def test_both_batch_sizes_are_one_too_many(base):
     assert "TRAINER_PER_REPLICA_BATCH_SIZE is 3" in message
 
 
+def test_without_flags_no_parser_is_made_of_them(base, monkeypatch):
+    monkeypatch.setattr("cluster_trainer.settings.config._Flags", None)
+    assert TrainerConfig.read({**base, "TRAINER_EPOCHS": "3"}, []).epochs == 3
+
+
 def test_a_flag_wins_over_its_variable(base):
     assert TrainerConfig.read(base | {"TRAINER_EPOCHS": "3"}, ["--epochs", "5"]).epochs == 5
 

@@ -1,6 +1,6 @@
 """How many steps run in one call, and when the workers tell each other how long they took."""
 
-from cluster_trainer.engine.pace import TARGET_SECONDS, Pace
+from cluster_trainer.engine.pace import SHORT_SECONDS, TARGET_SECONDS, Pace
 
 
 def told(seconds):
@@ -44,3 +44,22 @@ def test_calls_of_a_fixed_length_are_told_of_about_once_a_second():
         pace.took(1, 0.01)
     assert 10 <= len(heard) <= 20
     assert pace.steps(None) == 1
+
+
+def test_calls_are_shorter_where_somebody_may_wait_for_their_end():
+    agree, _ = told(0.0)
+    pace = Pace(None, agree, SHORT_SECONDS)
+    for _ in range(6):
+        steps = pace.steps(None)
+        pace.took(steps, 0.01 * steps)
+    assert steps == 20
+    pace.took(10, 2 * SHORT_SECONDS)
+    assert pace.steps(None) == 5
+
+
+def test_calls_of_a_fixed_length_are_told_of_as_often():
+    agree, heard = told(0.0)
+    pace = Pace(1, agree, SHORT_SECONDS)
+    for _ in range(1000):
+        pace.took(1, 0.01)
+    assert 50 <= len(heard) <= 60

@@ -434,7 +434,7 @@ def whole(meetings) -> RenewableRing:
 @pytest.mark.usefixtures("whole")
 def test_a_newcomer_that_nobody_else_has_blamed_may_be_right(of_three_survivor):
     """Two others may differ from each other; if not, that shows when it comes once more."""
-    with pytest.raises(PeerLostError, match="this worker is new, or another does not fit"):
+    with pytest.raises(PeerLostError, match="this worker, which is new, or another one does not"):
         of_three_survivor.run(Work(other_call(1)), lambda: Fit(5), no_rehearsal)
 
 

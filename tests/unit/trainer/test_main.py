@@ -84,6 +84,24 @@ def test_what_leaves_no_ring_is_refused_where_fewer_workers_are_to_go_on(
 
 
 @pytest.mark.parametrize(
+    ("strategy", "collectives", "accepted"),
+    [
+        ("auto", "tensorflow", ["auto", "ring"]),
+        ("multiworker", "tensorflow", ["ring"]),
+        ("multiworker", "auto", ["auto"]),
+    ],
+)
+def test_what_is_accepted_instead_leaves_a_ring(environ, strategy, collectives, accepted, capsys):
+    settings = {"TRAINER_STRATEGY": strategy, "TRAINER_COLLECTIVES": collectives}
+    _, said = checked(environ | FEWER | settings, [], capsys)
+    (problem,) = said["problems"]
+    assert problem["accepted"] == " or ".join(accepted)
+    name = problem["name"].split()[0]
+    for value in accepted:
+        assert checked(environ | FEWER | settings | {name: value}, [], capsys)[0] == 0
+
+
+@pytest.mark.parametrize(
     "flags",
     [
         [],

@@ -4,6 +4,7 @@ What a callback has made of itself since, as a model that it builds when it firs
 worker in a new process has not: from there on the workers of a ring would make different calls.
 """
 
+import logging
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +13,10 @@ import numpy as np
 
 CONTAINERS = (dict, OrderedDict, defaultdict, Counter, set, list, deque)
 LARGEST_BYTES, MOST_ELEMENTS = 2**20, 10_000
+MOST_BYTES = 2**26
+"""Of all that is copied for a fit."""
+ELEMENT_BYTES, ENTRY_BYTES = 8, 64  # a reference; an entry of a dictionary or a set, at most
+log = logging.getLogger("trainer")
 
 
 class AsGiven:
@@ -19,27 +24,56 @@ class AsGiven:
 
     That is their attributes, and what is in containers and arrays among these, which stay the same
     objects: the script may hold them, too. An array of more than LARGEST_BYTES is taken for data,
-    which nobody changes, and so is a container of more than MOST_ELEMENTS. Any other object is as
-    it has become, and so is what a function or a module remembers.
+    which nobody changes, and so is a container, or a tuple, of more than MOST_ELEMENTS. Of all
+    others MOST_BYTES are copied: containers first, those nearest to the callbacks before what they
+    hold, then arrays, the smallest before the larger ones. Any other object is as it has become,
+    and so is what a function or a module remembers.
 
     Args:
         callbacks: of a user's own; what Keras's keep is in checkpoints.
     """
 
     def __init__(self, callbacks: Iterable[Any]) -> None:
-        found: dict[int, tuple[Any, Any]] = {}  # by `id`: one may hold itself
-        left: list[Any] = [vars(one) for one in callbacks]
+        self._noted: list[tuple[Any, Any]] = []
+        self._bytes_left, self._is_all = MOST_BYTES, True
+        arrays = self._note_containers(vars(one) for one in callbacks)
+        for array in sorted(arrays, key=lambda one: one.nbytes):
+            if self._may_copy(array.nbytes):
+                self._noted.append((array, array.copy()))
+
+    def _note_containers(self, attributes: Iterable[dict[str, Any]]) -> list[np.ndarray]:
+        """Note what containers hold now; return the arrays that are found in them."""
+        found: dict[int, Any] = {}  # by `id`: one may hold itself, and many may hold the same
+        left: deque[Any] = deque(attributes)
         while left:
-            value = left.pop()
-            if isinstance(value, tuple):
-                left.extend(value)
-            elif id(value) not in found and (noted := _noted(value)) is not None:
-                found[id(value)] = value, noted
-                left.extend(_parts(noted))
-        self._noted = [*found.values()]
+            value = left.popleft()
+            if id(value) in found or not _may_change(value):
+                continue
+            found[id(value)] = value
+            if isinstance(value, np.ndarray) or not self._may_copy(_bytes_of(value)):
+                continue
+            noted = dict(value) if isinstance(value, dict) else [*value]
+            if not isinstance(value, tuple):
+                self._noted.append((value, noted))
+            left.extend(noted.values() if isinstance(noted, dict) else noted)
+        return [one for one in found.values() if isinstance(one, np.ndarray)]
+
+    def _may_copy(self, size: int) -> bool:
+        """Tell whether so many bytes are left to be copied; they are taken then."""
+        if size > self._bytes_left:
+            self._is_all = False
+            return False
+        self._bytes_left -= size
+        return True
 
     def restore(self) -> None:
         """Let the callbacks be as they were."""
+        if not self._is_all:
+            log.warning(
+                "callbacks of your own hold more than %d MB: the largest of their arrays, or what "
+                "their lists hold, begin as they are now, and not as they were given to fit",
+                MOST_BYTES >> 20,
+            )
         for value, noted in self._noted:
             if isinstance(value, np.ndarray):
                 if value.flags.writeable and value.shape == noted.shape:
@@ -49,18 +83,14 @@ class AsGiven:
             (value.extend if isinstance(value, (list, deque)) else value.update)(noted)
 
 
-def _noted(value: Any) -> Any:
-    """Return what a container or an array holds now; None for anything else."""
+def _bytes_of(container: Any) -> int:
+    return len(container) * (ENTRY_BYTES if isinstance(container, (dict, set)) else ELEMENT_BYTES)
+
+
+def _may_change(value: Any) -> bool:
+    """Tell whether a value is an array or a container, and not data, which nobody changes."""
     if isinstance(value, np.ndarray):
-        return value.copy() if value.nbytes <= LARGEST_BYTES and value.flags.writeable else None
-    if type(value) not in CONTAINERS:  # not Keras's own, which tell a model of each change
-        return None
-    if len(value) > MOST_ELEMENTS:
-        return None
-    return dict(value) if isinstance(value, dict) else [*value]
-
-
-def _parts(noted: Any) -> Iterable[Any]:
-    if isinstance(noted, np.ndarray):
-        return ()
-    return noted.values() if isinstance(noted, dict) else noted
+        return value.flags.writeable and value.nbytes <= LARGEST_BYTES
+    # Not Keras's own containers, which tell a model of each change. A tuple may hold one that does.
+    is_container = isinstance(value, tuple) or type(value) in CONTAINERS
+    return is_container and len(value) <= MOST_ELEMENTS

@@ -3,7 +3,7 @@
 import logging
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.replicas import alike, statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
 from cluster_trainer.engine.running import BEGINNING_HOOKS, prepares
+from cluster_trainer.problems import ConfigurationError, Problem
 
 log = logging.getLogger("trainer")
 
@@ -88,14 +89,31 @@ class Plan(Protocol):
             names: of the variables that exist.
         """
 
-    def any(self, wish: bool) -> bool:  # noqa: FBT001
-        """Tell whether any worker wishes something; all workers call it."""
+    def any(self, wish: bool, where: str = "the end of an epoch") -> bool:  # noqa: FBT001
+        """Tell whether any worker wishes something; all workers call it, there."""
 
     def stops(self) -> bool:
         """Tell whether the workers have agreed to stop after this call."""
 
     def meet(self) -> None:
         """Raise what ends the fit, if they have."""
+
+
+class BeforeOthers(keras.callbacks.Callback):
+    """The first of a fit's callbacks: tells that the others are given the model next.
+
+    Args:
+        tell: called then.
+    """
+
+    def __init__(self, tell: Callable[[], object]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def set_model(self, model: keras.Model) -> None:
+        """Tell it."""
+        super().set_model(model)
+        self._tell()
 
 
 class Keeper(keras.callbacks.Callback):
@@ -137,6 +155,10 @@ class Keeper(keras.callbacks.Callback):
         self.has_begun = False
         self.logs_of_epoch = found.progress["logs"] if found else {}
 
+    def others_begin(self) -> None:
+        """Note that the others are given the model, which one of a user's own may train."""
+        self.has_begun = bool(prepares(self._callbacks, BEGINNING_HOOKS))
+
     def attach(self, iterator: Any) -> None:
         """Let the iterator of the training batches begin where the fit is."""
         self.iterator = iterator
@@ -144,6 +166,20 @@ class Keeper(keras.callbacks.Callback):
         is_over = place.stage == Stage.TRAINED
         epochs = place.epoch - place.first + is_over
         iterator.begin_at(epochs, place.passes, place.seen, place.done, is_over=is_over)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the fit may go on from a checkpoint, in another process."""
+        return self._every is not None
+
+    def puts_all_back(self) -> bool:
+        """Tell whether all of the model gets a checkpoint's values before a user's own code has it.
+
+        All workers call it.
+        """
+        if self._found is None:
+            return False
+        return not self._plan.any(bool(prepares(self._callbacks, BEGINNING_HOOKS)), "its beginning")
 
     def let_go(self) -> None:
         """Hold the data and the checkpoint no longer: the fit is over, wherever it was."""
@@ -176,7 +212,6 @@ class Keeper(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Put variables and callbacks where they were; the others have begun by now."""
         del logs
-        self.has_begun = bool(prepares(self._callbacks, BEGINNING_HOOKS))
         if not self._plan.describes_data:
             self._described |= self.iterator.described
         if self._found is None:
@@ -188,8 +223,10 @@ class Keeper(keras.callbacks.Callback):
                 self._save()  # from which to go on when a worker is lost before the next
             self.has_begun = True
             return
-        self.model.train_function.create_variables(self.iterator)
+        is_traced_now = self.model.train_function.create_variables(self.iterator)
         self._plan.check(self._described, self._state().names)
+        if is_traced_now:
+            self._refuse_other_layers(self._found)
         self.has_begun = True
         self._put_back(self._found)
         self.model.stop_training = self.place.stopped
@@ -229,6 +266,25 @@ class Keeper(keras.callbacks.Callback):
         kept = asdict(self.place) | {"passes": passes, "seen": seen, "stage": stage} | changes
         self.place = Place(**kept)
 
+    def _refuse_other_layers(self, saved: Checkpoint) -> None:
+        """Refuse to train what the checkpoint's process did not, or the other way round.
+
+        Raises:
+            ConfigurationError: so it would be.
+        """
+        trains, trained = self.model.train_function.trains, saved.progress.get("trains")
+        if trained is None or trains == trained:
+            return
+        advice = (
+            "A callback has frozen layers, or a script thawed some without `compile`, where this "
+            "process does not come by again. Do it before `compile`, or in a callback's "
+            "`on_train_begin`."
+        )
+        accepted = f"{trained}, as until the checkpoint of step {saved.step}"
+        raise ConfigurationError(
+            [Problem("the model's variables that are trained", str(trains), accepted, advice)]
+        )
+
     def _put_back(self, saved: Checkpoint) -> None:
         """Give variables, callbacks and global generators what they had."""
         state = self._state()
@@ -256,6 +312,7 @@ class Keeper(keras.callbacks.Callback):
             "place": asdict(self.place),
             "seed": self._plan.seed,
             "logs": _numbers(self.model.train_function.logs),
+            "trains": self.model.train_function.trains,
             "callbacks": states.taken(self._callbacks, arrays),
             "metrics": states.as_json(self._metric_rows(), arrays),
             "random": states.as_json(_random_state(), arrays),

@@ -17,6 +17,7 @@ ABOUT = "about"
 RUN, UNKNOWN_RUN = "run", 0
 KEPT_STATE = "state of a callback or metric, array "
 COUNTED = re.compile(r"_\d+(?=[/_ ]|$)")
+SCALED = "loss_scale_optimizer/"
 
 
 class Stage(IntEnum):
@@ -122,11 +123,12 @@ def variable_names(checkpoint: Checkpoint) -> list[str]:
 
 
 def uncounted(names: Sequence[str]) -> list[str]:
-    """Return variables' names without the numbers by which Keras tells layers of one name apart.
+    """Return variables' names without what depends on more than the model and its optimizer.
 
-    It counts them in a process: a worker that has made another model before has other numbers.
+    Keras numbers layers of one name in a process: a worker that has made another model before has
+    other numbers. And it calls what is in a LossScaleOptimizer otherwise where a step has built it.
     """
-    return [COUNTED.sub("", name) for name in names]
+    return [COUNTED.sub("", name).removeprefix(SCALED) for name in names]
 
 
 def _member(index: int) -> str:

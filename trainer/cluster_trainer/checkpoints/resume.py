@@ -15,7 +15,7 @@ from cluster_trainer.checkpoints.checkpoint import (
     uncounted,
     variable_names,
 )
-from cluster_trainer.checkpoints.saver import warn_unsaved
+from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.store import Store, Stored
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.task import Task
@@ -78,14 +78,10 @@ def find_newest(store: Store, workers: "Workers", task: Task) -> Found | None:
     )
 
 
-def keep(found: Found, store: Store) -> None:
-    """Keep a checkpoint that this worker did not have: at once the run is as safe as before."""
-    if found.is_here:
-        return
-    try:
-        store.write(found.checkpoint.number, found.content)
-    except OSError as error:
-        warn_unsaved(found.checkpoint.step, error)
+def keep(found: Found, saver: Saver) -> None:
+    """Keep a checkpoint that this worker did not have: before long the run is as safe as before."""
+    if not found.is_here:
+        saver.keep(found.checkpoint.number, found.content)
 
 
 def _that_count(numbers: list[int], mine: Stored | None, workers: "Workers") -> list[int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from cluster_trainer.checkpoints.checkpoint import Checkpoint
+from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
 from cluster_trainer.checkpoints.store import Store
 
 FOLLOWED_SECONDS = 1.0
@@ -52,6 +52,16 @@ class Saver:
             self._held.release()
         self._pending = self._thread.submit(self._write, checkpoint, self._held)
 
+    def keep(self, number: int, content: bytes) -> None:
+        """Begin to write what another worker has given, once the one before it is done.
+
+        Args:
+            number: of the checkpoint; see `number_of`.
+            content: of its file.
+        """
+        self.wait()
+        self._pending = self._thread.submit(self._keep, number, content)
+
     def wait(self) -> None:
         """Wait until nothing is left to write."""
         if self._pending:
@@ -76,6 +86,12 @@ class Saver:
             self.newest_seconds = time.monotonic() - began
             self.newest = checkpoint.step
             self._on_saved()
+
+    def _keep(self, number: int, content: bytes) -> None:
+        try:
+            self._store.write(number, content)
+        except OSError as error:
+            warn_unsaved(number // len(Stage), error)
 
 
 class _Held:

@@ -81,6 +81,11 @@ class Replicas:
         """How many processes there are."""
         return self.total // self.local
 
+    @property
+    def are_some_missing(self) -> bool:
+        """Whether a worker is missing; it may come back, and wait then."""
+        return self.most is not None and self.total < self.most
+
     def share_of(self, examples: int) -> int | None:
         """Return how many of so many examples each replica has, if that is always the same."""
         is_fixed = self.most is None and examples % self.total == 0

@@ -3,7 +3,7 @@
 import logging
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
@@ -16,8 +16,8 @@ from tensorflow.python.distribute import distribute_utils, values
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.engine import running
-from cluster_trainer.engine.data.sources import Source, source_of
-from cluster_trainer.engine.pace import Pace
+from cluster_trainer.engine.data.sources import DistributedSource, Source, source_of
+from cluster_trainer.engine.pace import SHORT_SECONDS, TARGET_SECONDS, Pace
 from cluster_trainer.problems import ConfigurationError, Problem
 
 log = logging.getLogger("trainer")
@@ -32,14 +32,22 @@ class Call:
         steps: how many steps to do.
         source: where the batches come from.
         workers: who reads them.
+        spec: returns what a replica gets of a batch; see EpochIterator.spec.
         done: how many were done; fewer than `steps` where the batches ended before.
         seconds: how long they took.
     """
 
-    def __init__(self, batches: Any, steps: int, source: Source, workers: Workers) -> None:
+    def __init__(
+        self,
+        batches: Any,
+        steps: int,
+        source: Source,
+        workers: Workers,
+        spec: Callable[[], Any],
+    ) -> None:
         # NumPy's whole numbers, as a dataset's cardinality is one, are taken, too.
         self.batches, self.steps = batches, int(steps)
-        self.source, self.workers = source, workers
+        self.source, self.workers, self.spec = source, workers, spec
         self.done, self.seconds = 0, 0.0
 
     def __next__(self) -> Any:
@@ -103,7 +111,8 @@ class EpochIterator(KerasEpochIterator):
         self._workers = workers = workers_of(distribute_strategy)
         # A script that draws a number on one worker only has other seeds there from then on.
         seed = workers.gather(call.seed, f"{call.name} (order of batches)")[0]
-        self.source = source_of(self.data_adapter, replicas, distribute_strategy, seed)
+        given = call.arrays_to_train_on
+        self.source = source_of(self.data_adapter, replicas, distribute_strategy, seed, given)
         self._num_batches = self.source.num_batches
         count = -1 if self._num_batches is None else self._num_batches
         counts = workers.gather(count, f"{call.name} (number of batches)")
@@ -112,12 +121,14 @@ class EpochIterator(KerasEpochIterator):
         wish = int(call.one_batch_a_call)  # callbacks of one worker
         one_batch = max(workers.gather(wish, f"{call.name} (batches of a call)"))
         slowest = partial(workers.slowest, what=f"{call.name} (after a call)")
-        self._pace = Pace(fixed or (1 if one_batch else None), call.agree or slowest)
+        target = SHORT_SECONDS if replicas.are_some_missing else TARGET_SECONDS
+        self._pace = Pace(fixed or (1 if one_batch else None), call.agree or slowest, target)
         self._pass = self._first = self._done = 0
         self._is_over = self._is_in_epoch = False
         self._is_between_passes = True
         self._may_go_on = self.source.goes_on or call.goes_on
         self._spec: Any = None
+        self._element_spec: Any = None
         self._keeper, self._meet = call.adopt(self), call.meet
         if not self._keeper:  # which compares the data of a fit in words of its own
             count = self.source.num_examples or -1
@@ -133,6 +144,13 @@ class EpochIterator(KerasEpochIterator):
     def is_kept(self) -> bool:
         """Whether these are the training batches of a fit whose checkpoints are kept."""
         return self._keeper is not None
+
+    def is_put_back(self) -> bool:
+        """Tell whether they begin with a checkpoint's values, whatever the model has by then.
+
+        All workers call it.
+        """
+        return self._keeper is not None and self._keeper.puts_all_back()
 
     @property
     def described(self) -> dict[str, str]:
@@ -183,13 +201,27 @@ class EpochIterator(KerasEpochIterator):
     def spec(self) -> Any:
         """Return the specification of what a replica gets; None where it gets nothing."""
         if self._spec is None:
-            spec = self.source.shares(0, 0).element_spec
+            spec = self._spec_of_shares()
             total = self.source._replicas.total  # noqa: SLF001
             if total > 1:
                 is_one = self.source.is_distributed
                 spec = tf.nest.map_structure(_of_one_replica, spec) if is_one else spec[0][0]
             self._spec = tree.map_structure(_none_or_spec, spec)
         return self._spec
+
+    def to_trace(self) -> Any:
+        """Return what steps are traced on before any batch: what an iterator is like, or one."""
+        if isinstance(self.source, DistributedSource):
+            batches = self.source.shares(0, 0)
+            if not isinstance(batches, tf.data.Dataset):  # TensorFlow has shared them out
+                return iter(batches)
+        return tf.data.IteratorSpec(self._spec_of_shares())
+
+    def _spec_of_shares(self) -> Any:
+        """Return what `Source.shares` gives; asked once, as that traces how data are read."""
+        if self._element_spec is None:
+            self._element_spec = self.source.shares(0, 0).element_spec
+        return self._element_spec
 
     def __iter__(self) -> Iterator[tuple[int, int, Call]]:
         """Return the calls of one epoch, each with its first and its last step."""
@@ -212,7 +244,7 @@ class EpochIterator(KerasEpochIterator):
                 break
             left = self._left(wanted, done)
             steps = self._pace.steps(_smallest(left, self._until_checkpoint()))
-            call = Call(self._current_iterator, steps, self.source, self._workers)
+            call = Call(self._current_iterator, steps, self.source, self._workers, self.spec)
             yield done, done + self._said(steps, left) - 1, call
             self._pace.took(call.done, call.seconds)
             done += call.done
@@ -286,6 +318,8 @@ class EpochIterator(KerasEpochIterator):
 
     def _open(self) -> None:
         batches = self.source.shares(self._pass, self._first)
+        if self._element_spec is None:  # to ask the source later would end this reading
+            self._element_spec = batches.element_spec
         self.source.begin_pass(self._pass)
         self._current_iterator = iterator = iter(batches)
         if not self.source.begins_anywhere:

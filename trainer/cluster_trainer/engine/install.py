@@ -5,12 +5,15 @@
 | `TFEpochIterator` | replicas are kept in step | calls of several steps on exact shares |
 | `make_train_function`, `make_test_function` | the same | `steps.Steps` |
 | `make_predict_function` | the same | `predictions.Predictions` |
+| `_maybe_symbolic_build` | the same | `building.build`, for what a replica gets |
 | optimizers' `apply` and `scale_loss` | within a step of several replicas | reduced gradients |
 | losses' reduction and masks | the same | the whole batch's, not the share's |
 | `Mean.update_state` | the same | a number for a share, as much as the share |
 | averages of `synchronized` BatchNorm | the same | sums without borrowed examples |
 | `SeedGenerator.next` | the same | seeds of each replica's own |
 | `get_data_adapter` | data are a source of single examples | `random_access.RandomAccess` |
+| `fit`, `evaluate`, `predict`, `…_on_batch` | everywhere | the same, announced (`running`) |
+| `_get_metrics_result_or_logs` | everywhere | the results of all replicas |
 """
 
 import inspect
@@ -25,13 +28,12 @@ from weakref import WeakSet
 
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
-from keras.src.models import model as keras_model
 from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.framework import random_seed
 
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import ring_of
-from cluster_trainer.engine import running
+from cluster_trainer.engine import building, running
 from cluster_trainer.engine.data import random_access
 from cluster_trainer.engine.epoch_iterator import EpochIterator
 from cluster_trainer.engine.predictions import Predictions
@@ -134,50 +136,29 @@ def _making(name: str, make: Callable[[Any], Any]) -> Callable[..., Any]:
 def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(keras_own)
     def build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
-        """Build what a model has not built yet, for what a replica gets."""
-        if self._distribute_strategy is None and ring_of(self.distribute_strategy) is None:
-            # An evaluation needs no optimizer, whose variables may take more than the model's.
-            is_to_train = running.current().is_fit and self.optimizer and not self.optimizer.built
-            is_ours = isinstance(iterator, EpochIterator)
-            if is_to_train and is_ours and _is_built_as_keras_would(self):
-                _build_early(self, iterator)
+        """Build what a model has not built yet, for what a replica gets; see building.py."""
+        if building.is_alone(self):
             return
         if isinstance(iterator, KerasIterator) or not keeps_in_step(self.distribute_strategy):
             keras_own(self, iterator, data_batch)
             return
-        # Where a model has no `call`, its own steps use its parts, as a GAN's do; these exist, or
-        # are built in the first step.
-        if type(self).call is not keras_model.Model.call:
-            if iterator is not None:
-                data_batch = iterator.spec()
-            with self.distribute_strategy.scope():
-                self._symbolic_build(data_batch=data_batch)
-        # What a worker that goes on has built of such a model, a new one has not; the keeper of a
-        # fit's checkpoints compares all variables, and gives them their values, once they exist.
-        may_differ = isinstance(iterator, EpochIterator) and iterator.is_kept
-        alike.make_once(self, may_differ=may_differ)
+        is_kept = isinstance(iterator, EpochIterator) and iterator.is_kept
+        if building.has_call(self):  # else its parts exist, or are built in the first step
+            # What asks for a single batch may train, or not.
+            trains = iterator is None or running.current().name == "fit"
+            in_scope = self._distribute_strategy is not None
+            batch = iterator.spec if iterator is not None else lambda: data_batch
+            building.build(
+                self, batch, trains=trains, with_optimizer=in_scope or (trains and not is_kept)
+            )
+        # What a worker that goes on has built of a model, a new one has not; the keeper of a fit's
+        # checkpoints compares all variables, and gives them their values, once they exist.
+        if is_kept and ring_of(self.distribute_strategy) and iterator.is_put_back():
+            alike.note(self)
+        else:
+            alike.make_once(self, may_differ=is_kept)
 
     return build
-
-
-def _is_built_as_keras_would(model: Any) -> bool:
-    """Tell whether a model's steps create what building it does, and nothing else."""
-    its, keras_own = type(model), keras_model.Model
-    names = ("train_step", "test_step", "compute_loss", "compute_metrics")
-    are_keras_own = all(getattr(its, name) is getattr(keras_own, name) for name in names)
-    return are_keras_own and its.call is not keras_own.call and not model.run_eagerly
-
-
-def _build_early(model: Any, iterator: EpochIterator) -> None:
-    """Let the variables of an optimizer and of metrics be there before the first trace.
-
-    TensorFlow traces a function a second time whose first trace has created any, which takes
-    seconds where a model has many layers.
-    """
-    try:
-        model._symbolic_build(data_batch=iterator.spec())  # noqa: SLF001
-    except Exception as error:  # noqa: BLE001  its first step says what is wrong, if anything is
-        log.debug("%s is built by its first step: %s", model.name, error)
 
 
 def _of_all_replicas(keras_own: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,12 +7,14 @@ run into the same calls, so the time that decides is the slowest worker's, told 
 from collections.abc import Callable
 
 TARGET_SECONDS = 1.0
+SHORT_SECONDS = 0.2
+"""Where somebody may be waiting for the end of a call."""
 GROWTH = 4
 
 
-def next_steps(steps: int, seconds: float) -> int:
+def next_steps(steps: int, seconds: float, target: float = TARGET_SECONDS) -> int:
     """Return how many steps the next call should take, after `steps` took `seconds`."""
-    fitting = int(steps * TARGET_SECONDS / max(seconds, 1e-6))
+    fitting = int(steps * target / max(seconds, 1e-6))
     return max(1, min(fitting, steps * GROWTH))
 
 
@@ -20,13 +22,19 @@ class Pace:
     """Chooses the length of each call.
 
     Args:
-        fixed: the number of steps in a call; None: calls of about a second.
+        fixed: the number of steps in a call; None: calls of about the target's length.
         agree: from this worker's seconds to the slowest worker's; all workers call it after the
             same call.
+        target: the seconds of a call, or between two at which it is called.
     """
 
-    def __init__(self, fixed: int | None, agree: Callable[[float], float]) -> None:
-        self._fixed, self._agree = fixed, agree
+    def __init__(
+        self,
+        fixed: int | None,
+        agree: Callable[[float], float],
+        target: float = TARGET_SECONDS,
+    ) -> None:
+        self._fixed, self._agree, self._target = fixed, agree, target
         self._steps = fixed or 1
         self._begin(1)
 
@@ -50,11 +58,11 @@ class Pace:
         calls = self._calls
         slowest = self._agree(self._seconds)
         if self._fixed:
-            self._begin(next_steps(calls, slowest))
+            self._begin(next_steps(calls, slowest, self._target))
             return
         # A call cut short by the end of an epoch says nothing against a longer one.
-        if steps == self._steps or slowest > TARGET_SECONDS:
-            self._steps = next_steps(steps, slowest)
+        if steps == self._steps or slowest > self._target:
+            self._steps = next_steps(steps, slowest, self._target)
         self._begin(1)
 
     def _begin(self, calls: int) -> None:

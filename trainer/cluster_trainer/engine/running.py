@@ -13,6 +13,8 @@ from keras.src import tree
 from keras.src.callbacks.callback import Callback
 from keras.src.callbacks.callback_list import CallbackList
 
+from cluster_trainer.engine.data.given import GivenArrays
+
 # Keras's own that look at single batches, and bear to be called once for several; some of them
 # are asked what they were told to do (`_is_told_to`).
 KERAS_OWN = (
@@ -50,7 +52,7 @@ class Running:
         name: what the user has called.
         seed: of the order in which examples are seen.
         one_batch_a_call: whether somebody wants to be called for each batch.
-        steps_a_call: how many steps are to be done in a call; None: as many as take a second.
+        steps_a_call: how many steps are to be done in a call; None: as many as take a while.
         goes_on: whether an epoch of more steps than a pass goes on with the next pass, of arrays.
         is_fit: whether it is a `fit`, and not `evaluate` or `predict`.
         has_own_functions: whether the model makes what Keras calls for each batch itself.
@@ -60,6 +62,7 @@ class Running:
         alike: the models that all workers of a ring have with the same values.
         asked: the others that this call has given what values all have; None: it asks again.
         limit: limits the time of a call of TensorFlow.
+        arrays: that a fit is given, which may begin again; None: it does not.
     """
 
     name: str = "a loop"
@@ -75,11 +78,17 @@ class Running:
     limit: Callable[[Any], AbstractContextManager[Any]] = nullcontext
     alike: WeakSet[Any] = field(default_factory=WeakSet)
     asked: WeakSet[Any] | None = None
+    arrays: GivenArrays | None = None
 
     @property
     def logs_of_epoch(self) -> dict[str, Any]:
         """The logs of an epoch whose steps had been done at an earlier start."""
         return self.keeper.logs_of_epoch if self.keeper else {}
+
+    @property
+    def arrays_to_train_on(self) -> GivenArrays | None:
+        """Those arrays, for the first iterator: the others' may have been changed by callbacks."""
+        return None if self._adopted else self.arrays
 
     def adopt(self, iterator: Any) -> Any:
         """Return the keeper, which attaches itself, to the first iterator: it trains."""

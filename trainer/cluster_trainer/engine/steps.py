@@ -14,7 +14,7 @@ from keras.src.backend.tensorflow.core import convert_to_tensor
 from tensorflow.python.distribute import distribute_utils
 
 from cluster_trainer.collectives.replicas import Replicas, count, ring_of, summed
-from cluster_trainer.engine import running
+from cluster_trainer.engine import building, running
 from cluster_trainer.engine.data.cut import count_in, cut, handed_out
 from cluster_trainer.engine.data.sources import Source
 from cluster_trainer.engine.epoch_iterator import Call, EpochIterator
@@ -22,6 +22,8 @@ from cluster_trainer.engine.replicas import statistics, step_context
 from cluster_trainer.engine.waits import INPUT, Waits
 
 Logs = dict[str, Any]
+TRAINING = "training"
+SHOWN = 5
 ALMOST_ALL = 0.999
 ROUNDING = 1e-6
 
@@ -78,13 +80,21 @@ class Steps:
         self._step = model._autoconvert_optionals(step)  # noqa: SLF001  None in a tf.data.Dataset
         self._compiles_between_sums = model.jit_compile and self._replicas.total > 1
         self._own_logs: list[tuple[str, tf.TensorShape, tf.DType]] = []
-        self._guards = self._gathers = self._has_variables = False
+        self._guards = self._gathers = self._has_variables = self._is_prepared = False
+        self._trained: tuple[running.Running, set[int]] | None = None
+        self.trains: int | None = None
         self.logs: Logs = {}
         if model.jit_compile and self._replicas.total == 1:
             self._step = tf.function(self._step, jit_compile=True, reduce_retracing=True)
+        self._make_functions()
+
+    def _make_functions(self) -> None:
+        """Make what is called, of which nothing is traced yet."""
         compiled: dict[str, Any] = {"reduce_retracing": True, "autograph": False}
         self._many: Any = None
-        if model.run_eagerly:
+        self._one: Any = None
+        self._results: Any = None
+        if self._model.run_eagerly:
             self._one, self._results = self._one_step, self._reduced
         else:
             self._many = tf.function(self._many_steps, **compiled)
@@ -108,26 +118,70 @@ class Steps:
         self.logs = self._logs(last)
         return self.logs
 
-    def create_variables(self, iterator: EpochIterator) -> None:
+    def create_variables(self, iterator: EpochIterator) -> bool:
         """Trace the steps on an iterator's batches, so that all variables exist before the first.
 
         Once is enough, whatever the batches are like the next time.
 
         Args:
             iterator: whose source the batches will come from.
+
+        Returns:
+            Whether they were traced now, for the first time.
         """
         if self._has_variables:
-            return
-        self._has_variables = True
-        source = iterator.source
+            return False
+        self._has_variables, is_first = True, self.trains is None
+        self._prepare(iterator.spec)
         if self._model.run_eagerly:
-            self._model._symbolic_build(data_batch=iterator.spec())  # noqa: SLF001
+            building.build(self._model, iterator.spec)
+            return False
+        reading = self._reading(iterator.source)
+        self._many.get_concrete_function(iterator.to_trace(), tf.constant(1), reading)
+        self._note_trained()
+        if iterator.position == (0, 0):
+            self._trained = running.current(), {id(one) for one in self._model.trainable_variables}
+        return is_first
+
+    def _note_trained(self) -> None:
+        """Note of a trace how many variables it trains, whatever becomes trainable later."""
+        if self.trains is None:
+            self.trains = len(self._model.trainable_variables)
+
+    def _prepare(self, spec: Callable[[], Any]) -> None:
+        """Build what a `fit` builds in its first step, so that TensorFlow traces that once.
+
+        Args:
+            spec: returns what a replica gets.
+        """
+        if not self._is_prepared and self._name == TRAINING and running.current().name == "fit":
+            self._is_prepared = True
+            building.build_for_first_step(self._model, spec)
+
+    def _look_again(self) -> None:
+        """Trace the steps of a fit's first epoch anew if a callback has frozen layers meanwhile.
+
+        Keras traces them after `on_epoch_begin`, and looks at `trainable` then and not again.
+
+        Raises:
+            ValueError: it has made more of them trainable, of which the optimizer knows nothing; or
+                checkpoints are kept: a process that goes on from one would train what is frozen.
+        """
+        (call, traced), self._trained = self._trained or (None, set()), None
+        variables = self._model.trainable_variables
+        if call is not running.current() or traced == {id(one) for one in variables}:
             return
-        batches = source.shares(0, 0)
-        is_plain = isinstance(batches, tf.data.Dataset)
-        given = tf.data.IteratorSpec(batches.element_spec) if is_plain else iter(batches)
-        reading = self._reading(source)
-        self._many.get_concrete_function(given, tf.constant(1), reading)
+        more = [one.path for one in variables if id(one) not in traced]
+        keeper = running.current().keeper
+        if more or (keeper and keeper.keeps):
+            changed = (
+                f"{', '.join(more[:SHOWN])} became trainable" if more else "layers were frozen"
+            )
+            raise ValueError(
+                f"{changed} after the first step was traced. Set `trainable` before `compile`, or "
+                "in a callback's `on_train_begin`, which a fit that goes on after a kill does, too."
+            )
+        self._make_functions()
 
     def _reading(self, source: Source) -> Reading:
         self._guards = source.may_lack_examples and not source.is_distributed
@@ -149,13 +203,16 @@ class Steps:
     def _run(self, call: Call) -> tuple[int, Any]:
         source = call.source
         reading = self._reading(source)
+        self._prepare(call.spec)
         if self._model.run_eagerly:
             return self._run_eagerly(call, reading)
+        self._look_again()
         if self._replicas.total > 1 and source.varies:
             self._many.get_concrete_function(call.batches, tf.constant(1), reading)
             if self._gathers:
                 return self._run_one_by_one(call, reading)
         done, last = self._many(call.batches, tf.constant(call.steps, tf.int32), reading)
+        self._note_trained()
         return int(done), last
 
     def _run_one_by_one(self, call: Call, reading: Reading) -> tuple[int, Any]:

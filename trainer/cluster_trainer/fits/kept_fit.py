@@ -1,22 +1,17 @@
 """One `fit`, with checkpoints, resume, stops and time limits: a script's, or the trainer's own."""
 
 import inspect
-import json
 import logging
 import secrets
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import keras
 
-from cluster_trainer.callbacks.chief import for_worker
-from cluster_trainer.callbacks.heartbeat import Heartbeat, Listener, Nobody
 from cluster_trainer.callbacks.keeper import Keeper, Place, place_of
-from cluster_trainer.callbacks.place_told import PlaceTold
 from cluster_trainer.checkpoints.checkpoint import (
     UNKNOWN_RUN,
     Checkpoint,
@@ -32,10 +27,14 @@ from cluster_trainer.collectives.neighbours import VARIABLE, who_waits
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine.data.sources import may_begin_again
+from cluster_trainer.engine.replicas import statistics
+from cluster_trainer.engine.replicas.metric_rows import MetricRows
 from cluster_trainer.engine.running import Running, prepares
-from cluster_trainer.files import make_folder, write_whole
 from cluster_trainer.fits import agreement
+from cluster_trainer.fits.arguments import arrange, own_callbacks, telling_callbacks
 from cluster_trainer.fits.pace_watch import PaceWatch
+from cluster_trainer.fits.plan import Plan
+from cluster_trainer.fits.shared_files import share_files
 from cluster_trainer.problems import (
     ConfigurationError,
     NotRehearsedError,
@@ -47,61 +46,18 @@ from cluster_trainer.problems import (
     WorkerIsBackError,
     listed,
 )
-from cluster_trainer.process.stall import Deadline, StallLimit
-from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.process.stall import StallLimit
 from cluster_trainer.results.screen import OWN
 from cluster_trainer.results.status_file import status_file
 from cluster_trainer.settings.config import TrainerConfig, shown_name, variable_of
-from cluster_trainer.settings.job import Job
 
 CHECKPOINTS = "checkpoints"
 TEST_ITERATOR = "_eval_epoch_iterator"
 """Where Keras keeps the batches of a fit's validations, until the fit has ended."""
-KEEPS, FILES = "fit (whether it is kept)", "fit (files of ModelCheckpoint)"
+KEEPS = "fit (whether it is kept)"
 RUN = "fit (the number of the run)"
 RUN_BITS = 62  # of what workers can tell each other
 log = logging.getLogger("trainer")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How a fit is kept.
-
-    Attributes:
-        job: the settings, and which worker this is.
-        stop: whether this process was asked to stop.
-        deadline: until when a call of TensorFlow must be over.
-        folder: where its checkpoints lie.
-        described: what must be as it was for the fit to go on, name -> value.
-        describes_data: whether that tells how the data are cut, too.
-        name: what the log calls it; empty where there is one alone.
-        must_resume: whether a checkpoint has to be there.
-        has_trained: whether this process has trained the model already, so that it cannot begin
-            at step 0 any more.
-        interrupts: whether Ctrl-C raises KeyboardInterrupt, as a script may expect.
-        cuts: steps at which a call of TensorFlow has to end, the same on all workers.
-        listener: is told where the fit is.
-        examples_at: from a step to the training examples seen until then; None: nobody knows.
-        may_take_in: whether the fit may be ended to go on with a worker that is back.
-        rehearses: whether the fit ends after its first call, without a trace on disk; see
-            Rehearsal.
-    """
-
-    job: Job
-    stop: StopRequest
-    deadline: Deadline
-    folder: Path
-    described: Mapping[str, str]
-    describes_data: bool = False
-    name: str = ""
-    must_resume: bool = False
-    has_trained: bool = False
-    interrupts: bool = False
-    cuts: Sequence[int] = ()
-    listener: Listener = field(default_factory=Nobody)
-    examples_at: Callable[[int], int] | None = None
-    may_take_in: bool = False
-    rehearses: bool = False
 
 
 class KeptFit:
@@ -126,6 +82,7 @@ class KeptFit:
         self._stops = self._takes_in = self._has_looked = False
         self._waiting: tuple[str, ...] = ()
         self._keeps = self._begins_again = self._tests_begin_again = True
+        self._every = 0
         looks = not _has_gpus(model, self._workers.count)
         self.pace = PaceWatch(self._job.task, self._workers, looks=looks)
         self._saved_at, self._first_epoch = 0.0, 0
@@ -189,14 +146,15 @@ class KeptFit:
         """
         self._has_looked = True
         self._store.tidy()
-        self._keeps = self._all_keep()
+        self._every = self._agreed_steps()
+        self._keeps = bool(self._every)
         if not self._keeps:
             if self._plan.has_trained:
                 raise PeerLostError("a peer was lost, and a worker keeps no checkpoints")
             return
         self._found = find_newest(self._store, self._workers, self._job.task)
         if self._found:
-            keep(self._found, self._store)
+            keep(self._found, self._saver)
             self._say(self._found)
         else:
             if self._plan.must_resume:
@@ -205,20 +163,25 @@ class KeptFit:
                 raise PeerLostError("a peer was lost, and no worker could keep a checkpoint")
             log.info("%sno checkpoint on any worker: starting at step 0", self._prefix)
 
-    def _all_keep(self) -> bool:
-        """Tell whether all workers keep checkpoints; without one of them there are none.
+    def close(self) -> None:
+        """Wait until what is to be written is, and write nothing more."""
+        self._saver.close()
+
+    def _agreed_steps(self) -> int:
+        """Return the steps between two checkpoints; 0 without one of the workers: there are none.
 
         Raises:
             ConfigurationError: this worker is new, and does otherwise than the others.
         """
         steps = self._job.config.checkpoint_steps
-        keep = [bool(one) for one in self._workers.gather(steps, KEEPS)]
+        wanted = self._workers.gather(steps, KEEPS)
+        keep = [bool(one) for one in wanted]
         if len(set(keep)) > 1 and self._workers.leave_out(keep, variable_of("checkpoint_steps")):
             accepted = "0 on all workers or on none; without a folder that can be written it is 0"
             raise ConfigurationError(
                 [Problem(shown_name("checkpoint_steps"), str(steps), accepted)]
             )
-        return all(keep)
+        return min(wanted)
 
     def run(self, run: Callable[..., Any], given: inspect.BoundArguments, call: Running) -> Any:
         """Run it from the newest checkpoint of any worker, or from its beginning.
@@ -241,11 +204,10 @@ class KeptFit:
         self._tests_begin_again = may_begin_again(tests[0])
         if self._plan.rehearses:
             self._refuse_rehearsal(given.arguments.get("callbacks"))
-            given.arguments["callbacks"], steps = None, 0
-        else:
-            steps = min(self._workers.gather(self._job.config.checkpoint_steps, KEEPS))
+            given.arguments["callbacks"] = None
+        steps = self._every
         found = self._found.checkpoint if self._found else None
-        callbacks = self._callbacks(given.arguments.get("callbacks"), keeps=bool(steps))
+        callbacks = own_callbacks(given, self._plan, keeps=bool(steps), goes_on=found is not None)
         self.seed = call.seed = found.progress["seed"] if found else call.seed
         if steps:
             self.run_number = self._number_of_run(found)
@@ -257,7 +219,8 @@ class KeptFit:
         if self._found:  # as large as all variables: the keeper's alone, until it has put them back
             light = replace(self._found.checkpoint, arrays=[])
             self._found = replace(self._found, content=b"", checkpoint=light)
-        self._arrange(given, callbacks)
+        telling = telling_callbacks(self._plan, self._keeper, self.pace, self._saved)
+        arrange(given, callbacks, telling, self._plan, self._keeper)
         self._first_epoch = self.place.epoch
         call.keeper, call.agree, call.meet = self._keeper, self._agree, self.meet
         limit = self._job.config.stall_timeout_seconds
@@ -269,7 +232,7 @@ class KeptFit:
                 raise NotRehearsedError("this fit has no step to do")
             self._saver.wait()
             self._store.keep_newest()
-            self._share_files(callbacks)
+            share_files(callbacks, self._workers, is_chief=self._job.task.is_chief)
         except (StopRequestedError, PeerStoppedError):
             status_file(self._job.status_file).tell(
                 "saving", "the last checkpoint", step=self.place.step
@@ -300,7 +263,7 @@ class KeptFit:
             NotRehearsedError: with the reason.
         """
         if not self.begins_again:
-            raise NotRehearsedError("a process can go through such data once only")
+            raise NotRehearsedError("a process can go through such data only once")
         if preparing := prepares(callbacks):
             raise NotRehearsedError(f"{listed(preparing)} may prepare the model")
 
@@ -340,9 +303,9 @@ class KeptFit:
             found = replace(self._found, checkpoint=replace(saved, names=kept))
             refuse_other_run(found, described, names)
 
-    def any(self, wish: bool) -> bool:  # noqa: FBT001
-        """Tell whether any worker wishes something."""
-        return max(self._workers.gather(int(wish), "fit (the end of an epoch)")) > 0
+    def any(self, wish: bool, where: str = "the end of an epoch") -> bool:  # noqa: FBT001
+        """Tell whether any worker wishes something there."""
+        return max(self._workers.gather(int(wish), f"fit ({where})")) > 0
 
     def stops(self) -> bool:
         """Tell whether the workers have agreed to stop here, for good or to go on with another."""
@@ -358,6 +321,7 @@ class KeptFit:
             RehearsedError: this was all that was to be done.
         """
         if self._plan.rehearses and not self._stops:
+            self._rehearse_saving()
             raise RehearsedError
         if self._takes_in and not self._stops:
             raise WorkerIsBackError(listed(self._waiting) if self._waiting else "a worker")
@@ -372,9 +336,15 @@ class KeptFit:
             raise StopRequestedError(stop.signal_number)
         raise PeerStoppedError
 
+    def _rehearse_saving(self) -> None:
+        """Compile what an epoch's end and a checkpoint take from all workers; see Keeper."""
+        statistics.average(self._model, self._model.distribute_strategy)
+        if self._job.config.checkpoint_steps:
+            MetricRows(self._model).take()
+
     @property
     def _prefix(self) -> str:
-        return f"{self._plan.name}: " if self._plan.name else ""
+        return self._plan.prefix
 
     def _say(self, found: Found) -> None:
         place = place_of(found.checkpoint)
@@ -382,83 +352,11 @@ class KeptFit:
             log.info("%shad ended after %d steps", self._prefix, place.step)
         log.info("%sresuming from step %d held by %s", self._prefix, place.step, found.holder)
 
-    def _callbacks(self, given: Any, *, keeps: bool) -> list[Any]:
-        """Return the user's callbacks as this worker should have them, and Keras's History."""
-        inner = getattr(given, "callbacks", given) or []
-        callbacks = keras.tree.flatten(inner)
-        callbacks = for_worker(callbacks, is_chief=self._job.task.is_chief, keeps=keeps)
-        if not any(isinstance(one, keras.callbacks.History) for one in callbacks):
-            callbacks.append(keras.callbacks.History())
-        if self._found:
-            for callback in callbacks:
-                if isinstance(callback, keras.callbacks.CSVLogger):
-                    callback.append = True
-        return callbacks
-
-    def _arrange(self, given: inspect.BoundArguments, callbacks: list[Any]) -> None:
-        """Let the fit begin where it is, with the keeper as its last callback."""
-        arguments = given.arguments
-        if not self._job.task.is_chief and arguments.get("verbose", "auto") in ("auto", 1):
-            arguments["verbose"] = 0  # the progress bar is the chief's
-        if self._plan.rehearses:
-            arguments |= {"verbose": 0, "callbacks": [*callbacks, self._keeper]}
-            return
-        first, epochs = int(arguments.get("initial_epoch", 0)), int(arguments.get("epochs", 1))
-        shown: list[Any] = callbacks
-        if self._found:
-            first = epochs if self.place.stopped else min(self.place.epoch, epochs)
-            if first == epochs and self.place.stage == Stage.ALL:  # nothing is left for them to see
-                shown = [one for one in callbacks if isinstance(one, keras.callbacks.History)]
-            elif self.place.stage == Stage.ALL and _averages(self._model):
-                log.warning(
-                    "%sgoes on from the averages of the weights (use_ema), which it ended with",
-                    self._prefix,
-                )
-        has_limit = self._job.config.stall_timeout_seconds != 0
-        beat = Heartbeat(
-            self._plan.listener,
-            lambda: self.place,
-            self._plan.examples_at,
-            slow=lambda: self.pace.slow,
-        )
-        told = PlaceTold(
-            status_file(self._job.status_file),
-            lambda: self.place,
-            has_limit=has_limit,
-            more=lambda: {
-                "examples_per_second": beat.speed,
-                "slow": self.pace.reason,
-                **self._saved(),
-            },
-        )
-        arguments |= {"initial_epoch": first, "callbacks": [*shown, beat, told, self._keeper]}
-
     def _saved(self) -> dict[str, Any]:
         """Return which checkpoint this worker has written last, and when, for `status`."""
         if self._saver.newest is None:
             return {}
         return {"checkpoint_step": self._saver.newest, "checkpoint_at": self._saved_at}
-
-    def _share_files(self, callbacks: Sequence[Any]) -> None:
-        """Give all workers what the chief's ModelCheckpoint has written: a script may load it."""
-        writing = [one for one in callbacks if isinstance(one, keras.callbacks.ModelCheckpoint)]
-        if len(set(self._workers.gather(len(writing), FILES))) > 1:
-            log.info("a ModelCheckpoint of some workers alone: its file is not given to the others")
-            return
-        for callback in writing:
-            self._share_file(Path(callback.filepath))
-
-    def _share_file(self, file: Path) -> None:
-        if "{" in file.name:
-            log.info("%s: only on the chief's disk, as each has a name of its own", file)
-            return
-        is_here = self._workers.gather(int(file.is_file()), FILES)
-        if is_here[0] and not all(is_here):
-            mine = file.read_bytes() if self._job.task.is_chief else None
-            content = self._workers.broadcast(mine, 0, FILES)
-            if not is_here[self._workers.rank]:
-                make_folder(file.parent)
-                write_whole(file, content, durable=False)
 
     def _agree(self, seconds: float) -> float:
         """Meet the other workers; return the slowest one's seconds, and note if one has to stop."""
@@ -495,19 +393,10 @@ class KeptFit:
             touch(self._job.progress_file)
 
 
-def optimizer_described(model: keras.Model) -> dict[str, str]:
-    """Return what a model was compiled with, as far as it decides the steps: name -> value."""
-    if model.optimizer is None:
-        return {}
-    name = type(model.optimizer).__name__
-    try:
-        config = keras.saving.serialize_keras_object(model.optimizer)["config"]
-        text = json.dumps(
-            _that_decides(config), default=lambda value: type(value).__name__, sort_keys=True
-        )
-    except Exception:  # noqa: BLE001  a schedule of a user's own may have no get_config
-        text = ""
-    return {"the optimizer": f"{name} {text}".rstrip()}
+def close(fits: Sequence[KeptFit]) -> None:
+    """Let none of some fits write anything any more, which another one will do, or nobody."""
+    for one in fits:
+        one.close()
 
 
 def _has_gpus(model: keras.Model, workers: int) -> bool:
@@ -518,18 +407,6 @@ def _has_gpus(model: keras.Model, workers: int) -> bool:
         return False
     devices = strategy.extended.worker_devices
     return any("GPU" in device for device in devices)
-
-
-def _that_decides(config: Any) -> Any:
-    """Return a configuration without what is off, and without names, which Keras counts."""
-    if not isinstance(config, dict):
-        return config
-    said = {name: value for name, value in config.items() if value not in (None, False)}
-    return {name: _that_decides(value) for name, value in said.items() if name != "name"}
-
-
-def _averages(model: keras.Model) -> bool:
-    return bool(getattr(model.optimizer, "use_ema", False))
 
 
 def _refuse_beginning(config: TrainerConfig) -> None:

@@ -1,8 +1,8 @@
 """Going on in the same process, with those that are there, when a worker is lost or is back."""
 
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from cluster_trainer.collectives import group
@@ -212,6 +212,15 @@ def explained(error: Exception) -> Exception:
     return of_newcomer(ring, error) if isinstance(ring, RenewableRing) else error
 
 
+@contextmanager
+def explaining() -> Iterator[None]:
+    """Raise what an error is to this worker; see `of_newcomer`."""
+    try:
+        yield
+    except OtherCall as error:
+        raise explained(error) from error.__cause__
+
+
 def of_newcomer(ring: RenewableRing, error: OtherCall) -> Exception:
     """Return what it is to this worker that two make other calls, where one of them is new.
 
@@ -228,14 +237,15 @@ def of_newcomer(ring: RenewableRing, error: OtherCall) -> Exception:
     if not new:
         if ring.began_together:
             return error
-        return PeerLostError(f"workers that did not begin together are not at one call: {error}")
+        differ = "workers that did not begin together are not at the same call"
+        return PeerLostError(f"{differ}: {error}")
     if ring.rank not in new:
         return PeerUnfit(str(error), min(new))
     if len(new) > 1:
         return PeerLostError(f"of two workers that are new one does not fit: {error}")
     are_several_others = ring.size - len(ring.newcomers) > 1
     if error.rank not in new and are_several_others:  # which may differ from each other
-        return PeerLostError(f"this worker is new, or another does not fit: {error}")
+        return PeerLostError(f"this worker, which is new, or another one does not fit: {error}")
     log.error("this worker is new, and makes other calls than the others", exc_info=error)
     advice = "Has it the same script, and the same data?"
     return ConfigurationError(

@@ -3,7 +3,7 @@
 import inspect
 import logging
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,12 +21,13 @@ from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.feeds import fit_arguments
 from cluster_trainer.data.plan import Plan
 from cluster_trainer.engine import install, running
+from cluster_trainer.engine.data.given import GivenArrays
 from cluster_trainer.fits.agreement import facts_of, refuse_differing
 from cluster_trainer.fits.beginning import Beginning
 from cluster_trainer.fits.board import boards_of, profiles_of
-from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit
-from cluster_trainer.fits.kept_fit import Plan as Keeping
+from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit, close
 from cluster_trainer.fits.lost_worker import Survivor
+from cluster_trainer.fits.plan import Plan as Keeping
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
@@ -73,6 +74,25 @@ class Completed:
     steps: int
 
 
+@dataclass(frozen=True)
+class Given:
+    """What `fit` is given: once, as making it may copy all examples, however often it begins.
+
+    Attributes:
+        arguments: the data, and how they are cut.
+        arrays: that are among them.
+    """
+
+    arguments: Mapping[str, Any]
+    arrays: GivenArrays
+
+    @classmethod
+    def of(cls, run: Run) -> "Given":
+        """Return it of a run."""
+        arguments = fit_arguments(run.data, run.job.config, run.plan)
+        return cls(arguments, GivenArrays(*map(arguments.get, ("x", "y", "sample_weight"))))
+
+
 def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter) -> Completed:
     """Train from the newest checkpoint of any worker, or from the start, to the end.
 
@@ -87,6 +107,7 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
     described = _described(run, reporter)
     facts = facts_of(run.job.config, run.data, described)
     latest: list[KeptFit] = []  # one at most: each holds a checkpoint
+    given = Given.of(run)
 
     def work(is_again: bool) -> Completed:  # noqa: FBT001
         present = replace(run, job=replace(run.job, is_restart=True)) if is_again else run
@@ -94,17 +115,21 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
         _remove_unwanted(run.job, beginning)
         keeping = _keeping(present, stop, deadline, described, reporter)
         keeping = replace(keeping, has_trained=survivor.has_trained, may_take_in=survivor.goes_on)
+        close(latest)
         latest[:] = [KeptFit(keeping, run.model)]
-        return _trained(present, latest[0], reporter)
+        return _trained(present, given, latest[0], reporter)
 
     def rehearse() -> None:
         keeping = _keeping(run, stop, deadline, described, reporter)
         reporter.doing("compiling the steps")
-        _fit(run, KeptFit(replace(keeping, rehearses=True), run.model), callbacks=())
+        _fit(run, given, KeptFit(replace(keeping, rehearses=True), run.model), callbacks=())
 
     status = status_file(run.job.status_file)
     survivor = Survivor(run.job.task, stop, status, partial(_note_waiting, reporter))
-    return survivor.run(work, lambda: latest[0] if latest else None, rehearse)
+    try:
+        return survivor.run(work, lambda: latest[0] if latest else None, rehearse)
+    finally:
+        close(latest)
 
 
 def _note_waiting(reporter: Reporter, waiting: str) -> None:
@@ -112,7 +137,7 @@ def _note_waiting(reporter: Reporter, waiting: str) -> None:
     reporter.journal.note("waiting", waiting)
 
 
-def _trained(run: Run, kept: KeptFit, reporter: Reporter) -> Completed:
+def _trained(run: Run, given: Given, kept: KeptFit, reporter: Reporter) -> Completed:
     """Train to the end, once."""
     kept.find()
     reporter.begin(kept.place.step)
@@ -131,18 +156,20 @@ def _trained(run: Run, kept: KeptFit, reporter: Reporter) -> Completed:
     ]
     reporter.doing("compiling the steps")
     reporter.journal.note("starting", f"compiling the steps; {kept.beginning}")
-    _fit(run, kept, callbacks)
+    _fit(run, given, kept, callbacks)
     reporter.step(kept.place.step)
     values = weights.values_of(run.model)
     reporter.weights(weights.digest(values))
     return Completed(values, metrics.lines, kept.place.step)
 
 
-def _fit(run: Run, kept: KeptFit, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+def _fit(
+    run: Run, given: Given, kept: KeptFit, callbacks: Sequence[keras.callbacks.Callback]
+) -> None:
     """Call Keras's `fit`."""
-    with running.fits_run_by(_with_settings(run, kept)):
+    with running.fits_run_by(_with_settings(run, given.arrays, kept)):
         run.model.fit(
-            **fit_arguments(run.data, run.job.config, run.plan),
+            **given.arguments,
             epochs=run.plan.epochs,
             callbacks=list(callbacks),
             verbose=0,
@@ -221,7 +248,7 @@ def _remove_unwanted(job: Job, beginning: Beginning) -> None:
         beginning.end()
 
 
-def _with_settings(run: Run, kept: KeptFit) -> running.AroundFit:
+def _with_settings(run: Run, arrays: GivenArrays, kept: KeptFit) -> running.AroundFit:
     """Return what the `fit` is run by: with the order, and the calls, that the settings ask for."""
     steps, seed = run.job.config.steps_per_call, run.job.config.seed
 
@@ -229,7 +256,7 @@ def _with_settings(run: Run, kept: KeptFit) -> running.AroundFit:
         fit: Callable[..., Any], given: inspect.BoundArguments, call: running.Running
     ) -> Any:
         call.seed, call.steps_a_call = seed, None if steps == "auto" else steps
-        call.goes_on = True
+        call.goes_on, call.arrays = True, arrays
         return kept.run(fit, given, call)
 
     return around

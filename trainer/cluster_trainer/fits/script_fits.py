@@ -26,11 +26,14 @@ from cluster_trainer.callbacks.as_given import AsGiven
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.distribution.ring import warn_of_all_workers
+from cluster_trainer.engine.data.given import GivenArrays
 from cluster_trainer.engine.running import Running, of_a_user
 from cluster_trainer.files import make_folder, write_whole
 from cluster_trainer.fits.beginning import Beginning
-from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit, Plan, optimizer_described
+from cluster_trainer.fits.compiled import optimizer_described
+from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit, close
 from cluster_trainer.fits.lost_worker import Survivor, explained
+from cluster_trainer.fits.plan import Plan
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
 from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.lifecycle import judge, leave_process, tell
@@ -154,6 +157,7 @@ def _history(
     described = _described(model)  # callbacks may change the learning rate
     latest: list[KeptFit] = []  # one at most: each holds a checkpoint
     callbacks: list[AsGiven] = []  # one at most, where the fit may begin again in this process
+    arrays = GivenArrays(*map(given.arguments.get, ("x", "y", "sample_weight")))
 
     def work(is_again: bool) -> Any:  # noqa: FBT001
         workers = workers_of(model.distribute_strategy)
@@ -172,19 +176,24 @@ def _history(
         process.has_agreed = True
         plan = _plan(process, model, number, described)
         plan = replace(plan, has_trained=survivor.has_trained, may_take_in=survivor.goes_on)
+        close(latest)
         latest[:] = [KeptFit(plan, model)]
         # Each time as they were given: a fit changes both.
         own = inspect.BoundArguments(given.signature, OrderedDict(given.arguments))
-        return latest[0].run(run, own, replace(call, alike=WeakSet()))
+        return latest[0].run(run, own, replace(call, alike=WeakSet(), arrays=arrays))
 
     def rehearse() -> None:
         plan = replace(_plan(process, model, number, described), rehearses=True)
         own = inspect.BoundArguments(given.signature, OrderedDict(given.arguments))
-        KeptFit(plan, model).run(run, own, replace(call, alike=WeakSet()))
+        KeptFit(plan, model).run(run, own, replace(call, alike=WeakSet(), arrays=arrays))
 
     status = status_file(process.job.status_file)
     survivor = Survivor(process.job.task, process.stop, status, lambda _: _tell_nothing_more())
-    return survivor.run(work, lambda: latest[0] if latest else None, rehearse)
+    try:
+        return survivor.run(work, lambda: latest[0] if latest else None, rehearse)
+    finally:
+        arrays.let_go()
+        close(latest)
 
 
 def _described(model: keras.Model) -> dict[str, str]:

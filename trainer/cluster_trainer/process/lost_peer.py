@@ -42,7 +42,11 @@ def tells_of_lost_peer(error: Exception) -> bool:
 
 
 def is_other_call(error: Exception) -> bool:
-    """Tell whether workers of a ring are at different calls: their program's fault, always."""
+    """Tell whether workers of a ring are at different calls, which is their program's fault.
+
+    Where one that is new, or what a survivor remembers, may be why, this is another error by now
+    (`of_newcomer` in fits/lost_worker.py).
+    """
     return any(kind.__name__ == "OtherCall" for kind in type(error).__mro__)
 
 

@@ -46,7 +46,8 @@ class Progress:
     def place(self) -> str:
         """Epoch and step in words."""
         of = f" of {self.total}" if self.total else ""
-        return f"epoch {self.epoch}/{self.epochs}  {self.what}: {self.done}{of} steps"
+        steps = "step" if (self.total or self.done) == 1 else "steps"
+        return f"epoch {self.epoch}/{self.epochs}  {self.what}: {self.done}{of} {steps}"
 
     @property
     def facts(self) -> list[str]:

@@ -366,7 +366,7 @@ class TrainerConfig(BaseSettings):
     steps_per_call: AutoOrPositive = Field(
         "auto",
         description="Steps that run inside TensorFlow before Python looks again. auto: as many "
-        "as take about a second.",
+        "as take about a second, or 0.2 s while workers are missing.",
     )
     threads: AutoOrPositive = Field(
         "auto", description="CPU threads of TensorFlow. auto: the CPUs this container may use."
@@ -530,9 +530,10 @@ class TrainerConfig(BaseSettings):
         """Return which settings leave no ring: name -> what would."""
         found = {}
         if not may_be_ring(self.strategy, self.collectives):
-            is_strategys = self.collectives == "auto"
-            name = "strategy" if is_strategys else "collectives"
-            found[name] = "auto" if is_strategys else "auto or ring"
+            if self.collectives == "auto":
+                found["strategy"] = "auto"
+            else:
+                found["collectives"] = "auto or ring" if self.strategy == "auto" else "ring"
         if self.devices is not None:
             if "," in self.devices or not devices.are_cpus(self.devices):
                 found["devices"] = "one CPU"
@@ -570,7 +571,9 @@ class TrainerConfig(BaseSettings):
         """
         problems = _unknown_variables(environ) + _unknown_settings(settings or {})
         try:
-            given = _Variables(cls, environ)() | _Flags(cls, arguments)()
+            # A script has none, and would wait for a parser of all of them.
+            of_flags = _Flags(cls, arguments)() if arguments else {}
+            given = _Variables(cls, environ)() | of_flags
             problems += _unknown_flags(given.pop("unknown_arguments", []))
             config = cls(**(given | _known(settings or {})))
         except SettingsError as error:

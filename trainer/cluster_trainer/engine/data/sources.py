@@ -26,6 +26,7 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.engine.data import arrays
 from cluster_trainer.engine.data.cut import cut, weighted
+from cluster_trainer.engine.data.given import GivenArrays
 from cluster_trainer.engine.data.random_access import is_random_access
 from cluster_trainer.engine.data.row_dataset import RowDataset, Rows
 
@@ -96,7 +97,7 @@ class Source:
         if self._replicas.total == 1:
             return batches
         shared = batches.map(
-            lambda *batch: cut(_unstarred(batch, batches), self._replicas),
+            _as_written(lambda *batch: cut(_unstarred(batch, batches), self._replicas)),
             num_parallel_calls=_threads(),
             deterministic=True,
         )
@@ -118,6 +119,12 @@ class Source:
         raise NotImplementedError
 
 
+def _as_written(ours: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of ours that AutoGraph does not rewrite: that takes time, for nothing."""
+    written: Callable[..., Any] = tf.autograph.experimental.do_not_convert(ours)
+    return written
+
+
 def _threads() -> int | None:
     return tf.config.threading.get_inter_op_parallelism_threads() or os.cpu_count()
 
@@ -128,7 +135,11 @@ def _unstarred(batch: tuple[Any, ...], dataset: tf.data.Dataset) -> Any:
 
 
 def source_of(
-    adapter: Any, replicas: Replicas, strategy: tf.distribute.Strategy, seed: int
+    adapter: Any,
+    replicas: Replicas,
+    strategy: tf.distribute.Strategy,
+    seed: int,
+    given: GivenArrays | None = None,
 ) -> Source:
     """Return the source for what Keras's adapter was made for.
 
@@ -137,9 +148,10 @@ def source_of(
         replicas: who shares the batches.
         strategy: the replicas' strategy.
         seed: of the order, the same on all workers.
+        given: arrays that need not be made tensors again.
     """
     if isinstance(adapter, ArrayDataAdapter):
-        return ArraySource(adapter, replicas, seed)
+        return ArraySource(adapter, replicas, seed, given or GivenArrays())
     if isinstance(adapter, PyDatasetAdapter):
         dataset = adapter.py_dataset
         if isinstance(dataset, RowDataset):
@@ -220,9 +232,10 @@ class RowSource(Source):
         # Rewriting the pipeline copies the arrays that it reads from (measured).
         options.experimental_optimization.apply_default_optimizations = False
         share = self._alone if self._replicas.total == 1 else self._shared
-        # One thread copies batches faster than any model takes them; real work takes all there are.
-        works = {"num_parallel_calls": _threads(), "deterministic": True}
-        batches = steps.map(share, **(works if self._rows.take_work else {}))
+        if self._rows.take_work:  # which may call what is not ours, as to decode pictures
+            batches = steps.map(share, num_parallel_calls=_threads(), deterministic=True)
+        else:  # one thread copies batches faster than any model takes them
+            batches = steps.map(_as_written(share))
         return batches.prefetch(self._prefetched()).with_options(options)
 
     def _alone(self, step: tf.Tensor) -> Any:
@@ -276,9 +289,11 @@ class RowSource(Source):
 class ArraySource(RowSource):
     """Arrays."""
 
-    def __init__(self, adapter: ArrayDataAdapter, replicas: Replicas, seed: int) -> None:
-        inputs = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow")  # noqa: SLF001
-        self._inputs = tree.lists_to_tuples(tree.map_structure(_as_tensor, inputs))
+    def __init__(
+        self, adapter: ArrayDataAdapter, replicas: Replicas, seed: int, given: GivenArrays
+    ) -> None:
+        inputs = tree.map_structure(lambda leaf: given.tensor(leaf, _taken), adapter._inputs)  # noqa: SLF001
+        self._inputs = tree.lists_to_tuples(inputs)
         examples = adapter._num_samples  # noqa: SLF001
         # Within a batch the order makes no difference that could be meant.
         is_shuffled = bool(adapter._shuffle) and adapter._shuffle != "batch"  # noqa: SLF001
@@ -326,6 +341,12 @@ def _bytes_of_all(leaf: Any) -> int:
     if isinstance(leaf, tf.RaggedTensor):
         leaf = leaf.flat_values
     return int(np.prod(leaf.shape)) * leaf.dtype.size if _has_rows(leaf) else 0
+
+
+def _taken(leaf: Any) -> Any:
+    """Return a leaf of what Keras was given as it can be picked from, with Keras's own casts."""
+    converted = array_slicing.convert_to_sliceable(leaf, target_backend="tensorflow")
+    return tree.map_structure(_as_tensor, converted)
 
 
 def _as_tensor(value: Any) -> Any:

@@ -32,8 +32,8 @@ def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = Fal
     Args:
         model: some of whose variables may not exist yet.
         more: other variables, which may be the model's, too.
-        may_differ: whether nothing is done, and all is well, where the workers have different ones:
-            some may not exist on all of them yet.
+        may_differ: whether all is well where the workers have different ones: some may not exist on
+            all of them yet. The model's own get the chief's values then if these are the same.
 
     Raises:
         ValueError: the workers have other models.
@@ -43,7 +43,8 @@ def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = Fal
     ring = ring_of(model.distribute_strategy)
     if ring is None:
         return
-    _take_from_chief(_with_optimizers(model, more), ring, may_differ=may_differ)
+    if not _take_from_chief(_with_optimizers(model, more), ring, may_differ=may_differ):
+        _take_from_chief(model.variables, ring, may_differ=True)
 
 
 def _with_optimizers(model: keras.Model, more: Iterable[Any] = ()) -> list[Any]:
@@ -75,6 +76,11 @@ def make_once(model: keras.Model, *, may_differ: bool = False) -> None:
     else:
         make(model, may_differ=may_differ)
     known.add(model)
+
+
+def note(model: keras.Model) -> None:
+    """Take a fit's model for one that has been given values: it is going to be, in other ways."""
+    running.current().alike.add(model)
 
 
 def _make_other(model: keras.Model) -> bool:

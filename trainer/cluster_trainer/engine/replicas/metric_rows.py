@@ -28,7 +28,7 @@ class MetricRows:
         names = [id(one) for one in self._variables]
         known = _taking.get(self._model)
         if known is None or known[0] != names:
-            known = names, tf.function(lambda: self._strategy.run(self._row))
+            known = names, tf.function(lambda: self._strategy.run(self._row), autograph=False)
             _taking[self._model] = known
         return np.asarray(self._strategy.experimental_local_results(known[1]())[0])
 
@@ -48,7 +48,7 @@ class MetricRows:
 
         # Over a ring all wait for the one who would trace it for the first time.
         is_alone = self._total == 1 or ring_of(self._strategy) is not None
-        (assign if is_alone else tf.function(assign))()
+        (assign if is_alone else tf.function(assign, autograph=False))()
 
     def _are_summed(self) -> np.ndarray:
         """Tell of each number of a row whether the results of metrics are those of its sum."""

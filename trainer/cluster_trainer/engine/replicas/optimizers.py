@@ -27,6 +27,7 @@ from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.engine.replicas.replaced import replace
 from cluster_trainer.engine.waits import SUMS
 
+SHOWN = 5
 log = logging.getLogger("trainer")
 
 
@@ -112,6 +113,7 @@ def _reducing(apply: Callable[..., None]) -> Callable[..., None]:
         _must_be_of_the_strategy(self)
         if not self.built:
             _build(self, trainable_variables)
+        _must_know(self, trainable_variables or ())
         part.gathers |= any(isinstance(one, tf.IndexedSlices) for one in grads)
         is_weighted = id(self) in part.weighted
         _must_be_as_went_back(part, is_weighted=is_weighted)
@@ -147,6 +149,18 @@ def _must_be_of_the_strategy(optimizer: Any) -> None:
         raise ValueError(
             f"The optimizer {optimizer.name!r} was made outside of the strategy's scope. Make it "
             "in `with strategy.scope():`, as the model."
+        )
+
+
+def _must_know(optimizer: Any, variables: Sequence[Any]) -> None:
+    """Refuse what became trainable after an optimizer was built, in plainer words than Keras."""
+    known = optimizer._trainable_variables_indices  # noqa: SLF001
+    new = [one.path for one in variables if optimizer._var_key(one) not in known]  # noqa: SLF001
+    if new:
+        raise ValueError(
+            f"The optimizer {optimizer.name!r} was built without {', '.join(new[:SHOWN])}. Layers "
+            "have to be made trainable before `compile`: in a strategy's scope Keras builds an "
+            "optimizer before callbacks can do so."
         )
 
 

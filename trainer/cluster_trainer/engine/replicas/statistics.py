@@ -70,7 +70,7 @@ def _averaging_of(variables: list[Any], strategy: tf.distribute.Strategy) -> Cal
             is_same = tf.reduce_all(over_all == equal)
             copy.assign(tf.where(is_same, value, over_all / tf.cast(total, value.dtype)))
 
-    averaging: Callable[[], Any] = tf.function(lambda: strategy.run(on_replica))
+    averaging: Callable[[], Any] = tf.function(lambda: strategy.run(on_replica), autograph=False)
     return averaging
 
 

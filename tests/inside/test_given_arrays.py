@@ -1,0 +1,110 @@
+"""The arrays of a fit that begins again are not copied again; they are as they were given."""
+
+import gc
+import weakref
+from contextlib import suppress
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from cluster_trainer.engine import running
+from cluster_trainer.engine.data import arrays
+from cluster_trainer.engine.data.given import GivenArrays
+from cluster_trainer.engine.epoch_iterator import EpochIterator
+from cluster_trainer.fits import script_fits
+from cluster_trainer.problems import RehearsedError
+
+SHAPE = (12, 2)
+
+
+def apart():
+    """An array that TensorFlow has to copy: it does not begin where TensorFlow's do."""
+    memory = arrays.empty((25,), np.float32)
+    memory[:] = 1
+    return memory[1:].reshape(SHAPE)
+
+
+def shared():
+    """An array that TensorFlow reads where it lies."""
+    memory = arrays.empty(SHAPE, np.float32)
+    memory[:] = 1
+    return memory
+
+
+def read_by(call, array):
+    """Return what an iterator of a call would read of an array, and the tensor itself."""
+    strategy = tf.distribute.get_strategy()
+    with running.announced(call):
+        iterator = EpochIterator(array, batch_size=6, distribute_strategy=strategy)
+    tensor = iterator.source._inputs  # noqa: SLF001
+    return float(tensor[0, 0]), tensor
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64])
+def test_a_copy_is_made_once_and_before_anybody_can_change_the_array(kind):
+    array = apart().astype(kind)[::2]
+    given = GivenArrays({"x": [array]})
+    _, first = read_by(running.Running(arrays=given), array)
+    array[:] = 2
+    value, again = read_by(running.Running(arrays=given), array)
+    assert again is first
+    assert value == 1
+
+
+def test_what_shares_its_memory_shows_each_change():
+    array = shared()
+    given = GivenArrays(array)
+    read_by(running.Running(arrays=given), array)
+    array[:] = 2
+    assert read_by(running.Running(arrays=given), array)[0] == 2
+
+
+def test_validations_and_callbacks_see_an_array_as_it_is_by_then():
+    array = apart()
+    call = running.Running(arrays=GivenArrays(array))
+    read_by(call, array)
+    array[:] = 2
+    assert read_by(call, array)[0] == 2
+
+
+def test_another_array_is_none_of_these():
+    given, other = GivenArrays(apart()), apart()
+    read_by(running.Running(arrays=given), other)
+    other[:] = 2
+    assert read_by(running.Running(arrays=given), other)[0] == 2
+
+
+class Rehearses:
+    """Stands for a survivor: does a fit twice."""
+
+    goes_on, has_trained = True, False
+
+    def __init__(self, *_):
+        pass
+
+    def run(self, work, _, rehearse):
+        with suppress(RehearsedError):
+            rehearse()
+        return work(False)  # noqa: FBT003
+
+
+@pytest.mark.usefixtures("keeps_nothing")
+def test_a_scripts_fit_takes_its_arrays_once_and_lets_them_go(monkeypatch):
+    taken, real = [], arrays.as_tensor
+
+    def as_tensor(array):
+        tensor = real(array)
+        taken.append(weakref.ref(tensor))
+        return tensor
+
+    monkeypatch.setattr(arrays, "as_tensor", as_tensor)
+    monkeypatch.setattr(script_fits, "Survivor", Rehearses)
+    x, y, weights = np.ones((24, 2)), np.ones((24, 1)), np.ones(24)
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(x, y, sample_weight=weights, batch_size=8, verbose=0)
+    assert len(taken) == 3
+    gc.collect()
+    assert [one for one in taken if one() is not None] == []

@@ -1,0 +1,43 @@
+"""How data are read is traced as seldom as can be: it takes time at each start and after a loss."""
+
+import keras
+import numpy as np
+import pytest
+
+from cluster_trainer.engine.data.sources import RowSource
+from cluster_trainer.engine.epoch_iterator import EpochIterator
+
+X = np.random.default_rng(0).random((32, 4), np.float32)
+Y = (X.sum(1, keepdims=True) > 2).astype(np.float32)
+pytestmark = pytest.mark.usefixtures("keeps_nothing")
+
+
+@pytest.fixture
+def readings(monkeypatch):
+    """From where arrays were read, or were looked at as if they were to be."""
+    found, real = [], RowSource.shares
+
+    def shares(self, *place):
+        found.append(place)
+        return real(self, *place)
+
+    monkeypatch.setattr(RowSource, "shares", shares)
+    return found
+
+
+def test_how_data_are_read_is_traced_to_be_read_and_before_that_for_replicas(strategy, readings):
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Dense(1, "sigmoid")])
+        model.compile("adam", "mse", metrics=["mae"])
+    model.fit(X, Y, batch_size=8, epochs=2, validation_data=(X, Y), verbose=0)
+    # One replica's model is built from what is being read, and so is any in its validation.
+    is_built_before = strategy.num_replicas_in_sync > 1
+    assert len(readings) == 2 + is_built_before
+
+
+def test_what_an_iterator_is_like_is_found_out_once(strategy, readings):
+    given = {"x": X, "y": Y, "batch_size": 8, "steps_per_execution": 1}
+    iterator = EpochIterator(**given, distribute_strategy=strategy)
+    assert iterator.spec()[0].shape[1:] == [4]
+    assert iterator.to_trace() == iterator.to_trace()
+    assert len(readings) == 1

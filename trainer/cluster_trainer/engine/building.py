@@ -1,0 +1,217 @@
+"""What of a model is built before a step needs it, and when: where Keras would build it.
+
+TensorFlow traces a function a second time whose first trace has created variables, which takes
+seconds where a model has many layers. And with several replicas no variable of a layer or of a
+metric may be created within a step. So what a step would create is created before it is traced:
+
+| | without a strategy | over a ring | in a strategy's scope |
+| --- | --- | --- | --- |
+| `fit`: layers, loss, metrics | just before its first step | before callbacks | before callbacks |
+| `fit`: optimizer | just before its first step | after `on_train_begin` | before callbacks |
+| `evaluate` | by its first step | before it, but no optimizer | all before it |
+| a call on one batch | by its first step | all before it | all before it |
+
+Keras without a strategy builds in the trace of the first step, so that what callbacks have done to
+the model by then counts; and in a scope before callbacks have the model. Over a ring all workers'
+weights are made alike before that. For training the outputs are those of `training=True`, as in a
+step, and the layers all that these need.
+
+Without a strategy a `train_step` of a user's own, and one that runs eagerly, build what they need.
+So does the `train_step` of a model without `call`, wherever it runs.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import tensorflow as tf
+from keras.src import backend, tree
+from keras.src.models import model as keras_model
+from keras.src.optimizers.multi_optimizer import MultiOptimizer
+from keras.src.trainers.data_adapters import data_adapter_utils
+
+from cluster_trainer.collectives.replicas import ring_of
+
+log = logging.getLogger("trainer")
+STEP = ("train_step", "compute_loss", "compute_metrics")
+
+
+def is_alone(model: Any) -> bool:
+    """Tell whether a model has one replica, and no strategy."""
+    return model._distribute_strategy is None and ring_of(model.distribute_strategy) is None  # noqa: SLF001
+
+
+def has_call(model: Any) -> bool:
+    """Tell whether a model can be called; if not, its own steps use its parts, as a GAN's do."""
+    return type(model).call is not keras_model.Model.call
+
+
+def build(
+    model: Any, batch: Callable[[], Any], *, trains: bool = True, with_optimizer: bool = True
+) -> None:
+    """Build all that is not built yet of a model that can be called.
+
+    Args:
+        model: compiled.
+        batch: returns what a replica gets, as tensors or their specifications.
+        trains: whether it is going to be trained next, and not evaluated.
+        with_optimizer: whether its optimizer is built, too.
+    """
+    with model.distribute_strategy.scope():
+        if not _all_built(model):
+            as_in_step = trains and _trains_as_keras(model) and _try(model, _as_a_step, batch)
+            with _as_if_built(model.optimizer):
+                model._symbolic_build(data_batch=batch())  # noqa: SLF001
+            if (trains or with_optimizer) and not as_in_step and _lacks_layers(model):
+                _try(model, _call, batch)
+        if with_optimizer:
+            _build_optimizer(model)
+
+
+def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
+    """Build what the first training step of a `fit` would, now that callbacks have had the model.
+
+    Where that cannot be known the step builds it, and says what is wrong, if anything is.
+
+    Args:
+        model: compiled; over a ring `build` has built all but its optimizer.
+        batch: see `build`.
+    """
+    if model.optimizer is None or not has_call(model):
+        return
+    if is_alone(model):
+        if _trains_as_keras(model) and not model.run_eagerly:
+            _try(model, _all_as_a_step, batch)
+        return
+    # A callback may have changed what is called.
+    if model.optimizer.built or not _lacks_layers(model) or _try(model, _call, batch):
+        _build_optimizer(model)
+
+
+def _try(
+    model: Any, build_part: Callable[[Any, Callable[[], Any]], None], batch: Callable[[], Any]
+) -> bool:
+    """Tell whether something could be built, of which nothing is left otherwise but layers."""
+    unbuilt = [one for one in _compiled(model) if not one.built]
+    try:
+        build_part(model, batch)
+    except Exception as error:  # noqa: BLE001  a user's own code, which a step may call otherwise
+        log.debug("%s is built by its first step: %s", model.name, error)
+        for one in unbuilt:
+            one.built = False
+            if one is model._compile_loss:  # noqa: SLF001
+                one.metrics.clear()  # it adds to them when it is built
+        return False
+    return True
+
+
+def _all_as_a_step(model: Any, batch: Callable[[], Any]) -> None:
+    if all(one.built for one in (*_compiled(model), model.optimizer)):
+        return
+    if not _all_built(model):
+        _as_a_step(model, batch)
+    if model.trainable_variables:  # Keras applies no optimizer otherwise
+        _build_optimizer(model)
+
+
+def _as_a_step(model: Any, batch: Callable[[], Any]) -> None:
+    """Build layers, loss and metrics as TensorFlowTrainer.train_step does; nothing else changes."""
+
+    def step(x: Any, y: Any, sample_weight: Any) -> None:
+        outputs = _outputs(model, x)
+        loss, metrics = model._compile_loss, model._compile_metrics  # noqa: SLF001
+        if loss is not None and not loss.built:
+            model._compute_loss(x, y, outputs, sample_weight, training=True)  # noqa: SLF001
+        if metrics is not None and not metrics.built:
+            model.compute_metrics(x, y, outputs, sample_weight)
+
+    _in_symbols(step, batch)
+
+
+def _call(model: Any, batch: Callable[[], Any]) -> None:
+    """Build the layers that a model calls when it is trained."""
+    _in_symbols(lambda x, *_: _outputs(model, x), batch)
+
+
+def _outputs(model: Any, x: Any) -> Any:
+    return model(x, training=True) if model._call_has_training_arg else model(x)  # noqa: SLF001
+
+
+def _in_symbols(function: Callable[..., Any], batch: Callable[[], Any]) -> None:
+    """Call a function of (x, y, sample_weight) of which nothing stays but what it builds.
+
+    Keras assigns to no variable meanwhile, draws no seed, and keeps no loss that is added.
+    """
+    symbols = tree.map_structure(_symbol, batch())
+    with _functions_inlined():
+        backend.compute_output_spec(function, *data_adapter_utils.unpack_x_y_sample_weight(symbols))
+
+
+@contextmanager
+def _functions_inlined() -> Iterator[None]:
+    """Have TensorFlow's functions called as Python's are.
+
+    One that is traced here would keep that trace, without what it assigns, for all steps.
+    """
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)  # noqa: FBT003
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
+
+
+def _symbol(value: Any) -> Any:
+    if value is None:
+        return None
+    return backend.KerasTensor(value.shape, backend.standardize_dtype(value.dtype))
+
+
+def _trains_as_keras(model: Any) -> bool:
+    """Tell whether a model's training steps create what `_as_a_step` does, and nothing else."""
+    keras_own = keras_model.Model
+    return has_call(model) and all(
+        getattr(getattr(model, name), "__func__", None) is getattr(keras_own, name) for name in STEP
+    )
+
+
+def _compiled(model: Any) -> list[Any]:
+    """Return what computes the loss, and what holds the metrics, that a model was compiled with."""
+    return [one for one in (model._compile_loss, model._compile_metrics) if one is not None]  # noqa: SLF001
+
+
+def _lacks_layers(model: Any) -> bool:
+    return not all(layer.built for layer in model._flatten_layers())  # noqa: SLF001
+
+
+def _all_built(model: Any) -> bool:
+    """Tell whether all is built but the optimizer."""
+    return not _lacks_layers(model) and all(one.built for one in _compiled(model))
+
+
+@contextmanager
+def _as_if_built(optimizer: Any) -> Iterator[None]:
+    """Have Keras leave an optimizer alone that is to be built later."""
+    if optimizer is None or optimizer.built:
+        yield
+        return
+    optimizer.built = True
+    try:
+        yield
+    finally:
+        optimizer.built = False
+
+
+def _build_optimizer(model: Any) -> None:
+    optimizer = model.optimizer
+    if optimizer is None or optimizer.built:
+        return
+    # Its variables are called as an older checkpoint has them: on one worker the first step built
+    # it, within `apply`, and with several replicas Keras did, without.
+    scope: AbstractContextManager[Any] = nullcontext()
+    if is_alone(model) and not isinstance(optimizer, MultiOptimizer):
+        scope = backend.name_scope(optimizer.name, caller=optimizer)
+    with scope:
+        optimizer.build(model.trainable_variables)
+    optimizer.built = True

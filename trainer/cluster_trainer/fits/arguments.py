@@ -1,0 +1,103 @@
+"""The arguments of a fit as this worker should have them: its callbacks, and where it begins."""
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+
+from cluster_trainer.callbacks.chief import for_worker
+from cluster_trainer.callbacks.heartbeat import Heartbeat
+from cluster_trainer.callbacks.keeper import BeforeOthers, Keeper
+from cluster_trainer.callbacks.place_told import PlaceTold
+from cluster_trainer.checkpoints.checkpoint import Stage
+from cluster_trainer.fits.pace_watch import PaceWatch
+from cluster_trainer.fits.plan import Plan
+from cluster_trainer.results.status_file import status_file
+
+log = logging.getLogger("trainer")
+
+
+def own_callbacks(
+    given: inspect.BoundArguments, plan: Plan, *, keeps: bool, goes_on: bool
+) -> list[Any]:
+    """Return the user's callbacks as this worker should have them, and Keras's History.
+
+    Args:
+        given: the fit's arguments.
+        plan: how it is kept.
+        keeps: whether there are checkpoints of it.
+        goes_on: whether it goes on from one.
+    """
+    callbacks = given.arguments.get("callbacks")
+    callbacks = keras.tree.flatten(getattr(callbacks, "callbacks", callbacks) or [])
+    callbacks = for_worker(callbacks, is_chief=plan.job.task.is_chief, keeps=keeps)
+    if not any(isinstance(one, keras.callbacks.History) for one in callbacks):
+        callbacks.append(keras.callbacks.History())
+    if goes_on:
+        for callback in callbacks:
+            if isinstance(callback, keras.callbacks.CSVLogger):
+                callback.append = True
+    return callbacks
+
+
+def telling_callbacks(
+    plan: Plan, keeper: Keeper, pace: PaceWatch, saved: Callable[[], Mapping[str, Any]]
+) -> list[Any]:
+    """Return the callbacks that tell where the fit is: on the screen, and for `status`.
+
+    Args:
+        plan: how it is kept.
+        keeper: knows where it is.
+        pace: knows who holds the others up.
+        saved: returns which checkpoint was written last, and when, by StatusFile's names.
+    """
+    beat = Heartbeat(plan.listener, lambda: keeper.place, plan.examples_at, slow=lambda: pace.slow)
+    told = PlaceTold(
+        status_file(plan.job.status_file),
+        lambda: keeper.place,
+        has_limit=plan.job.config.stall_timeout_seconds != 0,
+        more=lambda: {"examples_per_second": beat.speed, "slow": pace.reason, **saved()},
+    )
+    return [beat, told]
+
+
+def arrange(
+    given: inspect.BoundArguments,
+    callbacks: list[Any],
+    telling: Sequence[Any],
+    plan: Plan,
+    keeper: Keeper,
+) -> None:
+    """Let a fit begin where it is, with the keeper as its last callback.
+
+    Args:
+        given: its arguments, which are changed.
+        callbacks: see `own_callbacks`.
+        telling: see `telling_callbacks`.
+        plan: how it is kept.
+        keeper: knows where it is.
+    """
+    arguments, place = given.arguments, keeper.place
+    if not plan.job.task.is_chief and arguments.get("verbose", "auto") in ("auto", 1):
+        arguments["verbose"] = 0  # the progress bar is the chief's
+    if plan.rehearses:
+        arguments |= {"verbose": 0, "callbacks": [*callbacks, keeper]}
+        return
+    epochs = int(arguments.get("epochs", 1))
+    first = epochs if place.stopped else min(place.epoch, epochs)
+    shown = callbacks
+    if place.stage == Stage.ALL and first == epochs:  # nothing is left for them to see
+        shown = [one for one in callbacks if isinstance(one, keras.callbacks.History)]
+    elif place.stage == Stage.ALL and _averages(given.args[0]):
+        log.warning(
+            "%sgoes on from the averages of the weights (use_ema), which it ended with",
+            plan.prefix,
+        )
+    before = BeforeOthers(keeper.others_begin)
+    arguments |= {"initial_epoch": first, "callbacks": [before, *shown, *telling, keeper]}
+
+
+def _averages(model: keras.Model) -> bool:
+    return bool(getattr(model.optimizer, "use_ema", False))

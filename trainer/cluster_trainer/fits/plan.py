@@ -1,0 +1,56 @@
+"""How one fit is kept: what whoever starts it decides."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cluster_trainer.callbacks.heartbeat import Listener, Nobody
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.settings.job import Job
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a fit is kept.
+
+    Attributes:
+        job: the settings, and which worker this is.
+        stop: whether this process was asked to stop.
+        deadline: until when a call of TensorFlow must be over.
+        folder: where its checkpoints lie.
+        described: what must be as it was for the fit to go on, name -> value.
+        describes_data: whether that tells how the data are cut, too.
+        name: what the log calls it; empty where there is one alone.
+        must_resume: whether a checkpoint has to be there.
+        has_trained: whether this process has trained the model already, so that it cannot begin
+            at step 0 any more.
+        interrupts: whether Ctrl-C raises KeyboardInterrupt, as a script may expect.
+        cuts: steps at which a call of TensorFlow has to end, the same on all workers.
+        listener: is told where the fit is.
+        examples_at: from a step to the training examples seen until then; None: nobody knows.
+        may_take_in: whether the fit may be ended to go on with a worker that is back.
+        rehearses: whether the fit ends after its first call, without a trace on disk; see
+            Rehearsal.
+    """
+
+    job: Job
+    stop: StopRequest
+    deadline: Deadline
+    folder: Path
+    described: Mapping[str, str]
+    describes_data: bool = False
+    name: str = ""
+    must_resume: bool = False
+    has_trained: bool = False
+    interrupts: bool = False
+    cuts: Sequence[int] = ()
+    listener: Listener = field(default_factory=Nobody)
+    examples_at: Callable[[int], int] | None = None
+    may_take_in: bool = False
+    rehearses: bool = False
+
+    @property
+    def prefix(self) -> str:
+        """What the log's lines about it begin with."""
+        return f"{self.name}: " if self.name else ""
