@@ -45,7 +45,10 @@ PROGRAMS = {
     "the same without collection, as the trainer does it": TRAINER_WAY + IMPORTED,
     "and TFDS, for its own sets": f"{TRAINER_WAY}{IMPORTED}, cluster_trainer.data.tfds_source",
 }
-IMPORTS = {name: ["/opt/venv/bin/python", "-c", text] for name, text in PROGRAMS.items()}
+# Isolated (-I), Python does not begin with what a script's process begins with.
+ISOLATED = ["/opt/venv/bin/python", "-I", "-c"]
+IMPORTS = {name: [*ISOLATED, text] for name, text in PROGRAMS.items()}
+IMPORTS["the first as a script of the image does it"] = ["/opt/venv/bin/python", "-c", IMPORTED]
 LAUNCHERS = {
     "sagemaker-training": ("sagemaker_training.entry_point", ["sagemaker-training"]),
     "torchrun": ("torch.distributed.run", ["torch", "numpy"]),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.cluster import RESUME, STOP, resume_cluster
+from harness.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 EPOCHS = 40
@@ -195,15 +196,33 @@ def test_a_worker_that_is_not_there_is_refused(idle):
     assert idle.process.poll() is None
 
 
-def test_a_stopped_worker_that_is_killed_later_ends_the_cluster(idle, workbench):
+def test_a_worker_that_is_killed_again_and_again_ends_the_cluster(idle, workbench):
     assert idle.ask(STOP, "1").returncode == 0
     assert idle.ask(RESUME, "1").returncode == 0
     idle.wait_for_text("worker-1 is started again", QUICK_SECONDS)
     (victim,) = (item for item in workbench.containers() if "worker-1" in item.name)
+    for count in range(1, 4):
+        victim.kill("SIGKILL")
+        again = f"worker-1 was killed: starting its container again, {count} of 3"
+        idle.wait_for_text(again, QUICK_SECONDS)
+        wait_until(lambda: _runs(victim), QUICK_SECONDS, "it runs again", idle.output)
     victim.kill("SIGKILL")
     ended = idle.end(QUICK_SECONDS)
     assert ended.code == 137, ended.output
     assert "worker-1 ended first, with exit code 137 (killed)" in ended.output
+
+
+def test_a_container_that_was_removed_ends_the_cluster(idle, workbench):
+    (victim,) = (item for item in workbench.containers() if "worker-1" in item.name)
+    victim.remove(force=True)
+    ended = idle.end(QUICK_SECONDS)
+    assert ended.code == 137, ended.output
+    assert "worker-1 ended first, with exit code 137 (killed)" in ended.output
+
+
+def _runs(container):
+    container.reload()
+    return container.status == "running"
 
 
 def test_stop_without_a_cluster(workbench):

@@ -17,4 +17,5 @@ QUICK = Timing(
     alive_seconds=0.5,
     collect_seconds=0.4,
     release_seconds=0.5,
+    passing_seconds=0.1,
 )
