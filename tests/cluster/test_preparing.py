@@ -1,4 +1,4 @@
-"""Workers that find an empty data volume: one prepares the set, whatever happens to it."""
+"""Workers that find no prepared set: one prepares it, whatever happens to another that did."""
 
 import re
 
@@ -7,9 +7,10 @@ import pytest
 from harness.ended import run_and_remove, wait_for_end
 from harness.flower_downloads import PICTURES, PROGRAM
 from harness.peers import running_workers
-from harness.waiting import logs_of, wait_until
+from harness.waiting import logs_of, wait_for_text, wait_until
 
 RUN_SECONDS = 150
+WAITING = "waiting for another container that prepares tf_flowers in /data"
 SETTINGS = {
     "TRAINER_DATASET": "tf_flowers",
     "TRAINER_IMAGE_SIZE": "8",
@@ -28,8 +29,8 @@ def data(workbench, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def killed(workbench, data):
-    """Leave what a preparation leaves that was killed half-way."""
+def preparing(workbench, data):
+    """Stop the world of a container that is half-way through a preparation, and holds the lock."""
     container = workbench.start(
         "python", "-m", "trainer", "prepare", "tf_flowers", volumes=[f"{data}:/data"]
     )
@@ -40,31 +41,38 @@ def killed(workbench, data):
             "TFDS begins to write",
             lambda: logs_of(container),
         )
-        container.kill()
-        wait_for_end(container)
+        container.pause()
+        yield container
     finally:
         container.remove(force=True)
+
+
+@pytest.fixture(scope="module")
+def half_way(data, preparing):
+    """Return what is there then."""
+    assert preparing
     return list(data.glob("tf_flowers/*"))
 
 
 @pytest.fixture(scope="module")
-def trained(workbench, data, killed):
-    """Two workers that start together on what is left."""
-    assert killed
+def trained(workbench, data, half_way, preparing):
+    """Two workers that wait for the preparation, which is killed."""
+    assert half_way
     with running_workers(workbench, environment=SETTINGS, volumes=[f"{data}:/data"]) as workers:
+        for worker in workers:
+            wait_for_text(worker, WAITING)
+        preparing.kill()
         return [wait_for_end(worker, RUN_SECONDS) for worker in workers]
 
 
-def test_a_killed_preparation_leaves_nothing_that_passes_for_prepared(killed):
-    assert [folder.name.partition(".")[0] for folder in killed] == ["incomplete"]
+def test_half_a_preparation_does_not_pass_for_a_prepared_set(half_way):
+    assert [folder.name.partition(".")[0] for folder in half_way] == ["incomplete"]
 
 
-def test_one_worker_prepares_while_the_other_waits_and_both_train(trained):
+def test_one_of_those_that_wait_prepares_and_both_train(trained):
     assert [worker.code for worker in trained] == [0, 0], trained
     outputs = [worker.out for worker in trained]
     assert sorted("preparing tf_flowers in /data" in out for out in outputs) == [False, True]
-    waits = "waiting for another container that prepares tf_flowers in /data"
-    assert sorted(waits in out for out in outputs) == [False, True]
     for out in outputs:
         assert f"{PICTURES * 9 // 10} examples to train on, {PICTURES // 10} to test" in out
 

@@ -19,7 +19,7 @@ from cluster_trainer.checkpoints.checkpoint import uncounted
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.engine import running
-from cluster_trainer.fits.kept_fit import KeptFit, Plan
+from cluster_trainer.fits.kept.kept_fit import KeptFit, Plan
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest

@@ -25,8 +25,8 @@ from cluster_trainer.collectives.ring.errors import OtherCall, PeerLost, PeerUnf
 from cluster_trainer.engine import running
 from cluster_trainer.engine.replicas import metric_rows, statistics
 from cluster_trainer.engine.running import Running
-from cluster_trainer.fits.kept_fit import KeptFit
-from cluster_trainer.fits.plan import Plan
+from cluster_trainer.fits.kept.kept_fit import KeptFit
+from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.problems import (
     NotRehearsedError,
     PeerLostError,

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from cluster_trainer.engine import running
-from cluster_trainer.fits.kept_fit import KeptFit
-from cluster_trainer.fits.plan import Plan
+from cluster_trainer.fits.kept.kept_fit import KeptFit
+from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.settings.config import TrainerConfig

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives import group, over_ring
 from cluster_trainer.collectives.ring.ring import Ring
-from cluster_trainer.fits import agreement
+from cluster_trainer.fits.kept import agreement
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.settings.config import TrainerConfig
 from conftest import strategy_of

@@ -1,12 +1,9 @@
 """Train Keras models on one device, on several GPUs, or on many workers.
 
 Read first: settings/config.py (what can be set), train.py (the run from beginning to end), then
-the part you care about: engine/install.py (what Keras's `fit` does otherwise), fits/kept_fit.py
-(what each `fit` gets besides), distribution/strategy.py (devices and workers),
-process/lifecycle.py (how a run ends, and with which exit code).
-
-`python -m trainer` is the command line. Scripts import `fit` and `start_strategy` from here, or
-from `trainer`, whichever is not a package of their own (api.py).
+the part you care about: engine/install.py (what Keras's `fit` does otherwise),
+fits/kept/kept_fit.py (what each `fit` gets besides), distribution/strategy.py (devices and
+workers), process/lifecycle.py (how a run ends, and with which exit code).
 """
 
 from typing import TYPE_CHECKING, Any

@@ -8,7 +8,7 @@ from cluster_trainer.callbacks.profile import Profile
 from cluster_trainer.callbacks.tensorboard import FOLDER, Shown, TensorBoard
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.data.plan import Plan
-from cluster_trainer.fits.kept_fit import KeptFit
+from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.results import journal, record
 from cluster_trainer.results.happened import happenings
 from cluster_trainer.settings.config import variable_of

@@ -22,12 +22,12 @@ from cluster_trainer.data.feeds import fit_arguments
 from cluster_trainer.data.plan import Plan
 from cluster_trainer.engine import install, running
 from cluster_trainer.engine.data.given import GivenArrays
-from cluster_trainer.fits.agreement import facts_of, refuse_differing
-from cluster_trainer.fits.beginning import Beginning
 from cluster_trainer.fits.board import boards_of, profiles_of
-from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit, close
+from cluster_trainer.fits.kept.agreement import facts_of, refuse_differing
+from cluster_trainer.fits.kept.beginning import Beginning
+from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit, close
+from cluster_trainer.fits.kept.plan import Plan as Keeping
 from cluster_trainer.fits.lost_worker import Survivor
-from cluster_trainer.fits.plan import Plan as Keeping
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest

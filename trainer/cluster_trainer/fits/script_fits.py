@@ -29,11 +29,11 @@ from cluster_trainer.distribution.ring import warn_of_all_workers
 from cluster_trainer.engine.data.given import GivenArrays
 from cluster_trainer.engine.running import Running, of_a_user
 from cluster_trainer.files import make_folder, write_whole
-from cluster_trainer.fits.beginning import Beginning
-from cluster_trainer.fits.compiled import optimizer_described
-from cluster_trainer.fits.kept_fit import CHECKPOINTS, KeptFit, close
+from cluster_trainer.fits.kept.beginning import Beginning
+from cluster_trainer.fits.kept.compiled import optimizer_described
+from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit, close
+from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.fits.lost_worker import Survivor, explained
-from cluster_trainer.fits.plan import Plan
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
 from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.lifecycle import judge, leave_process, tell

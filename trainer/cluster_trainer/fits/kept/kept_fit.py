@@ -30,11 +30,11 @@ from cluster_trainer.engine.data.sources import may_begin_again
 from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
 from cluster_trainer.engine.running import Running, prepares
-from cluster_trainer.fits import agreement
-from cluster_trainer.fits.arguments import arrange, own_callbacks, telling_callbacks
+from cluster_trainer.fits.kept import agreement
+from cluster_trainer.fits.kept.arguments import arrange, own_callbacks, telling_callbacks
+from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.shared_files import share_files
 from cluster_trainer.fits.pace_watch import PaceWatch
-from cluster_trainer.fits.plan import Plan
-from cluster_trainer.fits.shared_files import share_files
 from cluster_trainer.problems import (
     ConfigurationError,
     NotRehearsedError,

@@ -12,8 +12,8 @@ from cluster_trainer.callbacks.heartbeat import Heartbeat
 from cluster_trainer.callbacks.keeper import BeforeOthers, Keeper
 from cluster_trainer.callbacks.place_told import PlaceTold
 from cluster_trainer.checkpoints.checkpoint import Stage
+from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.fits.pace_watch import PaceWatch
-from cluster_trainer.fits.plan import Plan
 from cluster_trainer.results.status_file import status_file
 
 log = logging.getLogger("trainer")
