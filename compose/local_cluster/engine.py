@@ -13,6 +13,9 @@ NO_DOCKER = "there is no docker command here; `make engine` says what to install
 PROJECT = "com.docker.compose.project"
 SERVICE = "com.docker.compose.service"
 TENSORBOARD = "tensorboard"
+INIT = "/usr/bin/tini"
+"""The image's first process; with it as the entrypoint a container is no worker."""
+INIT_OPTIONS = ("-g", "--")
 
 
 def start(

@@ -20,6 +20,7 @@ BANNER = "cluster-trainer 0"
 START_SECONDS = 90
 END_SECONDS = 180
 QUICK_SECONDS = 30
+STOPPED = "INFO worker-1 stopped by SIGTERM (exit code 143)"
 WAITS = "{} was asked to stop; the others wait for it: `make resume WORKER={}`"
 # Workers that print and wait, without TensorFlow.
 IDLE = """
@@ -153,7 +154,7 @@ def assert_every_line_is_shown_and_kept_once(ended):
     assert (starts(chief), starts(worker)) == (1, 2)
     kept = (worker / "container.log").read_text().splitlines()
     shown = [line for line in ended.output.splitlines() if line.startswith("worker-1 | ")]
-    for mark in (BANNER, "stopped: stopped by SIGTERM", "resuming from step", "done: results in"):
+    for mark in (BANNER, STOPPED, "resuming from step", "done: results in"):
         count = sum(mark in line for line in kept)
         assert count == sum(mark in line for line in shown) == (2 if mark == BANNER else 1), mark
 

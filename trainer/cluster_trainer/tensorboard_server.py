@@ -50,7 +50,7 @@ def serve(folder: Path, port: int) -> None:
     }
     board.configure(["tensorboard", *(f"--{name}={value}" for name, value in flags.items())])
     board.launch()
-    print(f"TensorBoard shows the runs in {folder}, on port {port}", flush=True)  # noqa: T201
+    print(f"TensorBoard is up; it shows the runs in {folder}", flush=True)  # noqa: T201
     signal.sigwait(ending)
 
 

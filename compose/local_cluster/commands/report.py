@@ -13,13 +13,13 @@ from local_cluster.messages import EXIT_CONFIGURATION, EndError
 from local_cluster.settings.given import DEFAULT_IMAGE, LATEST, ROOT, RUN_NAME, Given, runs_folder
 
 PACKAGES = ROOT / ".build/report"
-# What fails is told at once and not tried again. Nothing of a page comes from a network.
+# It is no worker: the image's entrypoint has no part. Nothing of a page comes from a network.
 OPTIONS = (
     *("--rm", "--read-only", "--tmpfs", "/tmp:mode=1777", "--network", "none"),  # noqa: S108
-    *("--cap-drop", "ALL", "--security-opt", "no-new-privileges:true", "--env", "MAX_RESTARTS=0"),
+    *("--cap-drop", "ALL", "--security-opt", "no-new-privileges:true", "--entrypoint", engine.INIT),
     *("--env", "PYTHONPATH=/opt/report", "--volume", f"{PACKAGES}:/opt/report:ro"),
 )
-PROGRAM = ("python", "-m", "trainer.report")
+PROGRAM = (*engine.INIT_OPTIONS, "python", "-m", "trainer.report")
 
 
 def report(environ: Mapping[str, str]) -> NoReturn:

@@ -18,12 +18,12 @@ DEFAULT_PORT = "6006"
 IN_CONTAINER = 6006
 MAX_PORT = 65535
 A_PORT = f"a number from 1 to {MAX_PORT}"
-# What fails is told at once and not tried again. It can read the runs, and do nothing else.
+# It can read the runs, and do nothing else. It is no worker: the image's entrypoint has no part.
 OPTIONS = (
     *("--rm", "--read-only", "--tmpfs", "/tmp:size=256m,mode=1777", "--cap-drop", "ALL"),  # noqa: S108
-    *("--security-opt", "no-new-privileges:true", "--env", "MAX_RESTARTS=0"),
+    *("--security-opt", "no-new-privileges:true", "--entrypoint", engine.INIT),
 )
-PROGRAM = ("python", "-m", "cluster_trainer.tensorboard_server", "/runs")
+PROGRAM = (*engine.INIT_OPTIONS, "python", "-m", "cluster_trainer.tensorboard_server", "/runs")
 
 
 def tensorboard(environ: Mapping[str, str]) -> NoReturn:
@@ -43,7 +43,8 @@ def tensorboard(environ: Mapping[str, str]) -> NoReturn:
     _refuse_taken(port)
     engine.refuse_missing(image)
     say(f"TensorBoard of {runs}: http://localhost:{port} (Ctrl-C ends it)")
-    command = ["docker", "run", *OPTIONS, "--user", f"{user.uid}:{user.gid}"]
+    command = ["docker", "run", "--name", f"cluster-trainer-tensorboard-{port}", *OPTIONS]
+    command += ["--user", f"{user.uid}:{user.gid}"]
     command += ["--publish", f"{HOST}:{port}:{IN_CONTAINER}", "--volume", f"{runs}:/runs:ro"]
     sys.stdout.flush()
     os.execvp(command[0], [*command, image, *PROGRAM])

@@ -160,7 +160,10 @@ def end(job: Job, reporter: Reporter, code: int, reason: str | None) -> NoReturn
 def leave_process(code: int, reason: str | None) -> NoReturn:
     """Say why, if there is a reason, and end the process without waiting for anybody."""
     if reason is not None:
-        log.error("%s: %s (exit code %d)", status_of(code), reason, code)
+        if status_of(code) == "stopped":  # as was asked for: the reason says so
+            log.info("%s (exit code %d)", reason, code, extra=OWN)
+        else:
+            log.error("failed: %s (exit code %d)", reason, code)
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
