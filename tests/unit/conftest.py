@@ -1,8 +1,9 @@
 """What all tests that need no Docker share."""
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# No deadlines: time limits of single examples fail on a machine that others use too.
-settings.register_profile("quick", deadline=None, max_examples=50)
-settings.register_profile("thorough", deadline=None, max_examples=500)  # `make chaos`
+# No deadlines, and no word of slow examples: both fail on a machine that others use too.
+UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("quick", **UNHURRIED, max_examples=50)
+settings.register_profile("thorough", **UNHURRIED, max_examples=500)  # `make chaos`
 settings.load_profile("quick")

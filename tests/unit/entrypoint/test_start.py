@@ -167,8 +167,8 @@ def test_a_bad_start_ends_within_a_second_with_one_message(
     )
     assert any(name in ended.stderr for name in environ)
     assert "Traceback" not in ended.stderr
-    # The better of two: another process may have had the machine.
-    assert ended.seconds < 1 or run("true", **environ).seconds < 1
+    # On a busy machine a good start takes long, too.
+    assert ended.seconds < 1 or ended.seconds < 4 * run("true").seconds
     assert run("explain", "true", **environ).stderr == ended.stderr
 
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -51,14 +52,15 @@ time.sleep(10)
 
 @pytest.fixture
 def flood() -> Iterator[Callable[[str, Address], None]]:
-    """Return a function that lets somebody connect 3,000 times a second and say nothing.
+    """Return a function that lets somebody connect 500 times a second and say nothing.
 
-    It returns after the first second, with another still to come.
+    It returns after the first second, with another still to come: by then there are more than
+    there are places, and a slow machine keeps up with them.
     """
     floods: list[subprocess.Popen[str]] = []
 
     def begin(source: str, target: Address) -> None:
-        arguments = [source, target.host, str(target.port), "6000", "3000"]
+        arguments = [source, target.host, str(target.port), "1000", "500"]
         floods.append(
             subprocess.Popen(
                 [sys.executable, "-I", "-c", FLOOD, *arguments], stdout=subprocess.PIPE, text=True
@@ -184,13 +186,13 @@ def test_a_crowd_that_says_nothing_cannot_hold_the_workers_out(cluster, connect)
 
 def test_a_line_without_end_is_cut(cluster, connect):
     two = cluster(2)
-    chief = two.start(0, timing=PATIENT)
+    chief = two.start(0, timing=replace(PATIENT, message_seconds=60.0))
     chief.wait_for("waiting for 1 of 2")
     endless = connect(two.member(0).address)
     begin = time.monotonic()
     with pytest.raises(ConnectionError):
         endless.sendall(GREETING + b"x" * 100_000_000)
-    assert time.monotonic() - begin < 2  # less than it may take to send a message
+    assert time.monotonic() - begin < 30  # less than it may take to send a message
     two.start(1)
     assert chief.end() is None
 

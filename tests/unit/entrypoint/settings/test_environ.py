@@ -203,7 +203,9 @@ def test_refuses_other_numbers(text: str) -> None:
     assert parse_whole_number(text) is None
 
 
-ONE_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+ONE_FOLDER = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 @ONE_FOLDER

@@ -258,7 +258,9 @@ VALUES = st.recursive(
 DOCUMENTS = st.dictionaries(st.text(), VALUES, max_size=5).map(json.dumps) | st.text(
     st.characters(exclude_categories=["Cs"])
 )
-ONE_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+ONE_FOLDER = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 @ONE_FOLDER

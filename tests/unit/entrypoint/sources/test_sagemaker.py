@@ -154,7 +154,9 @@ LISTS = st.lists(SCALARS | st.sampled_from(["algo-1", "algo-2", "a:1"]), max_siz
 DOCUMENTS = st.fixed_dictionaries(
     {}, optional={"hosts": LISTS | SCALARS, "current_host": SCALARS | st.just("algo-1")}
 )
-ONE_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+ONE_FOLDER = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 @ONE_FOLDER
