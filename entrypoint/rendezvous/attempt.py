@@ -97,8 +97,8 @@ class Attempt:
         """One that was in a later ring than this chief, in whose place another was there."""
         self.compared: set[str] = set()
         """The boots of the workers that were compared with this one."""
-        self._met_at: dict[Address, tuple[str, float]] = {}
-        """The boot of who has answered last at another member's address, and since when."""
+        self._wrong_since: dict[Address, float] = {}
+        """Since when others have answered at a member's address, and not the member."""
         self._known: dict[Connection, Card] = {}
         self._sent_away: set[str] = set()
         """The boots of those who were sent away last: one may be met again before it has ended."""
@@ -131,17 +131,23 @@ class Attempt:
         """Raise PeerError where one answers at another's address that may be gone from there soon.
 
         Of two containers that start anew one may get the address that the other had, while somebody
-        still dials that. So it has to answer to two dials in a row, and for a while.
+        still dials that. So the wrong one, or several of them, have to answer more than once, and
+        for a while in which the right one does not.
         """
         if card.task == expected.task:
-            self._met_at.pop(expected.address, None)
+            self._wrong_since.pop(expected.address, None)
             return
-        now, patience = asyncio.get_running_loop().time(), self.timing.passing_seconds
-        boot, since = self._met_at.get(expected.address, ("", now))
-        if boot != card.boot:
-            self._met_at[expected.address] = card.boot, now
-        if boot != card.boot or now - since < patience:
+        now = asyncio.get_running_loop().time()
+        is_first = expected.address not in self._wrong_since
+        since = self._wrong_since.setdefault(expected.address, now)
+        if is_first or now - since < self._passing_seconds:
             raise PeerError(f"{card.task} answers there")
+
+    @property
+    def _passing_seconds(self) -> float:
+        """For how long the wrong one may answer: where the gate ends soon, a part of its time."""
+        limit = self.given.timeout_seconds
+        return min(self.timing.passing_seconds, limit / 3) if limit else self.timing.passing_seconds
 
     def changed(self) -> None:
         """Wake the one that waits for news."""

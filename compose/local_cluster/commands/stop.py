@@ -57,18 +57,23 @@ def _stop_all(cluster: engine.Project, running: Sequence[str]) -> None:
     if ended.returncode and cluster.running():
         raise EndError(EXIT_ERROR, ended.stderr.strip())
     if up.isdecimal():
-        _wait_for_end(int(up))
+        _wait_for_end(int(up), cluster)
     say("all have ended" + ("; `make resume` goes on with the run" if up else ""))
 
 
-def _wait_for_end(process: int) -> None:
-    """Wait for `up`, which removes the network: a cluster that starts now would lose its own."""
+def _wait_for_end(process: int, cluster: engine.Project) -> None:
+    """Wait for `up`, which removes the network: a cluster that starts now would lose its own.
+
+    It may just have started a worker again that had been killed: that is stopped, too.
+    """
     limit = time.monotonic() + END_SECONDS
     while not has_ended(process):
         if time.monotonic() > limit:
             told = f"all have ended, but the program that runs them (process {process}) has not."
             raise EndError(EXIT_ERROR, told)
         time.sleep(LOOK_AGAIN_SECONDS)
+        if late := cluster.running():
+            engine.ask("stop", *late)
 
 
 def has_ended(process: int) -> bool:

@@ -73,7 +73,7 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Failed:
-    """A worker has ended with an error; whether it is the first to end without success."""
+    """A worker has ended with an error; whether no other one had ended, or was killed, before."""
 
     service: str
     code: int
@@ -99,6 +99,7 @@ class Workers:
         self._killed: set[str] = set()
         self._coming: set[str] = set()
         self._ended: dict[str, str] = {}
+        self._has_one_come_back = False
 
     def exit_code(self) -> int:
         """Return the cluster's, when no worker runs and none has failed."""
@@ -107,6 +108,10 @@ class Workers:
     def missing(self) -> list[str]:
         """Return the workers that have ended otherwise than with success."""
         return [service for service in self._services if self._codes.get(service)]
+
+    def is_one_done(self) -> bool:
+        """Tell whether a worker has ended with success, and meets the others no more."""
+        return 0 in self._codes.values()
 
     def was_killed(self, service: str) -> bool:
         """Tell whether a worker's container was killed by hand, and was not asked to stop before.
@@ -119,6 +124,7 @@ class Workers:
         """Note that a worker that has ended is being started again."""
         self.running += 1
         self._coming.add(service)
+        self._has_one_come_back = True
 
     def take(self, event: Event) -> Change:
         """Take notice of an event; containers of other services are none of ours."""
@@ -145,7 +151,7 @@ class Workers:
 
     def _die(self, event: Event) -> Change:
         code = int(event.code)
-        first = EXIT_STOPPED not in self._codes.values()
+        first = not self._codes and not self._has_one_come_back
         self.running -= 1
         # The engine says so when it has all of a container's lines; those of a later start follow.
         self._codes[event.service] = code

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Union
 
 from local_cluster import engine
-from local_cluster.run.events import ACTIONS, FORMAT, Event, parse
+from local_cluster.run.events import ACTIONS, FORMAT, Event, Failed, parse
 
 SIGNALS = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143}
 """What ends a run, and the exit code that says so."""
@@ -32,11 +32,19 @@ class UpEnded:
 
 
 @dataclass(frozen=True)
+class AskedToStart:
+    """The engine was asked to start a worker's container again; `error` is empty if it did."""
+
+    worker: Failed
+    error: str
+
+
+@dataclass(frozen=True)
 class EventsEnded:
     """The engine tells nothing any more."""
 
 
-Happening = Union[Event, Told, UpEnded, EventsEnded]
+Happening = Union[Event, Told, UpEnded, AskedToStart, EventsEnded]
 
 
 def listen_to_signals(queue: SimpleQueue[Happening]) -> None:
@@ -59,6 +67,17 @@ def ignore_signals() -> None:
 def wait_for_up(queue: SimpleQueue[Happening], up: subprocess.Popen[bytes]) -> None:
     """Put the end of Compose's start into the queue."""
     Thread(target=lambda: queue.put(UpEnded(up.wait())), daemon=True).start()
+
+
+def start_again(queue: SimpleQueue[Happening], worker: Failed) -> None:
+    """Ask the engine to start a container again, and put its answer into the queue."""
+
+    def ask() -> None:
+        ended = engine.ask("start", worker.container)
+        error = ended.stderr.strip() or f"exit code {ended.returncode}"
+        queue.put(AskedToStart(worker, error if ended.returncode else ""))
+
+    Thread(target=ask, daemon=True).start()
 
 
 def start_events(project: str, since: str) -> subprocess.Popen[bytes]:

@@ -13,7 +13,7 @@ from local_cluster.messages import EXIT_ERROR, complain, say
 from local_cluster.run import happenings
 from local_cluster.run.events import Event, Failed, Started, Stopped, Workers
 from local_cluster.run.folder import LOG
-from local_cluster.run.happenings import Happening, Told, UpEnded
+from local_cluster.run.happenings import AskedToStart, Happening, Told, UpEnded
 from local_cluster.run.lines import Screen, follow
 from local_cluster.run.live import FILE, Live
 from local_cluster.settings.settings import Settings
@@ -93,8 +93,17 @@ class Run:
             return happening.code
         if isinstance(happening, UpEnded):  # Compose itself has said why
             return happening.code
+        if isinstance(happening, AskedToStart):
+            return self._code_of_start(happening)
         complain("the engine's events ended before the workers did.")
         return EXIT_ERROR
+
+    def _code_of_start(self, asked: AskedToStart) -> int:
+        if not asked.error:
+            return 0
+        complain(f"{asked.worker.service} could not be started again: {asked.error}")
+        complain(self._sentence(asked.worker))
+        return asked.worker.code
 
     def _take(self, event: Event) -> int:
         """Do what an event asks for; return the exit code where it ends the run, else 0."""
@@ -105,21 +114,25 @@ class Run:
             index = change.service.rpartition("-")[2]
             how = f"the others wait for it: `make resume WORKER={index}`"
             say(f"{change.service} was asked to stop; {how}")
-        elif isinstance(change, Failed) and not self._is_started_again(change):
+        elif isinstance(change, Failed) and not self._starts_again(change):
             complain(self._sentence(change))
             return change.code
         return 0
 
-    def _is_started_again(self, worker: Failed) -> bool:
-        """Start a container again that was killed, as a machine's own engine would be told to."""
+    def _starts_again(self, worker: Failed) -> bool:
+        """Start a container again that was killed, as a machine's own engine would be told to.
+
+        Not where that would remove the run's checkpoints, nor where nobody is left to meet it.
+        """
         if not (self._workers.was_killed(worker.service) and self._left[worker.service]):
             return False
-        if engine.ask("start", worker.container).returncode:  # it was removed
+        if self._settings.begins_anew or self._workers.is_one_done():
             return False
         self._left[worker.service] -= 1
         count = f"{MOST_STARTS_AGAIN - self._left[worker.service]} of {MOST_STARTS_AGAIN}"
         complain(f"{worker.service} was killed: starting its container again, {count}.")
         self._workers.comes_back(worker.service)
+        happenings.start_again(self._queue, worker)
         return True
 
     def _show_lines_of(self, worker: Started) -> None:

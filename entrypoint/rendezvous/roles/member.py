@@ -135,13 +135,16 @@ class MemberRole:
             if 0 < card.generation < attempt.given.generation:
                 raise PeerError(REPLACED_CHIEF)  # worker 0 is in each ring, and knows it first
             self._session, attempt.meeting = connection, Meeting(card.boot)
-            self._redial = self._timing.redial_seconds / FIRST_REDIALS
+            since = asyncio.get_running_loop().time()
             # Only another chief hears of it: one that does not know of this worker.
             attempt.trouble = f"it has checked in with the process that answers at {connection.ip}"
             try:
                 await self._attend(connection, card)
             finally:
                 self._session, self._promised_until = None, 0.0
+                # A chief that ends it at once, each time, need not be asked more often for that.
+                if asyncio.get_running_loop().time() - since > self._timing.redial_seconds:
+                    self._redial = self._timing.redial_seconds / FIRST_REDIALS
 
     async def _attend(self, connection: Connection, chief: Card) -> None:
         """Do what the chief says, until the release."""

@@ -20,6 +20,8 @@ from entrypoint.rendezvous.transport.reasons import (
 
 MOST_ENDPOINTS = 4
 """Addresses of one name that are dialled in turn."""
+MOST_QUESTIONS = 5
+"""For one name at once: each takes a thread, and name servers may say nothing for minutes."""
 
 
 class Names:
@@ -37,6 +39,7 @@ class Names:
         self._loop = asyncio.get_running_loop()
         self._look_ups = LookUps()
         self._answers: dict[Address, asyncio.Future[Found]] = {}
+        self._questions: dict[Address, int] = {}
 
     async def look_up(self, address: Address) -> list[Endpoint]:
         """Return where to connect to; raise PeerError."""
@@ -44,6 +47,7 @@ class Names:
             return [literal]
         if address not in self._answers:
             self._answers[address] = self._loop.create_future()
+            self._questions[address] = 0
             self._ask(address, self._answers[address])
         try:
             async with asyncio.timeout(self._seconds):
@@ -65,12 +69,13 @@ class Names:
         answer = self._answers[address]
         while self._again_seconds and not answer.done():
             await asyncio.wait([answer], timeout=self._again_seconds)
-            if not answer.done():
+            if not answer.done() and self._questions[address] < MOST_QUESTIONS:
                 self._ask(address, answer)
         return await asyncio.shield(answer)
 
     def _ask(self, address: Address, answer: asyncio.Future[Found]) -> None:
         """Begin to look up a name."""
+        self._questions[address] += 1
         hand_over = functools.partial(self._hand_over, address, answer)
         self._look_ups.ask(address.host, address.port, hand_over)
 

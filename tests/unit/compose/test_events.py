@@ -115,3 +115,18 @@ def test_one_that_fails_after_another_was_stopped_is_not_the_first(workers):
 def test_other_services_are_none_of_ours(workers):
     assert workers.take(event("die", "run-folder", 0)) is None
     assert workers.running == 2
+
+
+def test_one_that_fails_after_another_was_killed_and_came_back_is_not_the_first(workers):
+    workers.take(event("kill", "worker-1", signal=9))
+    assert workers.take(event("die", "worker-1", 137)).first
+    workers.comes_back("worker-1")
+    workers.take(event("start", "worker-1"))
+    assert not workers.take(event("die", "worker-1", 75)).first
+
+
+def test_one_that_is_done_is_known(workers):
+    assert not workers.is_one_done()
+    workers.take(event("die", "worker-0", 0))
+    assert workers.is_one_done()
+    assert not workers.take(event("die", "worker-1", 137)).first

@@ -50,7 +50,7 @@ def test_it_is_about_the_newest_run_and_has_no_network(start, tmp_path):
     done = start(IMAGE="mine:cpu")
     assert done.returncode == 0, done.stderr
     command = done.stdout.splitlines()[-1]
-    assert command.endswith(f" mine:cpu python -m trainer.report {tmp_path}/runs/second")
+    assert command.endswith(f" mine:cpu -g -- python -m trainer.report {tmp_path}/runs/second")
     assert f" --volume {tmp_path}/runs:{tmp_path}/runs " in command
     assert " --network none " in command
 

@@ -49,7 +49,8 @@ def test_it_shows_the_runs_to_this_machine_alone_and_says_where(start, tmp_path,
     assert f" --publish 127.0.0.1:{port}:6006 " in command
     assert f" --volume {tmp_path}/runs:/runs:ro " in command
     assert " --rm --read-only " in command
-    assert command.endswith(" mine:cpu python -m cluster_trainer.tensorboard_server /runs")
+    assert " --entrypoint /usr/bin/tini " in command  # no worker: nothing of a cluster is said
+    assert command.endswith(" mine:cpu -g -- python -m cluster_trainer.tensorboard_server /runs")
 
 
 @pytest.mark.parametrize("text", ["0", "seven", "65536", "99999", "-1"])

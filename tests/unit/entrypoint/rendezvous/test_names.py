@@ -15,7 +15,7 @@ import pytest
 
 from entrypoint.cluster import look_ups
 from entrypoint.cluster.addresses import Address
-from entrypoint.rendezvous.transport.names import Names
+from entrypoint.rendezvous.transport.names import MOST_QUESTIONS, Names
 from entrypoint.rendezvous.transport.reasons import NO_NAME, NO_NAME_SERVER, PeerError
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -132,3 +132,16 @@ except PeersMissingError as error:
     )
     assert "worker-1 at hangs:2222" in ended.stdout
     assert time.monotonic() - begin < 10
+
+
+def test_a_name_server_that_says_nothing_is_not_asked_without_end(name_server):
+    asked, answer = [], threading.Event()
+
+    def wait(*question: object, **_: object) -> None:
+        asked.append(question)
+        answer.wait(20)
+
+    name_server(wait)
+    assert look_up("a", seconds=0.5, again=0.01) == [NO_NAME_SERVER]
+    answer.set()
+    assert len(asked) == MOST_QUESTIONS

@@ -46,13 +46,17 @@ def met(cluster):
     two = cluster(2)
     expected = two.member(1)
 
-    def meet(*cards: tuple[int, str], patience: float = 0.0) -> list[bool]:
+    def meet(
+        *cards: tuple[int, str], patience: float = 0.0, pause: float = 0.0, **given: float
+    ) -> list[bool]:
         """Tell of each (index, process) whether it counts as who it is."""
 
         async def count() -> list[bool]:
             timing = dataclasses.replace(QUICK, passing_seconds=patience)
-            attempt, found = Attempt(two.given(0, two.facts, timing)), []
+            attempt = Attempt(dataclasses.replace(two.given(0, two.facts, timing), **given))
+            found = []
             for index, boot in cards:
+                await asyncio.sleep(pause)
                 card = Card.of(two.facts, two.member(index).task, boot, is_chief=not index)
                 try:
                     attempt.refuse_passing(card, expected)
@@ -71,8 +75,8 @@ def test_it_has_to_answer_twice(met):
     assert met((0, "a"), (0, "a"), (0, "a")) == [False, True, True]
 
 
-def test_another_process_is_another_one(met):
-    assert met((0, "a"), (0, "b"), (0, "b")) == [False, False, True]
+def test_it_counts_as_well_if_it_is_started_again_in_between(met):
+    assert met((0, "a"), (0, "b"), (0, "c")) == [False, True, True]
 
 
 def test_the_right_one_in_between_begins_anew(met):
@@ -81,3 +85,8 @@ def test_the_right_one_in_between_begins_anew(met):
 
 def test_it_has_to_answer_for_a_while(met):
     assert met((0, "a"), (0, "a"), (0, "a"), patience=60.0) == [False, False, False]
+
+
+def test_a_short_gate_has_time_for_it(met):
+    cards = [(0, "a")] * 3
+    assert met(*cards, patience=60.0, pause=0.06, timeout_seconds=0.3) == [False, False, True]
