@@ -409,6 +409,99 @@ def test_of_what_could_not_be_built_early_nothing_is_left():
     assert len(model._compile_loss.metrics) == 2  # noqa: SLF001  one for each output
 
 
+class MakesOfNumbers(layers.Layer):
+    """Makes one variable as Keras's layers do, builds another layer, and makes one of numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.Dense(2, kernel_initializer="ones")
+        self.units = []
+
+    def build(self, shape):
+        self.k = self.add_weight(shape=(2, 2), initializer="ones")
+        self.inner.build(shape)
+        self.units.append(layers.Dense(1))
+        self.scale = keras.Variable(np.full(2, 0.5, np.float32))
+
+    def call(self, inputs):
+        return self.inner(inputs) @ self.k * self.scale
+
+
+class OwnStepOfNumbers(keras.Sequential):
+    train_step = OwnStepWithAux.train_step
+
+
+@pytest.mark.parametrize("kind", [keras.Sequential, OwnStepOfNumbers])
+def test_a_layer_whose_variables_are_made_of_numbers_is_built_once(strategy, kind):
+    def make():
+        return kind([MakesOfNumbers(), layers.Dense(1, kernel_initializer="ones")])
+
+    expected = by_hand(make(), keras.optimizers.SGD(0.01), keras.losses.MeanSquaredError())
+    with strategy.scope():
+        model = make()
+        model.compile(keras.optimizers.SGD(0.01), "mse", metrics=["mae"])
+    model.fit(TWICE_X, TWICE_Y, epochs=3, **BATCHES)
+    assert len(model.layers[0].units) == 1
+    assert_same(model.get_weights(), expected)
+
+
+class Branches(keras.Model):
+    """Has a function that AutoGraph has to read."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = layers.Dense(1, kernel_initializer="ones")
+
+    @tf.function
+    def halved(self, x):
+        if tf.reduce_sum(x) > 0:
+            x = x / 2
+        return x
+
+    def call(self, x):
+        return self.last(self.halved(x))
+
+
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_functions_that_autograph_reads_are_no_hindrance(strategy, run_eagerly):
+    if run_eagerly and strategy.num_replicas_in_sync > 1:
+        pytest.skip("Keras refuses it")
+    expected = by_hand(Branches(), keras.optimizers.SGD(0.01), keras.losses.MeanSquaredError())
+    with strategy.scope():
+        model = Branches()
+        model.compile(keras.optimizers.SGD(0.01), "mse", run_eagerly=run_eagerly)
+    model.fit(TWICE_X, TWICE_Y, epochs=3, **BATCHES)
+    assert_same(model.get_weights(), expected)
+
+
+class OnePart(keras.Model):
+    """Has no `call`, as a GAN."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = keras.Sequential(
+            [keras.Input((4,)), layers.Dense(1, kernel_initializer="ones")]
+        )
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = keras.ops.mean((self.part(x, training=True) - y) ** 2)
+        variables = self.part.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return {"loss": loss}
+
+
+@without_a_strategy
+def test_parts_without_a_call_are_trained_eagerly(strategy):
+    with strategy.scope():
+        model = OnePart()
+        model.compile(keras.optimizers.SGD(0.01), run_eagerly=True)
+    before = model.get_weights()
+    model.fit(TWICE_X, TWICE_Y, epochs=1, **BATCHES)
+    assert (model.get_weights()[0] != before[0]).all()
+
+
 @without_a_strategy
 def test_an_evaluation_builds_no_optimizer(strategy):
     """Its variables would take the memory of a model that nobody trains."""
@@ -579,19 +672,21 @@ def freezing_at_first():
     return callback
 
 
-def test_a_fit_that_would_train_other_layers_than_before_is_refused(tmp_path):
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_fit_that_would_train_other_layers_than_before_is_refused(tmp_path, caplog, optimizer):
     def fit(*callbacks):
         keras.utils.clear_session()
         model = two_layers()
-        model.compile("sgd", "mse")
+        model.compile(optimizer, "mse")
         model.fit(TWICE_X, TWICE_Y, epochs=3, **BATCHES, callbacks=[*callbacks])
 
     with running.fits_run_by(kept_in(tmp_path, 2)):
         with pytest.raises(RuntimeError, match="killed"):
             fit(freezing_at_first(), Dies())
+        assert "has frozen or thawed layers" in caplog.text
         with pytest.raises(ConfigurationError) as refused:
             fit(freezing_at_first())
-    (problem,) = refused.value.problems
+    problem, *_ = refused.value.problems
     assert (problem.received, problem.accepted[:1]) == ("4", "2")
 
 

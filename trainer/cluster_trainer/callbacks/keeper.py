@@ -148,6 +148,7 @@ class Keeper(keras.callbacks.Callback):
         super().__init__()
         self._saver, self._every, self._found, self._plan = saver, every, found, plan
         self._callbacks, self._described = callbacks, dict(plan.described)
+        self._trainable: dict[int, bool] = {}
         self.place = place_of(found) if found else Place(epoch=first, first=first)
         self.held_up: tuple[int, float] | None = None
         self.seconds_held_up = 0.0
@@ -219,17 +220,31 @@ class Keeper(keras.callbacks.Callback):
                 self.model.train_function.create_variables(self.iterator)
                 alike.make(self.model, [*self._variables(), *self._global_seed()])
             self._plan.check(self._described, self._state().names)
+            self._trainable = _trainable_layers(self.model)
             if ring_of(self.model.distribute_strategy):
                 self._save()  # from which to go on when a worker is lost before the next
             self.has_begun = True
             return
-        is_traced_now = self.model.train_function.create_variables(self.iterator)
-        self._plan.check(self._described, self._state().names)
-        if is_traced_now:
-            self._refuse_other_layers(self._found)
+        self._check_found(self._found)
         self.has_begun = True
         self._put_back(self._found)
         self.model.stop_training = self.place.stopped
+
+    def _check_found(self, found: Checkpoint) -> None:
+        """Refuse a checkpoint that does not go with the model.
+
+        Raises:
+            ConfigurationError: with everything that differs.
+        """
+        problems: list[Problem] = []
+        if self.model.train_function.create_variables(self.iterator):
+            problems += self._other_layers(found)
+        try:
+            self._plan.check(self._described, self._state().names)
+        except ConfigurationError as error:
+            problems += error.problems
+        if problems:
+            raise ConfigurationError(problems)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Begin an epoch; the first with what the metrics had come to."""
@@ -245,6 +260,7 @@ class Keeper(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Let a callback that ends the fit on one worker, as by a clock, end it on all."""
         del batch, logs
+        self._warn_of_other_layers()
         self.model.stop_training = self._plan.any(bool(self.model.stop_training))
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -266,24 +282,28 @@ class Keeper(keras.callbacks.Callback):
         kept = asdict(self.place) | {"passes": passes, "seen": seen, "stage": stage} | changes
         self.place = Place(**kept)
 
-    def _refuse_other_layers(self, saved: Checkpoint) -> None:
-        """Refuse to train what the checkpoint's process did not, or the other way round.
+    def _warn_of_other_layers(self) -> None:
+        """Say after the first call if a process that goes on would train other layers."""
+        before, self._trainable = self._trainable, {}
+        now = _trainable_layers(self.model) if before and self.keeps else {}
+        if any(trains != before.get(layer, trains) for layer, trains in now.items()):
+            log.warning(
+                "A callback has frozen or thawed layers after `on_train_begin`: after a kill this "
+                "fit cannot go on from its checkpoints. Do it in `on_train_begin`."
+            )
 
-        Raises:
-            ConfigurationError: so it would be.
-        """
+    def _other_layers(self, saved: Checkpoint) -> list[Problem]:
+        """Return what is wrong if the checkpoint's process has trained other layers."""
         trains, trained = self.model.train_function.trains, saved.progress.get("trains")
         if trained is None or trains == trained:
-            return
+            return []
         advice = (
             "A callback has frozen layers, or a script thawed some without `compile`, where this "
             "process does not come by again. Do it before `compile`, or in a callback's "
             "`on_train_begin`."
         )
         accepted = f"{trained}, as until the checkpoint of step {saved.step}"
-        raise ConfigurationError(
-            [Problem("the model's variables that are trained", str(trains), accepted, advice)]
-        )
+        return [Problem("the model's variables that are trained", str(trains), accepted, advice)]
 
     def _put_back(self, saved: Checkpoint) -> None:
         """Give variables, callbacks and global generators what they had."""
@@ -397,3 +417,8 @@ def _put_random_back(state: dict[str, Any]) -> None:
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(numbers), gauss))
     np.random.set_state(state["numpy"])  # noqa: NPY002
+
+
+def _trainable_layers(model: keras.Model) -> dict[int, bool]:
+    """Return which of a model's layers are to be trained, by their ids."""
+    return {id(layer): layer.trainable for layer in model._flatten_layers()}  # noqa: SLF001

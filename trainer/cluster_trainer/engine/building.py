@@ -32,6 +32,7 @@ from keras.src.optimizers.multi_optimizer import MultiOptimizer
 from keras.src.trainers.data_adapters import data_adapter_utils
 
 from cluster_trainer.collectives.replicas import ring_of
+from cluster_trainer.engine.unbuilt import Unbuilt
 
 log = logging.getLogger("trainer")
 STEP = ("train_step", "compute_loss", "compute_metrics")
@@ -62,7 +63,7 @@ def build(
         if not _all_built(model):
             as_in_step = trains and _trains_as_keras(model) and _try(model, _as_a_step, batch)
             with _as_if_built(model.optimizer):
-                model._symbolic_build(data_batch=batch())  # noqa: SLF001
+                _as_in_a_scope(model, batch)
             if (trains or with_optimizer) and not as_in_step and _lacks_layers(model):
                 _try(model, _call, batch)
         if with_optimizer:
@@ -92,18 +93,70 @@ def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
 def _try(
     model: Any, build_part: Callable[[Any, Callable[[], Any]], None], batch: Callable[[], Any]
 ) -> bool:
-    """Tell whether something could be built, of which nothing is left otherwise but layers."""
-    unbuilt = [one for one in _compiled(model) if not one.built]
+    """Tell whether something could be built; if not, nothing of it is left."""
     try:
-        build_part(model, batch)
+        _whole(model, build_part, batch)
     except Exception as error:  # noqa: BLE001  a user's own code, which a step may call otherwise
         log.debug("%s is built by its first step: %s", model.name, error)
+        return False
+    return True
+
+
+def _whole(
+    model: Any, build_part: Callable[[Any, Callable[[], Any]], None], batch: Callable[[], Any]
+) -> None:
+    """Build something, or nothing of it; raises what is raised."""
+    unbuilt, layers = [one for one in _compiled(model) if not one.built], Unbuilt(model)
+    try:
+        build_part(model, batch)
+    except BaseException:
+        layers.restore()
         for one in unbuilt:
             one.built = False
             if one is model._compile_loss:  # noqa: SLF001
                 one.metrics.clear()  # it adds to them when it is built
-        return False
-    return True
+        raise
+
+
+def _as_in_a_scope(model: Any, batch: Callable[[], Any]) -> None:
+    """Build what Keras builds in a strategy's scope, if need be by a call on numbers.
+
+    A layer may make variables of numbers, which Keras lets none do within symbols; and what
+    TensorFlow's AutoGraph has to read is no function to be called as Python's are.
+
+    Raises:
+        Exception: as Keras's own, if nothing helps.
+    """
+    if _try(model, _inlined, batch):
+        return
+    try:
+        _whole(model, _by_keras, batch)
+    except Exception:
+        if not has_call(model) or not _try(model, _call_on_zeros, batch):
+            raise
+        _by_keras(model, batch)
+
+
+def _by_keras(model: Any, batch: Callable[[], Any]) -> None:
+    model._symbolic_build(data_batch=batch())  # noqa: SLF001
+
+
+def _inlined(model: Any, batch: Callable[[], Any]) -> None:
+    with _functions_inlined():
+        _by_keras(model, batch)
+
+
+def _call_on_zeros(model: Any, batch: Callable[[], Any]) -> None:
+    """Build layers as a call of the model does, of which nothing else stays."""
+    x, *_ = data_adapter_utils.unpack_x_y_sample_weight(batch())
+    before = [(one, one.numpy()) for one in model.variables]
+    model(tree.map_structure(_zeros, x), training=False)
+    for variable, value in before:
+        variable.assign(value)
+
+
+def _zeros(value: Any) -> Any:
+    return None if value is None else tf.zeros([size or 1 for size in value.shape], value.dtype)
 
 
 def _all_as_a_step(model: Any, batch: Callable[[], Any]) -> None:

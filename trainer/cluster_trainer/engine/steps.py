@@ -134,7 +134,8 @@ class Steps:
         self._has_variables, is_first = True, self.trains is None
         self._prepare(iterator.spec)
         if self._model.run_eagerly:
-            building.build(self._model, iterator.spec)
+            if building.has_call(self._model):  # else its step builds what it uses
+                building.build(self._model, iterator.spec)
             return False
         reading = self._reading(iterator.source)
         self._many.get_concrete_function(iterator.to_trace(), tf.constant(1), reading)
@@ -179,7 +180,7 @@ class Steps:
             )
             raise ValueError(
                 f"{changed} after the first step was traced. Set `trainable` before `compile`, or "
-                "in a callback's `on_train_begin`, which a fit that goes on after a kill does, too."
+                "in a callback's `on_train_begin`, which is called again when a fit goes on."
             )
         self._make_functions()
 

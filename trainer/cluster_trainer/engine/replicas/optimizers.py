@@ -105,6 +105,8 @@ def reduce_first() -> None:
 def _reducing(apply: Callable[..., None]) -> Callable[..., None]:
     @wraps(apply)
     def reduce_and_apply(self: Any, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+        if trainable_variables is not None:
+            trainable_variables = list(trainable_variables)  # an iterator's come once
         part = step_context.current()
         if part is None:
             _warn_of_training_alone()
