@@ -459,6 +459,12 @@ class TrainerConfig(BaseSettings):
         first, _, last = (self.profile_steps or "0-0").partition("-")
         return int(first), int(last)
 
+    @property
+    def profile_cuts(self) -> list[int]:
+        """The steps at which a call has to end, so that those to profile are in calls alone."""
+        first, last = self.profiled
+        return [first - 1, last] if first else []
+
     def batch_size_per_replica(self, num_replicas: int) -> int:
         """Return how many examples each of `num_replicas` takes in a step.
 
