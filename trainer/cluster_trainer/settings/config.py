@@ -361,7 +361,7 @@ class TrainerConfig(BaseSettings):
     profile_steps: Annotated[str, AfterValidator(_first_and_last_step)] | None = Field(
         None,
         description="Steps that the chief profiles, into tensorboard/plugins/profile of its folder "
-        "in run_dir. Not given: none.",
+        "in run_dir; of a script with several fits, steps of the first. Not given: none.",
     )
     steps_per_call: AutoOrPositive = Field(
         "auto",
