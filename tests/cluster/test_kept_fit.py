@@ -84,6 +84,34 @@ def test_a_fit_that_had_ended_is_not_trained_again(runs):
     assert "had ended" not in runs["undisturbed"].output
 
 
+def lines(file):
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_each_fit_leaves_every_epoch_once_on_the_chief_alone(runs):
+    """Over the kills, of which one took the chief's disk: what its fit had left came back."""
+    expected = ends(runs["undisturbed"])[0][1]
+    for run in runs.values():
+        for index, history in enumerate(expected):
+            found = lines(run.folder / f"worker-0/fit-{index + 1}/metrics.jsonl")
+            epochs = len(next(iter(history.values())))
+            assert [line["epoch"] for line in found] == [*range(1, epochs + 1)]
+            for name in {"loss", "total"} & history.keys():
+                values = [line[name] for line in found]
+                assert values == pytest.approx(history[name], rel=1e-6)
+        assert not [*run.folder.glob("worker-1/fit-*/metrics.jsonl")]
+        assert not [*run.folder.glob("worker-1/fit-*/tensorboard/t*")]
+
+
+def test_each_worker_leaves_its_speed_and_its_journal(runs):
+    for run in runs.values():
+        for worker in ("worker-0", "worker-1"):
+            assert [*(run.folder / worker).glob("fit-4/tensorboard/events.out.tfevents.*")]
+            events = lines(run.folder / worker / "events.jsonl")
+            assert "fit-4" in {one.get("fit") for one in events}
+            assert events[-1]["state"] == "done"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 def test_kills_at_random_steps_change_nothing(kept, seed):

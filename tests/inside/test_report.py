@@ -107,13 +107,84 @@ def test_a_scripts_run_without_results_says_how_far_it_is_and_how_to_start_it_ag
     assert "no end yet" in page.text
     assert re.search(r"script\s*train.py", page.text)
     assert re.search(r"fit-1: newest checkpoint\s*of step 1,200", page.text)
-    assert page.text.count("a script's own `fit` leaves checkpoints, and no more") == 6
+    assert page.text.count("of a script's own `fit` checkpoints alone are here") == 5
+    assert re.search(
+        r"confusion matrix\s+not recorded: a script's own `fit` leaves none", page.text
+    )
     assert "TRAINER_TENSORBOARD" not in page.text
     assert "IMAGE python train.py" in page.text
     assert "not recorded; the addresses of 2 workers" in page.text
     for worker in ("worker-0", "worker-1"):
         (folder / worker / "ENDED").touch()
     assert "the script has ended" in Page(page_of(folder)).text
+
+
+def record_fits(folder, fits):
+    """Add some fits of a script, of five epochs each, to a worker."""
+    events = []
+    for number in range(1, fits + 1):
+        name, began = f"fit-{number}", 100.0 * number
+        fit = folder / name
+        fit.mkdir(parents=True)
+        lines = [{"epoch": n, "step": 10 * n, "loss": number / n, "f1": n} for n in range(1, 6)]
+        (fit / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+        events += [
+            {"time": began, "state": "training", "fit": name},
+            {"time": began + 50, "epoch": 1, "seconds": {"calls": 40, "all": 50}, "fit": name},
+            {"time": began + 60, "state": "running", "fit": name},
+        ]
+        file = EventFile(fit / "tensorboard", begins_at=1)
+        tag = "seconds_per_step" if number == 2 else "examples_per_second"
+        file.scalars({f"speed/{tag}": 4.0, "learning_rate": 0.1}, 10)
+    events.append({"time": 100.0 * fits + 70, "state": "done"})
+    (folder / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in events))
+
+
+def drawn(page):
+    return [given["aria-label"] for tag, given in page.tags if given.get("role") == "img"]
+
+
+def test_each_fit_of_a_script_has_its_curves_its_speed_and_its_time(tmp_path):
+    record_fits(tmp_path / "own/worker-0", 3)
+    text = page_of(tmp_path / "own")
+    page = Page(text)
+    of_fit = ["loss", "f1", "learning rate"]
+    of_all = ["timeline", "examples per second", "where the time went"]
+    speeds = ["examples per second", "steps per second", "examples per second"]
+    in_parts = [one for speed in speeds for one in (speed, "where the time went")]
+    assert drawn(page) == ["loss", "f1", *of_fit * 3, *of_all, *in_parts]
+    headings = re.findall(r"<h3>(.*?)</h3>", text)
+    assert headings == ["what each fit came to", "fit-1", "fit-2", "fit-3"]
+    assert re.search(r"fit-3: last loss\s*0.6", page.text)
+    assert re.search(r"own\s+done", page.text)
+
+
+def test_one_fit_needs_no_name(tmp_path):
+    record_fits(tmp_path / "own/worker-0", 1)
+    text = page_of(tmp_path / "own")
+    assert drawn(Page(text)) == [
+        *("loss", "f1", "learning rate", "timeline", "examples per second", "where the time went"),
+    ]
+    assert "<h3>" not in text
+    assert re.search(r"last loss\s*0.2", Page(text).text)
+
+
+def test_of_many_fits_the_first_and_the_last_are_shown_by_themselves(tmp_path):
+    record_fits(tmp_path / "own/worker-0", 30)
+    text = page_of(tmp_path / "own")
+    shown = [*range(1, 7), *range(25, 31)]
+    headings = ["what each fit came to", *(f"fit-{number}" for number in shown)]
+    assert re.findall(r"<h3>(.*?)</h3>", text) == headings
+    assert "Of 30 fits the first 6 and the last 6" in Page(text).text
+
+
+def test_fits_of_two_runs_are_compared_by_their_names(tmp_path):
+    record_fits(tmp_path / "first/worker-0", 1)
+    record_fits(tmp_path / "second/worker-0", 2)
+    text = page_of(tmp_path / "first", tmp_path / "second")
+    assert "first, train" in text
+    assert "second, train" in text
+    assert re.findall(r"<h3>(fit-.*?)</h3>", text) == ["fit-1", "fit-2"]
 
 
 def test_names_and_values_are_text_and_nothing_leaves_the_page(run):

@@ -34,7 +34,6 @@ def metrics_at(told):
 
 def test_an_epoch_is_a_line_with_every_metric_the_losses_first(metrics_at, told):
     metrics = metrics_at(7)
-    metrics.on_train_begin()
     metrics.on_test_begin()
     metrics.on_epoch_end(0, LOGS)
     ((line,), is_new) = told[-1]

@@ -11,6 +11,7 @@ from local_cluster.messages import EXIT_CONFIGURATION, say, write
 from local_cluster.run import checkpoints
 from local_cluster.settings.settings import Settings
 
+CURVES = "`make tensorboard` shows those of all runs"
 TOLD_TO_STOP = (129, 130, 143)
 
 
@@ -33,13 +34,18 @@ def places(settings: Settings, *, is_done: bool) -> Iterator[tuple[str, str]]:
     folder = settings.folder
     if settings.script:
         yield "results", f"{folder}"
+        chief = folder / "worker-0"
+        if any(chief.glob("fit-*/metrics.jsonl")):
+            yield "metrics", f"{chief}/fit-<n>/metrics.jsonl"
+        if any(chief.glob("fit-*/tensorboard")):
+            yield "curves", CURVES
         yield "logs", f"{folder}/worker-<i>/container.log"
         return
     if is_done:
         yield "model", f"{folder}/worker-0/model.keras and saved_model/"
     yield "metrics", f"{folder}/worker-<i>/metrics.jsonl, result.json"
     if (folder / "worker-0/tensorboard").is_dir():
-        yield "curves", "`make tensorboard` shows those of all runs"
+        yield "curves", CURVES
     yield "logs", f"{folder}/worker-<i>/train.log, container.log"
 
 

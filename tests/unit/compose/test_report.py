@@ -57,6 +57,19 @@ def test_what_is_said_to_be_there_is_what_the_trainer_or_a_script_writes(script)
     assert ("model" in found, found.get("results")) == ((False, "/r/n") if script else (True, None))
 
 
+def test_what_a_scripts_fits_have_left_is_said(tmp_path):
+    given = {"SCRIPT": __file__, "RUNS_DIR": str(tmp_path), "RUN_NAME": "n"}
+    settings = read(given, datetime.now())  # noqa: DTZ005
+    fit = tmp_path / "n/worker-0/fit-1"
+    (fit / "tensorboard").mkdir(parents=True)
+    found = dict(places(settings, is_done=True))
+    assert "make tensorboard" in found["curves"]
+    assert "metrics" not in found
+    (fit / "metrics.jsonl").touch()
+    found = dict(places(settings, is_done=True))
+    assert found["metrics"] == str(tmp_path / "n/worker-0/fit-<n>/metrics.jsonl")
+
+
 def test_a_run_that_failed_goes_on_where_there_is_a_checkpoint():
     assert how_to_go_on(75, CHECKPOINT).startswith("failed with exit code 75; `make resume`")
     assert how_to_go_on(1, None) == "failed with exit code 1"

@@ -4,7 +4,7 @@ import queue
 
 import pytest
 
-from cluster_trainer.results import report
+from cluster_trainer.results import metrics_file, report
 from cluster_trainer.results.report import Reporter, describe
 
 METRICS = {
@@ -137,7 +137,7 @@ def full_disk(monkeypatch):
     def fail(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(report, "write_whole", fail)
+    monkeypatch.setattr(metrics_file, "write_whole", fail)
 
 
 def test_a_full_disk_costs_a_warning(reporter, full_disk, caplog):  # noqa: ARG001

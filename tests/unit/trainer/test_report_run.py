@@ -171,6 +171,49 @@ def test_a_checkpoint_tells_which_script_it_is_of(tmp_path):
     assert (run.script, run.unread) == ("train.py", [])
 
 
+@pytest.fixture
+def script(tmp_path):
+    """A script of two workers that has recorded three fits, and has one of before it was done."""
+    for worker in ("worker-0", "worker-1"):
+        for number in (1, 2, 3, 10):
+            (tmp_path / f"own/{worker}/fit-{number}/checkpoints").mkdir(parents=True)
+        events = [
+            {"time": 1, "state": "starting"},
+            *({"time": 2 + n, "state": "training", "fit": f"fit-{n}"} for n in (1, 2)),
+            {"time": 9, "state": "training", "fit": "fit-10"},
+            {"time": 10, "epoch": 1, "step": 5, "seconds": {"all": 1}, "fit": "fit-10"},
+        ]
+        text = "".join(json.dumps(event) + "\n" for event in events)
+        (tmp_path / "own" / worker / "events.jsonl").write_text(text)
+    for number in (1, 10):
+        line = json.dumps({"epoch": 1, "step": 5, "loss": number})
+        (tmp_path / f"own/worker-0/fit-{number}/metrics.jsonl").write_text(line + "\n")
+    return read_run(tmp_path / "own")
+
+
+def test_the_fits_of_a_script_are_in_their_order_without_those_that_left_checkpoints_alone(script):
+    assert script.fits == ["fit-1", "fit-2", "fit-10"]
+    assert script.unread == []
+
+
+def test_a_fit_has_its_own_numbers_and_events_of_each_worker(script):
+    of_last = script.of_fit("fit-10")
+    assert [one["loss"] for one in of_last.chief.metrics] == [10]
+    assert [one["time"] for one in of_last.workers[1].events] == [9, 10]
+    assert [one.name for one in of_last.workers] == ["worker-0", "worker-1"]
+    assert script.of_fit("fit-2").chief.metrics == []
+    assert script.of_fit("fit-99").chief.events == []
+
+
+@pytest.mark.parametrize("value", [1, ["fit-1"], True])
+def test_an_event_of_a_fit_that_is_no_text_is_of_none(folder, value):
+    text = json.dumps({"time": 1, "state": "training", "fit": value})
+    (folder / "worker-10/events.jsonl").write_text(text + "\n")
+    run = read_run(folder)
+    assert run.fits == []
+    assert [one for one in run.unread if "fit: received" in one]
+
+
 def refused(folder, capsys):
     assert main([str(folder)]) == 78
     said = capsys.readouterr().err

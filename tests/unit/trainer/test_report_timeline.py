@@ -98,3 +98,11 @@ def test_who_has_more_sums_than_the_least_of_an_epoch_has_waited_for_others():
 
 def test_waits_that_were_not_measured_on_all_workers_are_unknown():
     assert waits_for_others([[epoch(1, sums=5.0)], [epoch(1, calls=5.0)]]) == [None, None]
+
+
+def test_what_workers_have_waited_is_compared_in_each_epoch_of_each_fit():
+    def events(*sums):
+        fits = zip(("fit-1", "fit-2"), sums, strict=True)
+        return [{"time": 1, "fit": n, "epoch": 1, "seconds": {"sums": one}} for n, one in fits]
+
+    assert waits_for_others([events(5.0, 1.0), events(1.0, 5.0)]) == [4.0, 4.0]

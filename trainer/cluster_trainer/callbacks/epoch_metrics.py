@@ -1,7 +1,7 @@
 """What each epoch has come to: one line of numbers, with every metric of the model."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import isfinite
 from typing import Any
 
@@ -9,9 +9,13 @@ import keras
 import numpy as np
 
 from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.callbacks.numbers import numbers_in
 
 Line = dict[str, Any]
-VALIDATION = "val_"
+VALIDATION, TEST = "val_", "test_"
+COUNTS = frozenset({"epoch", "step", "test_examples", "examples_per_second", "seconds"})
+MAX_NUMBERS = 10_000
+"""Of one metric. Lines are in checkpoints, too; a picture of an epoch would be in all of them."""
 
 
 class EpochMetrics(keras.callbacks.Callback):
@@ -20,7 +24,8 @@ class EpochMetrics(keras.callbacks.Callback):
     A line has `epoch` and `step`, both counted from 1; `loss` and every metric of the model, over
     the epoch's examples; the same as `test_…` over the test examples; `test_examples`,
     `examples_per_second` of training, where these can be counted; `seconds` of the whole epoch. A
-    number that is not finite is None.
+    number that is not finite is None. What is no number is left out, as a text that a callback has
+    written into the logs; what is named like one of a line's own members gets a `_` behind it.
 
     Args:
         place: tells where the run is.
@@ -44,6 +49,7 @@ class EpochMetrics(keras.callbacks.Callback):
         self.lines: list[Line] = []
         self._seconds = 0.0  # of the epoch, up to the moment below
         self._trained_seconds: float | None = None
+        self._first = 0  # the step at which the first line's epoch began
         self._counted = time.monotonic()
 
     def get_state(self) -> dict[str, Any]:
@@ -56,12 +62,14 @@ class EpochMetrics(keras.callbacks.Callback):
         """Go on where `get_state` was called."""
         self.lines = list(state["lines"])
         self._seconds, self._trained_seconds = state["seconds"], state["trained_seconds"]
+        self._first = 0
         self._counted = time.monotonic()
         self._report(self.lines, False)  # noqa: FBT003
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Begin to count the seconds."""
+        """Begin to count the seconds, and the steps where an earlier start has counted none."""
         del logs
+        self._first = self._place().step
         self._counted = time.monotonic()
 
     def on_test_begin(self, logs: Any = None) -> None:
@@ -91,7 +99,7 @@ class EpochMetrics(keras.callbacks.Callback):
         if self._test_examples is not None:
             counts["test_examples"] = self._test_examples
         if self._examples_at:
-            before = self.lines[-1]["step"] if self.lines else 0
+            before = self.lines[-1]["step"] if self.lines else self._first
             examples = self._examples_at(step) - self._examples_at(before)
             trained = self._trained_seconds or self._seconds
             counts["examples_per_second"] = round(examples / max(trained, 1e-9), 1)
@@ -105,22 +113,33 @@ class EpochMetrics(keras.callbacks.Callback):
 
 def _named(logs: Mapping[str, Any]) -> Line:
     """Return an epoch's logs with the losses first, and those of the test examples last."""
-    names = sorted(logs, key=lambda name: (name.startswith(VALIDATION), not _is_loss(name)))
+    ordered = sorted(logs, key=lambda name: not _is_loss(name))
+    tests = {f"{TEST}{name[len(VALIDATION) :]}": name for name in ordered if _is_test(name)}
+    others = {name: name for name in ordered if not _is_test(name)}
+    named = _free(others, COUNTS | tests.keys()) | _free(tests, COUNTS)
+    found = {name: numbers_in(logs[own]) for name, own in named.items()}
     return {
-        f"test_{name.removeprefix(VALIDATION)}" if name.startswith(VALIDATION) else name: _number(
-            logs[name]
-        )
-        for name in names
+        name: _number(numbers)
+        for name, numbers in found.items()
+        if numbers is not None and numbers.size <= MAX_NUMBERS
     }
+
+
+def _free(named: Mapping[str, str], taken: Collection[str]) -> dict[str, str]:
+    """Return what is named, each by a name that is not taken."""
+    return {f"{name}_" if name in taken else name: own for name, own in named.items()}
 
 
 def _is_loss(name: str) -> bool:
     return name.removeprefix(VALIDATION) == "loss"
 
 
-def _number(value: Any) -> Any:
+def _is_test(name: str) -> bool:
+    return name.startswith(VALIDATION)
+
+
+def _number(numbers: np.ndarray) -> Any:
     """Return a number as JSON knows it; a list of numbers for an array of them."""
-    numbers = np.asarray(value)
     if numbers.ndim:
         return [_number(one) for one in numbers]
     number = numbers.item()

@@ -5,14 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import keras
-import numpy as np
 
 from cluster_trainer.callbacks.keeper import Place
 from cluster_trainer.callbacks.learning_rate import present_rate
+from cluster_trainer.callbacks.numbers import numbers_in
 from cluster_trainer.results.progress import Progress
 
-NUMBERS = "fiub"
-"""Of NumPy's kinds."""
 BETWEEN_SECONDS = 0.4
 """Calls of about a second are told each, shorter ones together."""
 
@@ -134,15 +132,7 @@ class Heartbeat(keras.callbacks.Callback):
 
 def _numbers(logs: Mapping[str, Any]) -> list[tuple[str, float]]:
     """Return the numbers of a fit's logs, the loss first; arrays would be too long for a line."""
-    numbers = {name: _number(value) for name, value in logs.items()}
+    numbers = {name: numbers_in(value) for name, value in logs.items()}
     names = sorted(numbers, key=lambda name: name != "loss")
-    return [(name, number) for name in names if (number := numbers[name]) is not None]
-
-
-def _number(value: Any) -> float | None:
-    """Return a value as a number; None if it is none, as a callback's own text in the logs."""
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError):
-        return None
-    return float(array) if array.ndim == 0 and array.dtype.kind in NUMBERS else None
+    found = [(name, one) for name in names if (one := numbers[name]) is not None]
+    return [(name, float(one)) for name, one in found if one.ndim == 0]

@@ -67,6 +67,10 @@ class Profile(keras.callbacks.Callback):
         del logs
         self._end()
 
+    def close(self) -> None:
+        """End where the fit was broken off."""
+        self._end()
+
     def _end_if_done(self) -> None:
         if self._place().step >= self._last:
             self._end()

@@ -21,6 +21,7 @@ import numpy as np
 
 from cluster_trainer.callbacks.keeper import Place
 from cluster_trainer.callbacks.learning_rate import present_rate
+from cluster_trainer.callbacks.numbers import numbers_in
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.results.event_file import EventFile, starts_in
@@ -62,6 +63,8 @@ class Shown:
 class TensorBoard(keras.callbacks.Callback):
     """Writes event files, about once a second and after each epoch; nothing crosses workers.
 
+    A file begins to be with the first that is written into it, and is open only meanwhile.
+
     Args:
         folder: this worker's own for them.
         shown: what is written.
@@ -74,6 +77,8 @@ class TensorBoard(keras.callbacks.Callback):
         self._folder, self._shown = folder, shown
         self._own: EventFile | None = None
         self._parts: dict[str, EventFile] = {}
+        self._start = ""
+        self._begins_at = 0  # what earlier starts wrote of this epoch holds no more
         self._call_began = 0.0
         self._written = -inf  # the first call is written, on a machine that has just booted too
         self._seconds = 0.0  # of the calls since something was written
@@ -84,20 +89,15 @@ class TensorBoard(keras.callbacks.Callback):
         self._logs: Mapping[str, Any] | None = None  # of a call that is over
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Begin the files where the run goes on."""
+        """Note where the run goes on."""
         del logs
-        place, starts = self._shown.place(), starts_in(self._folder)
+        place = self._shown.place()
+        if self._shown.is_chief:
+            self._start = self._shown.start()
         self._began = self._step = place.step
-        self._waits = waits_of(self.model)  # of an earlier fit, whose steps are still compiled
-        self._own = EventFile(self._folder, begins_at=place.step + 1)
-        if not self._shown.is_chief:
-            return
-        # At step 0, so that none is forgotten with the steps that are done again.
-        self._own.text(f"starts/{starts + 1}", self._shown.start(), step=0)
         # Of an epoch that has ended the numbers are written before the checkpoint that says so.
-        has_ended = place.stage in (Stage.EPOCH, Stage.ALL)
-        for part in ("train", "test"):
-            self._parts[part] = EventFile(self._folder / part, begins_at=place.step + has_ended)
+        self._begins_at = place.step + (place.stage in (Stage.EPOCH, Stage.ALL))
+        self._waits = waits_of(self.model)  # of an earlier fit, whose steps are still compiled
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Write what the call before has come to: by now it is known how many steps it did."""
@@ -120,7 +120,7 @@ class TensorBoard(keras.callbacks.Callback):
         """Write what the epoch has come to."""
         del epoch
         self._note()
-        if not self._parts:
+        if not self._shown.is_chief:
             return
         step = self._shown.place().step
         values = dict(_numbers(logs or {}))
@@ -138,7 +138,7 @@ class TensorBoard(keras.callbacks.Callback):
     def _note(self, *, is_last: bool = False) -> None:
         """Write what the calls since the last time have come to, unless that was just now."""
         now, step, logs = time.monotonic(), self._shown.place().step, self._logs
-        if logs is None or self._own is None or step <= self._step:
+        if logs is None or step <= self._step:
             return
         if now - self._written < SECONDS_BETWEEN and not is_last:
             return
@@ -146,10 +146,26 @@ class TensorBoard(keras.callbacks.Callback):
         if self._shown.is_chief:
             values |= {f"within_epoch/{name}": value for name, value in _numbers(logs)}
             values |= _learning_rate(self.model)
-        self._own.scalars(values, step)
-        self._write_checkpoints(self._own)
-        self._write_slow(self._own, step)
+        own = self._own = self._own or self._begin()
+        own.scalars(values, step)
+        self._write_checkpoints(own)
+        self._write_slow(own, step)
         self._written, self._step, self._seconds = now, step, 0.0
+
+    def _begin(self) -> EventFile:
+        """Return this worker's own file, in which the chief says what has started."""
+        starts = starts_in(self._folder)
+        own = EventFile(self._folder, begins_at=self._began + 1)
+        if self._shown.is_chief:
+            # At step 0, so that none is forgotten with the steps that are done again.
+            own.text(f"starts/{starts + 1}", self._start, step=0)
+        return own
+
+    def _part(self, part: str) -> EventFile:
+        """Return the file of the epochs' numbers, of training or of tests."""
+        if part not in self._parts:
+            self._parts[part] = EventFile(self._folder / part, begins_at=self._begins_at)
+        return self._parts[part]
 
     def _speed(self, step: int) -> dict[str, float]:
         seconds = max(self._seconds, 1e-9)
@@ -184,19 +200,21 @@ class TensorBoard(keras.callbacks.Callback):
     def _write_epoch(self, part: str, values: Mapping[str, float], step: int) -> None:
         if values:
             named = {f"epoch/{name}": values[name] for name in sorted(values)}
-            self._parts[part].scalars(named, step)
+            self._part(part).scalars(named, step)
 
     def _write_weights(self, step: int) -> None:
         for variable in self.model.weights:
             values = np.asarray(keras.ops.convert_to_numpy(variable), np.float64)
             if values.size and np.isfinite(values).all():
-                self._parts["train"].histogram(f"weights/{variable.path}", values, step)
+                self._part("train").histogram(f"weights/{variable.path}", values, step)
 
 
 def _numbers(logs: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Yield the numbers of a fit's logs, those of a short array one by one."""
     for name, value in logs.items():
-        array = np.asarray(value)
+        array = numbers_in(value)
+        if array is None:
+            continue
         if array.ndim == 0:
             yield name, float(array)
         elif array.size <= MAX_NUMBERS:

@@ -34,19 +34,27 @@ class Timeline(keras.callbacks.Callback):
         book: is told.
         place: tells where the run is.
         held_up: tells for how many seconds checkpoints have held this fit up.
+        start: tells where a fit of a script begins, which is noted before its first epoch; that it
+            is over is noted then, too. None: whoever starts the fit notes both.
     """
 
     several_batches_a_call = True
 
     def __init__(
-        self, book: Book, place: Callable[[], Place], held_up: Callable[[], float]
+        self,
+        book: Book,
+        place: Callable[[], Place],
+        held_up: Callable[[], float],
+        start: Callable[[], str] | None = None,
     ) -> None:
         super().__init__()
+        self._start = start
         self._book, self._place, self._held_up = book, place, held_up
         self._epoch_began = self._call_began = self._test_began = 0.0
         self._held_up_before = 0.0
         self._has_called = False
-        self._waits: Mapping[str, float] = {}
+        self._waits: Mapping[str, float] | None = None  # once the first call is over
+        self._has_begun = False
         self._seconds: dict[str, float] = {}
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -57,6 +65,9 @@ class Timeline(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Note that it trains."""
         del logs
+        if self._start and not self._has_begun:
+            self._book.note("starting", self._start())
+        self._has_begun = True
         self._book.note("training", epoch=epoch + 1, step=self._place().step)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -70,10 +81,8 @@ class Timeline(keras.callbacks.Callback):
         self._count(
             "calls" if self._has_called else "first_call", time.monotonic() - self._call_began
         )
-        before, self._waits = self._waits, waits_of(self.model)
-        if self._has_called:  # what was waited for within the first is a part of that
-            for name, seconds in self._waits.items():
-                self._count(name, seconds - before.get(name, 0.0))
+        if not self._has_called:  # what was waited for within the first is a part of that
+            self._waits = waits_of(self.model)
         self._has_called = True
 
     def on_test_begin(self, logs: Any = None) -> None:
@@ -91,10 +100,25 @@ class Timeline(keras.callbacks.Callback):
         """Note where the epoch's time went."""
         del logs
         now, held_up = time.monotonic(), self._held_up()
+        self._count_waits()
         self._count("checkpoints", held_up - self._held_up_before)
         self._count("all", now - self._epoch_began)
         self._book.epoch(epoch + 1, self._place().step, self._seconds)
         self._epoch_began, self._held_up_before, self._seconds = now, held_up, {}
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Note that the script goes on."""
+        del logs
+        if self._start and self._has_begun:
+            self._book.note("running", "the fit is done")
+
+    def _count_waits(self) -> None:
+        """Count what the calls of the epoch have waited for."""
+        if self._waits is None:  # no call yet: an epoch that only had its evaluation left
+            return
+        before, self._waits = self._waits, waits_of(self.model)
+        for name, seconds in self._waits.items():
+            self._count(name, seconds - before.get(name, 0.0))
 
     def _count(self, name: str, seconds: float) -> None:
         self._seconds[name] = self._seconds.get(name, 0.0) + seconds

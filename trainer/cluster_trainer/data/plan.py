@@ -12,6 +12,7 @@ from keras.src.trainers.data_adapters import array_slicing
 
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.engine.data.random_access import is_random_access
+from cluster_trainer.engine.data.row_dataset import examples_at
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import TrainerConfig, shown_name
 
@@ -50,9 +51,7 @@ class Plan:
         """Return how many examples the first `step` steps see."""
         assert self.global_batch_size  # noqa: S101  see counts_examples
         assert self.examples  # noqa: S101
-        steps_per_pass = math.ceil(self.examples / self.global_batch_size)
-        passes, in_pass = divmod(step, steps_per_pass)
-        return passes * self.examples + in_pass * self.global_batch_size
+        return examples_at(step, self.examples, self.global_batch_size)
 
 
 def make_plan(config: TrainerConfig, data: DataSet, num_replicas: int) -> Plan:

@@ -12,9 +12,8 @@ import keras
 import numpy as np
 
 from cluster_trainer.callbacks.divergence import Divergence
-from cluster_trainer.callbacks.epoch_metrics import EpochMetrics, Line
+from cluster_trainer.callbacks.epoch_metrics import Line
 from cluster_trainer.callbacks.tensorboard import FOLDER
-from cluster_trainer.callbacks.timeline import Timeline
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.data.examples import DataSet, Examples
@@ -22,12 +21,13 @@ from cluster_trainer.data.feeds import fit_arguments
 from cluster_trainer.data.plan import Plan
 from cluster_trainer.engine import install, running
 from cluster_trainer.engine.data.given import GivenArrays
-from cluster_trainer.fits.board import boards_of, profiles_of
 from cluster_trainer.fits.kept.agreement import facts_of, refuse_differing
 from cluster_trainer.fits.kept.beginning import Beginning
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit, close
 from cluster_trainer.fits.kept.plan import Plan as Keeping
 from cluster_trainer.fits.lost_worker import Survivor
+from cluster_trainer.fits.records import Records, metrics_of, others_of
+from cluster_trainer.fits.start_text import start_of
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
@@ -141,18 +141,20 @@ def _trained(run: Run, given: Given, kept: KeptFit, reporter: Reporter) -> Compl
     """Train to the end, once."""
     kept.find()
     reporter.begin(kept.place.step)
-    metrics = EpochMetrics(
-        place=lambda: kept.place,
+    records = Records(
+        job=run.job,
+        folder=run.job.folder,
+        book=reporter.journal,
+        report=reporter.epochs,
+        start=lambda: start_of(run.job, run.model, kept.beginning),
         examples_at=run.plan.examples_at if run.plan.counts_examples else None,
         test_examples=len(run.data.test) if isinstance(run.data.test, Examples) else None,
-        report=reporter.epochs,
     )
+    metrics = metrics_of(records, kept)
     callbacks = [
         metrics,
         Divergence(lambda: kept.place),
-        Timeline(reporter.journal, lambda: kept.place, kept.seconds_held_up),
-        *boards_of(run.job, run.plan, run.model, kept),
-        *profiles_of(run.job, kept),
+        *others_of(records, run.model, kept),
     ]
     reporter.doing("compiling the steps")
     reporter.journal.note("starting", f"compiling the steps; {kept.beginning}")
@@ -221,7 +223,6 @@ def _keeping(
 ) -> Keeping:
     """Return how its `fit` is kept."""
     job = run.job
-    first, last = job.config.profiled
     return Keeping(
         job=job,
         stop=stop,
@@ -230,7 +231,7 @@ def _keeping(
         described=described,
         describes_data=run.data.has_examples,
         must_resume=job.config.resume == "must",
-        cuts=[first - 1, last] if first else [],
+        cuts=job.config.profile_cuts,
         listener=reporter,
         examples_at=run.plan.examples_at if run.plan.counts_examples else None,
     )

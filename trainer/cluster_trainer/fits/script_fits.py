@@ -13,8 +13,9 @@ import shutil
 import signal
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, NoReturn
@@ -34,12 +35,14 @@ from cluster_trainer.fits.kept.compiled import optimizer_described
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit, close
 from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.fits.lost_worker import Survivor, explained
+from cluster_trainer.fits.script_records import ScriptRecords, is_profiled
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
 from cluster_trainer.process.last_call import LastCall
-from cluster_trainer.process.lifecycle import judge, leave_process, tell
+from cluster_trainer.process.lifecycle import judge, leave_process, status_of, tell
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.process.watch import STALLED
+from cluster_trainer.results.journal import Journal
 from cluster_trainer.results.progress import LiveFile
 from cluster_trainer.results.report import Onlooker, start_log
 from cluster_trainer.results.status_file import status_file
@@ -63,6 +66,8 @@ class Process:
         pid: this process's, and not that of one that it has forked off.
         has_agreed: whether the workers have agreed on where the script goes on.
         has_failed: whether a fit did not end well, so that the script's end is none.
+        has_recorded: whether a fit was recorded since this process has begun, or begun again.
+        journal: of this worker.
         last: makes the last call to the others.
     """
 
@@ -72,8 +77,23 @@ class Process:
     deadline: Deadline = field(default_factory=Deadline)
     has_agreed: bool = False
     has_failed: bool = False
+    has_recorded: bool = False
     pid: int = field(default_factory=os.getpid)
     last: LastCall = field(default_factory=LastCall)
+    journal: Journal = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.journal = Journal(self.job.folder)
+
+    @property
+    def records(self) -> bool:
+        """Whether anything is recorded: not where nothing is kept, nor by a forked process."""
+        return self.pid == os.getpid() and bool(self.job.config.checkpoint_steps)
+
+    def note(self, state: str, detail: str = "") -> None:
+        """Note what the script is at, if anything is recorded."""
+        if self.records:
+            self.journal.note(state, detail)
 
 
 _process: Process | None = None
@@ -163,21 +183,25 @@ def _history(
         workers = workers_of(model.distribute_strategy)
         if is_again:
             process.job = replace(process.job, is_restart=True)
+            process.has_recorded = False  # what has happened meanwhile is told with the next start
         if callbacks:
             callbacks[0].restore()
         elif survivor.goes_on:
             callbacks.append(AsGiven(of_a_user(given.arguments.get("callbacks"))))
         if is_again or not process.has_agreed:
-            _begin_anew(process.job, process.beginning, workers)
+            _begin_anew(process.job, process.beginning, workers, process.journal)
         if not process.has_agreed:
             if process.job.may_be_fewer and ring_of(model.distribute_strategy) is None:
                 warn_of_all_workers()
             atexit.register(_note_end, process, workers)
         process.has_agreed = True
+        if not process.has_recorded:
+            _take_over(process)
         plan = _plan(process, model, number, described)
         plan = replace(plan, has_trained=survivor.has_trained, may_take_in=survivor.goes_on)
         close(latest)
         latest[:] = [KeptFit(plan, model)]
+        process.has_recorded = True
         # Each time as they were given: a fit changes both.
         own = inspect.BoundArguments(given.signature, OrderedDict(given.arguments))
         return latest[0].run(run, own, replace(call, alike=WeakSet(), arrays=arrays))
@@ -188,12 +212,23 @@ def _history(
         KeptFit(plan, model).run(run, own, replace(call, alike=WeakSet(), arrays=arrays))
 
     status = status_file(process.job.status_file)
-    survivor = Survivor(process.job.task, process.stop, status, lambda _: _tell_nothing_more())
+    survivor = Survivor(process.job.task, process.stop, status, partial(_note_waiting, process))
     try:
         return survivor.run(work, lambda: latest[0] if latest else None, rehearse)
     finally:
         arrays.let_go()
         close(latest)
+
+
+def _note_waiting(process: Process, waiting: str) -> None:
+    _tell_nothing_more()
+    process.note("waiting", waiting)
+
+
+def _take_over(process: Process) -> None:
+    """Take over what the entrypoint has noted since that was done last."""
+    if process.records:
+        process.journal.take_over(process.job.events_file)
 
 
 def _described(model: keras.Model) -> dict[str, str]:
@@ -220,7 +255,19 @@ def _plan(process: Process, model: keras.Model, number: int, described: Mapping[
         must_resume=number == 0 and job.config.resume == "must",
         interrupts=True,
         listener=Onlooker(LiveFile(job.live_file), job.view),
+        cuts=job.config.profile_cuts if is_profiled(number) else [],
+        records=_records(process, model, number),
     )
+
+
+def _records(
+    process: Process, model: keras.Model, number: int
+) -> Callable[[KeptFit], Sequence[keras.callbacks.Callback]] | None:
+    """Return what makes the records of the script's fit of a number; None: it has none."""
+    if not process.records:
+        return None
+    is_first, script = not process.has_recorded, Path(sys.argv[0]).name
+    return ScriptRecords(process.job, number, process.journal, model, script, is_first).made
 
 
 def _read(environ: Mapping[str, str]) -> Job:
@@ -263,7 +310,7 @@ def _lock(job: Job) -> None:
     _locks.append(file)
 
 
-def _begin_anew(job: Job, beginning: Beginning, workers: Workers) -> None:
+def _begin_anew(job: Job, beginning: Beginning, workers: Workers, journal: Journal) -> None:
     """Remove what an earlier start has left, if that has ended, or if it is not wanted."""
     mark = job.folder / ENDED
     has_ended = _has_ended(mark, workers)
@@ -273,6 +320,7 @@ def _begin_anew(job: Job, beginning: Beginning, workers: Workers) -> None:
         if has_ended or job.config.resume == "never":
             for fits in job.folder.glob("fit-*"):
                 shutil.rmtree(fits, ignore_errors=True)
+            journal.begin_anew()
         beginning.end()
     workers.gather(0, BEGINNING)  # until all have: killed before, each begins anew again
     mark.unlink(missing_ok=True)
@@ -306,10 +354,12 @@ def _note_end(process: Process, workers: Workers) -> None:
     One that fails leaves at once: the others may wait for it in the middle of a step, and so it
     does not wait for ever after a `sys.exit` either, which nothing tells from an end.
     """
-    if process.pid != os.getpid() or not meets_the_others(
-        workers, process.last, has_failed=process.has_failed
-    ):
+    if process.pid != os.getpid():
         return
+    if not meets_the_others(workers, process.last, has_failed=process.has_failed):
+        process.note("failed", "the script did not end well")
+        return
+    process.note("done", "the script has ended")
     if process.job.config.checkpoint_steps:
         try:
             content = json.dumps(workers.members).encode()
@@ -345,6 +395,7 @@ def meets_the_others(workers: Workers, last: LastCall, *, has_failed: bool = Fal
 
 def _stalled() -> NoReturn:
     _tell_nothing_more()
+    _note_code(STALLED.code, STALLED.reason or "")
     leave_process(STALLED.code, STALLED.reason or "")
 
 
@@ -359,7 +410,14 @@ def _end(error: Exception, num_workers: int) -> None:
     if code == ExitCode.CRASHED:
         return
     tell(error, num_workers)
+    _note_code(code, reason)
     if isinstance(error, ConfigurationError) and num_workers == 1:
         raise SystemExit(code)
     _tell_nothing_more()
     leave_process(code, reason)
+
+
+def _note_code(code: int, reason: str | None) -> None:
+    """Note with what code the process ends, and why."""
+    if _process is not None:
+        _process.note(status_of(code), reason or "")

@@ -25,7 +25,7 @@ RESULT = {
 """Of result.json; of other members nothing is shown."""
 EVENT = {
     "time": TIME,
-    **dict.fromkeys(("state", "detail", "by"), TEXT),
+    **dict.fromkeys(("state", "detail", "by", "fit"), TEXT),
     **dict.fromkeys(("restarts", "epoch", "step"), COUNT),
     "seconds": OBJECT,
 }

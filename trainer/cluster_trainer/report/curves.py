@@ -1,7 +1,7 @@
 """The numbers of a worker's event files: when, at which step, how much."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from cluster_trainer.report.reading import NUMBER, TIME, Reading, shown
 
 WITHOUT_TENSORFLOW = "tensorboard.compat.notf"  # as tensorboard_server.py has it
 PATTERN = "events.out.tfevents.*"
+TENSORBOARD = "tensorboard"
 
 
 class Point(NamedTuple):
@@ -21,6 +22,15 @@ class Point(NamedTuple):
 
 
 Curves = Mapping[str, Sequence[Point]]
+
+
+def joined(parts: Iterable[Curves | None]) -> Curves | None:
+    """Return curves as one, the points of each by time; None where there are none."""
+    found: dict[str, list[Point]] = {}
+    for curves in parts:
+        for tag, points in (curves or {}).items():
+            found.setdefault(tag, []).extend(points)
+    return {tag: sorted(points) for tag, points in found.items()} or None
 
 
 def read_curves(folder: Path, reading: Reading) -> Curves | None:

@@ -17,7 +17,8 @@ from cluster_trainer.report.timeline import STARTING, WAITING, Line, epoch_secon
 NOT_RECORDED = "not recorded"
 TEST = "test_"
 COUNTS = ("epoch", "step", "test_examples", "examples_per_second", "seconds")
-SPEED, RATE = "speed/examples_per_second", "learning_rate"
+SPEED, SECONDS, RATE = "speed/examples_per_second", "speed/seconds_per_step", "learning_rate"
+FIT = "fit"
 HELD_UP = "checkpoints/seconds_held_up"
 STEPS, COMPUTING = "steps", "steps: computing"
 PARTS = {
@@ -57,26 +58,10 @@ class Drawing:
 def curves_of(runs: Sequence[Run], names: Sequence[str]) -> Iterator[Drawing]:
     """Yield a drawing for each metric, with the curves of all runs, and one of the rate."""
     of_all = [run.chief.metrics for run in runs]
-    found = dict.fromkeys(name for lines in of_all for line in lines for name in line)
-    metrics = list(dict.fromkeys(n.removeprefix(TEST) for n in found if n not in COUNTS))
-    if not metrics:
-        yield Drawing(
-            "metrics", missing=_why(runs, "no epoch has ended, or metrics.jsonl is not there")
-        )
-    for metric in metrics[:MAX_CURVES]:
-        series: list[plots.Series] = []
-        for name, lines in zip(names, of_all, strict=True):
-            for key, what in ((metric, "train"), (TEST + metric, "test")):
-                points = [(one["epoch"], one[key]) for one in lines if _is_point(one, key)]
-                if points:
-                    label = what if len(runs) == 1 else f"{name}, {what}"
-                    places, values = zip(*_thinned(points), strict=True)
-                    series.append((label, places, values, what == "test"))
-        if series:
-            yield Drawing(metric.replace("_", " "), Markup(plots.lines(series, "epoch")))  # noqa: S704  escaped by matplotlib
-    left = metrics[MAX_CURVES:]
-    if left:
-        yield Drawing("more metrics", missing=f"not shown: {', '.join(left)}")
+    if not any(of_all):
+        why = _why(runs, "no epoch has ended, or metrics.jsonl is not there")
+        yield Drawing("metrics", missing=why)
+    yield from _metrics(of_all, names, "epoch")
     rates = [points_of(run.chief, RATE) for run in runs]
     series = [
         (name, [one.step for one in points], [one.value for one in points], False)
@@ -87,25 +72,71 @@ def curves_of(runs: Sequence[Run], names: Sequence[str]) -> Iterator[Drawing]:
     yield _drawn("learning rate", series, "step", why)
 
 
+def ends_of(runs: Sequence[Run], names: Sequence[str]) -> Iterator[Drawing]:
+    """Yield a drawing for each metric of what the fits of a script came to, one after the other."""
+    of_all = [
+        [{**fit.metrics[-1], FIT: fit.number} for fit in run.chief.fits if fit.metrics]
+        for run in runs
+    ]
+    yield from _metrics(of_all, names, FIT)
+
+
+def _metrics(
+    of_all: Sequence[Sequence[Json]], names: Sequence[str], along: str
+) -> Iterator[Drawing]:
+    """Yield a drawing for each metric in the lines of all runs, over what counts these."""
+    found = dict.fromkeys(name for lines in of_all for line in lines for name in line)
+    metrics = list(dict.fromkeys(n.removeprefix(TEST) for n in found if n not in (*COUNTS, FIT)))
+    for metric in metrics[:MAX_CURVES]:
+        series: list[plots.Series] = []
+        for name, lines in zip(names, of_all, strict=True):
+            for key, what in ((metric, "train"), (TEST + metric, "test")):
+                points = [(one[along], one[key]) for one in lines if _is_point(one, key)]
+                if points:
+                    label = what if len(names) == 1 else f"{name}, {what}"
+                    places, values = zip(*_thinned(points), strict=True)
+                    series.append((label, places, values, what == "test"))
+        if series:
+            yield Drawing(metric.replace("_", " "), Markup(plots.lines(series, along)))  # noqa: S704  escaped by matplotlib
+    left = metrics[MAX_CURVES:]
+    if left:
+        yield Drawing("more metrics", missing=f"not shown: {', '.join(left)}")
+
+
 def _why(runs: Sequence[Run], usual: str) -> str:
-    """Return why there is nothing to draw: the usual reason, unless they are scripts' own fits."""
-    are_fits = all(worker.fits and not worker.result for run in runs for worker in run.workers)
-    return "a script's own `fit` leaves checkpoints, and no more" if are_fits else usual
+    """Return why there is nothing to draw: the usual reason, unless they are old scripts' fits."""
+    are_old = all(run.chief.fits and not run.fits and not run.chief.result for run in runs)
+    return "of a script's own `fit` checkpoints alone are here" if are_old else usual
 
 
 def speed_of(run: Run) -> Drawing:
-    """Return each worker's examples per second, over the time since the first point of any."""
-    points = [(worker.name, points_of(worker, SPEED)) for worker in run.workers]
+    """Return each worker's examples per second, over the time since the first point of any.
+
+    Of data that come in batches of which nobody knows the size, it is the steps.
+    """
+    title, points = "examples per second", _points_of_workers(run, SPEED)
+    if not any(found for _, found in points):
+        slow = _points_of_workers(run, SECONDS)
+        points = [(name, [_inverse(one) for one in found if one.value > 0]) for name, found in slow]
+        title = "steps per second" if any(found for _, found in points) else title
     times = [one.time for _, found in points for one in found]
     began = min(times, default=0.0)
     size, unit = plots.unit_of(max(times, default=0.0) - began)
     series = [_over_time(name, found, began, size) for name, found in points if found]
     without = [name for name, found in points if not found]
     why = _why([run], "it needs event files, which TRAINER_TENSORBOARD=none leaves out")
-    drawing = _drawn("examples per second", series, unit, why, from_zero=True)
+    drawing = _drawn(title, series, unit, why, from_zero=True)
     if series and without:
         return Drawing(drawing.title, drawing.svg, note=f"{NOT_RECORDED}: {', '.join(without)}")
     return drawing
+
+
+def _points_of_workers(run: Run, tag: str) -> list[tuple[str, Sequence[Point]]]:
+    return [(worker.name, points_of(worker, tag)) for worker in run.workers]
+
+
+def _inverse(point: Point) -> Point:
+    return point._replace(value=1 / point.value)
 
 
 def _over_time(name: str, points: Sequence[Point], began: float, size: float) -> plots.Series:
@@ -151,7 +182,8 @@ def seconds_of(run: Run, lines: Sequence[Line]) -> tuple[Drawing, list[tuple[str
     for worker, line, of_others in zip(run.workers, lines, others, strict=True):
         measured = epoch_seconds(worker.events)
         if WHOLE in measured:
-            states = {state: line.seconds(state) for state in (WAITING, STARTING)}
+            before = (WAITING, STARTING) if line.spans else ()
+            states = {state: line.seconds(state) for state in before}
             parts.append((worker.name, _parts(measured, states, of_others)))
     if not parts:
         why = _why([run], "no epoch has ended, or this run has no events.jsonl")
@@ -196,8 +228,9 @@ def predictions_of(run: Run) -> Drawing:
     """Return the confusion matrix."""
     title, found = "confusion matrix", run.chief.predicted
     if found is None:
-        usual = "no classifier, no epoch to the end, or a run from before it was recorded"
-        return Drawing(title, missing=_why([run], usual))
+        why = "no classifier, no epoch to the end, or a run from before it was recorded"
+        is_script = run.chief.fits and not run.chief.result
+        return Drawing(title, missing="a script's own `fit` leaves none" if is_script else why)
     right = sum(found.matrix[index][index] for index in range(len(found.names)))
     total = sum(map(sum, found.matrix))
     note = f"{right:,} of {total:,} examples right, out of {found.total:,} to test"

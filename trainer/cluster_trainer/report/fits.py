@@ -1,12 +1,16 @@
-"""What the fits of a user's own script have left: their checkpoints, and nothing else."""
+"""What the fits of a user's own script have left: checkpoints, numbers of epochs, curves."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cluster_trainer.checkpoints.checkpoint import about
 from cluster_trainer.checkpoints.store import NAME
-from cluster_trainer.report.reading import Reading, shown
+from cluster_trainer.report import checked
+from cluster_trainer.report.curves import TENSORBOARD, Curves, read_curves
+from cluster_trainer.report.reading import Json, Reading, shown
+from cluster_trainer.results.metrics_file import FILE as METRICS
 
 FIT = re.compile(r"fit-([0-9]{1,9})")
 CHECKPOINTS = "checkpoints"
@@ -21,11 +25,25 @@ class Fit:
         name: `fit-1`.
         step: of its newest checkpoint; None: it has none.
         script: the file's name, without its folder; empty: not known.
+        metrics: the lines of its metrics.jsonl.
+        curves: of its event files; None: it has none.
     """
 
     name: str
     step: int | None
     script: str = ""
+    metrics: Sequence[Json] = ()
+    curves: Curves | None = None
+
+    @property
+    def number(self) -> int:
+        """From 1."""
+        return int(self.name.rpartition("-")[2])
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it has left more than checkpoints."""
+        return bool(self.metrics or self.curves)
 
 
 def fits_in(folder: Path, reading: Reading) -> list[Fit]:
@@ -40,17 +58,25 @@ def fits_in(folder: Path, reading: Reading) -> list[Fit]:
 
 
 def _fit_in(folder: Path, reading: Reading) -> Fit:
+    step, script = _newest(folder, reading)
+    metrics = reading.lines(folder / METRICS, checked.metrics)
+    curves = read_curves(folder / TENSORBOARD, reading)
+    return Fit(folder.name, step, script, metrics, curves)
+
+
+def _newest(folder: Path, reading: Reading) -> tuple[int | None, str]:
+    """Return the step of a fit's newest checkpoint, and the script that it is of."""
     try:
         found = [(NAME.fullmatch(one.name), one) for one in (folder / CHECKPOINTS).iterdir()]
     except OSError:
         found = []
     numbered = [(int(match["step"]), int(match["stage"]), one) for match, one in found if match]
     if not numbered:
-        return Fit(folder.name, None)
+        return None, ""
     step, _, newest = max(numbered)
     try:
         script = about(newest)["settings"].get(SCRIPT, "")
     except Exception as error:  # noqa: BLE001  whatever NumPy meets in a file that is broken
         reading.note(newest, f"no checkpoint that can be read: {shown(str(error))}")
         script = ""
-    return Fit(folder.name, step, script if isinstance(script, str) else "")
+    return step, script if isinstance(script, str) else ""

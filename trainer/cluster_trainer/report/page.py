@@ -11,15 +11,17 @@ from markupsafe import Markup
 
 from cluster_trainer.report import drawings
 from cluster_trainer.report.again import again, differs_from_default
-from cluster_trainer.report.drawings import COUNTS, NOT_RECORDED
+from cluster_trainer.report.drawings import COUNTS, NOT_RECORDED, Drawing
 from cluster_trainer.report.reading import Json
 from cluster_trainer.report.run import Run, Worker
-from cluster_trainer.report.timeline import SILENT, Line, line_of
+from cluster_trainer.report.timeline import DONE, ENDS, SILENT, Line, line_of
 
 HERE = Path(__file__).parent
 FACTS = ("status", "reason", "dataset", "workers", "replicas", "strategy", "steps", "epochs")
 FEW_FACTS = ("workers",)
 """Of runs without a result.json, as those of a script's own `fit` are."""
+MAX_FITS = 12
+"""Of a script with more, the first ones and the last are shown by themselves."""
 EMPTY = "-"
 
 
@@ -41,7 +43,8 @@ def render(runs: Sequence[Run]) -> str:
         runs=[_part_of(run, name) for run, name in zip(runs, names, strict=True)],
         facts=_facts(runs),
         differences=differences(runs),
-        curves=list(drawings.curves_of(runs, names)),
+        curves=_curves(runs, names),
+        not_shown=_not_shown(runs),
         missing=NOT_RECORDED,
     )
     return str(page)
@@ -74,6 +77,45 @@ def differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     return [(name, values) for name, values in rows if len(set(values)) > 1]
 
 
+def _curves(runs: Sequence[Run], names: Sequence[str]) -> list[tuple[str, list[Drawing]]]:
+    """Return the curves of all runs; those of a script's fits for each fit, with its name."""
+    fits = _fits_of(runs)
+    if not fits:
+        return [("", list(drawings.curves_of(runs, names)))]
+    groups = [("its own", list(drawings.curves_of(runs, names)))] if _have_own(runs) else []
+    if len(fits) > 1:
+        groups.append(("what each fit came to", list(drawings.ends_of(runs, names))))
+    for fit in _shown(fits):
+        of_fit = [run.of_fit(fit) for run in runs]
+        groups.append((fit, list(drawings.curves_of(of_fit, names))))
+    return groups
+
+
+def _have_own(runs: Sequence[Run]) -> bool:
+    """Tell whether a run has metrics that are of no fit of a script."""
+    return any(run.chief.metrics for run in runs)
+
+
+def _fits_of(runs: Sequence[Run]) -> list[str]:
+    """Return the names of all fits that scripts have recorded, in their order."""
+    by_count = sorted(runs, key=lambda run: len(run.fits), reverse=True)
+    return list(dict.fromkeys(name for run in by_count for name in run.fits))
+
+
+def _shown(fits: Sequence[str]) -> list[str]:
+    half = MAX_FITS // 2
+    return [*fits] if len(fits) <= MAX_FITS else [*fits[:half], *fits[-half:]]
+
+
+def _not_shown(runs: Sequence[Run]) -> str:
+    """Return the sentence about fits that are not shown by themselves; empty: all are."""
+    count = len(_fits_of(runs))
+    if count <= MAX_FITS:
+        return ""
+    half = MAX_FITS // 2
+    return f"Of {count:,} fits the first {half} and the last {half} are shown by themselves."
+
+
 def _facts(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """Return what each run came to, by name: a row for each, a column for each run."""
     began = [run.began for run in runs]
@@ -86,14 +128,23 @@ def _facts(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
         if name != "reason" or {*values} - {None, NOT_RECORDED}:
             rows.append((name, [_text(one) for one in values]))
     rows += _fits(runs)
-    last = [run.chief.metrics[-1] if run.chief.metrics else {} for run in runs]
-    rows += [
-        (f"last {name.replace('_', ' ')}", [_metric(line, name) for line in last])
-        for name in dict.fromkeys(name for line in last for name in line if name not in COUNTS)
-    ]
+    if _have_own(runs) or not (fits := _fits_of(runs)):
+        rows += _last([run.chief for run in runs], "")
+    else:
+        which = f"{fits[-1]}: " if len(fits) > 1 else ""
+        rows += _last([run.chief.of_fit(fits[-1]) for run in runs], which)
     seconds = [run.chief.result.get("seconds") for run in runs]
     rows.append(("seconds of the last start", [_number(one) for one in seconds]))
     return rows
+
+
+def _last(chiefs: Sequence[Worker], of: str) -> list[tuple[str, list[str]]]:
+    """Return the numbers of the last epoch: a row for each."""
+    last = [one.metrics[-1] if one.metrics else {} for one in chiefs]
+    return [
+        (f"{of}last {name.replace('_', ' ')}", [_metric(line, name) for line in last])
+        for name in dict.fromkeys(name for line in last for name in line if name not in COUNTS)
+    ]
 
 
 def _fits(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
@@ -102,7 +153,7 @@ def _fits(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
         return []
     rows = [("script", [run.script or NOT_RECORDED for run in runs])]
     steps = [{fit.name: fit.step for fit in run.chief.fits} for run in runs]
-    for name in dict.fromkeys(name for found in steps for name in found):
+    for name in _shown(list(dict.fromkeys(name for found in steps for name in found))):
         values = [_checkpoint(found.get(name)) for found in steps]
         rows.append((f"{name}: newest checkpoint", values))
     return rows
@@ -127,6 +178,7 @@ def _part_of(run: Run, name: str) -> Json:
         "timeline": drawings.timeline_of(run, lines),
         "events": sorted(listed, key=lambda row: float(row[2].split()[0].replace(",", ""))),
         "seconds": drawings.seconds_of(run, lines),
+        "fits": _parts_of_fits(run),
         "unread": run.unread,
         "matrix": drawings.predictions_of(run),
         "pictures": run.chief.predicted.pictures if run.chief.predicted else (),
@@ -139,14 +191,32 @@ def _part_of(run: Run, name: str) -> Json:
     }
 
 
+def _parts_of_fits(run: Run) -> list[Json]:
+    """Return how fast each of several fits of a script was, and where its time went."""
+    fits = _shown(run.fits) if len(run.fits) > 1 else []
+    nothing = [Line((), ())] * len(run.workers)
+    of_each = [(name, run.of_fit(name)) for name in fits]
+    return [
+        {
+            "name": name,
+            "speed": drawings.speed_of(fit),
+            "seconds": drawings.seconds_of(fit, nothing),
+        }
+        for name, fit in of_each
+    ]
+
+
 def _status(run: Run, lines: Sequence[Line]) -> str:
     """Return how the run is: what result.json says, unless a start goes on after it."""
+    last = [line.marks[-1].kind for line in lines if line.marks]
     is_open = any(mark.kind == SILENT for line in lines for mark in line.marks)
     status = run.chief.result.get("status")
     if status:
         return str(status)
     if all(worker.has_ended for worker in run.workers):
         return "the script has ended"
+    if {*last} <= {*ENDS} and len(last) == len(lines):
+        return next((one for one in last if one != DONE), DONE)
     has_begun = is_open or run.chief.metrics or run.chief.fits
     return "no end yet" if has_begun else NOT_RECORDED
 

@@ -33,7 +33,7 @@ COLOURS = (
 STATES = {
     WAITING: ("waiting at the gate", "#d9a400"),
     STARTING: ("starting", "#8a929c"),
-    "running": ("the script, before fit", "#a8793f"),
+    "running": ("the script, outside of fit", "#a8793f"),
     "training": ("training", "#2f7fd1"),
     "evaluating": ("evaluating", "#38a3a5"),
     "saving": ("saving the model", "#8f6fd1"),
@@ -54,7 +54,7 @@ MARKS = {
 SMALL, WIDE = (3.6, 2.3), (6.6, 1.0)  # inches of 72 units, which are pixels at the least
 MINUTE, HOUR, FEW = 60.0, 3600.0, 3.0
 MAX_NUMBERED = 12
-WHOLE_NUMBERS = ("epoch", "step")
+WHOLE_NUMBERS = ("epoch", "step", "fit")
 MAX_LEGEND = 8
 HALF = 0.5
 SETTINGS: Mapping[str, Any] = {

@@ -3,20 +3,20 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cluster_trainer.report import checked
-from cluster_trainer.report.curves import Curves, read_curves
+from cluster_trainer.report.curves import TENSORBOARD, Curves, joined, read_curves
 from cluster_trainer.report.fits import Fit, fits_in
 from cluster_trainer.report.predicted import Predicted, predicted
 from cluster_trainer.report.reading import Json, ReadError, Reading
 from cluster_trainer.results import journal
+from cluster_trainer.results.metrics_file import FILE as METRICS
 
-METRICS, RESULT, SETTINGS = "metrics.jsonl", "result.json", "cluster.env"
+RESULT, SETTINGS = "result.json", "cluster.env"
 PREDICTIONS = "predictions.json"
-TENSORBOARD = "tensorboard"
 ENDED = "ENDED"
 WORKER = re.compile(r"(?:worker|chief)-?([0-9]{0,9})")
 LINE = re.compile(r"([A-Z0-9_]+)=(.*)")
@@ -32,7 +32,7 @@ class Worker:
         result: of result.json.
         metrics: the lines of metrics.jsonl.
         events: of events.jsonl, by time.
-        curves: of its event files; None: it has none.
+        curves: of its event files, those of its fits among them; None: it has none.
         predicted: of predictions.json.
         fits: of a user's own script.
         has_ended: whether that script has ended.
@@ -46,6 +46,17 @@ class Worker:
     predicted: Predicted | None = None
     fits: Sequence[Fit] = ()
     has_ended: bool = False
+
+    def of_fit(self, name: str) -> "Worker":
+        """Return what is of one of the fits alone."""
+        fit = next((one for one in self.fits if one.name == name), None)
+        return Worker(
+            name=self.name,
+            metrics=[*fit.metrics] if fit else [],
+            events=[event for event in self.events if event.get("fit") == name],
+            curves=fit.curves if fit else None,
+            fits=[fit] if fit else [],
+        )
 
 
 @dataclass(frozen=True)
@@ -87,6 +98,18 @@ class Run:
         path = self.of_chief("script").get("path")
         names = [path, *(fit.script for worker in self.workers for fit in worker.fits)]
         return next((name for name in names if isinstance(name, str) and name), "")
+
+    @property
+    def fits(self) -> list[str]:
+        """The names of a script's fits that have left more than checkpoints, in their order."""
+        told = {event.get("fit") for worker in self.workers for event in worker.events}
+        fits = [fit for worker in self.workers for fit in worker.fits]
+        recorded = {one.name: one.number for one in fits if one.is_recorded or one.name in told}
+        return sorted(recorded, key=lambda name: recorded[name])
+
+    def of_fit(self, name: str) -> "Run":
+        """Return what is of one of the fits alone."""
+        return replace(self, workers=[worker.of_fit(name) for worker in self.workers])
 
     @property
     def began(self) -> float | None:
@@ -131,14 +154,16 @@ def worker_folders(folder: Path) -> list[Path]:
 
 def _read_worker(folder: Path, reading: Reading) -> Worker:
     events = reading.lines(folder / journal.FILE, checked.event)
+    fits = fits_in(folder, reading)
+    own = read_curves(folder / TENSORBOARD, reading)
     return Worker(
         name=folder.name,
         result=reading.document(folder / RESULT, checked.RESULT) or {},
         metrics=reading.lines(folder / METRICS, checked.metrics),
         events=sorted(events, key=lambda event: event["time"]),
-        curves=read_curves(folder / TENSORBOARD, reading),
+        curves=joined([own, *(fit.curves for fit in fits)]),
         predicted=_read_predicted(folder / PREDICTIONS, reading),
-        fits=fits_in(folder, reading),
+        fits=fits,
         has_ended=reading.has(folder / ENDED),
     )
 

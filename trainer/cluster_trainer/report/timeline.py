@@ -115,7 +115,7 @@ def _by_epoch(events: Iterable[Event], name: str) -> dict[Any, float]:
     found: dict[Any, float] = {}
     for event in events:
         if name in (seconds := _seconds_in(event)):
-            epoch = event.get("epoch")
+            epoch = event.get("fit"), event.get("epoch")
             found[epoch] = found.get(epoch, 0.0) + float(seconds[name])
     return found
 

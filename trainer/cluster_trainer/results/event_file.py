@@ -31,7 +31,7 @@ class EventFile:
     A disk that is full costs a warning and points, and not the run.
 
     Args:
-        folder: where earlier starts may have written; it is made if need be.
+        folder: where earlier starts may have written; it is made with the first record.
         begins_at: what earlier starts wrote of this step, and of those behind it, holds no more.
     """
 
@@ -39,10 +39,9 @@ class EventFile:
         self._has_warned = False
         name = f"{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
         self._file = folder / PATTERN.replace("*", name)
-        self._unwritten = b""
-        self._add(Event(file_version=VERSION), is_needed=True)
         start = SessionLog(status=SessionLog.START)
-        self._add(Event(step=begins_at, session_log=start), is_needed=True)
+        first = Event(file_version=VERSION), Event(step=begins_at, session_log=start)
+        self._unwritten = b"".join(map(_record, first))
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Write numbers, tag -> number; in the older form, which every reader takes back."""
@@ -57,19 +56,15 @@ class EventFile:
         """Write how finite values of any shape are distributed."""
         self._add(Event(step=step, summary=histogram_pb(tag, values)))
 
-    def _add(self, event: Event, *, is_needed: bool = False) -> None:
-        """Write a record; one that is needed comes before the next where there was no room for it.
+    def _add(self, event: Event) -> None:
+        """Write a record, with the file's first ones until there was room for these.
 
-        Without its first records a file would show steps twice that are done again.
+        Without them it would show steps twice that are done again.
         """
-        event.wall_time = time.time()
-        record = self._unwritten + _framed(event.SerializeToString())
         try:
-            self._append(record)
+            self._append(self._unwritten + _record(event))
             self._unwritten = b""
         except OSError as error:
-            if is_needed:
-                self._unwritten = record
             if not self._has_warned:
                 log.warning("%s could not be written: %s; training goes on", self._file, error)
             self._has_warned = True
@@ -91,6 +86,12 @@ class EventFile:
             if written != len(record):
                 file.truncate(size)
                 raise OSError(f"{written} of {len(record)} bytes")
+
+
+def _record(event: Event) -> bytes:
+    """Return an event of this moment as a record."""
+    event.wall_time = time.time()
+    return _framed(event.SerializeToString())
 
 
 def _framed(content: bytes) -> bytes:

@@ -4,12 +4,15 @@ One object a line. `time` is in seconds since 1970, by the worker's clock. `stat
 worker is at from then on: waiting (for the others, at the gate), starting, training, evaluating,
 saving, restarting, stopping, and at the end done, stopped or failed. Lines `by` the entrypoint are
 taken over from what it notes (EVENTS_FILE) when the trainer starts. A line with `seconds` instead
-of a state says where the time of an epoch went.
+of a state says where the time of an epoch went. In a script that calls Keras's own `fit`, `fit` is
+the one that a line is about, `fit-1` the first; a line without it is about the script.
 """
 
 import json
 import logging
 import time
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +40,20 @@ class Journal:
         """Note what the worker is at from now on."""
         self._add(json.dumps({"time": time.time(), "state": state, "detail": detail, **more}))
 
-    def epoch(self, epoch: int, step: int, seconds: dict[str, float]) -> None:
+    def epoch(self, epoch: int, step: int, seconds: dict[str, float], **more: Any) -> None:
         """Note where the seconds of an epoch that is over went, name -> how many."""
         rounded = {name: round(value, 4) for name, value in seconds.items()}
-        self._add(
-            json.dumps({"time": time.time(), "epoch": epoch, "step": step, "seconds": rounded})
-        )
+        line = {"time": time.time(), "epoch": epoch, "step": step, "seconds": rounded, **more}
+        self._add(json.dumps(line))
+
+    def begin_anew(self) -> None:
+        """Forget what earlier runs wrote."""
+        with suppress(OSError):
+            self._file.unlink(missing_ok=True)
+
+    def of_fit(self, name: str) -> "OfFit":
+        """Return what writes down, in the same file, what is about one fit of a script."""
+        return OfFit(self, name)
 
     def take_over(self, events_file: Path | None) -> None:
         """Add what the entrypoint has noted since this was done last."""
@@ -61,6 +72,22 @@ class Journal:
             if not self._has_warned:
                 log.warning("%s could not be written: %s; training goes on", FILE, error)
             self._has_warned = True
+
+
+@dataclass(frozen=True)
+class OfFit:
+    """Writes down what is about one fit of a script."""
+
+    journal: Journal
+    name: str
+
+    def note(self, state: str, detail: str = "", **more: Any) -> None:
+        """Note what the worker is at from now on."""
+        self.journal.note(state, detail, fit=self.name, **more)
+
+    def epoch(self, epoch: int, step: int, seconds: dict[str, float]) -> None:
+        """Note where the seconds of an epoch that is over went."""
+        self.journal.epoch(epoch, step, seconds, fit=self.name)
 
 
 def read(file: Path) -> list[dict[str, Any]]:

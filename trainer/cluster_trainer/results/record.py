@@ -14,9 +14,14 @@ def of(model: keras.Model) -> dict[str, Any]:
     return {
         "optimizer": _described(model.optimizer),
         "loss": name_of(model.loss),
-        "strategy": "ring" if ring_of(strategy) else type(strategy).__name__,
+        "strategy": strategy_of(strategy),
         "replicas": count_of_all(strategy),
     }
+
+
+def strategy_of(strategy: Any) -> str:
+    """Return the name of a strategy, or of the ring that stands in its place."""
+    return "ring" if ring_of(strategy) else type(strategy).__name__
 
 
 def _described(optimizer: Any) -> dict[str, Any]:

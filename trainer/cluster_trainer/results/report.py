@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from cluster_trainer.files import write_whole
+from cluster_trainer.results import metrics_file
 from cluster_trainer.results.journal import Journal
+from cluster_trainer.results.metrics_file import MetricsFile
 from cluster_trainer.results.progress import LiveFile, Progress, shown
 from cluster_trainer.results.screen import LIVE, OWN, OneVoice, Screen
 from cluster_trainer.settings.view import View, is_terminal
 
 PROGRESS_SECONDS = 10.0
-METRICS_FILE = "metrics.jsonl"
 RESULT_FILE = "result.json"
 LOG_FILE = "train.log"
 COUNTS = ("epoch", "step", "test_examples", "examples_per_second", "seconds")
@@ -71,7 +72,7 @@ class Reporter:
         self.folder, self._epochs = folder, epochs
         self._screen, self._live = screen or Screen(), live or LiveFile(None)
         self._live.remove()
-        self.journal = Journal(folder)
+        self.journal, self._metrics = Journal(folder), MetricsFile(folder)
         self.on_up: Callable[[], object] = lambda: None
         self.on_asking: Callable[[], object] = lambda: None
         self._started = self._last_line = time.monotonic()
@@ -124,7 +125,7 @@ class Reporter:
     def read_back(self) -> None:
         """Take over what another process, which could not finish, had reported."""
         self._screen.begin_anew()
-        file = self.folder / METRICS_FILE
+        file = self.folder / metrics_file.FILE
         lines = file.read_text().splitlines() if file.exists() else []
         if lines:
             last = json.loads(lines[-1])
@@ -158,14 +159,9 @@ class Reporter:
             log.info("%s", describe(lines[-1], self._epochs))
 
     def _note(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Write metrics.jsonl anew: it is small, and so it is whole after any interruption."""
         if lines:
             self._result |= {"epochs": lines[-1]["epoch"], "metrics": lines[-1]}
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        try:
-            write_whole(self.folder / METRICS_FILE, text.encode(), durable=False)
-        except OSError as error:
-            log.warning("%s could not be written: %s", METRICS_FILE, error)
+        self._metrics.note(lines)
 
     def step(self, step: int) -> None:
         """Note that `step` steps of training are behind us."""

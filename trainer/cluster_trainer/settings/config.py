@@ -361,7 +361,7 @@ class TrainerConfig(BaseSettings):
     profile_steps: Annotated[str, AfterValidator(_first_and_last_step)] | None = Field(
         None,
         description="Steps that the chief profiles, into tensorboard/plugins/profile of its folder "
-        "in run_dir. Not given: none.",
+        "in run_dir; of a script with several fits, steps of the first. Not given: none.",
     )
     steps_per_call: AutoOrPositive = Field(
         "auto",
@@ -458,6 +458,12 @@ class TrainerConfig(BaseSettings):
         """The first and the last step to profile; 0 and 0 where there are none."""
         first, _, last = (self.profile_steps or "0-0").partition("-")
         return int(first), int(last)
+
+    @property
+    def profile_cuts(self) -> list[int]:
+        """The steps at which a call has to end, so that those to profile are in calls alone."""
+        first, last = self.profiled
+        return [first - 1, last] if first else []
 
     def batch_size_per_replica(self, num_replicas: int) -> int:
         """Return how many examples each of `num_replicas` takes in a step.

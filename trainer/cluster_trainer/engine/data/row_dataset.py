@@ -28,6 +28,12 @@ class Rows:
     take_work: bool = False
 
 
+def examples_at(step: int, examples: int, batch_size: int) -> int:
+    """Return how many examples so many steps see, where the last batch of a pass may be short."""
+    passes, in_pass = divmod(step, math.ceil(examples / batch_size))
+    return passes * examples + in_pass * batch_size
+
+
 class RowDataset(keras.utils.PyDataset):
     """A PyDataset whose examples can be taken one by one, by their rows.
 

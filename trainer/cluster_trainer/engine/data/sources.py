@@ -9,6 +9,7 @@ reads them all and takes its shares.
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -28,7 +29,7 @@ from cluster_trainer.engine.data import arrays
 from cluster_trainer.engine.data.cut import cut, weighted
 from cluster_trainer.engine.data.given import GivenArrays
 from cluster_trainer.engine.data.random_access import is_random_access
-from cluster_trainer.engine.data.row_dataset import RowDataset, Rows
+from cluster_trainer.engine.data.row_dataset import RowDataset, Rows, examples_at
 
 log = logging.getLogger("trainer")
 # Batches in an endless stream: more than any run takes, few enough for int64 positions.
@@ -76,6 +77,11 @@ class Source:
     def described(self) -> dict[str, str]:
         """What the data are, as far as that can be told without reading them: name -> value."""
         return {}
+
+    @property
+    def examples_at(self) -> Callable[[int], int] | None:
+        """From a number of steps, over all passes, to the examples that they saw; None: unknown."""
+        return None
 
     @property
     def has_weights(self) -> bool:
@@ -221,6 +227,12 @@ class RowSource(Source):
         short = rows.examples % rows.batch_size
         self.varies = bool(short)
         self.may_lack_examples = replicas.may_exceed(short or rows.batch_size)
+
+    @property
+    def examples_at(self) -> Callable[[int], int]:
+        """From a number of steps to the examples that they saw; see Source.examples_at."""
+        rows = self._rows
+        return partial(examples_at, examples=rows.examples, batch_size=rows.batch_size)
 
     def shares(self, pass_number: int, first: int) -> tf.data.Dataset:
         """Return one pass after the other; see Source.shares."""

@@ -66,7 +66,7 @@ def telling_callbacks(
 def arrange(
     given: inspect.BoundArguments,
     callbacks: list[Any],
-    telling: Sequence[Any],
+    own: Sequence[Any],
     plan: Plan,
     keeper: Keeper,
 ) -> None:
@@ -75,7 +75,7 @@ def arrange(
     Args:
         given: its arguments, which are changed.
         callbacks: see `own_callbacks`.
-        telling: see `telling_callbacks`.
+        own: the image's: what records the fit; see `telling_callbacks`.
         plan: how it is kept.
         keeper: knows where it is.
     """
@@ -96,7 +96,7 @@ def arrange(
             plan.prefix,
         )
     before = BeforeOthers(keeper.others_begin)
-    arguments |= {"initial_epoch": first, "callbacks": [before, *shown, *telling, keeper]}
+    arguments |= {"initial_epoch": first, "callbacks": [before, *shown, *own, keeper]}
 
 
 def _averages(model: keras.Model) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import keras
 
 from cluster_trainer.callbacks.keeper import Keeper, Place, place_of
+from cluster_trainer.callbacks.records import ClusterTrainerRecords
 from cluster_trainer.checkpoints.checkpoint import (
     UNKNOWN_RUN,
     Checkpoint,
@@ -79,6 +80,7 @@ class KeptFit:
         self._saver = Saver(self._store, self._note_saved)
         self._found: Found | None = None
         self._keeper: Keeper | None = None
+        self._records: list[ClusterTrainerRecords] = []  # one at most
         self._stops = self._takes_in = self._has_looked = False
         self._waiting: tuple[str, ...] = ()
         self._keeps = self._begins_again = self._tests_begin_again = True
@@ -136,6 +138,18 @@ class KeptFit:
     def seconds_held_up(self) -> float:
         """Return for how many seconds the checkpoints of this start have held training up."""
         return self._keeper.seconds_held_up if self._keeper else 0.0
+
+    @property
+    def examples_at(self) -> Callable[[int], int] | None:
+        """From a step to the training examples seen until then; None: nobody knows, or not yet."""
+        iterator = self._keeper.iterator if self._keeper else None
+        return iterator.source.examples_at if iterator else None
+
+    @property
+    def data_described(self) -> dict[str, str]:
+        """How the training data are cut, name -> value; empty where nobody knows yet."""
+        iterator = self._keeper.iterator if self._keeper else None
+        return iterator.described if iterator else {}
 
     def find(self) -> None:
         """Find the newest checkpoint of any worker, which all have then; all workers call it.
@@ -215,12 +229,14 @@ class KeptFit:
             given.arguments.get("validation_split")
         )
         first = int(given.arguments.get("initial_epoch", 0))
-        self._keeper = Keeper(self._saver, steps or None, found, self, callbacks, first)
+        self._records = self._made_records()
+        kept = [*callbacks, *self._records]
+        self._keeper = Keeper(self._saver, steps or None, found, self, kept, first)
         if self._found:  # as large as all variables: the keeper's alone, until it has put them back
             light = replace(self._found.checkpoint, arrays=[])
             self._found = replace(self._found, content=b"", checkpoint=light)
         telling = telling_callbacks(self._plan, self._keeper, self.pace, self._saved)
-        arrange(given, callbacks, telling, self._plan, self._keeper)
+        arrange(given, callbacks, [*self._records, *telling], self._plan, self._keeper)
         self._first_epoch = self.place.epoch
         call.keeper, call.agree, call.meet = self._keeper, self._agree, self.meet
         limit = self._job.config.stall_timeout_seconds
@@ -242,11 +258,20 @@ class KeptFit:
                 log.info("saved the checkpoint of step %d", self._saver.newest, extra=OWN)
             raise
         finally:
+            for records in self._records:
+                records.close()
             self._saver.close()
             self.pace.end()
             self._plan.stop.is_watched = False
             self._let_go()
         return history
+
+    def _made_records(self) -> list[ClusterTrainerRecords]:
+        """Return what records the fit, if anything does: nothing without a folder of its own."""
+        make = self._plan.records
+        if make is None or self._plan.rehearses or not self._every:
+            return []
+        return [ClusterTrainerRecords(lambda: make(self))]
 
     def _number_of_run(self, found: Checkpoint | None) -> int:
         """Return the number that its checkpoints have; where there is none yet, the chief's draw.
@@ -292,8 +317,11 @@ class KeptFit:
         names = uncounted(names)
         forms = [f"{one.dtype} {list(one.shape)}" for one in self._model.variables]
         variables = {"the variables": f"{len(names)}, {agreement.digest_of([*names, *forms])}"}
-        wire = {variable_of("wire"): group.gradients_wire() or "float32"}
-        facts = {**described, **variables, **wire}
+        settings = {
+            variable_of("wire"): group.gradients_wire() or "float32",
+            variable_of("profile_steps"): ", ".join(map(str, self._plan.cuts)),
+        }
+        facts = {**described, **variables, **settings}
         agreement.refuse_differing(self._workers, self._job.task, facts)
         if self._found:
             saved = self._found.checkpoint

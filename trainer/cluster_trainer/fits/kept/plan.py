@@ -3,11 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import keras
 
 from cluster_trainer.callbacks.heartbeat import Listener, Nobody
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.settings.job import Job
+
+if TYPE_CHECKING:
+    from cluster_trainer.fits.kept.kept_fit import KeptFit
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,8 @@ class Plan:
         cuts: steps at which a call of TensorFlow has to end, the same on all workers.
         listener: is told where the fit is.
         examples_at: from a step to the training examples seen until then; None: nobody knows.
+        records: returns what records the fit, once its data are known; it does so only where there
+            are checkpoints. None: whoever starts it sees to that.
         may_take_in: whether the fit may be ended to go on with a worker that is back.
         rehearses: whether the fit ends after its first call, without a trace on disk; see
             Rehearsal.
@@ -47,6 +55,7 @@ class Plan:
     cuts: Sequence[int] = ()
     listener: Listener = field(default_factory=Nobody)
     examples_at: Callable[[int], int] | None = None
+    records: "Callable[[KeptFit], Sequence[keras.callbacks.Callback]] | None" = None
     may_take_in: bool = False
     rehearses: bool = False
 

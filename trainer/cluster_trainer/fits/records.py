@@ -1,0 +1,94 @@
+"""What a fit leaves for people to look at, the trainer's own and a script's alike.
+
+The numbers of its epochs, curves for TensorBoard, a profile, and in the journal when it was at
+what. The chief writes what is the same on all workers; each worker its own speed and journal.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+
+from cluster_trainer.callbacks.epoch_metrics import EpochMetrics, Line
+from cluster_trainer.callbacks.profile import Profile
+from cluster_trainer.callbacks.tensorboard import FOLDER, Shown, TensorBoard
+from cluster_trainer.callbacks.timeline import Book, Timeline
+from cluster_trainer.collectives.workers import workers_of
+from cluster_trainer.fits.kept.kept_fit import KeptFit
+from cluster_trainer.settings.job import Job
+
+
+@dataclass(frozen=True)
+class Records:
+    """Where and how a fit is recorded: what whoever starts it decides.
+
+    Attributes:
+        job: the settings, and which worker this is.
+        folder: the fit's own, in which there is a folder for TensorBoard.
+        book: is told when it is at what.
+        report: is called with the lines of its epochs; see EpochMetrics.
+        start: returns what TensorBoard says of this start.
+        examples_at: from a step to the training examples seen until then; None: nobody knows.
+        test_examples: how many there are; None: nobody knows, or there are none.
+        is_told: whether its begin and its end are noted in the book as well; see Timeline.
+        shows: whether there are event files, unless the settings want none.
+        profiles: whether the steps that the settings name are profiled, on the chief.
+    """
+
+    job: Job
+    folder: Path
+    book: Book
+    report: Callable[[list[Line], bool], None]
+    start: Callable[[], str]
+    examples_at: Callable[[int], int] | None = None
+    test_examples: int | None = None
+    is_told: bool = False
+    shows: bool = True
+    profiles: bool = True
+
+
+def metrics_of(records: Records, kept: KeptFit) -> EpochMetrics:
+    """Return what collects the numbers of a fit's epochs."""
+    return EpochMetrics(
+        place=lambda: kept.place,
+        examples_at=records.examples_at,
+        test_examples=records.test_examples,
+        report=records.report,
+    )
+
+
+def others_of(
+    records: Records, model: keras.Model, kept: KeptFit
+) -> list[keras.callbacks.Callback]:
+    """Return what records all else of a fit."""
+    start = (lambda: kept.beginning) if records.is_told else None
+    timeline = Timeline(records.book, lambda: kept.place, kept.seconds_held_up, start)
+    return [timeline, *_boards(records, model, kept), *_profiles(records, kept)]
+
+
+def _boards(records: Records, model: keras.Model, kept: KeptFit) -> list[TensorBoard]:
+    """Return what writes event files; nothing where none are wanted."""
+    job = records.job
+    if job.config.tensorboard == "none" or not records.shows:
+        return []
+    shown = Shown(
+        place=lambda: kept.place,
+        checkpoints=kept.checkpoint_seconds,
+        examples_at=records.examples_at,
+        start=records.start,
+        num_workers=workers_of(model.distribute_strategy).count,
+        is_chief=job.task.is_chief,
+        histograms=job.config.tensorboard == "histograms",
+        at_work=lambda: kept.pace.busy,
+        slow=lambda: f"{job.task.name} {kept.pace.reason}" if kept.pace.reason else "",
+    )
+    return [TensorBoard(records.folder / FOLDER, shown)]
+
+
+def _profiles(records: Records, kept: KeptFit) -> list[Profile]:
+    """Return what profiles the steps that the settings name, on the chief."""
+    first, last = records.job.config.profiled
+    if not (first and records.profiles and records.job.task.is_chief):
+        return []
+    return [Profile(records.folder / FOLDER, first, last, lambda: kept.place)]

@@ -1,0 +1,90 @@
+"""What TensorBoard says of each start of a fit: when, why, where it goes on, with what."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import keras
+
+from cluster_trainer.collectives.replicas import count_of_all
+from cluster_trainer.results import journal, record
+from cluster_trainer.results.happened import happenings
+from cluster_trainer.settings.config import variable_of
+from cluster_trainer.settings.job import Job
+
+OF_SCRIPTS = (
+    "run_dir",
+    "checkpoint_steps",
+    "resume",
+    "tensorboard",
+    "profile_steps",
+    "collectives",
+    "wire",
+    "stall_timeout_seconds",
+    "silence_seconds",
+)
+"""Settings that a script with Keras's own `fit` heeds."""
+
+
+def start_of(job: Job, model: keras.Model, beginning: str) -> str:
+    """Return as Markdown when, why and where a run was started, and with what."""
+    settings = {variable_of(name): value for name, value in job.config.as_json().items()}
+    return _told(job, beginning, _before(job), _facts(job, model) | settings)
+
+
+def start_of_fit(
+    job: Job, model: keras.Model, beginning: str, what: Mapping[str, Any], *, is_first: bool
+) -> str:
+    """Return the same of a fit of a script, with those settings that a script heeds.
+
+    Args:
+        job: the settings, and which worker this is.
+        model: what is trained.
+        beginning: where the fit begins.
+        what: is trained, name -> value.
+        is_first: whether no fit of this process came before.
+    """
+    given = job.config.as_json()
+    settings = {variable_of(name): given[name] for name in OF_SCRIPTS if given[name] is not None}
+    before = _before(job) if is_first else []
+    again = replace(job, is_restart=job.is_restart and is_first)
+    return _told(again, beginning, before, {**what, **_facts(job, model), **settings})
+
+
+def _told(job: Job, beginning: str, before: Sequence[str], facts: Mapping[str, Any]) -> str:
+    again = ", again, since the command had crashed or lost a peer" if job.is_restart else ""
+    sentence = f"Started on {datetime.now(UTC):%Y-%m-%d at %H:%M:%S} UTC{again}; {beginning}."
+    rows = [f"| {name} | {_cell(value)} |" for name, value in facts.items()]
+    return "\n".join([sentence, *before, "", "| what | value |", "| --- | --- |", *rows])
+
+
+def _facts(job: Job, model: keras.Model) -> dict[str, Any]:
+    """Return who trains, and what the model was compiled with."""
+    strategy, optimizer = model.distribute_strategy, model.optimizer
+    return {
+        "workers": job.task.num_workers,
+        "replicas": count_of_all(strategy),
+        "strategy": record.strategy_of(strategy),
+        "optimizer": None if optimizer is None else record.type_name(optimizer),
+        "loss": record.name_of(getattr(model, "loss", None)),
+    }
+
+
+def _before(job: Job) -> list[str]:
+    """Return as a table what this worker has been through since it trained last."""
+    rows = [
+        f"| {datetime.fromtimestamp(one.time, UTC):%H:%M:%S} | {one.what} | {_cell(one.detail)} |"
+        for one in happenings(journal.read(job.folder / journal.FILE))
+    ]
+    return (
+        ["", "| before it (UTC) | what | for whom, or why |", "| --- | --- | --- |", *rows]
+        if rows
+        else []
+    )
+
+
+def _cell(value: object) -> str:
+    """Return a value as a cell of a table shows it."""
+    text = "" if value is None else str(value).replace("|", "\\|").replace("\n", " ")
+    return f"`{text}`" if text else ""

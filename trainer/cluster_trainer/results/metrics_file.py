@@ -1,0 +1,64 @@
+"""The epochs' numbers on disk: metrics.jsonl, one object a line."""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from cluster_trainer.files import write_whole
+
+FILE = "metrics.jsonl"
+log = logging.getLogger("trainer")
+
+
+class MetricsFile:
+    """A file that has the lines of all epochs so far.
+
+    An epoch that has ended adds its line; at a start the file is written anew, and so it is whole
+    after any interruption. A disk that is full costs a warning and lines, and not the run.
+
+    Args:
+        folder: it is made if need be.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+        self._held: int | None = None  # lines; None: what is there may be another start's, or cut
+        self._has_warned = False
+
+    def note(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Note all lines so far, of which the last may be a new one."""
+        try:
+            if self._held is not None and 0 < self._held == len(lines) - 1:
+                self._add(_text(lines[-1:]))
+            else:
+                self._write(_text(lines))
+            self._held = len(lines)
+        except OSError as error:
+            self._held = None
+            if not self._has_warned:
+                log.warning("%s could not be written: %s; training goes on", FILE, error)
+            self._has_warned = True
+
+    def remove(self) -> None:
+        """Remove what an earlier start has left."""
+        with suppress(OSError):
+            self._file.unlink(missing_ok=True)
+
+    def _add(self, text: bytes) -> None:
+        with self._file.open("ab", buffering=0) as file:
+            if file.write(text) != len(text):
+                raise OSError("there was no room for all of a line")
+
+    def _write(self, text: bytes) -> None:
+        with suppress(FileNotFoundError):
+            if self._file.read_bytes() == text:
+                return
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(self._file, text, durable=False)
+
+
+def _text(lines: Sequence[Mapping[str, Any]]) -> bytes:
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
