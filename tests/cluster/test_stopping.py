@@ -10,6 +10,7 @@ GRACE_SECONDS = 10
 ENGINE_SECONDS = 30
 LONG = {"TRAINER_EPOCHS": 1000}
 START_SECONDS = 90
+END_SECONDS = 240
 FIRST_EPOCH = "test accuracy"
 # More than the limit, and really written: zeroed pages would cost nothing.
 HUNGRY = """
@@ -59,7 +60,7 @@ def test_a_killed_container_is_started_again_and_all_go_on(start, workbench):
     cluster.wait_for_text(FIRST_EPOCH, START_SECONDS)
     (victim,) = (item for item in workbench.containers() if "worker-1" in item.name)
     victim.kill("SIGKILL")
-    ended = cluster.end(START_SECONDS)
+    ended = cluster.end(END_SECONDS)
     assert ended.code == 0, ended.output
     assert "worker-1 was killed: starting its container again, 1 of 3" in ended.output
     assert "all 2 workers are here again" in ended.output
