@@ -122,8 +122,8 @@ def back_again(workbench, tmp_path_factory, request):
             run = stack.enter_context(assembled(workbench, folder, SETTINGS))
             run.boot(STEP_SECONDS)
             run.wait_for_step(A_STEP)
-            run.disturb(WORKER)
             absence.leave(run.machines[WORKER])
+            run.disturb(WORKER)  # now: a pause may need more than one attempt
             runs[name] = run
         for name, run in runs.items():
             time.sleep(max(0, run.disturbances[0].time + AWAY_SECONDS - time.time()))

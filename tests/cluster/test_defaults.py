@@ -127,20 +127,30 @@ def test_results_are_json_that_any_reader_takes(defaults):
 def board(defaults, workbench, tmp_path_factory):
     output = tmp_path_factory.mktemp("board") / "output.log"
     with open_board(defaults.folder.parent, workbench.image, output) as opened:
-        tags = lambda: opened.ask("data/plugin/scalars/tags")  # noqa: E731
-        wait_until(
-            lambda: len(tags() or {}) == 4, 120, "TensorBoard has read 4 runs", opened.output
+        all_read = lambda: (  # noqa: E731
+            len(opened.ask("data/plugin/scalars/tags") or {}) == 4
+            and all(
+                len(points_of(opened, defaults, part, metric)) == len(defaults.metrics())
+                for part in ("train", "test")
+                for metric in ("loss", "accuracy")
+            )
         )
+        wait_until(all_read, 120, "TensorBoard has read 4 runs", opened.output)
         yield opened
+
+
+def points_of(board, run, part, metric):
+    """Return a curve's steps and values that TensorBoard has read so far."""
+    folder = f"{run.folder.name}/worker-0/tensorboard/{part}"
+    curve = board.ask("data/plugin/scalars/scalars", run=folder, tag=f"epoch/{metric}")
+    return [(step, value) for _, step, value in curve or ()]
 
 
 def test_tensorboard_has_a_curve_of_every_metric_with_all_its_points(defaults, board):
     for metric in ("loss", "accuracy"):
         for part, name in (("train", metric), ("test", f"test_{metric}")):
-            run = f"{defaults.folder.name}/worker-0/tensorboard/{part}"
-            curve = board.ask("data/plugin/scalars/scalars", run=run, tag=f"epoch/{metric}")
-            points = [(step, pytest.approx(value)) for _, step, value in curve]
-            assert points == [(line["step"], line[name]) for line in defaults.metrics()]
+            expected = [(line["step"], pytest.approx(line[name])) for line in defaults.metrics()]
+            assert points_of(board, defaults, part, metric) == expected
 
 
 def test_tensorboard_shows_each_run_once_and_each_workers_speed(defaults, board):

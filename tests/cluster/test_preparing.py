@@ -7,9 +7,16 @@ import pytest
 from harness.ended import run_and_remove, wait_for_end
 from harness.flower_downloads import PICTURES, PROGRAM
 from harness.peers import running_workers
-from harness.waiting import logs_of, wait_for_text, wait_until
+from harness.waiting import wait_for_text
 
 RUN_SECONDS = 150
+# Stands still as soon as TFDS begins to write; the container itself sees that in time.
+STOPS_HALF_WAY = """
+python -m trainer prepare tf_flowers &
+while kill -0 $! && ! compgen -G '/data/tf_flowers/incomplete.*'; do sleep 0.01; done
+kill -STOP $! && echo stands still
+wait
+"""
 WAITING = "waiting for another container that prepares tf_flowers in /data"
 SETTINGS = {
     "TRAINER_DATASET": "tf_flowers",
@@ -30,18 +37,10 @@ def data(workbench, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def preparing(workbench, data):
-    """Stop the world of a container that is half-way through a preparation, and holds the lock."""
-    container = workbench.start(
-        "python", "-m", "trainer", "prepare", "tf_flowers", volumes=[f"{data}:/data"]
-    )
+    """A container that stands still half-way through a preparation, and holds the lock."""
+    container = workbench.start("bash", "-c", STOPS_HALF_WAY, volumes=[f"{data}:/data"])
     try:
-        wait_until(
-            lambda: list(data.glob("tf_flowers/incomplete.*")),
-            RUN_SECONDS,
-            "TFDS begins to write",
-            lambda: logs_of(container),
-        )
-        container.pause()
+        wait_for_text(container, "stands still", RUN_SECONDS)
         yield container
     finally:
         container.remove(force=True)

@@ -5,8 +5,10 @@ import pytest
 from harness.ended import wait_for_end
 from harness.waiting import logs_of, wait_for_text
 
-# Hangs once, in the step after the file was made, as a file system does whose server is gone.
+# Hangs once, in a step of its own, as a file system does whose server is gone.
 HANGS = """
+import itertools
+import os
 import time
 from pathlib import Path
 
@@ -15,7 +17,9 @@ import tensorflow as tf
 
 from cluster_trainer.models import mnist_cnn
 
-TRIGGER = Path("/runs/hang")
+STEP = int(os.environ.get("HANGS_IN_STEP", 0))
+HUNG = Path("/runs/hung")
+steps = itertools.count(1)
 
 def build(input_shape, num_classes):
     network = mnist_cnn.build(input_shape, num_classes)
@@ -29,34 +33,34 @@ class Hangs(keras.layers.Layer):
             return tf.identity(inputs)
 
 def hang_once():
-    time.sleep(0.01)
-    if TRIGGER.exists():
-        TRIGGER.unlink()
+    if next(steps) == STEP and not HUNG.exists():
+        HUNG.touch()
         print("it hangs", flush=True)
         time.sleep(3600)
 """
 SETTINGS = {
     "TRAINER_MODEL": "hangs:build",
-    "TRAINER_EPOCHS": "20",
+    "TRAINER_EPOCHS": "5",
     "TRAINER_THREADS": "1",
     "TRAINER_CHECKPOINT_STEPS": "10",
     "TRAINER_STALL_TIMEOUT_SECONDS": "8",
 }
+STUCK = {"HANGS_IN_STEP": "50"}
 RECOVERY_SECONDS = 90
 
 
 @pytest.fixture
-def workers(peers, tmp_path):
-    """Two workers in the middle of training, with disks of their own."""
+def start(peers, tmp_path):
+    """Start two workers with disks of their own, of which one will be stuck."""
     (tmp_path / "hangs.py").write_text(HANGS)
-    volumes = [f"{tmp_path}:/workspace:ro"]
+    options = {"volumes": [f"{tmp_path}:/workspace:ro"], "tmpfs": {"/runs": "mode=1777"}}
     cluster = peers(2)
-    started = [
-        cluster.start(index, volumes=volumes, tmpfs={"/runs": "mode=1777"}, **SETTINGS)
-        for index in range(2)
-    ]
-    wait_for_text(started[0], "epoch  1/20", RECOVERY_SECONDS)
-    return started
+
+    def start_both(stuck):
+        own = [STUCK if index == stuck else {} for index in range(2)]
+        return [cluster.start(index, **options, **SETTINGS, **own[index]) for index in range(2)]
+
+    return start_both
 
 
 @pytest.mark.parametrize(
@@ -66,9 +70,9 @@ def workers(peers, tmp_path):
         pytest.param(1, id="a-worker", marks=pytest.mark.long),
     ],
 )
-def test_all_start_again_from_the_last_checkpoint(workers, stuck):
-    workers[stuck].exec_run(["touch", "/runs/hang"])
-    wait_for_text(workers[stuck], "it hangs")
+def test_all_start_again_from_the_last_checkpoint(start, stuck):
+    workers = start(stuck)
+    wait_for_text(workers[stuck], "it hangs", RECOVERY_SECONDS)
     for worker in workers:
         wait_for_text(worker, "resuming from step", RECOVERY_SECONDS)
     # Whichever sees it first; the others follow it to the gate.

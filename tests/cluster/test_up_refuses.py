@@ -2,7 +2,7 @@
 
 import pytest
 
-QUICK_SECONDS = 20
+QUICK_SECONDS = 90
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,9 @@ from docker.models.containers import Container
 from harness.waiting import WaitError, logs_of
 from harness.workbench import Workbench
 
+MAX_SECONDS = 180
+"""More than a start of TensorFlow, or of two, takes on a machine that others use, too."""
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -27,7 +30,7 @@ class Ended:
     seconds: float
 
 
-def wait_for_end(container: Container, timeout_seconds: float = 60) -> Ended:
+def wait_for_end(container: Container, timeout_seconds: float = MAX_SECONDS) -> Ended:
     """Wait until the container ends by itself.
 
     Raises:
@@ -48,7 +51,7 @@ def wait_for_end(container: Container, timeout_seconds: float = 60) -> Ended:
 
 
 def run_and_remove(
-    bench: Workbench, *command: str, timeout_seconds: float = 60, **options: object
+    bench: Workbench, *command: str, timeout_seconds: float = MAX_SECONDS, **options: object
 ) -> Ended:
     """Run a container of the image until it ends, and remove it; see `wait_for_end`."""
     container = bench.start(*command, **options)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from entrypoint.status.reading import Status, read_all
+from harness.ports import free_ports
 from harness.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -203,8 +203,8 @@ class Entrypoints:
     started: list[Entrypoint] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        first = random.randrange(21_000, 31_000)
-        self.addresses = [(f"127.0.0.{rank + 1}", first + rank) for rank in range(self.size)]
+        ports = free_ports(self.size)
+        self.addresses = [(f"127.0.0.{rank + 1}", port) for rank, port in enumerate(ports)]
 
     def start(self, rank: int) -> Entrypoint:
         """Start one of them."""

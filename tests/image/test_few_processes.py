@@ -1,9 +1,15 @@
 """A limit of processes (docker run --pids-limit) that the command uses up."""
 
+from harness.ended import wait_for_end
+from harness.waiting import wait_for_text
+
 # The command opens the worker's port, so that the watch over the peers begins, and then takes
-# every thread that there is, so that the watch gets none for looking up a name.
+# every thread that there is, so that the watch gets none for looking up a name. It ends when it is
+# told to.
 GREEDY = """
-import socket, threading, time
+import signal, socket, threading
+GO = {signal.SIGUSR1}
+signal.pthread_sigmask(signal.SIG_BLOCK, GO)
 threading.stack_size(65536)
 until = threading.Event()
 try:
@@ -12,13 +18,14 @@ try:
 except RuntimeError:
     print("none left", flush=True)
 port = socket.create_server(("", 2222))
-time.sleep(5)
+signal.sigwait(GO)
 print("trained", flush=True)
 """
+WATCH_FAILED = "WARNING worker-0 the watch over the peers failed"
 
 
-def test_a_watch_that_gets_no_thread_does_not_end_the_command(run_to_end):
-    ended = run_to_end(
+def test_a_watch_that_gets_no_thread_does_not_end_the_command(run_container):
+    container = run_container(
         *("python", "-c", GREEDY),
         hostname="h0",
         pids_limit=40,
@@ -29,6 +36,8 @@ def test_a_watch_that_gets_no_thread_does_not_end_the_command(run_to_end):
             "MAX_RESTARTS": "0",
         },
     )
+    wait_for_text(container, WATCH_FAILED)
+    container.kill("SIGUSR1")
+    ended = wait_for_end(container)
     assert (ended.code, ended.out) == (0, "none left\ntrained\n"), ended
-    assert "WARNING worker-0 the watch over the peers failed" in ended.err
     assert "Traceback" not in ended.err

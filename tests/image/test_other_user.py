@@ -7,7 +7,8 @@ from harness.waiting import wait_for_text
 
 # Root without CAP_KILL stands for a user whose command a setuid program has made another's.
 NOT_MAY_KILL = {"user": "0:0", "cap_drop": ["KILL"]}
-BECOMES_ANOTHER = "import os, time; os.setuid(1000); print('ready', flush=True); "
+BECOMES_ANOTHER = "import os, time; os.setuid(1000); print('ready', flush=True)\n"
+GO = "/tmp/go"
 REFUSED = "WARNING worker-0 the command runs as another user: it cannot be sent SIGUSR1"
 
 
@@ -25,9 +26,11 @@ def another(run_container):
 
 
 def test_a_signal_that_may_not_be_sent_is_said_once_and_harms_nothing(another):
-    container = another("time.sleep(3); print('works')")
+    container = another(f"while not os.path.exists({GO!r}): time.sleep(0.1)\nprint('works')")
     container.kill("SIGUSR1")
     container.kill("SIGUSR2")
+    wait_for_text(container, "cannot be sent")
+    container.exec_run(["touch", GO])
     ended = wait_for_end(container)
     assert (ended.code, ended.out) == (0, "ready\nworks\n")
     assert ended.err.count("cannot be sent") == 1

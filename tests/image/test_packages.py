@@ -16,7 +16,8 @@ USE = "import tiny; print('uses', tiny.__file__)"
 INSTALLS = "installing the packages of requirements.txt into /data/.packages/"
 # No index answers there, and pip tries long enough for something to happen meanwhile.
 NO_ANSWER = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "9"}
-PROMPT_SECONDS = 5
+# Less than the grace of a command that has not been told.
+PROMPT_SECONDS = 15
 WHEELS = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
 # A file system without locks; Docker takes the profile's text, as the CLI sends it.
 NO_LOCKS = {
@@ -201,7 +202,7 @@ def test_an_installation_that_is_killed_leaves_nothing_that_counts(begin, run, m
 
 
 def test_docker_stop_ends_an_installation_at_once(begin):
-    container = begin(**NO_ANSWER)
+    container = begin(**NO_ANSWER, STOP_GRACE_SECONDS="25")
     wait_for_text(container, INSTALLS)
     start = time.monotonic()
     container.stop(timeout=30)

@@ -5,7 +5,9 @@ import pytest
 from harness.ended import wait_for_end
 from harness.waiting import wait_for_text
 
-PROMPT_SECONDS = 5
+# A command that has not been told would end when its grace is over.
+GRACE = {"STOP_GRACE_SECONDS": "25"}
+PROMPT_SECONDS = 15
 
 
 @pytest.mark.parametrize(
@@ -18,7 +20,7 @@ PROMPT_SECONDS = 5
     ids=["sleep", "child-of-a-shell", "python"],
 )
 def test_docker_stop_ends_a_command_at_once(run_container, command):
-    container = run_container(*command)
+    container = run_container(*command, environment=GRACE)
     wait_for_text(container, "ready")
     begin = time.monotonic()
     container.stop(timeout=30)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness.waiting import wait_for_text
+from harness.waiting import logs_of, wait_for_text, wait_until
 
 READY = ("bash", "-c", "echo ready; exec sleep 300")
 OPTIONS = {
@@ -30,18 +30,30 @@ def test_the_health_check_is_the_same_program_and_cheap(workbench, run_container
     kind, *command = workbench.inspect_image().attrs["Config"]["Healthcheck"]["Test"]
     container = run_container(*READY)
     wait_for_text(container, "ready")
-    timed = f"TIMEFORMAT='%U %S'; time {' '.join(command)} >/dev/null"
-    code, shown = container.exec_run(["bash", "-c", timed])
-    assert (kind, code) == ("CMD", 0), shown
-    assert sum(map(float, shown.split())) < 0.2  # 0.05 s on a machine that nobody else uses
+
+    def cpu_seconds(program):
+        timed = f"for i in {{1..5}}; do time {program} >/dev/null; done"
+        code, shown = container.exec_run(["bash", "-ec", f"TIMEFORMAT='%U %S'; {timed}"])
+        assert code == 0, shown
+        return min(sum(map(float, line.split())) for line in shown.splitlines())
+
+    assert kind == "CMD"
+    # 0.05 s and 0.15 s on a machine that nobody else uses.
+    assert cpu_seconds(" ".join(command)) < cpu_seconds("python -I -c 'import numpy'")
 
 
 def test_a_worker_that_starts_again_says_why(run_container):
-    container = run_container("bash", "-c", "exit 3", environment={"MAX_RESTARTS": "1"})
-    wait_for_text(container, "restart 1 of 1")
-    code, shown = container.exec_run(["status", "--json"])
-    status = json.loads(shown)
-    assert (code, status["state"], status["restarts"]) == (0, "restarting", 1)
+    # Each pause is twice as long as the one before: one of them is long enough to be seen.
+    container = run_container("bash", "-c", "exit 3", environment={"MAX_RESTARTS": "6"})
+    seen = []
+
+    def is_restarting():
+        seen.append(container.exec_run(["status", "--json"]))
+        return b'"state": "restarting"' in seen[-1].output
+
+    wait_until(is_restarting, 60, "it starts again", lambda: logs_of(container))
+    status = json.loads(seen[-1].output)
+    assert (seen[-1].exit_code, status["restarts"] >= 1) == (0, True), status
     assert "the command ended with exit code 3" in status["detail"]
 
 

@@ -14,6 +14,7 @@ from cluster_trainer.engine.steps import waits_of
 from conftest import strategy_of
 
 BATCHES, BATCH, WIDTH = 12, 8, 8
+TRIES = 3  # others may have the processor for a while
 ONE_THREAD = """
 import json, os, time
 
@@ -79,9 +80,12 @@ def test_slow_input_is_waited_for():
 
 
 def test_input_that_is_there_is_not_waited_for_however_long_a_step_takes():
-    found, seconds = waited(of_input=0, of_step=0.05)
-    assert seconds >= BATCHES * 0.05
-    assert found["input"] < 0.2 * seconds
+    def share():
+        found, seconds = waited(of_input=0, of_step=0.05)
+        assert seconds >= BATCHES * 0.05
+        return found["input"] / seconds
+
+    assert any(share() < 0.2 for _ in range(TRIES))
 
 
 def test_input_that_is_made_beside_the_steps_is_waited_for_no_longer_than_it_takes():
@@ -90,11 +94,14 @@ def test_input_that_is_made_beside_the_steps_is_waited_for_no_longer_than_it_tak
 
 
 def test_a_process_with_one_thread_does_not_count_computing_as_waiting():
-    ended = subprocess.run(
-        [sys.executable, "-c", ONE_THREAD], capture_output=True, text=True, check=True, timeout=240
-    )
-    waited_seconds, seconds = json.loads(ended.stdout.splitlines()[-1])
-    assert waited_seconds < 0.3 * seconds
+    command = [sys.executable, "-c", ONE_THREAD]
+
+    def share():
+        ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=180)
+        waited_seconds, seconds = json.loads(ended.stdout.splitlines()[-1])
+        return waited_seconds / seconds
+
+    assert any(share() < 0.3 for _ in range(TRIES))
 
 
 def test_one_replica_waits_for_no_gradients():

@@ -26,6 +26,8 @@ if what == "chief-predicts" and index == 0:
 loss = model.evaluate(inputs, inputs[:, :1], verbose=0)
 (folder / f"pid-{index}").write_text(str(os.getpid()))
 if index == 1:
+    while not (folder / "pid-0").exists():
+        time.sleep(0.1)
     time.sleep(2)  # in which the other one would have ended
     other = int((folder / "pid-0").read_text())
     print("RESULT", json.dumps({"loss": loss, "is_there": Path(f"/proc/{other}").exists()}))

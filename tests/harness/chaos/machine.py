@@ -2,22 +2,19 @@
 
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from docker.errors import APIError
 from docker.models.containers import Container
 from docker.models.networks import Network
 
 from harness.chaos.records import Process, newest_batch, read_processes
 from harness.peers import Peers
-from harness.waiting import wait_until
+from harness.waiting import pause
 
 WORKSPACE = Path(__file__).parents[2] / "cluster/workspace"
 END_SECONDS = 60
-PAUSE_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -91,19 +88,8 @@ class Machine:
         self.container.start()
 
     def pause(self) -> None:
-        """Freeze all of its processes, as `docker pause` does.
-
-        On a busy machine with cgroup v1 the engine gives up now and then ("unable to freeze"), and
-        thaws what it has frozen.
-        """
-
-        def paused() -> bool:
-            with suppress(APIError):
-                self.container.pause()
-            self.container.reload()
-            return self.container.status == "paused"
-
-        wait_until(paused, PAUSE_SECONDS, f"worker {self.index} is paused", self.log)
+        """Freeze all of its processes, as `docker pause` does."""
+        pause(self.container)
 
     def unpause(self) -> None:
         """Let its processes go on."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import os
-import random
 import signal
 import socket
 import subprocess
@@ -25,10 +23,10 @@ from entrypoint.rendezvous.attempt import Given
 from entrypoint.rendezvous.facts import Facts, host_list
 from entrypoint.rendezvous.gate import pass_gate
 from entrypoint.rendezvous.transport.timing import Timing
+from harness.ports import free_ports
 from harness.timing import QUICK
 
 ROOT = Path(__file__).resolve().parents[4]
-SIDE_BY_SIDE = 16
 LONG_SECONDS = 20.0
 """More than anything here takes on a machine that others use too."""
 
@@ -54,22 +52,6 @@ except Exception as error:
     print(error)
     sys.exit(error.exit_code)
 """
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports on which nothing listens, none of those that dialling sockets are given.
-
-    Of processes that run tests side by side each has some of its own: a port is free until the
-    test's workers listen on it.
-    """
-    found: list[int] = []
-    mine = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % SIDE_BY_SIDE
-    while len(found) < count:
-        port = random.randrange(21_000 + mine, 32_000, SIDE_BY_SIDE)
-        with contextlib.suppress(OSError), socket.socket() as plain:
-            plain.bind(("", port))  # fails, too, if an earlier test's connections are remembered
-            found += [port] if port not in found else []
-    return found
 
 
 class Said:

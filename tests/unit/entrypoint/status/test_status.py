@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from entrypoint.status import show
 from entrypoint.status.board import Board
 from entrypoint.status.places import folders, places
 from entrypoint.status.reading import COMMAND_FILE, Status, read_all
+from harness.ports import free_ports
 from harness.waiting import wait_until
 
 SLEEP = "import time; time.sleep(300)"
@@ -77,15 +77,6 @@ def shown(
         return code, *capfd.readouterr()
 
     return ask
-
-
-def free_ports() -> tuple[int, int]:
-    """Return two ports on which nobody listens."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as one,
-        socket.create_server(("127.0.0.1", 0)) as two,
-    ):
-        return one.getsockname()[1], two.getsockname()[1]
 
 
 @pytest.fixture
@@ -162,7 +153,7 @@ def test_a_command_may_say_its_step_itself(begin: Callable, reach: Callable) -> 
 
 
 def test_a_worker_at_the_gate_names_who_is_missing(begin: Callable, reach: Callable) -> None:
-    first, second = free_ports()
+    first, second = free_ports(2)
     hosts = f"127.0.0.1:{first},127.0.0.1:{second}"
     begin("true", WORKER_HOSTS=hosts, WORKER_INDEX="0", RENDEZVOUS_TIMEOUT="60")
     status = reach("waiting", f"worker-1 at 127.0.0.1:{second}: refused")

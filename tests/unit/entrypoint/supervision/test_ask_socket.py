@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
+
+from harness.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[4]
 PROGRAM = f"""
@@ -32,8 +33,7 @@ ASK = f"{PROGRAM.replace('from cluster', IN_A_CHILD + 'from cluster', 1)}"
 
 
 def start(program: str, size: int, **settings: str) -> list[subprocess.Popen[str]]:
-    first = random.randrange(21_000, 31_000)
-    hosts = ",".join(f"127.0.0.1:{first + rank}" for rank in range(size))
+    hosts = ",".join(f"127.0.0.1:{port}" for port in free_ports(size))
     environ = {
         **os.environ,
         "WORKER_HOSTS": hosts,
