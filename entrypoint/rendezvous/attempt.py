@@ -8,6 +8,7 @@ import functools
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 
 from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import ClusterSpec, Member, Task
@@ -22,7 +23,7 @@ from entrypoint.rendezvous.transport.messages import (
     contradiction,
 )
 from entrypoint.rendezvous.transport.reasons import PeerError
-from entrypoint.rendezvous.transport.timing import Timing
+from entrypoint.rendezvous.transport.timing import PASSING_SECONDS, Timing
 
 Say = Callable[[str, str], None]
 """Takes "INFO" or "WARNING", and a line."""
@@ -97,8 +98,8 @@ class Attempt:
         """One that was in a later ring than this chief, in whose place another was there."""
         self.compared: set[str] = set()
         """The boots of the workers that were compared with this one."""
-        self._wrong_since: dict[Address, float] = {}
-        """Since when others have answered at a member's address, and not the member."""
+        self._wrong: dict[Address, tuple[float, float]] = {}
+        """Since when others have answered at a member's address, not the member, and when last."""
         self._known: dict[Connection, Card] = {}
         self._sent_away: set[str] = set()
         """The boots of those who were sent away last: one may be met again before it has ended."""
@@ -135,11 +136,14 @@ class Attempt:
         for a while in which the right one does not.
         """
         if card.task == expected.task:
-            self._wrong_since.pop(expected.address, None)
+            self._wrong.pop(expected.address, None)
             return
         now = asyncio.get_running_loop().time()
-        is_first = expected.address not in self._wrong_since
-        since = self._wrong_since.setdefault(expected.address, now)
+        since, last = self._wrong.get(expected.address, (now, -inf))
+        is_first = now - last > PASSING_SECONDS
+        if is_first:
+            since = now
+        self._wrong[expected.address] = since, now
         if is_first or now - since < self._passing_seconds:
             raise PeerError(f"{card.task} answers there")
 

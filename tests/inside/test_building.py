@@ -5,6 +5,7 @@ On one worker a model's steps are traced once then, and users' own are left to K
 
 import json
 import os
+import random
 import subprocess
 import sys
 
@@ -472,6 +473,65 @@ def test_functions_that_autograph_reads_are_no_hindrance(strategy, run_eagerly):
         model.compile(keras.optimizers.SGD(0.01), "mse", run_eagerly=run_eagerly)
     model.fit(TWICE_X, TWICE_Y, epochs=3, **BATCHES)
     assert_same(model.get_weights(), expected)
+
+
+class LateBranches(Branches):
+    """Makes its layer in its first call."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = None
+
+    def call(self, x):
+        if self.last is None:
+            self.last = layers.Dense(1)
+        return super().call(x)
+
+
+def test_a_seed_draws_what_it_draws_in_keras(strategy):
+    keras.utils.set_random_seed(7)
+    other = LateBranches()
+    other(TWICE_X[:8])
+    drawn = random.random()
+    keras.utils.set_random_seed(7)
+    with strategy.scope():
+        model = LateBranches()
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+    model.fit(TWICE_X, TWICE_Y, epochs=1, **BATCHES)
+    assert_same(model.get_weights(), other.get_weights())
+    if strategy.num_replicas_in_sync == 1:  # else draws are spread over replicas
+        assert random.random() == drawn
+
+
+class Counts(MakesOfNumbers):
+    """Counts its calls, too."""
+
+    def build(self, shape):
+        super().build(shape)
+        self.calls = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def call(self, inputs):
+        self.calls.assign(self.calls + 1)
+        return super().call(inputs)
+
+
+@pytest.mark.parametrize("strategy", [on_two_devices, over_a_ring], indirect=True)
+def test_what_a_call_on_zeros_would_change_is_refused(strategy):
+    with strategy.scope():
+        model = keras.Sequential([Counts(), layers.Dense(1)])
+        model.compile("sgd", "mse")
+    with pytest.raises((ValueError, RuntimeError)):
+        model.fit(TWICE_X, TWICE_Y, epochs=1, **BATCHES)
+
+
+@pytest.mark.parametrize("strategy", [over_a_ring], indirect=True)
+def test_parts_that_each_worker_would_build_for_itself_are_refused(strategy):
+    with strategy.scope():
+        model = OnePart()
+        model.part = keras.Sequential([layers.Dense(1, name="late")], name="part")
+        model.compile("sgd", run_eagerly=True)
+    with pytest.raises(ValueError, match=r"part, late of .* would be built by its first step"):
+        model.fit(TWICE_X, TWICE_Y, epochs=1, **BATCHES)
 
 
 class OnePart(keras.Model):

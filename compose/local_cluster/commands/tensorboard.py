@@ -43,7 +43,9 @@ def tensorboard(environ: Mapping[str, str]) -> NoReturn:
     _refuse_taken(port)
     engine.refuse_missing(image)
     say(f"TensorBoard of {runs}: http://localhost:{port} (Ctrl-C ends it)")
-    command = ["docker", "run", "--name", f"cluster-trainer-tensorboard-{port}", *OPTIONS]
+    name = f"cluster-trainer-tensorboard-{port}"
+    engine.ask("rm", name)  # one that a crash of the engine has left behind; none that runs
+    command = ["docker", "run", "--name", name, *OPTIONS]
     command += ["--user", f"{user.uid}:{user.gid}"]
     command += ["--publish", f"{HOST}:{port}:{IN_CONTAINER}", "--volume", f"{runs}:/runs:ro"]
     sys.stdout.flush()

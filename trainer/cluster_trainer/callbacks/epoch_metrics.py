@@ -14,7 +14,7 @@ from cluster_trainer.callbacks.numbers import numbers_in
 Line = dict[str, Any]
 VALIDATION, TEST = "val_", "test_"
 COUNTS = frozenset({"epoch", "step", "test_examples", "examples_per_second", "seconds"})
-MAX_NUMBERS = 10_000
+MAX_NUMBERS = 100
 """Of one metric. Lines are in checkpoints, too; a picture of an epoch would be in all of them."""
 
 
@@ -55,14 +55,18 @@ class EpochMetrics(keras.callbacks.Callback):
     def get_state(self) -> dict[str, Any]:
         """Return what a run that goes on needs."""
         self._count()
-        trained = self._trained_seconds
-        return {"lines": self.lines, "seconds": self._seconds, "trained_seconds": trained}
+        return {
+            "lines": self.lines,
+            "first": self._first,
+            "seconds": self._seconds,
+            "trained_seconds": self._trained_seconds,
+        }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on where `get_state` was called."""
         self.lines = list(state["lines"])
         self._seconds, self._trained_seconds = state["seconds"], state["trained_seconds"]
-        self._first = 0
+        self._first = state.get("first", 0)
         self._counted = time.monotonic()
         self._report(self.lines, False)  # noqa: FBT003
 
@@ -113,10 +117,12 @@ class EpochMetrics(keras.callbacks.Callback):
 
 def _named(logs: Mapping[str, Any]) -> Line:
     """Return an epoch's logs with the losses first, and those of the test examples last."""
-    ordered = sorted(logs, key=lambda name: not _is_loss(name))
+    names = [name for name in logs if isinstance(name, str)]  # a callback may add what it likes
+    ordered = sorted(names, key=lambda name: not _is_loss(name))
     tests = {f"{TEST}{name[len(VALIDATION) :]}": name for name in ordered if _is_test(name)}
     others = {name: name for name in ordered if not _is_test(name)}
-    named = _free(others, COUNTS | tests.keys()) | _free(tests, COUNTS)
+    taken = COUNTS | {name for name in others if name.startswith(TEST)}  # tests' alone
+    named = _free(others, taken) | _free(tests, COUNTS)
     found = {name: numbers_in(logs[own]) for name, own in named.items()}
     return {
         name: _number(numbers)

@@ -204,6 +204,10 @@ class Keeper(keras.callbacks.Callback):
             self._save(another_follows=done == self.params.get("steps"))
         self._plan.meet()
 
+    def after_last_call(self, steps: int, done: int) -> None:
+        """Note a call after which a callback has stopped the fit; see `after_call`."""
+        self._move(Stage.TRAINING, step=self.place.step + steps, done=done)
+
     def after_training(self) -> None:
         """Note that an epoch's steps are done; its validation is to come."""
         self._move(Stage.TRAINED)
@@ -257,10 +261,14 @@ class Keeper(keras.callbacks.Callback):
         self._found = None
         self._move(self.place.stage, epoch=epoch)
 
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Look at the model as callbacks have left it for the first trace."""
+        del batch, logs
+        self._warn_of_other_layers()
+
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Let a callback that ends the fit on one worker, as by a clock, end it on all."""
         del batch, logs
-        self._warn_of_other_layers()
         self.model.stop_training = self._plan.any(bool(self.model.stop_training))
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -283,7 +291,7 @@ class Keeper(keras.callbacks.Callback):
         self.place = Place(**kept)
 
     def _warn_of_other_layers(self) -> None:
-        """Say after the first call if a process that goes on would train other layers."""
+        """Say before the first call if a process that goes on would train other layers."""
         before, self._trainable = self._trainable, {}
         now = _trainable_layers(self.model) if before and self.keeps else {}
         if any(trains != before.get(layer, trains) for layer, trains in now.items()):

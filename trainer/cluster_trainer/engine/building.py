@@ -16,8 +16,9 @@ the model by then counts; and in a scope before callbacks have the model. Over a
 weights are made alike before that. For training the outputs are those of `training=True`, as in a
 step, and the layers all that these need.
 
-Without a strategy a `train_step` of a user's own, and one that runs eagerly, build what they need.
-So does the `train_step` of a model without `call`, wherever it runs.
+Without a strategy a `train_step` of a user's own, one that runs eagerly, and one of a model that
+has layers with a `build` of their own, still to be called, build what they need. So does the
+`train_step` of a model without `call`, wherever it runs.
 """
 
 import logging
@@ -27,6 +28,7 @@ from typing import Any
 
 import tensorflow as tf
 from keras.src import backend, tree
+from keras.src.backend import Variable
 from keras.src.models import model as keras_model
 from keras.src.optimizers.multi_optimizer import MultiOptimizer
 from keras.src.trainers.data_adapters import data_adapter_utils
@@ -35,6 +37,7 @@ from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.unbuilt import Unbuilt
 
 log = logging.getLogger("trainer")
+MOST_NAMED = 5
 STEP = ("train_step", "compute_loss", "compute_metrics")
 
 
@@ -46,6 +49,20 @@ def is_alone(model: Any) -> bool:
 def has_call(model: Any) -> bool:
     """Tell whether a model can be called; if not, its own steps use its parts, as a GAN's do."""
     return type(model).call is not keras_model.Model.call
+
+
+def refuse_unbuilt(model: Any) -> None:
+    """Refuse a model whose own steps would build layers, with other values on each worker.
+
+    Raises:
+        ValueError: with their names.
+    """
+    names = [one.name for one in model._flatten_layers(include_self=False) if not one.built]  # noqa: SLF001
+    if names:
+        raise ValueError(
+            f"{', '.join(names[:MOST_NAMED])} of {model.name!r} would be built by its first step, "
+            "with other values on each worker. Build them before `fit`: give each an `Input`."
+        )
 
 
 def build(
@@ -82,7 +99,7 @@ def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
     if model.optimizer is None or not has_call(model):
         return
     if is_alone(model):
-        if _trains_as_keras(model) and not model.run_eagerly:
+        if _trains_as_keras(model) and not model.run_eagerly and not _has_own_builds(model):
             _try(model, _all_as_a_step, batch)
         return
     # A callback may have changed what is called.
@@ -147,12 +164,36 @@ def _inlined(model: Any, batch: Callable[[], Any]) -> None:
 
 
 def _call_on_zeros(model: Any, batch: Callable[[], Any]) -> None:
-    """Build layers as a call of the model does, of which nothing else stays."""
+    """Build layers as a call of the model does, of which nothing else stays.
+
+    Raises:
+        ValueError: something would, in a variable that the call has made.
+    """
     x, *_ = data_adapter_utils.unpack_x_y_sample_weight(batch())
-    before = [(one, one.numpy()) for one in model.variables]
-    model(tree.map_structure(_zeros, x), training=False)
-    for variable, value in before:
+    before = {id(one): (one, one.numpy()) for one in model.variables}
+    with _noting_assignments() as assigned:
+        model(tree.map_structure(_zeros, x), training=False)
+    if changed := [one.path for one in assigned if id(one) not in before]:
+        raise ValueError(f"a call changes {', '.join(changed[:MOST_NAMED])}")
+    for variable, value in before.values():
         variable.assign(value)
+
+
+@contextmanager
+def _noting_assignments() -> Iterator[list[Any]]:
+    """Yield a list that gets the variables to which something is assigned meanwhile."""
+    noted: list[Any] = []
+    assign = Variable._direct_assign  # noqa: SLF001
+
+    def note(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        noted.append(self)
+        return assign(self, *arguments, **keywords)
+
+    Variable._direct_assign = note  # noqa: SLF001
+    try:
+        yield noted
+    finally:
+        Variable._direct_assign = assign  # noqa: SLF001
 
 
 def _zeros(value: Any) -> Any:
@@ -227,6 +268,15 @@ def _trains_as_keras(model: Any) -> bool:
     return has_call(model) and all(
         getattr(getattr(model, name), "__func__", None) is getattr(keras_own, name) for name in STEP
     )
+
+
+def _has_own_builds(model: Any) -> bool:
+    """Tell whether a layer is still to be built by a `build` that is not Keras's own.
+
+    It may leave something behind that nobody can undo, if it fails where there are but symbols.
+    """
+    unbuilt = (one for one in model._flatten_layers() if not one.built)  # noqa: SLF001
+    return any(not type(one).build.__module__.startswith("keras.") for one in unbuilt)
 
 
 def _compiled(model: Any) -> list[Any]:

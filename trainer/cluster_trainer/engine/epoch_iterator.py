@@ -227,6 +227,16 @@ class EpochIterator(KerasEpochIterator):
         """Return the calls of one epoch, each with its first and its last step."""
         return self._epoch()
 
+    @contextmanager
+    def _telling_of_a_stop(self, call: Call, done: int) -> Iterator[None]:
+        """Tell the keeper of a call after which a callback has stopped the fit: its last one."""
+        try:
+            yield
+        except GeneratorExit:
+            if self._keeper and call.done:
+                self._keeper.after_last_call(call.done, done + call.done)
+            raise
+
     def _epoch(self) -> Iterator[tuple[int, int, Call]]:
         if self._is_over:
             self._is_over = False
@@ -245,7 +255,8 @@ class EpochIterator(KerasEpochIterator):
             left = self._left(wanted, done)
             steps = self._pace.steps(_smallest(left, self._until_checkpoint()))
             call = Call(self._current_iterator, steps, self.source, self._workers, self.spec)
-            yield done, done + self._said(steps, left) - 1, call
+            with self._telling_of_a_stop(call, done):
+                yield done, done + self._said(steps, left) - 1, call
             self._pace.took(call.done, call.seconds)
             done += call.done
             self._count(call.done)

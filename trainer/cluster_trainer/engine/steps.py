@@ -134,8 +134,10 @@ class Steps:
         self._has_variables, is_first = True, self.trains is None
         self._prepare(iterator.spec)
         if self._model.run_eagerly:
-            if building.has_call(self._model):  # else its step builds what it uses
+            if building.has_call(self._model):
                 building.build(self._model, iterator.spec)
+            elif self._replicas.total > 1:  # else its step builds what it uses
+                building.refuse_unbuilt(self._model)
             return False
         reading = self._reading(iterator.source)
         self._many.get_concrete_function(iterator.to_trace(), tf.constant(1), reading)

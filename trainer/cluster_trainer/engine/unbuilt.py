@@ -1,13 +1,19 @@
 """Layers as they were before something tried to build them, and has failed half-way."""
 
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+from keras.src.backend.common import global_state
+from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
+
 
 class Unbuilt:
-    """The layers of a model that are not built, and what they hold.
+    """The layers of a model that are not built, what they hold, and what values are drawn from.
 
-    A `build` that fails has mostly made some variables before, and called again makes them twice.
+    A `build` that fails has mostly made some variables before, and called again makes them twice,
+    with other values. Of an object that is no layer nothing is put back.
 
     Args:
         model: whose layers they are; itself, too.
@@ -17,6 +23,9 @@ class Unbuilt:
         layers = [one for one in model._flatten_layers() if not one.built]  # noqa: SLF001
         trackers = [one._tracker for one in layers]  # noqa: SLF001  what a layer holds, once more
         self._put_back = [back for one in (*layers, *trackers) for back in _of_object(one)]
+        known = [ids for one in trackers for ids in one.stored_ids.values()]
+        self._put_back += [back for ids in known for back in _of_container(ids)]
+        self._put_back += _of_generators()
 
     def restore(self) -> None:
         """Let them hold what they held, and nothing else."""
@@ -33,34 +42,42 @@ def _of_object(one: Any) -> Iterator[Callable[[], None]]:
         attributes.update(before)
 
     yield put_back
-    seen: set[int] = set()
     for value in before.values():
-        yield from _of_container(value, seen)
+        yield from _of_container(value)
 
 
-def _of_container(value: Any, seen: set[int]) -> Iterator[Callable[[], None]]:
-    """Yield what gives lists, dictionaries and sets the contents that they have now."""
-    # TensorFlow's own kinds of dictionaries and lists have another one within.
-    value = getattr(value, "__wrapped__", value)
-    value = getattr(value, "_storage", value)
-    if not isinstance(value, (list, dict, set)) or id(value) in seen:
-        return
-    seen.add(id(value))
-    yield _refill(value)
-    for inner in value.values() if isinstance(value, dict) else value:
-        yield from _of_container(inner, seen)
+def _of_container(value: Any) -> Iterator[Callable[[], None]]:
+    """Yield what gives a list, dictionary or set the contents that it has now.
 
-
-def _refill(value: list[Any] | dict[Any, Any] | set[Any]) -> Callable[[], None]:
-    """Return what does so for one; past Keras's own kinds, which keep an account of each change."""
-    if isinstance(value, list):
+    Past Keras's own kinds, which keep an account of each change. TensorFlow's dictionaries and
+    lists have another one within.
+    """
+    kind = type(value)
+    if kind.__module__.startswith("tensorflow."):
+        value = getattr(value, "__wrapped__", getattr(value, "_storage", value))
+        kind = type(value)
+    if issubclass(kind, list):
         items = list(value)
-        return lambda: list.__setitem__(value, slice(None), items)
-    kind: Any = dict if isinstance(value, dict) else set
-    before = kind(value)
+        yield lambda: list.__setitem__(value, slice(None), items)
+    elif issubclass(kind, (dict, set)):
+        plain: Any = dict if issubclass(kind, dict) else set
+        before = plain(value)
 
-    def put_back() -> None:
-        kind.clear(value)
-        kind.update(value, before)
+        def put_back() -> None:
+            plain.clear(value)
+            plain.update(value, before)
 
-    return put_back
+        yield put_back
+
+
+def _of_generators() -> Iterator[Callable[[], None]]:
+    """Yield what puts the generators back that seeds and initial values are drawn from."""
+    pythons, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002  what Keras seeds
+    yield lambda: random.setstate(pythons)
+    yield lambda: np.random.set_state(numpys)  # noqa: NPY002
+    keras_own = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+    if keras_own is None:
+        yield lambda: global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, None)
+    else:
+        seed = keras_own.state.numpy()
+        yield lambda: keras_own.state.assign(seed)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
+from threading import Thread
 from typing import Any, NoReturn
 from weakref import WeakSet
 
@@ -50,6 +51,7 @@ from cluster_trainer.settings.job import Job, read_job
 
 ENDED, LOCK = "ENDED", "LOCK"
 LEAVING_SECONDS = 60.0
+LAST_WORDS_SECONDS = 2.0
 BEGINNING = "the first fit"
 log = logging.getLogger("trainer")
 
@@ -394,9 +396,16 @@ def meets_the_others(workers: Workers, last: LastCall, *, has_failed: bool = Fal
 
 
 def _stalled() -> NoReturn:
+    # A disk that hangs may be why it has stalled, and holds nobody here.
+    last = Thread(target=_tell_the_last, daemon=True)
+    last.start()
+    last.join(LAST_WORDS_SECONDS)
+    leave_process(STALLED.code, STALLED.reason or "")
+
+
+def _tell_the_last() -> None:
     _tell_nothing_more()
     _note_code(STALLED.code, STALLED.reason or "")
-    leave_process(STALLED.code, STALLED.reason or "")
 
 
 def _end(error: Exception, num_workers: int) -> None:

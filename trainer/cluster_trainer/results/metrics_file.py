@@ -49,7 +49,9 @@ class MetricsFile:
 
     def _add(self, text: bytes) -> None:
         with self._file.open("ab", buffering=0) as file:
+            size = file.tell()
             if file.write(text) != len(text):
+                file.truncate(size)
                 raise OSError("there was no room for all of a line")
 
     def _write(self, text: bytes) -> None:

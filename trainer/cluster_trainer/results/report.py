@@ -127,9 +127,13 @@ class Reporter:
         self._screen.begin_anew()
         file = self.folder / metrics_file.FILE
         lines = file.read_text().splitlines() if file.exists() else []
-        if lines:
-            last = json.loads(lines[-1])
+        for line in reversed(lines):
+            try:
+                last = json.loads(line)
+            except ValueError:  # cut off, by a disk that was full
+                continue
             self._result |= {"steps": last["step"], "epochs": last["epoch"], "metrics": last}
+            return
 
     def start_heartbeat(self) -> None:
         """Say what the run is at whenever it was silent for PROGRESS_SECONDS.
