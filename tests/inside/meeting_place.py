@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 SECONDS = 120.0
 PAUSE_SECONDS = 0.02
 SIGN_SECONDS = 10.0
@@ -221,3 +223,9 @@ def _ask_on(asks: socket.socket) -> str | None:
         if selector.select(0) and (ask := asks.recv(LONGEST_ASK)):
             return json.loads(ask)["number"]
     return None
+
+
+def weights_in(output: str) -> np.ndarray:
+    """Return the weights that a script has printed as JSON, on one line, at its end."""
+    (line,) = [line for line in output.splitlines() if line.startswith("ENDED")]
+    return np.array(json.loads(line.removeprefix("ENDED ")))

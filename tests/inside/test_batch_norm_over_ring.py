@@ -1,13 +1,12 @@
 """Synchronized BatchNorm over a ring averages over the whole batch, as on one device."""
 
-import json
 import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from meeting_place import MeetingPlace
+from meeting_place import MeetingPlace, weights_in
 
 # 50 examples in batches of 16: the last batch of 2 leaves workers without examples.
 SCRIPT = """
@@ -25,11 +24,6 @@ model.fit(inputs, targets, batch_size=16, epochs=20, verbose=0)
 values = [weights.ravel().tolist() for weights in model.get_weights()]
 print("ENDED", json.dumps(sum(values, [])), flush=True)
 """
-
-
-def weights_in(output):
-    (line,) = [line for line in output.splitlines() if line.startswith("ENDED")]
-    return np.array(json.loads(line.removeprefix("ENDED ")))
 
 
 @pytest.mark.long

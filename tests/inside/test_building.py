@@ -3,7 +3,6 @@
 On one worker a model's steps are traced once then, and users' own are left to Keras.
 """
 
-import json
 import os
 import random
 import subprocess
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
-from meeting_place import MeetingPlace
+from meeting_place import MeetingPlace, weights_in
 
 from cluster_trainer.checkpoints.checkpoint import uncounted
 from cluster_trainer.collectives import group
@@ -463,10 +462,19 @@ class Branches(keras.Model):
         return self.last(self.halved(x))
 
 
-@pytest.mark.parametrize("run_eagerly", [False, True])
+# Keras runs nothing eagerly on several devices.
+@pytest.mark.parametrize(
+    ("strategy", "run_eagerly"),
+    [
+        (in_one_worker, False),
+        (in_one_worker, True),
+        (on_two_devices, False),
+        (over_a_ring, False),
+        (over_a_ring, True),
+    ],
+    indirect=["strategy"],
+)
 def test_functions_that_autograph_reads_are_no_hindrance(strategy, run_eagerly):
-    if run_eagerly and strategy.num_replicas_in_sync > 1:
-        pytest.skip("Keras refuses it")
     expected = by_hand(Branches(), keras.optimizers.SGD(0.01), keras.losses.MeanSquaredError())
     with strategy.scope():
         model = Branches()
@@ -608,6 +616,14 @@ def two_layers():
     return keras.Sequential([keras.Input((4,)), first, layers.Dense(1, kernel_initializer="ones")])
 
 
+def with_first_frozen(strategy):
+    with strategy.scope():
+        model = two_layers()
+        model.layers[0].trainable = False
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+    return model
+
+
 def setting(trainable, hook):
     def set_it(*_, **__):
         callback.model.layers[0].trainable = trainable
@@ -619,10 +635,7 @@ def setting(trainable, hook):
 @without_a_strategy
 def test_a_callback_may_thaw_layers_before_it_begins(strategy):
     expected = by_hand(two_layers(), keras.optimizers.Adam(0.01), keras.losses.MeanSquaredError())
-    with strategy.scope():
-        model = two_layers()
-        model.layers[0].trainable = False
-        model.compile(keras.optimizers.Adam(0.01), "mse")
+    model = with_first_frozen(strategy)
     thaw = setting(True, "on_train_begin")  # noqa: FBT003
     model.fit(TWICE_X, TWICE_Y, epochs=3, callbacks=[thaw], **BATCHES)
     assert_same(model.get_weights(), expected)
@@ -630,10 +643,7 @@ def test_a_callback_may_thaw_layers_before_it_begins(strategy):
 
 @pytest.mark.parametrize("strategy", [on_two_devices], indirect=True)
 def test_in_a_scope_where_keras_has_built_the_optimizer_by_then_it_is_told_so(strategy):
-    with strategy.scope():
-        model = two_layers()
-        model.layers[0].trainable = False
-        model.compile(keras.optimizers.Adam(0.01), "mse")
+    model = with_first_frozen(strategy)
     thaw = setting(True, "on_train_begin")  # noqa: FBT003
     with pytest.raises(ValueError, match=r"was built without .*kernel.* before `compile`"):
         model.fit(TWICE_X, TWICE_Y, callbacks=[thaw], **BATCHES)
@@ -654,10 +664,7 @@ def test_a_callback_may_freeze_layers_before_the_first_step(strategy, hook):
 @pytest.mark.parametrize("strategy", [over_a_ring], indirect=True)
 def test_over_a_ring_layers_that_are_thawed_too_late_are_told_of(strategy):
     """Keras takes it on one device; here the workers have traced the step before an epoch."""
-    with strategy.scope():
-        model = two_layers()
-        model.layers[0].trainable = False
-        model.compile(keras.optimizers.Adam(0.01), "mse")
+    model = with_first_frozen(strategy)
     thaw = setting(True, "on_epoch_begin")  # noqa: FBT003
     with pytest.raises(ValueError, match="in a callback's `on_train_begin`"):
         model.fit(TWICE_X, TWICE_Y, callbacks=[thaw], **BATCHES)
@@ -788,11 +795,6 @@ model.fit(inputs, inputs.sum(1, keepdims=True), batch_size=16, epochs=5, verbose
 values = [weights.ravel().tolist() for weights in model.get_weights()]
 print("ENDED", json.dumps(sum(values, [])), flush=True)
 """
-
-
-def weights_in(output):
-    (line,) = [line for line in output.splitlines() if line.startswith("ENDED")]
-    return np.array(json.loads(line.removeprefix("ENDED ")))
 
 
 @pytest.mark.long

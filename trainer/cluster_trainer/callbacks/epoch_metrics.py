@@ -9,13 +9,11 @@ import keras
 import numpy as np
 
 from cluster_trainer.callbacks.keeper import Place
-from cluster_trainer.callbacks.numbers import numbers_in
+from cluster_trainer.callbacks.numbers import MAX_NUMBERS, numbers_in
+from cluster_trainer.results.metrics_file import COUNTS
 
 Line = dict[str, Any]
 VALIDATION, TEST = "val_", "test_"
-COUNTS = frozenset({"epoch", "step", "test_examples", "examples_per_second", "seconds"})
-MAX_NUMBERS = 100
-"""Of one metric. Lines are in checkpoints, too; a picture of an epoch would be in all of them."""
 
 
 class EpochMetrics(keras.callbacks.Callback):
@@ -121,7 +119,8 @@ def _named(logs: Mapping[str, Any]) -> Line:
     ordered = sorted(names, key=lambda name: not _is_loss(name))
     tests = {f"{TEST}{name[len(VALIDATION) :]}": name for name in ordered if _is_test(name)}
     others = {name: name for name in ordered if not _is_test(name)}
-    taken = COUNTS | {name for name in others if name.startswith(TEST)}  # tests' alone
+    # A training metric has no name of the form that those of the test examples have.
+    taken = {*COUNTS, *(name for name in others if name.startswith(TEST))}
     named = _free(others, taken) | _free(tests, COUNTS)
     found = {name: numbers_in(logs[own]) for name, own in named.items()}
     return {

@@ -7,6 +7,9 @@ import numpy as np
 KINDS = "fiub"
 """Of NumPy's: floating-point and whole numbers, and booleans, which count as 0 and 1."""
 
+MAX_NUMBERS = 100
+"""Of one metric that is recorded; the lines of all epochs are in checkpoints, too."""
+
 
 def numbers_in(value: Any) -> np.ndarray | None:
     """Return a value as an array of numbers; None if it is none, as a text."""

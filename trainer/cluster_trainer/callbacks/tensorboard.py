@@ -21,7 +21,7 @@ import numpy as np
 
 from cluster_trainer.callbacks.keeper import Place
 from cluster_trainer.callbacks.learning_rate import present_rate
-from cluster_trainer.callbacks.numbers import numbers_in
+from cluster_trainer.callbacks.numbers import MAX_NUMBERS, numbers_in
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.results.event_file import EventFile, starts_in
@@ -29,7 +29,6 @@ from cluster_trainer.results.event_file import EventFile, starts_in
 FOLDER = "tensorboard"
 VALIDATION = "val_"
 SECONDS_BETWEEN = 0.9  # calls of about a second are written each, shorter ones together
-MAX_NUMBERS = 100
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Shown:
 class TensorBoard(keras.callbacks.Callback):
     """Writes event files, about once a second and after each epoch; nothing crosses workers.
 
-    A file begins to be with the first that is written into it, and is open only meanwhile.
+    A file is made when something is first written into it, and is open only while that lasts.
 
     Args:
         folder: this worker's own for them.

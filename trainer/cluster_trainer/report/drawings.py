@@ -13,10 +13,10 @@ from cluster_trainer.report.curves import Point
 from cluster_trainer.report.reading import Json, is_number
 from cluster_trainer.report.run import Run, Worker
 from cluster_trainer.report.timeline import STARTING, WAITING, Line, epoch_seconds, waits_for_others
+from cluster_trainer.results.metrics_file import COUNTS
 
 NOT_RECORDED = "not recorded"
 TEST = "test_"
-COUNTS = ("epoch", "step", "test_examples", "examples_per_second", "seconds")
 SPEED, SECONDS, RATE = "speed/examples_per_second", "speed/seconds_per_step", "learning_rate"
 FIT = "fit"
 HELD_UP = "checkpoints/seconds_held_up"

@@ -11,10 +11,11 @@ from markupsafe import Markup
 
 from cluster_trainer.report import drawings
 from cluster_trainer.report.again import again, differs_from_default
-from cluster_trainer.report.drawings import COUNTS, NOT_RECORDED, Drawing
+from cluster_trainer.report.drawings import NOT_RECORDED, Drawing
 from cluster_trainer.report.reading import Json
 from cluster_trainer.report.run import Run, Worker
 from cluster_trainer.report.timeline import DONE, ENDS, SILENT, Line, line_of
+from cluster_trainer.results.metrics_file import COUNTS
 
 HERE = Path(__file__).parent
 FACTS = ("status", "reason", "dataset", "workers", "replicas", "strategy", "steps", "epochs")

@@ -10,6 +10,8 @@ from typing import Any
 from cluster_trainer.files import write_whole
 
 FILE = "metrics.jsonl"
+COUNTS = ("epoch", "step", "test_examples", "examples_per_second", "seconds")
+"""What a line has beside metrics."""
 log = logging.getLogger("trainer")
 
 

@@ -20,7 +20,6 @@ from cluster_trainer.settings.view import View, is_terminal
 PROGRESS_SECONDS = 10.0
 RESULT_FILE = "result.json"
 LOG_FILE = "train.log"
-COUNTS = ("epoch", "step", "test_examples", "examples_per_second", "seconds")
 log = logging.getLogger("trainer")
 
 
@@ -238,7 +237,7 @@ def describe(line: Mapping[str, Any], epochs: int) -> str:
     parts += [
         f"{name.replace('_', ' ')} {shown(value)}"
         for name, value in line.items()
-        if name not in COUNTS
+        if name not in metrics_file.COUNTS
     ]
     if "examples_per_second" in line:
         parts.append(f"{line['examples_per_second']:,.0f} examples/s")
