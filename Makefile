@@ -1,7 +1,7 @@
 # `make` alone says what there is.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps status data data-sample tensorboard report test unit inside chaos soak lint bench tutorial-table lock sbom push clean
+.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps status data data-sample tensorboard report test unit inside keras-tests chaos soak lint bench tutorial-table lock sbom push clean
 
 export IMAGE ?= $(or $(shell sed -n "s/^[[:blank:]]*\(export[[:blank:]]*\)*IMAGE[[:blank:]]*=[[:blank:]]*[\"']*\([^\"' ]*\).*/\2/p" .env 2>/dev/null | tail -n 1),cluster-trainer:cpu)
 CLUSTER := $(or $(PYTHON),python3) compose/cluster.py
@@ -95,6 +95,9 @@ unit: .venv/stamp ## Run the tests that need no Docker, in about a minute
 inside: image .venv/stamp ## Run the tests inside the image. TESTS=tests/inside/test_run.py PYTEST_ARGS='-k name'
 	@scripts/inside.sh $(or $(TESTS),tests/inside) $(PYTEST_ARGS)
 
+keras-tests: image .venv/stamp ## Run Keras's own tests against Keras as published, repaired, and with the engine
+	@.venv/bin/python scripts/keras_tests.py $(PYTEST_ARGS)
+
 chaos: image .venv/stamp ## Run the long tests: kill workers in every way, write the table of docs/operations.md, try more examples
 	@scripts/chaos.sh $(PYTEST_ARGS)
 
@@ -107,7 +110,7 @@ lint: .venv/stamp ## Check style, types, the Dockerfile, the scripts, GitHub's f
 	.venv/bin/mypy entrypoint trainer/cluster_trainer trainer/cluster_trainer_start.py
 	.venv/bin/mypy --python-version 3.10 compose # the oldest that mypy knows; a test looks at 3.9
 	.venv/bin/hadolint Dockerfile benchmarks/torch/Dockerfile
-	.venv/bin/mypy scripts/sbom.py scripts/terminal_picture.py
+	.venv/bin/mypy scripts/keras_tests.py scripts/sbom.py scripts/terminal_picture.py
 	.venv/bin/shellcheck scripts/*.sh .ci/run
 	@scripts/forms.sh
 

@@ -13,14 +13,15 @@ lock() { # NAME OPTIONS...
 
 options=("$@")
 dropped=(--override overrides.in --no-emit-package libclang --no-emit-package setuptools --no-emit-package wheel)
-of_image=() # what the image has is the image's own
-for package in numpy pillow packaging six markupsafe; do of_image+=(--no-emit-package "$package"); done
 lock cpu "${dropped[@]}" --override overrides-cpu.in
+of_image=() # what the image has is the image's own
+while read -r package; do of_image+=(--no-emit-package "$package"); done < <(sed -n 's/^\([a-z0-9-]*\)==.*/\1/p' cpu.txt)
 lock gpu "${dropped[@]}" --constraint cpu.txt # the same versions in both images
 lock digits --no-emit-package numpy           # the image's own
 lock pictures --no-deps                       # only the files in them
 lock report "${of_image[@]}"
 lock installer
 lock inside
+lock keras-tests "${of_image[@]}"
 lock sbom
 lock dev
