@@ -32,12 +32,14 @@ class Settings:
         steps_per_epoch: the steps of each.
         checkpoint_steps: a checkpoint is saved every so many steps.
         optimizer: by which.
+        learning_rate: of that.
     """
 
     epochs: int
     steps_per_epoch: int
     checkpoint_steps: int
     optimizer: str = "adam"
+    learning_rate: float = 0.001
 
     @property
     def steps(self) -> int:
@@ -60,6 +62,7 @@ class Settings:
             "TRAINER_STEPS_PER_EPOCH": f"{self.steps_per_epoch}",
             "TRAINER_CHECKPOINT_STEPS": f"{self.checkpoint_steps}",
             "TRAINER_OPTIMIZER": self.optimizer,
+            "TRAINER_LEARNING_RATE": f"{self.learning_rate}",
         }
 
 
