@@ -415,13 +415,17 @@ class MakesOfNumbers(layers.Layer):
     def __init__(self):
         super().__init__()
         self.inner = layers.Dense(2, kernel_initializer="ones")
-        self.units = []
+        self.units, self.others = [], {"named": [], "paired": ([],)}
 
     def build(self, shape):
         self.k = self.add_weight(shape=(2, 2), initializer="ones")
         self.inner.build(shape)
-        self.units.append(layers.Dense(1))
+        for held in self.held():
+            held.append(layers.Dense(1))
         self.scale = keras.Variable(np.full(2, 0.5, np.float32))
+
+    def held(self):
+        return self.units, self.others["named"], self.others["paired"][0]
 
     def call(self, inputs):
         return self.inner(inputs) @ self.k * self.scale
@@ -441,7 +445,7 @@ def test_a_layer_whose_variables_are_made_of_numbers_is_built_once(strategy, kin
         model = make()
         model.compile(keras.optimizers.SGD(0.01), "mse", metrics=["mae"])
     model.fit(TWICE_X, TWICE_Y, epochs=3, **BATCHES)
-    assert len(model.layers[0].units) == 1
+    assert [len(held) for held in model.layers[0].held()] == [1, 1, 1]
     assert_same(model.get_weights(), expected)
 
 
