@@ -287,7 +287,7 @@ def test_a_run_of_an_earlier_version_goes_on_and_gets_a_number(keep, tmp_path):
 
 
 class Shortens(keras.callbacks.Callback):
-    """Ends each epoch after two batches, and the fit with none; dies in one of them, if it is to."""
+    """Ends each epoch after two batches, and the fit with none; may die at the end of one."""
 
     def __init__(self, dies_in=None):
         super().__init__()
