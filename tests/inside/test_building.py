@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
+from keras.src.backend.common.global_state import set_global_attribute
+from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
 from meeting_place import MeetingPlace, weights_in
 
 from cluster_trainer.checkpoints.checkpoint import uncounted
@@ -415,13 +417,17 @@ class MakesOfNumbers(layers.Layer):
     def __init__(self):
         super().__init__()
         self.inner = layers.Dense(2, kernel_initializer="ones")
-        self.units = []
+        self.units, self.others = [], {"named": [], "paired": ([],)}
 
     def build(self, shape):
         self.k = self.add_weight(shape=(2, 2), initializer="ones")
         self.inner.build(shape)
-        self.units.append(layers.Dense(1))
+        for held in self.held():
+            held.append(layers.Dense(1))
         self.scale = keras.Variable(np.full(2, 0.5, np.float32))
+
+    def held(self):
+        return self.units, self.others["named"], self.others["paired"][0]
 
     def call(self, inputs):
         return self.inner(inputs) @ self.k * self.scale
@@ -441,7 +447,7 @@ def test_a_layer_whose_variables_are_made_of_numbers_is_built_once(strategy, kin
         model = make()
         model.compile(keras.optimizers.SGD(0.01), "mse", metrics=["mae"])
     model.fit(TWICE_X, TWICE_Y, epochs=3, **BATCHES)
-    assert len(model.layers[0].units) == 1
+    assert [len(held) for held in model.layers[0].held()] == [1, 1, 1]
     assert_same(model.get_weights(), expected)
 
 
@@ -516,7 +522,7 @@ class Counts(MakesOfNumbers):
 
     def build(self, shape):
         super().build(shape)
-        self.calls = self.add_weight(shape=(), initializer="zeros", trainable=False)
+        self.calls = self.add_weight(shape=(), initializer="zeros", trainable=False, name="calls")
 
     def call(self, inputs):
         self.calls.assign(self.calls + 1)
@@ -528,8 +534,47 @@ def test_what_a_call_on_zeros_would_change_is_refused(strategy):
     with strategy.scope():
         model = keras.Sequential([Counts(), layers.Dense(1)])
         model.compile("sgd", "mse")
-    with pytest.raises((ValueError, RuntimeError)):
+    with pytest.raises(ValueError, match=r"a call assigns to .*/calls, which it makes itself"):
         model.fit(TWICE_X, TWICE_Y, epochs=1, **BATCHES)
+
+
+class Measures(MakesOfNumbers):
+    """Updates a metric in its calls, and draws from Keras's own generator."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean = keras.metrics.Mean()
+
+    def call(self, inputs):
+        self.mean.update_state(ops.mean(inputs))
+        return super().call(inputs) + 0 * keras.random.uniform(())
+
+
+@pytest.mark.parametrize("strategy", [over_a_ring], indirect=True)
+@pytest.mark.parametrize("has_drawn", [False, True])
+def test_a_call_on_zeros_leaves_metrics_and_keras_seed_as_they_were(strategy, has_drawn):
+    def make():
+        return keras.Sequential([Measures(), layers.Dense(1, kernel_initializer="ones")])
+
+    def note(_):
+        generator = global_seed_generator()
+        noted.append((model.layers[0].mean.count.numpy(), [*generator.state.numpy()]))
+
+    noted = []
+    expected = by_hand(make(), keras.optimizers.SGD(0.01), keras.losses.MeanSquaredError(), 1)
+    set_global_attribute(GLOBAL_SEED_GENERATOR, None)
+    if has_drawn:
+        keras.random.uniform(())
+        seed = [*global_seed_generator().state.numpy()]
+    with strategy.scope():
+        model = make()
+        model.compile(keras.optimizers.SGD(0.01), "mse")
+    noting = keras.callbacks.LambdaCallback(on_train_begin=note)
+    model.fit(TWICE_X, TWICE_Y, callbacks=[noting], **BATCHES)
+    assert_same(model.get_weights(), expected)
+    ((count, found),) = noted
+    assert count == 0
+    assert found == (seed if has_drawn else [found[0], 0])  # each draw changes both of its numbers
 
 
 @pytest.mark.parametrize("strategy", [over_a_ring], indirect=True)
@@ -538,8 +583,10 @@ def test_parts_that_each_worker_would_build_for_itself_are_refused(strategy):
         model = OnePart()
         model.part = keras.Sequential([layers.Dense(1, name="late")], name="part")
         model.compile("sgd", run_eagerly=True)
-    with pytest.raises(ValueError, match=r"part, late of .* would be built by its first step"):
+    with pytest.raises(ConfigurationError) as refused:
         model.fit(TWICE_X, TWICE_Y, epochs=1, **BATCHES)
+    (problem,) = refused.value.problems
+    assert (problem.received, model.name in problem.name) == ("late", True)
 
 
 class OnePart(keras.Model):
@@ -568,6 +615,33 @@ def test_parts_without_a_call_are_trained_eagerly(strategy):
     before = model.get_weights()
     model.fit(TWICE_X, TWICE_Y, epochs=1, **BATCHES)
     assert (model.get_weights()[0] != before[0]).all()
+
+
+class Doubles(layers.Layer):
+    """Has no variables, and no `build`."""
+
+    def call(self, inputs):
+        return 2 * inputs
+
+
+@pytest.mark.parametrize("strategy", [over_a_ring], indirect=True)
+def test_layers_that_make_no_variables_need_not_be_built(strategy):
+    with strategy.scope():
+        model = OnePart()
+        dense = layers.Dense(1)
+        dense.build((None, 4))
+        model.part = keras.Sequential([Doubles(), layers.Rescaling(0.5), layers.Flatten(), dense])
+        model.others = [
+            layers.Concatenate(),
+            layers.Lambda(lambda one: one),
+            layers.Reshape((4,)),
+            layers.TimeDistributed(layers.ZeroPadding2D()),
+            layers.UpSampling2D(),
+        ]
+        model.compile(keras.optimizers.SGD(0.01), run_eagerly=True)
+    before = dense.get_weights()
+    model.fit(TWICE_X, TWICE_Y, epochs=1, **BATCHES)
+    assert (dense.get_weights()[0] != before[0]).all()
 
 
 @without_a_strategy

@@ -142,6 +142,54 @@ def test_each_validation_begins_with_the_first_batches(strategy):
     assert history["val_loss"] == pytest.approx([first] * 3, rel=1e-5)
 
 
+class Shortens(keras.callbacks.Callback):
+    """Ends the first epoch after two batches, and the fit with none."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps = []
+
+    def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002  Keras gives them by name
+        self.model.stop_training = not self.steps and batch == 1
+
+    def on_epoch_end(self, epoch, logs=None):  # noqa: ARG002
+        self.model.stop_training = False
+        self.steps.append(int(self.model.optimizer.iterations.numpy()) - sum(self.steps))
+
+
+def of_arrays():
+    return {"x": INPUTS, "y": TARGETS, "batch_size": 20}
+
+
+def of_dataset():
+    return {"x": tf.data.Dataset.from_tensor_slices((INPUTS, TARGETS)).batch(20)}
+
+
+@pytest.mark.parametrize("of_data", [of_arrays, of_dataset])
+@pytest.mark.parametrize(
+    ("steps_per_epoch", "batches"),
+    [(None, [[0, 1], range(5), range(5)]), (3, [[0, 1], [2, 3, 4], [0, 1, 2]])],
+)
+def test_an_epoch_that_a_callback_shortens_is_followed_by_a_whole_one(
+    strategy, of_data, steps_per_epoch, batches
+):
+    with strategy.scope():
+        model = model_in(strategy)
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+    shortens = Shortens()
+    history = model.fit(
+        **of_data(),
+        epochs=3,
+        steps_per_epoch=steps_per_epoch,
+        shuffle=False,
+        verbose=0,
+        callbacks=[shortens],
+    ).history
+    squares = ((model.predict(INPUTS, verbose=0) - TARGETS) ** 2).reshape(5, 20)
+    assert shortens.steps == [len(one) for one in batches]
+    assert history["loss"] == pytest.approx([squares[one].mean() for one in batches], rel=1e-5)
+
+
 def test_validation_that_was_stopped_begins_anew(strategy):
     class Stop(keras.callbacks.Callback):
         def on_test_batch_end(self, batch, logs=None):  # noqa: ARG002

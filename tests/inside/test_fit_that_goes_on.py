@@ -286,6 +286,48 @@ def test_a_run_of_an_earlier_version_goes_on_and_gets_a_number(keep, tmp_path):
     assert Checkpoint.from_bytes(store.newest().content).run != UNKNOWN_RUN
 
 
+class Shortens(keras.callbacks.Callback):
+    """Ends each epoch after two batches, and the fit with none; may die at the end of one."""
+
+    def __init__(self, dies_in=None):
+        super().__init__()
+        self.dies_in = dies_in
+
+    def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002  Keras gives them by name
+        self.model.stop_training = batch == 1
+
+    def on_epoch_end(self, epoch, logs=None):  # noqa: ARG002
+        self.model.stop_training = False
+        if epoch == self.dies_in:
+            raise RuntimeError("killed")
+
+
+@pytest.mark.parametrize(
+    ("steps_per_epoch", "place"), [(None, (2, 0)), (3, (0, 4))], ids=["passes", "steps"]
+)
+@pytest.mark.parametrize(
+    "of", [lambda: (ROWS, WANTED), lambda: (SameBatches(),)], ids=["arrays", "dataset"]
+)
+def test_a_fit_of_shortened_epochs_goes_on_with_the_batch_that_comes_next(
+    keep, steps_per_epoch, place, of
+):
+    def fit(model, dies_in=None):
+        data = of() if len(of()) == 1 else (*of(), 8)
+        given = {"epochs": 4, "steps_per_epoch": steps_per_epoch, "shuffle": False, "verbose": 0}
+        model.fit(*data, callbacks=[Shortens(dies_in)], **given)
+        return model.get_weights()
+
+    expected = fit(keep()[0])
+    model, kept = keep()
+    with running.fits_run_by(kept.run), pytest.raises(RuntimeError, match="killed"):
+        fit(model, dies_in=2)
+    model, kept = keep()
+    kept.find()
+    assert (kept.place.step, kept.place.passes, kept.place.seen) == (4, *place)
+    with running.fits_run_by(kept.run):
+        np.testing.assert_allclose(fit(model)[0], expected[0], rtol=1e-5)
+
+
 def test_a_source_has_one_reader_at_a_time(keep):
     """What has read it until now may still do so when another fit begins."""
     busy, together = threading.Lock(), []

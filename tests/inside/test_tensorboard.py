@@ -316,6 +316,16 @@ def test_metrics_of_several_numbers_are_a_curve_each(callback, tmp_path):
     assert not any("large" in tag for tag in own)
 
 
+def test_what_is_named_by_no_text_is_no_curve(callback, tmp_path):
+    made, call = callback()
+    call({"loss": 1.0, 1: 0.5})
+    made.on_epoch_end(2, {"loss": 1.0, 1: 0.5})
+    assert [*read(tmp_path / "train")] == ["epoch/loss"]
+    assert {tag for tag in read(tmp_path) if tag.startswith("within_epoch")} == {
+        "within_epoch/loss"
+    }
+
+
 def test_short_calls_are_written_together(callback, tmp_path, monkeypatch):
     monkeypatch.setattr(tensorboard, "SECONDS_BETWEEN", 3600.0)
     _, call = callback()

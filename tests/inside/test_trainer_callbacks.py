@@ -60,6 +60,27 @@ def test_numbers_that_are_not_finite_and_lists_of_numbers_are_json(metrics_at, t
     json.dumps(line, allow_nan=False)
 
 
+@pytest.mark.parametrize(
+    ("logs", "expected"),
+    [
+        ({"test_acc": 1.0, "val_acc": 2.0}, {"_test_acc": 1.0, "test_acc": 2.0}),
+        ({"test_acc": 1.0, "_test_acc": 2.0}, {"_test_acc_": 1.0, "_test_acc": 2.0}),
+        ({"epoch": 1.0, "epoch_": 2.0}, {"epoch__": 1.0, "epoch_": 2.0}),
+        (
+            {"test_examples": 1.0, "val_examples": 2.0, "val_examples_": 3.0},
+            {"_test_examples": 1.0, "test_examples__": 2.0, "test_examples_": 3.0},
+        ),
+        ({"epoch": 1.0, "epoch_": "a text", 1: 0.5}, {"epoch_": 1.0}),
+    ],
+)
+def test_each_metric_has_a_name_of_its_own(metrics_at, told, logs, expected):
+    metrics_at(7).on_epoch_end(0, logs)
+    (line,) = told[-1][0]
+    ours = {"epoch": 1, "step": 7, "test_examples": 30}
+    others = {"examples_per_second", "seconds"}
+    assert {name: one for name, one in line.items() if name not in others} == ours | expected
+
+
 def test_a_run_that_goes_on_has_the_lines_and_the_seconds_so_far(metrics_at, told):
     before = metrics_at(7)
     before.on_train_begin()

@@ -21,6 +21,9 @@ from local_cluster.settings.settings import Settings
 KILLED = 137
 REASONS = {75: "it lost a peer", 78: "bad configuration", KILLED: "killed"}
 OUT_OF_MEMORY = "{{.State.OOMKilled}}"
+VARIABLES = "{{range .Config.Env}}{{println .}}{{end}}"
+BEGINS_ANEW = "TRAINER_RESUME=never"
+"""With it each start of a worker removes what was there; an overlay may set it, too."""
 MOST_STARTS_AGAIN = 3
 """For each worker."""
 UP = ("up", "--detach", "--no-build", "--no-deps", "--remove-orphans", "--force-recreate")
@@ -126,7 +129,9 @@ class Run:
         """
         if not (self._workers.was_killed(worker.service) and self._left[worker.service]):
             return False
-        if self._settings.begins_anew or self._workers.is_one_done():
+        if self._workers.is_one_done():
+            return False
+        if BEGINS_ANEW in engine.inspected(worker.container, VARIABLES).splitlines():
             return False
         self._left[worker.service] -= 1
         count = f"{MOST_STARTS_AGAIN - self._left[worker.service]} of {MOST_STARTS_AGAIN}"

@@ -29,7 +29,6 @@ class Settings:
         script: what the workers run instead of the trainer, a path of the host's, or "".
         overlays: more compose files.
         user: whom the results belong to.
-        begins_anew: whether each start of a worker removes what was there (TRAINER_RESUME=never).
     """
 
     workers: int
@@ -44,7 +43,6 @@ class Settings:
     script: str
     overlays: tuple[str, ...]
     user: User
-    begins_anew: bool
 
     @property
     def services(self) -> list[str]:
@@ -85,7 +83,6 @@ def read(environ: Mapping[str, str], now: datetime) -> Settings:
         script=given.script(),
         overlays=given.overlays(),
         user=given.user(),
-        begins_anew=environ.get("TRAINER_RESUME") == "never",
     )
     given.raise_problems(unknown_settings(environ))
     return settings

@@ -1,4 +1,4 @@
-"""Whether the process that runs a cluster has ended."""
+"""How `stop` waits for the process that runs a cluster; the docker command is a script here."""
 
 import os
 import subprocess
@@ -7,7 +7,9 @@ import sys
 import pytest
 
 from harness.waiting import wait_until
-from local_cluster.commands.stop import has_ended
+from local_cluster.commands import stop as stop_module
+from local_cluster.commands.stop import has_ended, stop
+from local_cluster.messages import EndError
 
 
 @pytest.fixture
@@ -32,3 +34,55 @@ def test_one_that_its_parent_has_not_looked_after_has(process):
     process.stdin.close()
     wait_until(lambda: has_ended(process.pid), 20, "it ends", lambda: "")
     assert process.returncode is None
+
+
+# worker-0 runs; once it was stopped, worker-1 does, which `up` had started again meanwhile: to stop
+# that takes longer than `up` may take to end.
+DOCKER = """#!/bin/sh
+cd "$(dirname "$0")"
+worker=0
+[ ! -e stopped-c0 ] || worker=1
+case "$1 $*" in
+    ps*ID*) [ -e stopped-c1 ] || echo "c$worker worker-$worker";;
+    ps*) echo worker-$worker;;
+    inspect*) cat up;;
+    stop*c1) sleep 1.5; touch stopped-c1;;
+    stop*c0) touch stopped-c0;;
+esac
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """Let a cluster run, whose `up` does what is given once all were stopped."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(stop_module, "END_SECONDS", 1.0)
+    (tmp_path / "docker").write_text(DOCKER)
+    (tmp_path / "docker").chmod(0o755)
+    processes = []
+
+    def let(then):
+        script = f"while [ ! -e stopped-c1 ]; do sleep 0.05; done; {then}"
+        processes.append(subprocess.Popen(["/bin/sh", "-c", script], cwd=tmp_path))
+        (tmp_path / "up").write_text(str(processes[0].pid))
+
+    yield let
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_a_worker_that_was_being_started_is_stopped_too_however_long_that_takes(
+    cluster, tmp_path, capsys
+):
+    cluster("sleep 0.1")
+    assert stop({}) == 0
+    assert (tmp_path / "stopped-c1").exists()
+    assert "all have ended" in capsys.readouterr().out
+
+
+def test_one_that_does_not_end_is_told_of(cluster):
+    cluster("exec sleep 60")
+    with pytest.raises(EndError) as caught:
+        stop({})
+    assert "the program that runs them" in caught.value.sentences[0]

@@ -1,7 +1,7 @@
 """What each epoch has come to: one line of numbers, with every metric of the model."""
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import Any
 
@@ -23,7 +23,9 @@ class EpochMetrics(keras.callbacks.Callback):
     the epoch's examples; the same as `test_…` over the test examples; `test_examples`,
     `examples_per_second` of training, where these can be counted; `seconds` of the whole epoch. A
     number that is not finite is None. What is no number is left out, as a text that a callback has
-    written into the logs; what is named like one of a line's own members gets a `_` behind it.
+    written into the logs. What is named like one of a line's own members, or like another metric's
+    name in the line, gets a `_` behind it, or several; what is named `test_…`, but is none of the
+    test examples, one before it.
 
     Args:
         place: tells where the run is.
@@ -115,24 +117,31 @@ class EpochMetrics(keras.callbacks.Callback):
 
 def _named(logs: Mapping[str, Any]) -> Line:
     """Return an epoch's logs with the losses first, and those of the test examples last."""
-    names = [name for name in logs if isinstance(name, str)]  # a callback may add what it likes
-    ordered = sorted(names, key=lambda name: not _is_loss(name))
-    tests = {f"{TEST}{name[len(VALIDATION) :]}": name for name in ordered if _is_test(name)}
-    others = {name: name for name in ordered if not _is_test(name)}
-    # A training metric has no name of the form that those of the test examples have.
-    taken = {*COUNTS, *(name for name in others if name.startswith(TEST))}
-    named = _free(others, taken) | _free(tests, COUNTS)
-    found = {name: numbers_in(logs[own]) for name, own in named.items()}
-    return {
-        name: _number(numbers)
-        for name, numbers in found.items()
-        if numbers is not None and numbers.size <= MAX_NUMBERS
+    found = {name: numbers_in(value) for name, value in logs.items() if isinstance(name, str)}
+    numbers = {
+        name: one for name, one in found.items() if one is not None and one.size <= MAX_NUMBERS
     }
+    called = _called(numbers)
+    ordered = sorted(numbers, key=lambda name: (_is_test(name), not _is_loss(name)))
+    return {called[name]: _number(numbers[name]) for name in ordered}
 
 
-def _free(named: Mapping[str, str], taken: Collection[str]) -> dict[str, str]:
-    """Return what is named, each by a name that is not taken."""
-    return {f"{name}_" if name in taken else name: own for name, own in named.items()}
+def _called(names: Iterable[str]) -> dict[str, str]:
+    """Return how a line calls metrics: each name -> one that no other has, its own if possible."""
+    wanted = {name: _in_line(name) for name in names}
+    taken = {*COUNTS}
+    for name in sorted(wanted, key=lambda name: wanted[name] in COUNTS or name.startswith(TEST)):
+        while wanted[name] in taken:
+            wanted[name] += "_"
+        taken.add(wanted[name])
+    return wanted
+
+
+def _in_line(name: str) -> str:
+    """Return a metric's name in a line, where `test_` is that of the test examples alone."""
+    if _is_test(name):
+        return TEST + name.removeprefix(VALIDATION)
+    return f"_{name}" if name.startswith(TEST) else name
 
 
 def _is_loss(name: str) -> bool:

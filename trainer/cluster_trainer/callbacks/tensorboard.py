@@ -212,7 +212,7 @@ def _numbers(logs: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Yield the numbers of a fit's logs, those of a short array one by one."""
     for name, value in logs.items():
         array = numbers_in(value)
-        if array is None:
+        if array is None or not isinstance(name, str):  # a callback may add what it likes
             continue
         if array.ndim == 0:
             yield name, float(array)

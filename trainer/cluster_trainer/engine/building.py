@@ -26,19 +26,35 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+import keras
 import tensorflow as tf
 from keras.src import backend, tree
-from keras.src.backend import Variable
+from keras.src.layers.merging.base_merge import Merge
 from keras.src.models import model as keras_model
 from keras.src.optimizers.multi_optimizer import MultiOptimizer
 from keras.src.trainers.data_adapters import data_adapter_utils
 
 from cluster_trainer.collectives.replicas import ring_of
+from cluster_trainer.engine.on_zeros import CallChangesError, call_on_zeros
 from cluster_trainer.engine.unbuilt import Unbuilt
+from cluster_trainer.problems import ConfigurationError, Problem
 
 log = logging.getLogger("trainer")
 MOST_NAMED = 5
 STEP = ("train_step", "compute_loss", "compute_metrics")
+# Whose `build` makes no variable, unless a layer within does.
+MAKE_NOTHING = (
+    keras.Layer,
+    keras.Sequential,
+    keras.layers.Wrapper,
+    keras.layers.Bidirectional,
+    keras.layers.TimeDistributed,
+    keras.layers.StackedRNNCells,
+    Merge,
+    keras.layers.Concatenate,
+    keras.layers.Dot,
+    keras.layers.Subtract,
+)
 
 
 def is_alone(model: Any) -> bool:
@@ -55,14 +71,20 @@ def refuse_unbuilt(model: Any) -> None:
     """Refuse a model whose own steps would build layers, with other values on each worker.
 
     Raises:
-        ValueError: with their names.
+        ConfigurationError: with their names.
     """
-    names = [one.name for one in model._flatten_layers(include_self=False) if not one.built]  # noqa: SLF001
+    unbuilt = [one for one in model._flatten_layers(include_self=False) if not one.built]  # noqa: SLF001
+    names = [one.name for one in unbuilt if _makes_variables(one)]
     if names:
-        raise ValueError(
-            f"{', '.join(names[:MOST_NAMED])} of {model.name!r} would be built by its first step, "
-            "with other values on each worker. Build them before `fit`: give each an `Input`."
-        )
+        shown = ", ".join(names[:MOST_NAMED])
+        accepted = "layers that are built before `fit`"
+        advice = "The first step would give them other values on each worker. Give each an `Input`."
+        raise ConfigurationError([Problem(f"the model {model.name}", shown, accepted, advice)])
+
+
+def _makes_variables(layer: Any) -> bool:
+    """Tell whether a layer's `build` may make variables of its own; those within are others'."""
+    return not any(type(layer).build is kind.build for kind in MAKE_NOTHING)
 
 
 def build(
@@ -113,6 +135,8 @@ def _try(
     """Tell whether something could be built; if not, nothing of it is left."""
     try:
         _whole(model, build_part, batch)
+    except CallChangesError:
+        raise
     except Exception as error:  # noqa: BLE001  a user's own code, which a step may call otherwise
         log.debug("%s is built by its first step: %s", model.name, error)
         return False
@@ -148,10 +172,22 @@ def _as_in_a_scope(model: Any, batch: Callable[[], Any]) -> None:
         return
     try:
         _whole(model, _by_keras, batch)
-    except Exception:
-        if not has_call(model) or not _try(model, _call_on_zeros, batch):
+    except Exception as error:
+        if not has_call(model) or not _could_call(model, batch, instead_of=error):
             raise
         _by_keras(model, batch)
+
+
+def _could_call(model: Any, batch: Callable[[], Any], *, instead_of: Exception) -> bool:
+    """Tell whether a call on zeros could build layers, where Keras's symbols could not.
+
+    Raises:
+        CallChangesError: it would have, but for what it changes.
+    """
+    try:
+        return _try(model, call_on_zeros, batch)
+    except CallChangesError as error:
+        raise error from instead_of
 
 
 def _by_keras(model: Any, batch: Callable[[], Any]) -> None:
@@ -161,43 +197,6 @@ def _by_keras(model: Any, batch: Callable[[], Any]) -> None:
 def _inlined(model: Any, batch: Callable[[], Any]) -> None:
     with _functions_inlined():
         _by_keras(model, batch)
-
-
-def _call_on_zeros(model: Any, batch: Callable[[], Any]) -> None:
-    """Build layers as a call of the model does, of which nothing else stays.
-
-    Raises:
-        ValueError: something would, in a variable that the call has made.
-    """
-    x, *_ = data_adapter_utils.unpack_x_y_sample_weight(batch())
-    before = {id(one): (one, one.numpy()) for one in model.variables}
-    with _noting_assignments() as assigned:
-        model(tree.map_structure(_zeros, x), training=False)
-    if changed := [one.path for one in assigned if id(one) not in before]:
-        raise ValueError(f"a call changes {', '.join(changed[:MOST_NAMED])}")
-    for variable, value in before.values():
-        variable.assign(value)
-
-
-@contextmanager
-def _noting_assignments() -> Iterator[list[Any]]:
-    """Yield a list that gets the variables to which something is assigned meanwhile."""
-    noted: list[Any] = []
-    assign = Variable._direct_assign  # noqa: SLF001
-
-    def note(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        noted.append(self)
-        return assign(self, *arguments, **keywords)
-
-    Variable._direct_assign = note  # noqa: SLF001
-    try:
-        yield noted
-    finally:
-        Variable._direct_assign = assign  # noqa: SLF001
-
-
-def _zeros(value: Any) -> Any:
-    return None if value is None else tf.zeros([size or 1 for size in value.shape], value.dtype)
 
 
 def _all_as_a_step(model: Any, batch: Callable[[], Any]) -> None:

@@ -228,13 +228,22 @@ class EpochIterator(KerasEpochIterator):
         return self._epoch()
 
     @contextmanager
-    def _telling_of_a_stop(self, call: Call, done: int) -> Iterator[None]:
-        """Tell the keeper of a call after which a callback has stopped the fit: its last one."""
+    def _taking_a_stop(self, call: Call, done: int) -> Iterator[None]:
+        """Count a call after which a callback has stopped the fit: mostly its last one.
+
+        Where the callback changes its mind at the end of the epoch, the next epoch begins another
+        pass, as in Keras; with `steps_per_epoch` it goes on in this one.
+        """
         try:
             yield
         except GeneratorExit:
-            if self._keeper and call.done:
-                self._keeper.after_last_call(call.done, done + call.done)
+            if call.done:
+                self._count(call.done)
+                if not self.steps_per_epoch:
+                    self._close()
+                    self.abandon()
+                if self._keeper:
+                    self._keeper.after_last_call(call.done, done + call.done)
             raise
 
     def _epoch(self) -> Iterator[tuple[int, int, Call]]:
@@ -255,7 +264,7 @@ class EpochIterator(KerasEpochIterator):
             left = self._left(wanted, done)
             steps = self._pace.steps(_smallest(left, self._until_checkpoint()))
             call = Call(self._current_iterator, steps, self.source, self._workers, self.spec)
-            with self._telling_of_a_stop(call, done):
+            with self._taking_a_stop(call, done):
                 yield done, done + self._said(steps, left) - 1, call
             self._pace.took(call.done, call.seconds)
             done += call.done

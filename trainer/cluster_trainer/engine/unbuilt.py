@@ -22,9 +22,8 @@ class Unbuilt:
     def __init__(self, model: Any) -> None:
         layers = [one for one in model._flatten_layers() if not one.built]  # noqa: SLF001
         trackers = [one._tracker for one in layers]  # noqa: SLF001  what a layer holds, once more
-        self._put_back = [back for one in (*layers, *trackers) for back in _of_object(one)]
-        known = [ids for one in trackers for ids in one.stored_ids.values()]
-        self._put_back += [back for ids in known for back in _of_container(ids)]
+        seen: set[int] = set()
+        self._put_back = [back for one in (*layers, *trackers) for back in _of_object(one, seen)]
         self._put_back += _of_generators()
 
     def restore(self) -> None:
@@ -33,7 +32,7 @@ class Unbuilt:
             put_back()
 
 
-def _of_object(one: Any) -> Iterator[Callable[[], None]]:
+def _of_object(one: Any, seen: set[int]) -> Iterator[Callable[[], None]]:
     """Yield what gives an object the attributes that it has now, with their contents."""
     attributes, before = vars(one), dict(vars(one))
 
@@ -43,31 +42,49 @@ def _of_object(one: Any) -> Iterator[Callable[[], None]]:
 
     yield put_back
     for value in before.values():
-        yield from _of_container(value)
+        yield from _of_container(value, seen)
 
 
-def _of_container(value: Any) -> Iterator[Callable[[], None]]:
-    """Yield what gives a list, dictionary or set the contents that it has now.
+def _of_container(value: Any, seen: set[int]) -> Iterator[Callable[[], None]]:
+    """Yield what gives a container, and those within it, the contents that they have now.
 
     Past Keras's own kinds, which keep an account of each change. TensorFlow's dictionaries and
     lists have another one within.
+
+    Args:
+        value: that of an attribute, which need be no container.
+        seen: the ids of what has been looked at.
     """
-    kind = type(value)
-    if kind.__module__.startswith("tensorflow."):
-        value = getattr(value, "__wrapped__", getattr(value, "_storage", value))
-        kind = type(value)
-    if issubclass(kind, list):
+    value = _without_wrapper(value)
+    if id(value) in seen or not isinstance(value, (dict, list, set, tuple)):
+        return
+    seen.add(id(value))
+    if not isinstance(value, tuple):
+        yield _refill(value)
+    for part in [*(value.values() if isinstance(value, dict) else value)]:
+        yield from _of_container(part, seen)
+
+
+def _without_wrapper(value: Any) -> Any:
+    """Return the container within one of TensorFlow's."""
+    if type(value).__module__.startswith("tensorflow."):
+        return getattr(value, "__wrapped__", getattr(value, "_storage", value))
+    return value
+
+
+def _refill(value: Any) -> Callable[[], None]:
+    """Return what gives a list, dictionary or set the contents that it has now."""
+    if isinstance(value, list):
         items = list(value)
-        yield lambda: list.__setitem__(value, slice(None), items)
-    elif issubclass(kind, (dict, set)):
-        plain: Any = dict if issubclass(kind, dict) else set
-        before = plain(value)
+        return lambda: list.__setitem__(value, slice(None), items)
+    plain: Any = dict if isinstance(value, dict) else set
+    before = plain(value)
 
-        def put_back() -> None:
-            plain.clear(value)
-            plain.update(value, before)
+    def put_back() -> None:
+        plain.clear(value)
+        plain.update(value, before)
 
-        yield put_back
+    return put_back
 
 
 def _of_generators() -> Iterator[Callable[[], None]]:

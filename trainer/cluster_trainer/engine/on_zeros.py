@@ -1,0 +1,78 @@
+"""A call of a model on zeros, which builds layers that cannot be built of Keras's symbols."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+from keras.src import tree
+from keras.src.backend import Variable
+from keras.src.backend.common import global_state
+from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
+from keras.src.trainers.data_adapters import data_adapter_utils
+
+MOST_NAMED = 5
+
+
+class CallChangesError(ValueError):
+    """A call on zeros would leave something behind, for which a fit would not be as in Keras."""
+
+
+def call_on_zeros(model: Any, batch: Callable[[], Any]) -> None:
+    """Build layers as a call of the model does, of which nothing else stays.
+
+    Raises:
+        CallChangesError: something would, in a variable that the call has made.
+    """
+    x, *_ = data_adapter_utils.unpack_x_y_sample_weight(batch())
+    before = {id(one): (one, one.numpy()) for one in _that_a_call_may_change(model)}
+    with _noting_assignments() as assigned:
+        model(tree.map_structure(_zeros, x), training=False)
+    for state in _global_seed():  # which the call may have made
+        before.setdefault(id(state), assigned.get(id(state), (state, state.numpy())))
+    if changed := [one.path for name, (one, _) in assigned.items() if name not in before]:
+        raise CallChangesError(
+            f"{model.name!r} cannot be built before its first step, as several replicas need it: "
+            f"a call assigns to {', '.join(changed[:MOST_NAMED])}, which it makes itself. "
+            "Make that in `__init__`, or build the model before `fit`."
+        )
+    for variable, value in before.values():
+        variable.assign(value)
+
+
+def _that_a_call_may_change(model: Any) -> Iterator[Any]:
+    """Yield the variables of a model, of what counts within it, and Keras's global seed."""
+    yield from model.variables
+    for layer in model._flatten_layers():  # noqa: SLF001
+        for metric in layer._metrics:  # noqa: SLF001
+            yield from metric.variables
+    yield from _global_seed()
+
+
+def _global_seed() -> list[Any]:
+    """Return the state of Keras's global generator, if there is one."""
+    generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+    return [] if generator is None else [generator.state]
+
+
+@contextmanager
+def _noting_assignments() -> Iterator[dict[int, tuple[Any, Any]]]:
+    """Yield what gets the variables to which something is assigned, with what they had before."""
+    noted: dict[int, tuple[Any, Any]] = {}
+    assign = Variable._direct_assign  # noqa: SLF001
+
+    def note(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        if id(self) not in noted:
+            with tf.init_scope():  # where a function is traced, too
+                noted[id(self)] = self, self.numpy()
+        return assign(self, *arguments, **keywords)
+
+    Variable._direct_assign = note  # noqa: SLF001
+    try:
+        yield noted
+    finally:
+        Variable._direct_assign = assign  # noqa: SLF001
+
+
+def _zeros(value: Any) -> Any:
+    return None if value is None else tf.zeros([size or 1 for size in value.shape], value.dtype)
