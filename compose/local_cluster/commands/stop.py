@@ -74,9 +74,8 @@ def _wait_for_end(process: int, cluster: engine.Project) -> None:
         time.sleep(LOOK_AGAIN_SECONDS)
         if late := cluster.running():
             engine.ask("stop", *late)
-            limit = (
-                time.monotonic() + END_SECONDS
-            )  # which `up` has from the end of the last of them
+            # `up` has its time from the end of the last of them.
+            limit = time.monotonic() + END_SECONDS
 
 
 def has_ended(process: int) -> bool:
