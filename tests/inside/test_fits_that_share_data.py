@@ -49,21 +49,11 @@ def parts():
     return {"x": data.skip(6).batch(6), "validation_data": data.take(6).batch(6)}
 
 
-def generated():
-    """Goes on where it was."""
-
-    def batches():
-        while True:
-            yield from whole()["x"].as_numpy_iterator()
-
-    return {"x": batches(), "steps_per_epoch": 5}
-
-
 @pytest.fixture
 def fitted(tmp_path):
     """Fit twice, each time with the same data; return the weights and the validations' losses."""
 
-    def fit(folder, made, *, dies=False):
+    def fit(folder, made, own=()):
         keras.utils.clear_session()
         keras.utils.set_random_seed(3)
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
@@ -71,11 +61,11 @@ def fitted(tmp_path):
         job = Job(TrainerConfig(run_dir=tmp_path, checkpoint_steps=2), Task())
         data = made()
         for number in (1, 2):
-            own = [Dies()] if dies and number == 2 else []
             place = tmp_path / folder / str(number)
             plan = Plan(job, StopRequest(print), Deadline(), place, described={})
+            callbacks = list(own) if number == 2 else []
             with running.fits_run_by(KeptFit(plan, model).run):
-                history = model.fit(**data, epochs=3, verbose=0, callbacks=own).history
+                history = model.fit(**data, epochs=3, verbose=0, callbacks=callbacks).history
         return model.get_weights(), history
 
     return fit
@@ -85,8 +75,39 @@ def fitted(tmp_path):
 def test_a_kill_in_the_second_changes_nothing(fitted, made):
     weights, history = fitted("undisturbed", made)
     with pytest.raises(RuntimeError, match="killed"):
-        fitted("killed", made, dies=True)
+        fitted("killed", made, own=[Dies()])
     again, told = fitted("killed", made)
     for one, other in zip(weights, again, strict=True):
         np.testing.assert_array_equal(one, other)
     assert history == told
+
+
+class Looks(keras.callbacks.Callback):
+    """Notes how many batches there were when the first epoch of this process begins."""
+
+    def __init__(self, given):
+        super().__init__()
+        self.given, self.found = given, []
+
+    def on_epoch_begin(self, epoch, logs=None):  # noqa: ARG002  Keras gives them by name
+        self.found.append(len(self.given))
+
+
+def test_a_generator_goes_on_where_fits_that_had_ended_have_left_it(fitted):
+    """But for what is read ahead; Keras itself takes two batches to look at."""
+    given = []
+
+    def batches():
+        while True:
+            given.append(1)
+            yield ROWS[:6], WANTED[:6]
+
+    def made():
+        given.clear()
+        return {"x": batches(), "steps_per_epoch": 20}
+
+    with pytest.raises(RuntimeError, match="killed"):
+        fitted("generated", made, own=[Dies()])
+    looks = Looks(given)
+    fitted("generated", made, own=[looks])
+    assert looks.found[0] == 3 * 20 + 2
