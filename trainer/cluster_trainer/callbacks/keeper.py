@@ -281,6 +281,7 @@ class Keeper(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:
         """Keep the end, so that this fit is not trained again."""
         del logs
+        self.iterator.end()
         self._move(Stage.ALL)
         self._save()
         self._saver.wait()

@@ -16,7 +16,8 @@ from tensorflow.python.distribute import distribute_utils, values
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.engine import running
-from cluster_trainer.engine.data.sources import DistributedSource, Source, source_of
+from cluster_trainer.engine.data.comparing import refuse_others
+from cluster_trainer.engine.data.sources import DistributedSource, Source, batch_size_of, source_of
 from cluster_trainer.engine.pace import SHORT_SECONDS, TARGET_SECONDS, Pace
 from cluster_trainer.problems import ConfigurationError, Problem
 
@@ -125,15 +126,23 @@ class EpochIterator(KerasEpochIterator):
         self._pace = Pace(fixed or (1 if one_batch else None), call.agree or slowest, target)
         self._pass = self._first = self._done = 0
         self._is_over = self._is_in_epoch = False
-        self._is_between_passes = True
+        self._is_between_passes, self._has_begun = True, False
         self._may_go_on = self.source.goes_on or call.goes_on
         self._spec: Any = None
         self._element_spec: Any = None
-        self._keeper, self._meet = call.adopt(self), call.meet
+        self._keeper, self._meet, self._name = call.adopt(self), call.meet, call.name
         if not self._keeper:  # which compares the data of a fit in words of its own
             count = self.source.num_examples or -1
             counts = workers.gather(count, f"{call.name} (number of examples)")
             _refuse_different("examples", counts, workers)
+        if not self.source.changes:
+            self._refuse_others()
+
+    def _refuse_others(self) -> None:
+        """Refuse data that are not the same on all workers, who all call it; see comparing.py."""
+        if self._workers.count > 1:
+            more = {} if self._keeper else self.source.described
+            refuse_others(self._workers, self.source, more, self._name)
 
     @property
     def position(self) -> tuple[int, int]:
@@ -156,7 +165,7 @@ class EpochIterator(KerasEpochIterator):
     def described(self) -> dict[str, str]:
         """How the data are cut, name -> value: what must be as it was for a fit to go on."""
         # What TensorFlow shares out has no size that Keras could tell.
-        size = None if self.source.is_distributed else self.data_adapter.batch_size
+        size = None if self.source.is_distributed else batch_size_of(self.data_adapter)
         return {
             "the batch size": str(size),
             "batches of a pass": str(self.source.num_batches),
@@ -185,6 +194,11 @@ class EpochIterator(KerasEpochIterator):
                 seen + 1,
                 passes + 1,
             )
+
+    def end(self) -> None:
+        """Note that the fit is over, which may have trained nothing in this process."""
+        if not self._has_begun:
+            self.source.had_begun(self._pass, self._first)
 
     def reset(self) -> None:
         """Begin anew; an endless iterator that has ended its pass only goes on."""
@@ -337,9 +351,12 @@ class EpochIterator(KerasEpochIterator):
         self._is_in_epoch = False
 
     def _open(self) -> None:
+        if self.source.changes:
+            self._refuse_others()
         batches = self.source.shares(self._pass, self._first)
         if self._element_spec is None:  # to ask the source later would end this reading
             self._element_spec = batches.element_spec
+        self._has_begun = True
         self.source.begin_pass(self._pass)
         self._current_iterator = iterator = iter(batches)
         if not self.source.begins_anywhere:

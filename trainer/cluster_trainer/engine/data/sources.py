@@ -8,7 +8,7 @@ reads them all and takes its shares.
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -25,10 +25,12 @@ from keras.src.trainers.data_adapters.py_dataset_adapter import PyDataset, PyDat
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from cluster_trainer.collectives.replicas import Replicas, ring_of
-from cluster_trainer.engine.data import arrays
+from cluster_trainer.engine.data import arrays, pipelines
+from cluster_trainer.engine.data.comparing import of_batch
 from cluster_trainer.engine.data.cut import cut, weighted
 from cluster_trainer.engine.data.given import GivenArrays
-from cluster_trainer.engine.data.random_access import is_random_access
+from cluster_trainer.engine.data.pipelines import DIGESTED, content
+from cluster_trainer.engine.data.random_access import RandomAccess, is_random_access
 from cluster_trainer.engine.data.row_dataset import RowDataset, Rows, examples_at
 
 log = logging.getLogger("trainer")
@@ -37,8 +39,8 @@ MANY_BATCHES = 2**40
 # Batches that are ready before they are asked for: so many, unless they are large.
 PREFETCHED = 8
 PREFETCHED_BYTES = 256 * 2**20
-# Examples that tell whether all workers have the same.
-DIGESTED = 16
+# Single examples that are read to compare them; from a file, say.
+READ = 4
 POLICIES_OF_TENSORFLOW = (
     tf.data.experimental.AutoShardPolicy.FILE,
     tf.data.experimental.AutoShardPolicy.OFF,
@@ -61,13 +63,16 @@ class Source:
         begins_anywhere: whether `shares` begins where it is told to, and not with the first batch.
         may_lack_examples: whether a batch may have fewer examples than there are replicas.
         varies: whether one batch may have another shape than the next.
+        changes: whether a pass may have other data than the one before.
+        doubtful: what of `found` may differ between workers by intention.
     """
 
     is_endless = is_distributed = False
     begins_anywhere = True
     is_infinite = is_ours = goes_on = False
     may_lack_examples = varies = True
-    begins_again = False
+    begins_again = changes = False
+    doubtful: Collection[str] = ()
     num_examples: int | None = None
 
     def __init__(self, num_batches: int | None, replicas: Replicas) -> None:
@@ -76,6 +81,13 @@ class Source:
     @property
     def described(self) -> dict[str, str]:
         """What the data are, as far as that can be told without reading them: name -> value."""
+        return {}
+
+    def found(self) -> dict[str, str]:
+        """Return what else must be the same on all workers, read anew: name -> value.
+
+        Nothing is used up by that which `shares` gives.
+        """
         return {}
 
     @property
@@ -121,6 +133,12 @@ class Source:
     def end_pass(self) -> None:
         """Note that it has been read."""
 
+    def had_begun(self, passes: int, seen: int) -> None:
+        """Note that an earlier start had so many passes, and batches of another, and comes to more.
+
+        Another `fit` may share the data, whose orders they have used up.
+        """
+
     def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:
         raise NotImplementedError
 
@@ -163,6 +181,7 @@ def source_of(
         if isinstance(dataset, RowDataset):
             rows = dataset.rows(seed if adapter.shuffle else None)
             source = RowSource(rows, replicas, _weighted_by_class(dataset, adapter.class_weight))
+            source.compares = isinstance(dataset, RandomAccess)  # the trainer compares its own
             source.goes_on = True
             return source
         return PyDatasetSource(adapter, replicas, seed)
@@ -215,8 +234,13 @@ def _is_for_tensorflow(dataset: Any) -> bool:
 
 
 class RowSource(Source):
-    """Examples that are picked out by their rows: each replica's own, and nobody else's."""
+    """Examples that are picked out by their rows: each replica's own, and nobody else's.
 
+    Attributes:
+        compares: whether some examples are read to tell whether all workers have the same.
+    """
+
+    compares = False
     is_endless = is_ours = begins_again = True
 
     def __init__(
@@ -227,6 +251,13 @@ class RowSource(Source):
         short = rows.examples % rows.batch_size
         self.varies = bool(short)
         self.may_lack_examples = replicas.may_exceed(short or rows.batch_size)
+
+    def found(self) -> dict[str, str]:
+        """Return digests of a few examples; see Source.found."""
+        if not self.compares:
+            return {}
+        rows = np.unique(np.linspace(0, self._rows.examples - 1, READ, dtype=np.int64))
+        return of_batch(self._pick(tf.constant(rows), tf.constant(0, tf.int64)))
 
     @property
     def examples_at(self) -> Callable[[int], int]:
@@ -307,6 +338,8 @@ class ArraySource(RowSource):
         inputs = tree.map_structure(lambda leaf: given.tensor(leaf, _taken), adapter._inputs)  # noqa: SLF001
         self._inputs = tree.lists_to_tuples(inputs)
         examples = adapter._num_samples  # noqa: SLF001
+        if not examples:
+            raise ValueError("The arrays have no rows: there are no examples in them")
         # Within a batch the order makes no difference that could be meant.
         is_shuffled = bool(adapter._shuffle) and adapter._shuffle != "batch"  # noqa: SLF001
         rows = Rows(
@@ -324,7 +357,7 @@ class ArraySource(RowSource):
         rows = np.unique(np.linspace(0, self._rows.examples - 1, DIGESTED, dtype=np.int64))
         digest = sha256()
         for leaf in leaves:
-            digest.update(_content(tf.gather(leaf, rows)))
+            digest.update(content(tf.gather(leaf, rows)))
         shapes = [f"{leaf.dtype.name}{list(leaf.shape)}" for leaf in leaves]
         return {
             "the arrays": ", ".join(shapes),
@@ -342,11 +375,6 @@ class ArraySource(RowSource):
 
 def _has_rows(leaf: Any) -> bool:
     return bool(tf.is_tensor(leaf)) and not isinstance(leaf, tf.SparseTensor)
-
-
-def _content(leaf: Any) -> bytes:
-    is_dense = isinstance(leaf, tf.Tensor) and leaf.dtype != tf.string
-    return leaf.numpy().tobytes() if is_dense else str(leaf.numpy().tolist()).encode()
 
 
 def _bytes_of_all(leaf: Any) -> int:
@@ -379,7 +407,12 @@ class PyDatasetSource(Source):
         self._adapter, self._seed = adapter, seed
         self.is_infinite = adapter.num_batches is None
         self.begins_again = _stays_as_it_is(adapter.py_dataset)
+        self.changes = not self.begins_again
         self._signature: Any = None
+
+    def found(self) -> dict[str, str]:
+        """Return digests of the first batch; see Source.found."""
+        return {} if self.num_batches == 0 else of_batch(self._adapter.py_dataset[0])
 
     def begin_epoch(self) -> None:
         """Tell the dataset that an epoch begins."""
@@ -450,18 +483,25 @@ class DatasetSource(Source):
         super().__init__(adapter.num_batches, replicas)
         self._adapter, self._begun = adapter, 0
         self._dataset = adapter.get_tf_dataset()
-        if replicas.workers > 1 and _is_in_an_order_of_its_own(self._dataset):
-            log.warning(
-                "A tf.data.Dataset is shuffled without a seed, by each worker for itself: some "
-                "examples come twice and others not at all. Give `shuffle` a seed, or call "
-                "`keras.utils.set_random_seed` first, with the same number on all workers."
-            )
+        for warning in pipelines.warnings(self._dataset) if replicas.workers > 1 else ():
+            log.warning(warning)
         self.is_infinite = int(self._dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
-        specs = tf.nest.flatten(self._dataset.element_spec)
-        shapes = [spec.shape for spec in specs if hasattr(spec, "shape")]  # None has none
+        shapes = _shapes(self._dataset)
         sizes = [shape[0] for shape in shapes if shape.rank]
         self.varies = not all(shape.is_fully_defined() for shape in shapes)
         self.may_lack_examples = not sizes or sizes[0] is None or replicas.may_exceed(sizes[0])
+
+    def found(self) -> dict[str, str]:
+        """Return how the pipeline was made, or what a generator has given first."""
+        # Keras has read some batches to see what they are.
+        first = getattr(self._adapter, "_first_batches", None)
+        return pipelines.facts(self._dataset) if first is None else of_batch(first)
+
+    @property
+    def doubtful(self) -> Collection[str]:  # type: ignore[override]
+        """A generator may draw its batches; a pipeline, what it augments them with."""
+        is_generator = hasattr(self._adapter, "_first_batches")
+        return self.found().keys() if is_generator else (pipelines.DRAWS,)
 
     def begin_pass(self, number: int) -> None:
         """Begin as many passes as an earlier start of the program had.
@@ -470,9 +510,13 @@ class DatasetSource(Source):
         it would have had.
         """
         if isinstance(self._adapter, TFDatasetAdapter):
-            for _ in range(self._begun, number):
-                next(iter(self._dataset), None)
+            pipelines.begin(self._dataset, number - self._begun)
         self._begun = number + 1
+
+    def had_begun(self, passes: int, seen: int) -> None:
+        """Use up the orders of an earlier start's passes; see Source.had_begun."""
+        if isinstance(self._adapter, TFDatasetAdapter):
+            pipelines.begin_again(self._dataset, passes, "training", seen)
 
     def begin_epoch(self) -> None:
         """Tell Keras's adapter that an epoch begins."""
@@ -486,12 +530,21 @@ class DatasetSource(Source):
         return self._dataset.skip(first) if first else self._dataset
 
 
-def _is_in_an_order_of_its_own(dataset: Any) -> bool:
-    """Tell whether a dataset is shuffled without a seed, so that each worker has another order."""
-    seeds = [getattr(dataset, name, None) for name in ("_seed", "_seed2")]
-    if all(seed is not None and int(seed) == 0 for seed in seeds):
-        return True
-    return any(_is_in_an_order_of_its_own(one) for one in dataset._inputs())  # noqa: SLF001
+def batch_size_of(adapter: Any) -> int | None:
+    """Return the size of batches; None: it is not known.
+
+    Keras asks the first part of a tf.data.Dataset's batches, which may be a number for all of one.
+    """
+    if not isinstance(adapter, TFDatasetAdapter):
+        size: int | None = adapter.batch_size
+        return size
+    shapes = [shape for shape in _shapes(adapter.get_tf_dataset()) if shape.rank != 0]
+    return shapes[0][0] if shapes and shapes[0].rank else None
+
+
+def _shapes(dataset: tf.data.Dataset) -> list[tf.TensorShape]:
+    specs = tf.nest.flatten(dataset.element_spec)
+    return [spec.shape for spec in specs if hasattr(spec, "shape")]  # None has none
 
 
 class DistributedSource(Source):

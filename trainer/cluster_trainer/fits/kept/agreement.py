@@ -11,8 +11,9 @@ from hashlib import sha256
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import count_of, ring_of
-from cluster_trainer.collectives.workers import WORD, Workers
+from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.engine.facts import Facts, differing, of_all, told
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import PREFIX, TrainerConfig, shown_name
 from cluster_trainer.settings.task import Task
@@ -51,18 +52,14 @@ def refuse_differing(workers: Workers, task: Task, facts: Mapping[str, str]) -> 
         ConfigurationError: with everything that differs, on every worker.
         PeerUnfit: where only workers differ that are new, on the others; see newcomers.py.
     """
-    content = json.dumps(facts, sort_keys=True).encode()
-    digest = int.from_bytes(sha256(content).digest()[: WORD.itemsize], signed=True)
-    if len(set(workers.gather(digest, SETTINGS))) == 1:
+    everyone = of_all(workers, facts, SETTINGS)
+    if not everyone:
         return
-    contents = [
-        workers.broadcast(content if rank == workers.rank else None, rank, SETTINGS)
-        for rank in range(workers.count)
-    ]
-    everyone = dict(zip(map(task.name_of, workers.members), map(json.loads, contents), strict=True))
-    if not workers.leave_out(contents, "its settings, its data or its model"):
+    answers = [json.dumps(one) for one in everyone]
+    if not workers.leave_out(answers, "its settings, its data or its model"):
         workers.part()
-    raise ConfigurationError(_problems(everyone, task.name))
+    names = [task.name_of(place) for place in workers.members]
+    raise ConfigurationError(_problems(everyone, names, workers.rank))
 
 
 def refuse_wire(config: TrainerConfig, strategy: tf.distribute.Strategy) -> None:
@@ -84,13 +81,17 @@ def digest_of(names: Sequence[str]) -> str:
     return sha256("\n".join(names).encode()).hexdigest()[:12]
 
 
-def _problems(everyone: Mapping[str, dict[str, str]], me: str) -> list[Problem]:
-    """Return a problem for each fact that differs; `everyone` has them by the workers' names."""
+def _problems(everyone: Sequence[Facts], names: Sequence[str], me: int) -> list[Problem]:
+    """Return a problem for each fact that differs.
+
+    Args:
+        everyone: the workers' facts, in the order of their ranks.
+        names: the workers' own.
+        me: this worker's rank.
+    """
     problems = []
-    for name in sorted({name for facts in everyone.values() for name in facts}):
-        values = {worker: facts.get(name, "") for worker, facts in everyone.items()}
-        if len(set(values.values())) > 1:
-            listed = ", ".join(f"{worker} has {one}" for worker, one in values.items())
-            advice = f"{listed}." if name.startswith(PREFIX) else f"{listed}. {THE_SAME_DATA}"
-            problems.append(Problem(name, values[me], THE_SAME, advice))
+    for name, values in differing(everyone).items():
+        listed = f"{told(names, values)}."
+        advice = listed if name.startswith(PREFIX) else f"{listed} {THE_SAME_DATA}"
+        problems.append(Problem(name, values[me], THE_SAME, advice))
     return problems

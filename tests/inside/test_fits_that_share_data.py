@@ -1,0 +1,113 @@
+"""Two fits that share a dataset, and a kill in the second: the order stays the same."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from cluster_trainer.engine import running
+from cluster_trainer.fits.kept.kept_fit import KeptFit
+from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.job import Job
+from cluster_trainer.settings.task import Task
+
+ROWS = np.random.default_rng(0).normal(size=(42, 4)).astype("float32")
+WANTED = ROWS.sum(axis=1, keepdims=True)
+
+
+class Dies(keras.callbacks.Callback):
+    """Dies within an epoch."""
+
+    def on_epoch_begin(self, epoch, logs=None):  # noqa: ARG002  Keras gives them by name
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002
+        if (self.epoch, batch) == (1, 3):
+            raise RuntimeError("killed")
+
+
+def shuffled():
+    return tf.data.Dataset.from_tensor_slices((ROWS, WANTED)).shuffle(42, seed=1)
+
+
+def whole():
+    """Gone through once an epoch."""
+    return {"x": shuffled().batch(6)}
+
+
+def endless():
+    """An epoch ends where no pass does."""
+    return {"x": shuffled().batch(6).repeat(), "steps_per_epoch": 5}
+
+
+def parts():
+    """Every epoch validates with what is left of its order."""
+    data = shuffled()
+    return {"x": data.skip(6).batch(6), "validation_data": data.take(6).batch(6)}
+
+
+@pytest.fixture
+def fitted(tmp_path):
+    """Fit twice, each time with the same data; return the weights and the validations' losses."""
+
+    def fit(folder, made, own=()):
+        keras.utils.clear_session()
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.01), "mse")
+        job = Job(TrainerConfig(run_dir=tmp_path, checkpoint_steps=2), Task())
+        data = made()
+        for number in (1, 2):
+            place = tmp_path / folder / str(number)
+            plan = Plan(job, StopRequest(print), Deadline(), place, described={})
+            callbacks = list(own) if number == 2 else []
+            with running.fits_run_by(KeptFit(plan, model).run):
+                history = model.fit(**data, epochs=3, verbose=0, callbacks=callbacks).history
+        return model.get_weights(), history
+
+    return fit
+
+
+@pytest.mark.parametrize("made", [whole, endless, parts])
+def test_a_kill_in_the_second_changes_nothing(fitted, made):
+    weights, history = fitted("undisturbed", made)
+    with pytest.raises(RuntimeError, match="killed"):
+        fitted("killed", made, own=[Dies()])
+    again, told = fitted("killed", made)
+    for one, other in zip(weights, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert history == told
+
+
+class Looks(keras.callbacks.Callback):
+    """Notes how many batches there were when the first epoch of this process begins."""
+
+    def __init__(self, given):
+        super().__init__()
+        self.given, self.found = given, []
+
+    def on_epoch_begin(self, epoch, logs=None):  # noqa: ARG002  Keras gives them by name
+        self.found.append(len(self.given))
+
+
+def test_a_generator_goes_on_where_fits_that_had_ended_have_left_it(fitted):
+    """But for what is read ahead; Keras itself takes two batches to look at."""
+    given = []
+
+    def batches():
+        while True:
+            given.append(1)
+            yield ROWS[:6], WANTED[:6]
+
+    def made():
+        given.clear()
+        return {"x": batches(), "steps_per_epoch": 20}
+
+    with pytest.raises(RuntimeError, match="killed"):
+        fitted("generated", made, own=[Dies()])
+    looks = Looks(given)
+    fitted("generated", made, own=[looks])
+    assert looks.found[0] == 3 * 20 + 2

@@ -1,0 +1,99 @@
+"""Workers that draw the order of their data for themselves are told so."""
+
+import pytest
+from meeting_place import MeetingPlace
+
+HEAD = """
+import json, os
+import keras, numpy as np, tensorflow as tf
+
+RANK = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+ROWS = np.arange(64, dtype=np.float32).reshape(32, 2) / 64
+LABELS = ROWS[:, :1]
+ROWS_OF_TF = tf.data.Dataset.from_tensor_slices((ROWS, LABELS))
+np.random.seed(RANK)  # as unseeded ones are
+model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+
+class Batches(keras.utils.PyDataset):
+    order = np.arange(32)
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        rows = self.order[8 * index : 8 * index + 8]
+        return ROWS[rows], LABELS[rows]
+
+class Shuffled(Batches):
+    def on_epoch_end(self):
+        self.order = np.random.permutation(32)
+
+class Augmented(Batches):
+    def __getitem__(self, index):
+        rows, labels = super().__getitem__(index)
+        return rows + np.random.normal(size=rows.shape), labels
+
+def generated():
+    while True:
+        yield ROWS[np.random.permutation(32)[:8]], LABELS[:8]
+
+order = np.random.permutation(32)
+"""
+REFUSED = {
+    "a pipeline": (
+        "model.fit(ROWS_OF_TF.shuffle(32, seed=np.random.randint(1e6)).batch(8), verbose=0)",
+        "the seeds of shuffles: received",
+    ),
+    "a PyDataset": (
+        "model.fit(Shuffled(), epochs=2, verbose=0)",
+        "SHA-256 of part 1 of some examples: received",
+    ),
+    "arrays to validate with": (
+        "model.fit(ROWS, LABELS, verbose=0, validation_data=(ROWS[order], LABELS[order]))",
+        "SHA-256 of some of their examples: received",
+    ),
+    "rows to predict": (
+        "model.predict(ROWS[RANK::2], verbose=0)",
+        "SHA-256 of some of their examples: received",
+    ),
+}
+LET_ALONE = """
+model.fit(Augmented(), epochs=2, verbose=0, validation_data=Batches())
+model.evaluate(ROWS_OF_TF.shuffle(32, seed=1).map(
+    lambda row, label: (row + tf.random.normal((2,)), label)).batch(8), verbose=0)
+print("NOT SURE", flush=True)
+model.fit(generated(), steps_per_epoch=2, verbose=0)
+"""
+DIFFER = "The workers' data differ"
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture
+def ended(tmp_path):
+    """Let two workers run a program; return their exit codes and what they say."""
+
+    def ended(body):
+        script = tmp_path / "script.py"
+        script.write_text(HEAD + body)
+        with MeetingPlace(tmp_path / "run", 2, str(script)) as place:
+            return place.wait(), place.logs
+
+    return ended
+
+
+@pytest.mark.parametrize("which", REFUSED)
+def test_what_each_draws_for_itself_is_refused(ended, which):
+    body, expected = REFUSED[which]
+    codes, logs = ended(body)
+    assert codes == [78, 78], logs
+    assert logs.count(expected) >= len(codes), logs
+    assert DIFFER not in logs
+
+
+def test_what_is_drawn_anew_each_time_is_let_alone(ended):
+    codes, logs = ended(LET_ALONE)
+    assert codes == [0, 0], logs
+    assert logs.count(DIFFER) == len(codes), logs
+    for one in logs.split("--- ")[1:]:
+        assert one.index(DIFFER) > one.index("NOT SURE"), logs

@@ -1,0 +1,126 @@
+"""Whether all workers have the same data: each takes its shares of what it has itself.
+
+What differs is refused, unless it may be meant to: examples that are drawn anew each time that they
+are read, such as augmented pictures, and what a generator gives.
+"""
+
+import json
+import logging
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras.src import tree
+
+from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.engine import facts
+from cluster_trainer.engine.data.pipelines import content
+from cluster_trainer.problems import ConfigurationError, Problem
+
+ADVICE = (
+    "Each worker needs all of the data in the same order, of which it takes its share. Give "
+    "whatever loads, splits or shuffles them a `seed`, or call `keras.utils.set_random_seed` "
+    "first, with the same number on all workers; sort what a folder lists."
+)
+log = logging.getLogger("trainer")
+
+
+def refuse_others(workers: Workers, source: Any, more: Mapping[str, str], what: str) -> None:
+    """Let all workers compare their data; each of them must call this.
+
+    Args:
+        workers: who compare them.
+        source: of this worker's; see Source.found.
+        more: further facts about them.
+        what: the call that they are for.
+
+    Raises:
+        ConfigurationError: with everything that differs, on every worker.
+        PeerUnfit: where only workers differ that are new, on the others; see newcomers.py.
+    """
+    with drawing_nothing():
+        found = dict(source.found())
+    everyone = facts.of_all(workers, {**found, **more}, f"{what} (data)")
+    if not everyone:
+        return
+    others = facts.differing(everyone)
+    drawn = _drawn_anew(workers, source, f"{what} (data)")
+    doubtful = {*source.doubtful} | drawn
+    if wrong := [name for name in others if name not in doubtful]:
+        _refuse(workers, everyone, wrong)
+    # What is drawn anew is told by what is not, as augmented pictures by their labels.
+    if {*found} == drawn or not drawn.issuperset(others):
+        log.warning(
+            "The workers' data differ (%s), by intention or not: each worker's shares are of its "
+            "own batches. Unless these are drawn at random, some examples come twice and others "
+            "not at all. %s",
+            ", ".join(others),
+            ADVICE,
+        )
+
+
+def _drawn_anew(workers: Workers, source: Any, what: str) -> set[str]:
+    """Return what is another each time that it is read, on any worker."""
+    with drawing_nothing():
+        before, now = source.found(), source.found()
+    mine = {name: "" for name, value in before.items() if now.get(name) != value}
+    everyone = facts.of_all(workers, mine, what) or [mine]
+    return {name for one in everyone for name in one}
+
+
+def _refuse(workers: Workers, everyone: Sequence[Mapping[str, str]], wrong: list[str]) -> None:
+    """Refuse what differs; see `refuse_others`."""
+    answers = [json.dumps([one.get(name) for name in wrong]) for one in everyone]
+    if not workers.leave_out(answers, "its data"):
+        workers.part()
+    names = [f"worker-{place}" for place in workers.members]
+    raise ConfigurationError(
+        [
+            Problem(
+                name,
+                values[workers.rank],
+                "the same on all workers",
+                f"{facts.told(names, values)}. {ADVICE}",
+            )
+            for name, values in facts.differing(everyone).items()
+            if name in wrong
+        ]
+    )
+
+
+def of_batch(batch: Any) -> dict[str, str]:
+    """Return what tells a batch from another, part by part: some may be drawn, such as pictures.
+
+    Args:
+        batch: any structure; what is neither a number nor a dense array is left out.
+    """
+    parts = [_content_of(leaf) for leaf in tree.flatten(batch)]
+    return {
+        f"SHA-256 of part {number} of some examples": sha256(part).hexdigest()[:12]
+        for number, part in enumerate(parts, 1)
+        if part is not None
+    }
+
+
+def _content_of(leaf: Any) -> bytes | None:
+    if isinstance(leaf, tf.Tensor):
+        return content(leaf)
+    if not isinstance(leaf, (np.ndarray, np.generic, int, float, str, bytes)):
+        return None
+    array = np.asarray(leaf)
+    return str(array.tolist()).encode() if array.dtype.kind in "OSU" else array.tobytes()
+
+
+@contextmanager
+def drawing_nothing() -> Iterator[None]:
+    """Leave Python's and NumPy's generators as they are, whatever is drawn from them inside."""
+    python, numbers = random.getstate(), np.random.get_state()  # noqa: NPY002  users draw from it
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numbers)  # noqa: NPY002

@@ -1,0 +1,129 @@
+"""What can be told of a tf.data pipeline without reading it: an iterator would use up an order."""
+
+import logging
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+log = logging.getLogger("trainer")
+# Rows that tell whether all workers have the same.
+DIGESTED = 16
+SHUFFLES, DRAWS = "the seeds of shuffles", "the seeds of `tf.data.Dataset.random`"
+ROWS = "SHA-256 of some rows that tf.data.Datasets were made of"
+NO_SEED = (
+    "A tf.data.Dataset is shuffled without a seed, by each worker for itself: some "
+    "examples come twice and others not at all. Give `shuffle` a seed, or call "
+    "`keras.utils.set_random_seed` first, with the same number on all workers."
+)
+NO_ORDER = (
+    "A tf.data.Dataset gives what is ready first (`deterministic=False`), which is another order "
+    "on each worker: some examples come twice and others not at all. Give `map` and `interleave` "
+    "`deterministic=True`; for tensorflow_datasets, whose `shuffle_files` does so, a "
+    "`tfds.ReadConfig(shuffle_seed=…)`."
+)
+
+
+def facts(dataset: tf.data.Dataset) -> dict[str, str]:
+    """Return what must be the same on all workers: name -> value.
+
+    What happens within the function of an `interleave` or a `flat_map` is not seen.
+    """
+    found: dict[str, list[str]] = {}
+    digest, is_of_rows = sha256(), False
+    for one in _parts(dataset):
+        if hasattr(one, "_seed2"):
+            name = DRAWS if type(one).__name__ == "_RandomDataset" else SHUFFLES
+            seeds = f"{int(one._seed)}/{int(one._seed2)}"  # noqa: SLF001
+            found.setdefault(name, []).append(seeds)
+        for rows in _rows(one):
+            is_of_rows = True
+            digest.update(content(_some_of(rows)))
+    of_rows = {ROWS: digest.hexdigest()[:12]} if is_of_rows else {}
+    return {name: ", ".join(seeds) for name, seeds in found.items()} | of_rows
+
+
+def warnings(dataset: tf.data.Dataset) -> list[str]:
+    """Return what is to be said of an order that each worker has for itself."""
+    found = []
+    if any(_has_no_seed(one) for one in _parts(dataset)):
+        found.append(NO_SEED)
+    # What a step says itself comes before what the options say of all.
+    if dataset.options().deterministic is False or any(
+        getattr(one, "_deterministic", None) == "false" for one in _parts(dataset)
+    ):
+        found.append(NO_ORDER)
+    return found
+
+
+def begin(dataset: tf.data.Dataset, times: int) -> None:
+    """Begin so many iterators, which use up as many orders of a `shuffle`."""
+    for _ in range(times):
+        next(iter(dataset), None)
+
+
+def begin_again(dataset: tf.data.Dataset, times: int, use: str, seen: int = 0) -> None:
+    """Use up the orders that an earlier start of the program had, of whatever has others by a seed.
+
+    Args:
+        dataset: whose orders what comes next may share.
+        times: how many iterators had been begun, and read to their ends.
+        use: what they were for, in a word.
+        seen: how many elements of another had been read.
+    """
+    if not (times or seen) or not any(map(_reshuffles, _parts(dataset))):
+        return
+    log.info(
+        "the %s data are begun %d times, and %d batches of them read, as at an earlier start: the "
+        "next order is what it would have been",
+        use,
+        times + bool(seen),
+        seen,
+    )
+    begin(dataset, times)
+    if seen:
+        begin(dataset.take(seen).skip(seen), 1)
+
+
+def content(leaf: Any) -> bytes:
+    """Return what a tensor holds."""
+    is_dense = isinstance(leaf, tf.Tensor) and leaf.dtype != tf.string
+    return leaf.numpy().tobytes() if is_dense else str(leaf.numpy().tolist()).encode()
+
+
+def _parts(dataset: Any) -> Iterator[Any]:
+    """Return a dataset and all that it is made from, in an order of their own."""
+    yield dataset
+    for one in dataset._inputs():  # noqa: SLF001
+        yield from _parts(one)
+
+
+def _has_no_seed(dataset: Any) -> bool:
+    seeds = [getattr(dataset, name, None) for name in ("_seed", "_seed2")]
+    return all(seed is not None and int(seed) == 0 for seed in seeds)
+
+
+def _reshuffles(dataset: Any) -> bool:
+    """Tell whether each iterator has another order than the one before, by a seed."""
+    is_other = getattr(dataset, "_reshuffle_each_iteration", False)
+    return bool(is_other) and not _has_no_seed(dataset)
+
+
+def _rows(dataset: Any) -> list[tf.Tensor]:
+    """Return the tensors that a dataset was made of, as by `from_tensor_slices`."""
+    tensors = getattr(dataset, "_tensors", ())
+    are_variants = (tf.variant, tf.resource)  # as of ragged rows
+    return [
+        one for one in tensors if one.shape.rank and one.shape[0] and one.dtype not in are_variants
+    ]
+
+
+def _some_of(rows: tf.Tensor) -> tf.Tensor:
+    """Return a few rows; of paths the files' names: each worker may have a folder of its own."""
+    places = np.unique(np.linspace(0, len(rows) - 1, DIGESTED, dtype=np.int64))
+    some = tf.gather(rows, places)
+    if rows.dtype != tf.string:
+        return some
+    return tf.strings.regex_replace(some, r"(?s)^.*/", "")

@@ -1,0 +1,44 @@
+"""What each worker has found, compared word for word: whether all have the same."""
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+
+from cluster_trainer.collectives.workers import WORD, Workers
+
+Facts = Mapping[str, str]
+"""Name -> value."""
+
+
+def of_all(workers: Workers, facts: Facts, what: str) -> list[dict[str, str]]:
+    """Let all workers compare their facts; each of them must call this.
+
+    Args:
+        workers: who compare them.
+        facts: this worker's.
+        what: the call is for; see Workers.
+
+    Returns:
+        every worker's, in the order of their ranks; none at all where they are the same.
+    """
+    content = json.dumps(facts, sort_keys=True).encode()
+    digest = int.from_bytes(sha256(content).digest()[: WORD.itemsize], signed=True)
+    if len(set(workers.gather(digest, what))) == 1:
+        return []
+    contents = [
+        workers.broadcast(content if rank == workers.rank else None, rank, what)
+        for rank in range(workers.count)
+    ]
+    return [dict(json.loads(one)) for one in contents]
+
+
+def differing(everyone: Sequence[Facts]) -> dict[str, list[str]]:
+    """Return of each fact that is not the same for all what each has found, in their order."""
+    names = sorted({name for facts in everyone for name in facts})
+    values = {name: [facts.get(name, "") for facts in everyone] for name in names}
+    return {name: found for name, found in values.items() if len(set(found)) > 1}
+
+
+def told(names: Sequence[str], values: Sequence[str]) -> str:
+    """Return who has found what, in words: `worker-0 has 3, worker-1 has 4`."""
+    return ", ".join(f"{name} has {value}" for name, value in zip(names, values, strict=True))

@@ -1,0 +1,66 @@
+"""Data that one fit shares with another, or its training with its validation.
+
+A `Dataset.shuffle` has another order for each iterator. A fit that goes on begins none for the
+validations that are over, and one that had ended none at all. They are made up for: whatever
+shares their data has the order that it would have had. A generator is read on when another fit is
+given it: only about as far, as what TensorFlow had read ahead is nowhere kept.
+"""
+
+import inspect
+import logging
+from collections import deque
+from collections.abc import MutableMapping
+from itertools import islice
+from types import GeneratorType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import tensorflow as tf
+from keras.src.trainers.data_adapters.data_adapter_utils import NUM_BATCHES_FOR_TENSOR_SPEC
+
+from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.engine.data import pipelines
+
+log = logging.getLogger("trainer")
+# Of each generator: how many batches an earlier start had read in fits that had ended.
+_unread: MutableMapping[Any, int] = WeakKeyDictionary()
+
+
+def note_unread(given: inspect.BoundArguments, place: Place) -> None:
+    """Note what a fit that had ended does not read again.
+
+    Args:
+        given: the fit's arguments.
+        place: where it had ended.
+    """
+    data = given.arguments.get("x")
+    # Keras takes the first batches of a generator whatever comes then.
+    if isinstance(data, GeneratorType) and place.seen > NUM_BATCHES_FOR_TENSOR_SPEC:
+        _unread[data] = _unread.get(data, 0) + place.seen - NUM_BATCHES_FOR_TENSOR_SPEC
+
+
+def read_on(given: inspect.BoundArguments) -> None:
+    """Read a generator to where fits that had ended have left it.
+
+    Args:
+        given: the arguments of a fit that goes on with it.
+    """
+    data = given.arguments.get("x")
+    if isinstance(data, GeneratorType) and (count := _unread.pop(data, 0)):
+        log.info("%d batches of the generator are left out: fits that had ended read them", count)
+        deque(islice(data, count), maxlen=0)
+
+
+def begin_validations(given: inspect.BoundArguments, place: Place) -> None:
+    """Begin the validation data as often as an earlier start has validated.
+
+    Args:
+        given: the fit's arguments, as its caller gave them.
+        place: where it goes on, or begins.
+    """
+    dataset = given.arguments.get("validation_data")
+    if not isinstance(dataset, tf.data.Dataset):
+        return
+    model, wanted = given.args[0], given.arguments.get("validation_freq", 1)
+    over = [model._should_eval(epoch, wanted) for epoch in range(place.first, place.epoch)]  # noqa: SLF001
+    pipelines.begin_again(dataset, sum(over), "validation")
