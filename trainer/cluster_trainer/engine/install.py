@@ -105,6 +105,8 @@ def install(around: AroundAny, around_other: AroundOther) -> None:
     KerasTrainer.evaluate = _announced_evaluate(_with_averages(KerasTrainer.evaluate))
     KerasTrainer.predict = _batch_by_batch(_with_averages(KerasTrainer.predict))
     for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
+    for name in ("test_on_batch", "predict_on_batch"):
+        setattr(KerasTrainer, name, _with_averages(getattr(KerasTrainer, name), in_loop=True))
         setattr(KerasTrainer, name, _with_failures_told(getattr(KerasTrainer, name)))
     for name in ("evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
         setattr(KerasTrainer, name, _run_by(getattr(KerasTrainer, name), around_other))
@@ -300,11 +302,20 @@ def _batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
     return predict_batches
 
 
-def _with_averages(method: Callable[..., Any]) -> Callable[..., Any]:
+def _with_averages(method: Callable[..., Any], *, in_loop: bool = False) -> Callable[..., Any]:
+    """Average a model's statistics before it is looked at.
+
+    Args:
+        method: looks at it.
+        in_loop: whether it may be called for each batch: only if steps have changed them.
+    """
+
     @wraps(method)
     def with_averages(self: Any, *arguments: Any, **keywords: Any) -> Any:
         call = running.current()
-        if not (call.is_fit and self not in call.alike and ring_of(self.distribute_strategy)):
+        is_due = not in_loop or statistics.are_changed(self)
+        is_alikes = call.is_fit and self not in call.alike and ring_of(self.distribute_strategy)
+        if is_due and not is_alikes:
             _average(self)  # else `alike` does it, once it is known that all workers have it
         return method(self, *arguments, **keywords)
 

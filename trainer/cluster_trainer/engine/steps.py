@@ -110,7 +110,7 @@ class Steps:
         if not isinstance(batches, Call):
             return self._one_by_one(batches)
         began = time.monotonic()
-        with running.current().limit(self):
+        with running.current().limit(self), self._changes_noted():
             done, last = self._run(batches)
         batches.over(done, began)
         if not done:
@@ -122,6 +122,15 @@ class Steps:
         """Trace the steps on an iterator's batches, so that all variables exist before the first.
 
         Once is enough, whatever the batches are like the next time.
+    @contextmanager
+    def _changes_noted(self) -> Iterator[None]:
+        """Note that each replica's statistics are its own, as steps that train make them."""
+        try:
+            yield
+        finally:
+            if self._name == TRAINING and self._replicas.total > 1:
+                statistics.note_changes(self._model)
+
 
         Args:
             iterator: whose source the batches will come from.
@@ -197,7 +206,8 @@ class Steps:
         for given in itertools.islice(batches, self._model.steps_per_execution):
             batch = keras.tree.map_structure(as_tensor, given)
             examples = count_in(batch)
-            last = self._one(self._shares_of(batch))
+            with self._changes_noted():
+                last = self._one(self._shares_of(batch))
         if last is None:
             raise StopIteration
         logs = self._logs(last, examples)
