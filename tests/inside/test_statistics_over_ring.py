@@ -31,6 +31,7 @@ def moving_mean(model):
 
 TOLD = {}
 """
+EVALUATES, PREDICTS = "evaluate(ROWS, GOALS, verbose=0)", "predict(ROWS, verbose=0)"
 END = "\nprint('TOLD', json.dumps(TOLD), flush=True)\n"
 
 
@@ -45,7 +46,7 @@ def told(tmp_path, program):
     return [json.loads(line.removeprefix("TOLD ")) for line in lines]
 
 
-@pytest.mark.parametrize("look", ["evaluate(ROWS, GOALS, verbose=0)", "predict(ROWS, verbose=0)"])
+@pytest.mark.parametrize("look", [EVALUATES, pytest.param(PREDICTS, marks=pytest.mark.long)])
 def test_what_the_chief_alone_has_loaded_is_what_all_have(tmp_path, look):
     program = """
 trained, model = made(7), made(100 + RANK)
