@@ -327,6 +327,9 @@ class Keeper(keras.callbacks.Callback):
                 _put_global_seed_back(random_state["keras"])
             elif len(variable_names(saved)) > len(state.names):  # see variable_names
                 _put_global_seed_back(saved.arrays[len(state.names)])
+            if alike.renew_constants(self.model):
+                self.model.train_function.forget_traces()
+                self.model.test_function = self.model.predict_function = None
         self._put_callbacks_back(saved)
         _put_random_back(random_state)
 

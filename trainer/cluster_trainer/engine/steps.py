@@ -88,6 +88,10 @@ class Steps:
             self._step = tf.function(self._step, jit_compile=True, reduce_retracing=True)
         self._make_functions()
 
+    def forget_traces(self) -> None:
+        """Trace the steps anew when they are done next: something has changed that traces hold."""
+        self._make_functions()
+
     def _make_functions(self) -> None:
         """Make what is called, of which nothing is traced yet."""
         compiled: dict[str, Any] = {"reduce_retracing": True, "autograph": False}

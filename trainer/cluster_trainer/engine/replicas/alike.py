@@ -48,6 +48,22 @@ def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = Fal
     variables = _with_optimizers(model, more)
     if not _take_from_chief(variables, ring, may_differ=may_differ, before=average):
         _take_from_chief(model.variables, ring, may_differ=True, before=average)
+    renew_constants(model)
+
+
+def renew_constants(model: keras.Model) -> bool:
+    """Let layers compute with what their variables hold now; tell whether any did not.
+
+    Normalization makes constants of its own, as `adapt` and `load_weights` ask it to.
+    """
+    has_changed = False
+    for layer in model._flatten_layers():  # noqa: SLF001
+        if isinstance(layer, keras.layers.Normalization) and hasattr(layer, "adapt_mean"):
+            before = layer.mean, layer.variance
+            layer.finalize_state()
+            after = layer.mean, layer.variance
+            has_changed |= not all(map(np.array_equal, before, after))
+    return has_changed
 
 
 def _with_optimizers(model: keras.Model, more: Iterable[Any] = ()) -> list[Any]:
@@ -103,6 +119,7 @@ def _make_other(model: keras.Model) -> bool:
     has_all = _take_from_chief(with_optimizer, ring, may_differ=True, before=average)
     if not has_all:
         _take_from_chief(own, ring, before=average)
+    renew_constants(model)
     return has_all
 
 
