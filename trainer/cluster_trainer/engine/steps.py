@@ -122,10 +122,6 @@ class Steps:
         self.logs = self._logs(last)
         return self.logs
 
-    def create_variables(self, iterator: EpochIterator) -> bool:
-        """Trace the steps on an iterator's batches, so that all variables exist before the first.
-
-        Once is enough, whatever the batches are like the next time.
     @contextmanager
     def _changes_noted(self) -> Iterator[None]:
         """Note that each replica's statistics are its own, as steps that train make them."""
@@ -135,6 +131,10 @@ class Steps:
             if self._name == TRAINING and self._replicas.total > 1:
                 statistics.note_changes(self._model)
 
+    def create_variables(self, iterator: EpochIterator) -> bool:
+        """Trace the steps on an iterator's batches, so that all variables exist before the first.
+
+        Once is enough, whatever the batches are like the next time.
 
         Args:
             iterator: whose source the batches will come from.
@@ -147,10 +147,12 @@ class Steps:
         self._has_variables, is_first = True, self.trains is None
         self._prepare(iterator.spec)
         if self._model.run_eagerly:
-            if building.has_call(self._model):
-                building.build(self._model, iterator.spec)
-            elif self._replicas.total > 1:  # else its step builds what it uses
-                building.refuse_unbuilt(self._model)
+            model = self._model
+            is_built = building.has_call(model) and building.build(
+                model, iterator.spec, may_trace=True
+            )
+            if not is_built and self._replicas.total > 1:  # else its step builds what it uses
+                building.refuse_unbuilt(model)
             return False
         reading = self._reading(iterator.source)
         self._many.get_concrete_function(iterator.to_trace(), tf.constant(1), reading)
