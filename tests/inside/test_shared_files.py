@@ -56,8 +56,9 @@ def test_it_is_told_which_is_lost(shared):
     assert shared(None, None, goes_on=True) == ([None, None], 1)
 
 
-def test_one_with_names_of_its_own_stays_where_it_is(shared):
-    assert shared(WRITTEN, None, "{epoch}.keras") == ([WRITTEN, None], 0)
+@pytest.mark.parametrize("name", ["{epoch}.keras", "of-{epoch}/best.keras"])
+def test_one_with_names_of_its_own_is_not_taken_for_lost(shared, name):
+    assert shared(None, None, name, goes_on=True) == ([None, None], 0)
 
 
 # The first epoch's loss is the largest, so that only this is written.

@@ -26,6 +26,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
+from weakref import WeakSet
 
 import tensorflow as tf
 from keras.src import backend, tree
@@ -42,6 +43,7 @@ MOST_NAMED = 5
 STEP, TEST_STEP = [
     (name, "compute_loss", "compute_metrics") for name in ("train_step", "test_step")
 ]
+_built_by_steps: WeakSet[Any] = WeakSet()  # models, of which that was found out
 
 
 def is_alone(model: Any) -> bool:
@@ -94,6 +96,8 @@ def build(
         whether it could be built.
     """
     with model.distribute_strategy.scope():
+        if may_trace and model in _built_by_steps:
+            return False
         if not _all_built(model):
             as_in_step = trains and _trains_as_keras(model) and _try(model, _as_a_step, batch)
             try:
@@ -103,6 +107,7 @@ def build(
                 if not may_trace or _is_as_keras(model, STEP if trains else TEST_STEP):
                     raise
                 log.debug("%s is built by its first step: %s", model.name, error)
+                _built_by_steps.add(model)
                 return False
             if (trains or with_optimizer) and not as_in_step and _lacks_layers(model):
                 _try(model, _call, batch)

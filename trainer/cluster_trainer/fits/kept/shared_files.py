@@ -42,7 +42,7 @@ def share_files(callbacks: Sequence[Any], workers: Workers, *, goes_on: bool) ->
 
 def _share_file(file: Path, workers: Workers, goes_on: bool) -> bool:  # noqa: FBT001
     """Give all workers a file; tell whether one has it, as far as can be known."""
-    if "{" in file.name:  # on the chief's disk alone, as each has a name of its own
+    if "{" in str(file):  # on the chief's disk alone, as each has a name of its own
         return True
     digests = workers.gather(_digest(file), FILES)
     holders = [rank for rank, digest in enumerate(digests) if digest != NO_FILE]
