@@ -106,6 +106,14 @@ def test_any_tensors_are_gathered_whatever_their_numbers(peer, compiled, mine, t
     peers.result(SECONDS)
 
 
+def test_tensors_of_other_sizes_are_refused_on_all_in_plain_words(peer):
+    """As of texts, which a layer of the model has padded to the longest of a share."""
+    peers = peer.calls(gives(tf.zeros([1, 3]), "predict"))
+    with pytest.raises(ValueError, match=r"\[\[2, 2\], \[1, 3\]\].* pad the others"):
+        over_ring.gathered(peer.mine, tf.zeros([2, 2]), "predict")
+    peers.result(SECONDS)
+
+
 @contextmanager
 def circles(*sizes):
     """Give a ring that is renewed to these sizes; in each of them others gather a rank's name."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import keras
 import numpy as np
+from keras.callbacks import ModelCheckpoint
 from keras.src.backend.common import global_state
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
@@ -91,6 +92,9 @@ class Plan(Protocol):
 
     def any(self, wish: bool, where: str = "the end of an epoch") -> bool:  # noqa: FBT001
         """Tell whether any worker wishes something; all workers call it, there."""
+
+    def share_files(self) -> Sequence[Any]:
+        """Give all workers the files of ModelCheckpoint; return those whose file no worker has."""
 
     def stops(self) -> bool:
         """Tell whether the workers have agreed to stop after this call."""
@@ -324,15 +328,34 @@ class Keeper(keras.callbacks.Callback):
                 _put_global_seed_back(random_state["keras"])
             elif len(variable_names(saved)) > len(state.names):  # see variable_names
                 _put_global_seed_back(saved.arrays[len(state.names)])
+            if alike.renew_constants(self.model):
+                self.model.train_function.forget_traces()
+                self.model.test_function = self.model.predict_function = None
+        self._put_callbacks_back(saved)
+        _put_random_back(random_state)
+
+    def _put_callbacks_back(self, saved: Checkpoint) -> None:
+        """Give callbacks what they had; one whose file is lost waits for nothing better than it."""
+        writing = [one for one in self._callbacks if isinstance(one, ModelCheckpoint)]
+        before = [(one, one.best) for one in writing]
         states.put_back(
             self._callbacks, states.from_json(saved.progress["callbacks"], saved.arrays)
         )
-        _put_random_back(random_state)
+        lost = self._plan.share_files()
+        for callback, best in before:
+            if callback in lost and callback.best != best:
+                callback.best = best
+                log.warning(
+                    "%s is on no worker's disk any more: the best until now is lost, and what "
+                    "comes next is saved, better or not",
+                    callback.filepath,
+                )
 
     def _save(self, *, another_follows: bool = False) -> None:
         if self._every is None:
             return
         began = time.monotonic()
+        self._plan.share_files()  # what was the best is in the checkpoint
         statistics.average(self.model, self.model.distribute_strategy)
         state = self._state()
         arrays = state.take()

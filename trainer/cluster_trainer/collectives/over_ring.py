@@ -69,10 +69,26 @@ def gathered(ring: AnyRing, value: tf.Tensor, what: str = "") -> tf.Tensor:
     """
 
     def gather(mine: np.ndarray) -> np.ndarray:
-        parts = ring.all_gather(as_bytes(mine), what=what)
-        return np.concatenate([_from_bytes(part, mine) for part in parts])
+        parts = [_from_bytes(part, mine) for part in ring.all_gather(as_bytes(mine), what=what)]
+        _refuse_unlike([part.shape for part in parts], what)
+        return np.concatenate(parts)
 
     return tf.ensure_shape(_called(gather, value, value.dtype), [None, *value.shape[1:]])
+
+
+def _refuse_unlike(shapes: Sequence[tuple[int, ...]], what: str) -> None:
+    """Refuse tensors that cannot be put together, on all workers.
+
+    Raises:
+        ValueError: they differ in more than their first dimension.
+    """
+    if len({shape[1:] for shape in shapes}) > 1:
+        raise ValueError(
+            f"{what or 'a tensor'}: the workers' shares have other sizes than each other, "
+            f"{[*map(list, shapes)]}, in the order of the workers. Only the first dimension, that "
+            "of the examples, may differ: pad the others to one size, as TextVectorization does "
+            "with an output_sequence_length."
+        )
 
 
 def as_bytes(array: np.ndarray) -> bytes:

@@ -18,13 +18,15 @@ step, and the layers all that these need.
 
 Without a strategy a `train_step` of a user's own, one that runs eagerly, and one of a model that
 has layers with a `build` of their own, still to be called, build what they need. So does the
-`train_step` of a model without `call`, wherever it runs.
+`train_step` of a model without `call`, wherever it runs, and over a ring one of a model whose
+`call` does not take what the step is given.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
+from weakref import WeakSet
 
 import keras
 import tensorflow as tf
@@ -41,7 +43,9 @@ from cluster_trainer.problems import ConfigurationError, Problem
 
 log = logging.getLogger("trainer")
 MOST_NAMED = 5
-STEP = ("train_step", "compute_loss", "compute_metrics")
+STEP, TEST_STEP = [
+    (name, "compute_loss", "compute_metrics") for name in ("train_step", "test_step")
+]
 # Whose `build` makes no variable, unless a layer within does.
 MAKE_NOTHING = (
     keras.Layer,
@@ -55,6 +59,7 @@ MAKE_NOTHING = (
     keras.layers.Dot,
     keras.layers.Subtract,
 )
+_built_by_steps: WeakSet[Any] = WeakSet()  # models, of which that was found out
 
 
 def is_alone(model: Any) -> bool:
@@ -67,15 +72,19 @@ def has_call(model: Any) -> bool:
     return type(model).call is not keras_model.Model.call
 
 
+def unbuilt_parts(model: Any) -> list[str]:
+    """Return the names of the layers within a model that are still to make variables."""
+    unbuilt = [one for one in model._flatten_layers(include_self=False) if not one.built]  # noqa: SLF001
+    return [one.name for one in unbuilt if _makes_variables(one)]
+
+
 def refuse_unbuilt(model: Any) -> None:
     """Refuse a model whose own steps would build layers, with other values on each worker.
 
     Raises:
         ConfigurationError: with their names.
     """
-    unbuilt = [one for one in model._flatten_layers(include_self=False) if not one.built]  # noqa: SLF001
-    names = [one.name for one in unbuilt if _makes_variables(one)]
-    if names:
+    if names := unbuilt_parts(model):
         shown = ", ".join(names[:MOST_NAMED])
         accepted = "layers that are built before `fit`"
         advice = "The first step would give them other values on each worker. Give each an `Input`."
@@ -88,8 +97,13 @@ def _makes_variables(layer: Any) -> bool:
 
 
 def build(
-    model: Any, batch: Callable[[], Any], *, trains: bool = True, with_optimizer: bool = True
-) -> None:
+    model: Any,
+    batch: Callable[[], Any],
+    *,
+    trains: bool = True,
+    with_optimizer: bool = True,
+    may_trace: bool = False,
+) -> bool:
     """Build all that is not built yet of a model that can be called.
 
     Args:
@@ -97,16 +111,31 @@ def build(
         batch: returns what a replica gets, as tensors or their specifications.
         trains: whether it is going to be trained next, and not evaluated.
         with_optimizer: whether its optimizer is built, too.
+        may_trace: whether a step of the user's own may build what cannot be known before it, as
+            its `call` takes something else than it.
+
+    Returns:
+        whether it could be built.
     """
     with model.distribute_strategy.scope():
+        if may_trace and model in _built_by_steps:
+            return False
         if not _all_built(model):
             as_in_step = trains and _trains_as_keras(model) and _try(model, _as_a_step, batch)
-            with _as_if_built(model.optimizer):
-                _as_in_a_scope(model, batch)
+            try:
+                with _as_if_built(model.optimizer):
+                    _as_in_a_scope(model, batch)
+            except Exception as error:
+                if not may_trace or _is_as_keras(model, STEP if trains else TEST_STEP):
+                    raise
+                log.debug("%s is built by its first step: %s", model.name, error)
+                _built_by_steps.add(model)
+                return False
             if (trains or with_optimizer) and not as_in_step and _lacks_layers(model):
                 _try(model, _call, batch)
         if with_optimizer:
             _build_optimizer(model)
+    return True
 
 
 def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
@@ -263,9 +292,13 @@ def _symbol(value: Any) -> Any:
 
 def _trains_as_keras(model: Any) -> bool:
     """Tell whether a model's training steps create what `_as_a_step` does, and nothing else."""
-    keras_own = keras_model.Model
-    return has_call(model) and all(
-        getattr(getattr(model, name), "__func__", None) is getattr(keras_own, name) for name in STEP
+    return has_call(model) and _is_as_keras(model, STEP)
+
+
+def _is_as_keras(model: Any, methods: Sequence[str]) -> bool:
+    own = keras_model.Model
+    return all(
+        getattr(getattr(model, name), "__func__", None) is getattr(own, name) for name in methods
     )
 
 

@@ -26,6 +26,7 @@ from functools import partial, wraps
 from typing import Any
 from weakref import WeakSet
 
+import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 from tensorflow.python.distribute import distribute_lib
@@ -47,7 +48,7 @@ from cluster_trainer.engine.replicas import (
     statistics,
     step_context,
 )
-from cluster_trainer.engine.steps import StepLogs, Steps
+from cluster_trainer.engine.steps import StepLogs, Steps, as_tensor
 
 log = logging.getLogger("trainer")
 # As running.AroundFit, and which of the process's fits it is, from 0.
@@ -104,6 +105,8 @@ def install(around: AroundAny, around_other: AroundOther) -> None:
     KerasTrainer.fit = _announced_fit(KerasTrainer.fit, around)
     KerasTrainer.evaluate = _announced_evaluate(_with_averages(KerasTrainer.evaluate))
     KerasTrainer.predict = _batch_by_batch(_with_averages(KerasTrainer.predict))
+    for name in ("test_on_batch", "predict_on_batch"):
+        setattr(KerasTrainer, name, _with_averages(getattr(KerasTrainer, name), in_loop=True))
     for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
         setattr(KerasTrainer, name, _with_failures_told(getattr(KerasTrainer, name)))
     for name in ("evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
@@ -147,9 +150,15 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
             # What asks for a single batch may train, or not.
             trains = iterator is None or running.current().name == "fit"
             in_scope = self._distribute_strategy is not None
-            batch = iterator.spec if iterator is not None else lambda: data_batch
+            batch = iterator.spec if iterator is not None else partial(_as_tensors, data_batch)
+            # What the trace of a kept fit's steps makes is made alike; see Keeper.
+            may_trace = is_kept or not building.unbuilt_parts(self)
             building.build(
-                self, batch, trains=trains, with_optimizer=in_scope or (trains and not is_kept)
+                self,
+                batch,
+                trains=trains,
+                with_optimizer=in_scope or (trains and not is_kept),
+                may_trace=may_trace and not in_scope,
             )
         # What a worker that goes on has built of a model, a new one has not; the keeper of a fit's
         # checkpoints compares all variables, and gives them their values, once they exist.
@@ -159,6 +168,11 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
             alike.make_once(self, may_differ=is_kept)
 
     return build
+
+
+def _as_tensors(batch: Any) -> Any:
+    """Return what a user gives for a batch, which may be pandas', as a step gets it."""
+    return keras.tree.map_structure(as_tensor, batch)
 
 
 def _of_all_replicas(keras_own: Callable[..., Any]) -> Callable[..., Any]:
@@ -300,11 +314,20 @@ def _batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
     return predict_batches
 
 
-def _with_averages(method: Callable[..., Any]) -> Callable[..., Any]:
+def _with_averages(method: Callable[..., Any], *, in_loop: bool = False) -> Callable[..., Any]:
+    """Average a model's statistics before it is looked at.
+
+    Args:
+        method: looks at it.
+        in_loop: whether it may be called for each batch: only if steps have changed them.
+    """
+
     @wraps(method)
     def with_averages(self: Any, *arguments: Any, **keywords: Any) -> Any:
         call = running.current()
-        if not (call.is_fit and self not in call.alike and ring_of(self.distribute_strategy)):
+        is_due = not in_loop or statistics.are_changed(self)
+        is_alikes = call.is_fit and self not in call.alike and ring_of(self.distribute_strategy)
+        if is_due and not is_alikes:
             _average(self)  # else `alike` does it, once it is known that all workers have it
         return method(self, *arguments, **keywords)
 

@@ -9,6 +9,7 @@ from keras.src.backend.tensorflow.trainer import concat
 from tensorflow.python.distribute import distribute_utils
 
 from cluster_trainer.collectives.replicas import Replicas, gathered, ring_of
+from cluster_trainer.engine import building
 from cluster_trainer.engine.data.cut import cut, handed_out
 from cluster_trainer.engine.epoch_iterator import Shared
 from cluster_trainer.engine.replicas import alike, step_context
@@ -44,7 +45,7 @@ class Predictions:
             batches: as the engine has shared them out, or one that every worker has.
         """
         if ring_of(self._strategy):  # else each worker would draw its own variables
-            if not self._model.built:
+            if not self._model.built and not self._is_built_by_its_steps():
                 self._build(batches[0])
             alike.make_once(self._model)
         outputs = [self._compiled(self._shares_of(batch)) for batch in batches]
@@ -52,11 +53,16 @@ class Predictions:
             return outputs[0]
         return keras.tree.map_structure(lambda *parts: concat(list(parts)), *outputs)
 
+    def _is_built_by_its_steps(self) -> bool:
+        """Tell whether steps of a user's own have built its parts, and it may take other inputs."""
+        own = type(self._model).predict_step is not keras.Model.predict_step
+        return own and bool(self._model.layers) and not building.unbuilt_parts(self._model)
+
     def _build(self, batch: Any) -> None:
         """Build a model for inputs like these; it need not be compiled."""
         part = batch.shares[0][0] if isinstance(batch, Shared) else batch
         inputs, _, _ = keras.utils.unpack_x_y_sample_weight(part)
-        given = keras.tree.map_structure(_symbolic, inputs)
+        given = keras.tree.map_structure(lambda one: _symbolic(as_tensor(one)), inputs)
         backend.compute_output_spec(self._model, given, training=False)
 
     def _shares_of(self, batch: Any) -> Any:
@@ -78,6 +84,12 @@ class Predictions:
 
     def _of_all(self, batch: Any, weight: tf.Tensor) -> Any:
         def gather(value: tf.Tensor) -> tf.Tensor:
+            if value.shape.rank is None:
+                raise ValueError(
+                    "A prediction's rank is unknown when `predict` is traced, so that several "
+                    "replicas' cannot be put together: `predict_step` has to give it a shape "
+                    "(`tf.ensure_shape`)."
+                )
             mine = value if value.shape.rank else value[tf.newaxis]
             return gathered(mine[: tf.where(weight > 0, tf.shape(mine)[0], 0)], "predict (outputs)")
 

@@ -88,6 +88,10 @@ class Steps:
             self._step = tf.function(self._step, jit_compile=True, reduce_retracing=True)
         self._make_functions()
 
+    def forget_traces(self) -> None:
+        """Trace the steps anew when they are done next: something has changed that traces hold."""
+        self._make_functions()
+
     def _make_functions(self) -> None:
         """Make what is called, of which nothing is traced yet."""
         compiled: dict[str, Any] = {"reduce_retracing": True, "autograph": False}
@@ -110,13 +114,22 @@ class Steps:
         if not isinstance(batches, Call):
             return self._one_by_one(batches)
         began = time.monotonic()
-        with running.current().limit(self):
+        with running.current().limit(self), self._changes_noted():
             done, last = self._run(batches)
         batches.over(done, began)
         if not done:
             raise StopIteration
         self.logs = self._logs(last)
         return self.logs
+
+    @contextmanager
+    def _changes_noted(self) -> Iterator[None]:
+        """Note that each replica's statistics are its own, as steps that train make them."""
+        try:
+            yield
+        finally:
+            if self._name == TRAINING and self._replicas.total > 1:
+                statistics.note_changes(self._model)
 
     def create_variables(self, iterator: EpochIterator) -> bool:
         """Trace the steps on an iterator's batches, so that all variables exist before the first.
@@ -134,10 +147,12 @@ class Steps:
         self._has_variables, is_first = True, self.trains is None
         self._prepare(iterator.spec)
         if self._model.run_eagerly:
-            if building.has_call(self._model):
-                building.build(self._model, iterator.spec)
-            elif self._replicas.total > 1:  # else its step builds what it uses
-                building.refuse_unbuilt(self._model)
+            model = self._model
+            is_built = building.has_call(model) and building.build(
+                model, iterator.spec, may_trace=True
+            )
+            if not is_built and self._replicas.total > 1:  # else its step builds what it uses
+                building.refuse_unbuilt(model)
             return False
         reading = self._reading(iterator.source)
         self._many.get_concrete_function(iterator.to_trace(), tf.constant(1), reading)
@@ -197,7 +212,8 @@ class Steps:
         for given in itertools.islice(batches, self._model.steps_per_execution):
             batch = keras.tree.map_structure(as_tensor, given)
             examples = count_in(batch)
-            last = self._one(self._shares_of(batch))
+            with self._changes_noted():
+                last = self._one(self._shares_of(batch))
         if last is None:
             raise StopIteration
         logs = self._logs(last, examples)

@@ -67,7 +67,9 @@ class Process:
         deadline: until when a call of TensorFlow must be over.
         pid: this process's, and not that of one that it has forked off.
         has_agreed: whether the workers have agreed on where the script goes on.
-        has_failed: whether a fit did not end well, so that the script's end is none.
+        has_failed: whether a fit did not end well, so that the script's end is none. One that ends
+            well after it says that the script has got over that.
+        was_interrupted: whether somebody has, as by Ctrl-C, and may go on another time.
         has_recorded: whether a fit was recorded since this process has begun, or begun again.
         journal: of this worker.
         last: makes the last call to the others.
@@ -79,6 +81,7 @@ class Process:
     deadline: Deadline = field(default_factory=Deadline)
     has_agreed: bool = False
     has_failed: bool = False
+    was_interrupted: bool = False
     has_recorded: bool = False
     pid: int = field(default_factory=os.getpid)
     last: LastCall = field(default_factory=LastCall)
@@ -132,6 +135,7 @@ def fit(
     except BaseException as error:
         if _process is not None:
             _process.has_failed = True
+            _process.was_interrupted |= isinstance(error, KeyboardInterrupt)
         if not isinstance(error, Exception):
             raise
         num_workers = _process.job.task.num_workers if _process else 1
@@ -139,6 +143,7 @@ def fit(
         raise
     finally:
         _tell_nothing_more()
+    process.has_failed = process.was_interrupted
     if process.stop.signal_number:  # too late for this fit to end by it
         os.kill(os.getpid(), process.stop.signal_number)
     return history

@@ -7,6 +7,7 @@ without one creates its variables on each worker for itself, from seeds of its o
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -43,8 +44,26 @@ def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = Fal
     ring = ring_of(model.distribute_strategy)
     if ring is None:
         return
-    if not _take_from_chief(_with_optimizers(model, more), ring, may_differ=may_differ):
-        _take_from_chief(model.variables, ring, may_differ=True)
+    average = partial(statistics.average, model, model.distribute_strategy)
+    variables = _with_optimizers(model, more)
+    if not _take_from_chief(variables, ring, may_differ=may_differ, before=average):
+        _take_from_chief(model.variables, ring, may_differ=True, before=average)
+    renew_constants(model)
+
+
+def renew_constants(model: keras.Model) -> bool:
+    """Let layers compute with what their variables hold now; tell whether any did not.
+
+    Normalization makes constants of its own, as `adapt` and `load_weights` ask it to.
+    """
+    has_changed = False
+    for layer in model._flatten_layers():  # noqa: SLF001
+        if isinstance(layer, keras.layers.Normalization) and hasattr(layer, "adapt_mean"):
+            before = layer.mean, layer.variance
+            layer.finalize_state()
+            after = layer.mean, layer.variance
+            has_changed |= not all(map(np.array_equal, before, after))
+    return has_changed
 
 
 def _with_optimizers(model: keras.Model, more: Iterable[Any] = ()) -> list[Any]:
@@ -94,16 +113,14 @@ def _make_other(model: keras.Model) -> bool:
     ring = ring_of(model.distribute_strategy)
     if ring is None:
         return True
-
-    def average() -> None:
-        statistics.average(model, model.distribute_strategy)
-
+    average = partial(statistics.average, model, model.distribute_strategy)
     own = [*model.variables]
     with_optimizer = _with_optimizers(model)
-    if _take_from_chief(with_optimizer, ring, may_differ=True, before=average):
-        return True
-    _take_from_chief(own, ring, before=average)
-    return False
+    has_all = _take_from_chief(with_optimizer, ring, may_differ=True, before=average)
+    if not has_all:
+        _take_from_chief(own, ring, before=average)
+    renew_constants(model)
+    return has_all
 
 
 _in_loops: WeakSet[Any] = WeakSet()

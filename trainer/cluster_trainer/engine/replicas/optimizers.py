@@ -9,6 +9,7 @@ may put what it does into a condition.
 """
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from typing import Any
@@ -28,6 +29,7 @@ from cluster_trainer.engine.replicas.replaced import replace
 from cluster_trainer.engine.waits import SUMS
 
 SHOWN = 5
+CLIPPED, BACKWARDS = re.compile(r"(^|/)clip_by_\w+"), "gradient_tape"
 log = logging.getLogger("trainer")
 
 
@@ -113,7 +115,9 @@ def _reducing(apply: Callable[..., None]) -> Callable[..., None]:
         if part is None or part.is_reduced:
             return apply(self, grads, trainable_variables)
         _must_be_of_the_strategy(self)
-        if not self.built:
+        if any(map(_is_clipped, grads)):
+            _warn_of_clipped_shares()
+        if not self.built and trainable_variables is not None:  # else Keras says what is missing
             _build(self, trainable_variables)
         _must_know(self, trainable_variables or ())
         part.gathers |= any(isinstance(one, tf.IndexedSlices) for one in grads)
@@ -126,6 +130,25 @@ def _reducing(apply: Callable[..., None]) -> Callable[..., None]:
             return apply(self, over_all, trainable_variables)
 
     return reduce_and_apply
+
+
+def _is_clipped(gradient: Gradient | None) -> bool:
+    """Tell whether TensorFlow's or Keras's clipping gives a gradient, by the name of its operation.
+
+    What a gradient goes back through, as through a clipped activation, is none.
+    """
+    tensor: Any = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    name = tensor.op.name if hasattr(tensor, "graph") else ""  # run eagerly it has none
+    return bool(CLIPPED.search(name)) and BACKWARDS not in name
+
+
+@cache
+def _warn_of_clipped_shares() -> None:
+    log.warning(
+        "A train_step clips gradients before it applies them: with several replicas each clips "
+        "those of its share, and not those of the batch. `clipnorm`, `global_clipnorm` or "
+        "`clipvalue` of the optimizer clip those of the batch."
+    )
 
 
 def _measured(part: step_context.Share, grads: Sequence[Any], take: Callable[[], Any]) -> Any:

@@ -1,21 +1,26 @@
 """What each replica keeps for itself while it trains, and what becomes of it.
 
 Keras has BatchNorm's moving statistics, and all else that a layer assigns in a training step, on
-each replica apart. Before anybody looks at them they are made the mean over all replicas.
+each replica apart. Before anybody looks at them they are made the mean over all replicas. Over a
+ring only what steps have changed: what a script gives a worker's model otherwise, as by
+`load_weights` on the chief alone, is no part of a mean, and `alike` sees to it.
 """
 
 from collections.abc import Callable, MutableMapping
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import keras
 import tensorflow as tf
 
-from cluster_trainer.collectives.replicas import count, count_of, summed
+from cluster_trainer.collectives.replicas import count, count_of, ring_of, summed
 from cluster_trainer.engine.replicas import step_context
 
 # Each model's function, by its variables: a new trace would be new collectives on all workers.
 _averaging: MutableMapping[Any, tuple[list[int], Callable[[], Any]]] = WeakKeyDictionary()
+# By the ring's generation and `id`: a worker that is met in another ring may have changed nothing;
+# and Keras's variables compare their values.
+_changed: MutableMapping[tuple[int, int], Any] = WeakValueDictionary()
 
 
 def of_replica(model: keras.Model) -> list[Any]:
@@ -44,11 +49,33 @@ def of_metrics(model: keras.Model) -> list[Any]:
     return [variable for metric in model.metrics for variable in metric.variables]
 
 
+def note_changes(model: keras.Model) -> None:
+    """Note that training steps have changed a model's statistics, on each replica apart."""
+    _changed.update(_by_key(model))
+
+
+def are_changed(model: keras.Model) -> bool:
+    """Tell whether some are to be averaged."""
+    return bool(_changed) and any(key in _changed for key in _by_key(model))
+
+
+def _by_key(model: keras.Model) -> dict[tuple[int, int], Any]:
+    ring = ring_of(model.distribute_strategy)
+    generation = ring.generation if ring else 0
+    return {(generation, id(one)): one for one in of_replica(model)}
+
+
 def average(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
-    """Make a model's statistics the mean over all replicas, on all of them."""
+    """Make a model's statistics the mean over all replicas, on all of them.
+
+    In a strategy all of them, since a loop of a user's own may have changed them; over a ring those
+    that steps have.
+    """
     if count_of(strategy) == 1:
         return
-    variables = of_replica(model)
+    by_key = _by_key(model)
+    changed = [key for key in by_key if _changed.pop(key, None) is not None]
+    variables = [by_key[key] for key in changed] if ring_of(strategy) else [*by_key.values()]
     if not variables:
         return
     names = [id(one) for one in variables]

@@ -81,6 +81,7 @@ class KeptFit:
         self._found: Found | None = None
         self._keeper: Keeper | None = None
         self._records: list[ClusterTrainerRecords] = []  # one at most
+        self._callbacks: Sequence[Any] = []
         self._stops = self._takes_in = self._has_looked = False
         self._waiting: tuple[str, ...] = ()
         self._keeps = self._begins_again = self._tests_begin_again = True
@@ -229,7 +230,7 @@ class KeptFit:
             given.arguments.get("validation_split")
         )
         first = int(given.arguments.get("initial_epoch", 0))
-        self._records = self._made_records()
+        self._records, self._callbacks = self._made_records(), callbacks
         kept = [*callbacks, *self._records]
         self._keeper = Keeper(self._saver, steps or None, found, self, kept, first)
         if self._found:  # as large as all variables: the keeper's alone, until it has put them back
@@ -248,7 +249,7 @@ class KeptFit:
                 raise NotRehearsedError("this fit has no step to do")
             self._saver.wait()
             self._store.keep_newest()
-            share_files(callbacks, self._workers, is_chief=self._job.task.is_chief)
+            self.share_files()
         except (StopRequestedError, PeerStoppedError):
             status_file(self._job.status_file).tell(
                 "saving", "the last checkpoint", step=self.place.step
@@ -330,6 +331,10 @@ class KeptFit:
                 kept = names  # see variable_names
             found = replace(self._found, checkpoint=replace(saved, names=kept))
             refuse_other_run(found, described, names)
+
+    def share_files(self) -> list[Any]:
+        """Give all workers the files of ModelCheckpoint; return those whose file no worker has."""
+        return share_files(self._callbacks, self._workers, goes_on=self._found is not None)
 
     def any(self, wish: bool, where: str = "the end of an epoch") -> bool:  # noqa: FBT001
         """Tell whether any worker wishes something there."""

@@ -1,7 +1,9 @@
-"""Files that a fit has written on the chief alone, and that a script may load on all workers."""
+"""Files that a fit writes on the chief alone, and that a script may load on all workers."""
 
+import hashlib
 import logging
 from collections.abc import Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -11,33 +13,67 @@ from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.files import make_folder, write_whole
 
 FILES = "fit (files of ModelCheckpoint)"
+NO_FILE = 0
+DIGEST_BYTES = 7  # of what workers can tell each other
 log = logging.getLogger("trainer")
 
 
-def share_files(callbacks: Sequence[Any], workers: Workers, *, is_chief: bool) -> None:
+def share_files(callbacks: Sequence[Any], workers: Workers, *, goes_on: bool) -> list[Any]:
     """Give all workers what the chief's ModelCheckpoint has written; all of them call it.
 
+    Called at each checkpoint, which remembers what was the best: when the chief's disk is lost, it
+    has the file back from another worker.
+
     Args:
-        callbacks: of the fit, which has ended.
+        callbacks: of the fit.
         workers: this one and the others.
-        is_chief: whether this one's has written.
+        goes_on: whether the fit does so from a checkpoint; else what the chief lacks it has never
+            written, and another worker's file is of an earlier run.
+
+    Returns:
+        those whose file no worker has.
     """
     writing = [one for one in callbacks if isinstance(one, keras.callbacks.ModelCheckpoint)]
     if len(set(workers.gather(len(writing), FILES))) > 1:
-        log.info("a ModelCheckpoint of some workers alone: its file is not given to the others")
-        return
-    for callback in writing:
-        _share_file(Path(callback.filepath), workers, is_chief=is_chief)
+        log.debug("a ModelCheckpoint of some workers alone: its file is not given to the others")
+        return []
+    return [one for one in writing if not _share_file(Path(one.filepath), workers, goes_on)]
 
 
-def _share_file(file: Path, workers: Workers, *, is_chief: bool) -> None:
-    if "{" in file.name:
-        log.info("%s: only on the chief's disk, as each has a name of its own", file)
-        return
-    is_here = workers.gather(int(file.is_file()), FILES)
-    if is_here[0] and not all(is_here):
-        mine = file.read_bytes() if is_chief else None
-        content = workers.broadcast(mine, 0, FILES)
-        if not is_here[workers.rank]:
+def _share_file(file: Path, workers: Workers, goes_on: bool) -> bool:  # noqa: FBT001
+    """Give all workers a file; tell whether one has it, as far as can be known."""
+    if "{" in str(file):  # on the chief's disk alone, as each has a name of its own
+        return True
+    digests = workers.gather(_digest(file), FILES)
+    holders = [rank for rank, digest in enumerate(digests) if digest != NO_FILE]
+    if not holders:
+        return False
+    holder = holders[0]  # the chief, unless it has none
+    if holder and not goes_on:
+        return True
+    if holder and len({digests[one] for one in holders}) > 1:
+        log.warning("%s: worker 0 has lost it, and the others have different ones", file)
+    if len(set(digests)) > 1:
+        mine = file.read_bytes() if workers.rank == holder else None
+        content = workers.broadcast(mine, holder, FILES)
+        if digests[workers.rank] != digests[holder]:
             make_folder(file.parent)
             write_whole(file, content, durable=False)
+    return True
+
+
+def _digest(file: Path) -> int:
+    """Return a number that a file of other content has not; NO_FILE where there is none."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return NO_FILE
+    return _digest_of(file, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _digest_of(file: Path, *_: int) -> int:
+    """Return it of a file, which is read once for each content that it has had."""
+    with file.open("rb") as opened:
+        digest = hashlib.file_digest(opened, partial(hashlib.blake2b, digest_size=DIGEST_BYTES))
+    return 1 + int.from_bytes(digest.digest())

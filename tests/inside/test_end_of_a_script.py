@@ -1,0 +1,45 @@
+"""Whether a script has ended well, so that its next start begins anew, after a fit that has not."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import keras, numpy as np
+
+class Fails(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        raise ERROR
+
+def fit(*callbacks):
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 1)), np.ones((4, 1)), verbose=0, callbacks=list(callbacks))
+
+try:
+    fit(Fails())
+except ERROR:
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "then", "has_ended"),
+    [
+        ("ValueError", "fit()", True),
+        ("ValueError", "", False),
+        ("KeyboardInterrupt", "fit()", False),
+    ],
+)
+def test_a_fit_that_ends_well_says_that_an_earlier_error_is_got_over(
+    tmp_path, error, then, has_ended
+):
+    """Whoever has interrupted one may want it to go on at the next start."""
+    program = SCRIPT.replace("ERROR", error) + then
+    environ = os.environ | {"TRAINER_RUN_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "worker-0/ENDED").exists() == has_ended
