@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cluster_trainer.engine.data.sources import _is_in_an_order_of_its_own
+from cluster_trainer.engine.data import pipelines
 from conftest import strategy_of
 
 EXAMPLES = np.ones((8, 2), np.float32), np.ones((8, 1), np.float32)
@@ -29,10 +29,10 @@ def test_an_optimizer_made_outside_of_the_scope_is_refused():
 def test_an_order_that_no_seed_decides_is_found(seed, is_own):
     tf.random.set_seed(None)
     stream = tf.data.Dataset.from_tensor_slices(EXAMPLES).shuffle(8, seed=seed).batch(4).prefetch(1)
-    assert _is_in_an_order_of_its_own(stream) == is_own
+    assert (pipelines.NO_SEED in pipelines.warnings(stream)) == is_own
 
 
 def test_a_seed_of_the_script_decides_the_order():
     keras.utils.set_random_seed(5)
     stream = tf.data.Dataset.range(8).shuffle(8).batch(4)
-    assert not _is_in_an_order_of_its_own(stream)
+    assert not pipelines.warnings(stream)

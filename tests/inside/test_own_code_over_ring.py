@@ -19,6 +19,7 @@ from test_building import (
 )
 
 from cluster_trainer.engine.replicas import optimizers
+from cluster_trainer.problems import ConfigurationError
 
 pytestmark = pytest.mark.usefixtures("keeps_nothing")
 over_ring = pytest.mark.parametrize("strategy", [over_a_ring], indirect=True)
@@ -94,7 +95,7 @@ def test_nor_does_an_eager_step_build_it(strategy):  # noqa: F811
     with strategy.scope():
         model = OfPairs()
         model.compile("sgd", run_eagerly=True)
-    with pytest.raises(ValueError, match="would be built by its first step"):
+    with pytest.raises(ConfigurationError, match="layers that are built before `fit`"):
         model.fit(TWICE_X, TWICE_Y, epochs=1, **BATCHES)
 
 
