@@ -1,5 +1,7 @@
 """Workers that draw the order of their data for themselves are told so."""
 
+import re
+
 import pytest
 from meeting_place import MeetingPlace
 
@@ -53,10 +55,6 @@ REFUSED = {
         "model.fit(ROWS, LABELS, verbose=0, validation_data=(ROWS[order], LABELS[order]))",
         "SHA-256 of some of their examples: received",
     ),
-    "rows to predict": (
-        "model.predict(ROWS[RANK::2], verbose=0)",
-        "SHA-256 of some of their examples: received",
-    ),
 }
 LET_ALONE = """
 model.fit(Augmented(), epochs=2, verbose=0, validation_data=Batches())
@@ -64,6 +62,21 @@ model.evaluate(ROWS_OF_TF.shuffle(32, seed=1).map(
     lambda row, label: (row + tf.random.normal((2,)), label)).batch(8), verbose=0)
 print("NOT SURE", flush=True)
 model.fit(generated(), steps_per_epoch=2, verbose=0)
+"""
+EACH_ITS_OWN = """
+noise = np.random.normal(size=(5 + RANK, 2)).astype("float32")
+given = [(rows, rows) for rows in (noise, ROWS, ROWS[RANK::2])]
+given.append((noise, tf.data.Dataset.from_tensor_slices(noise).batch(2)))
+for rows, data in given:
+    found = model.predict(data, verbose=0)
+    np.testing.assert_allclose(found, rows @ model.get_weights()[0], rtol=1e-5)
+
+class Samples(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        assert self.model.predict(np.random.normal(size=(4, 2)), verbose=0).shape == (4, 1)
+
+model.fit(ROWS, LABELS, batch_size=8, epochs=3, verbose=0, callbacks=[Samples()])
+print("WEIGHTS", model.get_weights()[0].tolist(), flush=True)
 """
 DIFFER = "The workers' data differ"
 pytestmark = pytest.mark.long
@@ -97,3 +110,13 @@ def test_what_is_drawn_anew_each_time_is_let_alone(ended):
     assert logs.count(DIFFER) == len(codes), logs
     for one in logs.split("--- ")[1:]:
         assert one.index(DIFFER) > one.index("NOT SURE"), logs
+
+
+def test_each_worker_may_predict_rows_of_its_own(ended):
+    """As a GAN's script does, of noise, at the end of each epoch."""
+    codes, logs = ended(EACH_ITS_OWN)
+    assert codes == [0, 0], logs
+    weights = re.findall(r"WEIGHTS (.*)", logs)
+    assert len(weights) == 2
+    assert len({*weights}) == 1
+    assert logs.count("each predicts its own by itself") == len(codes), logs

@@ -48,6 +48,17 @@ def current() -> AnyRing | None:
     return _ring
 
 
+@contextmanager
+def left_out() -> Iterator[None]:
+    """Let this process do what is called inside by itself, as if it had no ring."""
+    global _ring  # noqa: PLW0603
+    ring, _ring = current(), None
+    try:
+        yield
+    finally:
+        _ring = ring
+
+
 def send_gradients_as(wire: str) -> None:
     """Let gradients of float32 travel round the ring as float32, or rounded to bfloat16."""
     global _gradients_wire  # noqa: PLW0603  it is this process's

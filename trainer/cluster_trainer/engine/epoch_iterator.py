@@ -10,13 +10,14 @@ from typing import Any, Self
 
 import tensorflow as tf
 from keras.src import tree
+from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
 from keras.src.trainers.epoch_iterator import EpochIterator as KerasEpochIterator
 from tensorflow.python.distribute import distribute_utils, values
 
 from cluster_trainer.collectives.replicas import Replicas
-from cluster_trainer.collectives.workers import Workers, workers_of
+from cluster_trainer.collectives.workers import Workers, WorkersOfRing, workers_of
 from cluster_trainer.engine import running
-from cluster_trainer.engine.data.comparing import refuse_others
+from cluster_trainer.engine.data.comparing import refuse_others, tell_own_rows
 from cluster_trainer.engine.data.sources import DistributedSource, Source, batch_size_of, source_of
 from cluster_trainer.engine.pace import SHORT_SECONDS, TARGET_SECONDS, Pace
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -115,6 +116,9 @@ class EpochIterator(KerasEpochIterator):
         given = call.arrays_to_train_on
         self.source = source_of(self.data_adapter, replicas, distribute_strategy, seed, given)
         self._num_batches = self.source.num_batches
+        if self._may_be_done_alone(call):
+            facts = {"batches": str(self._num_batches), "examples": str(self.source.num_examples)}
+            tell_own_rows(workers, self.source, facts | self.source.described)
         count = -1 if self._num_batches is None else self._num_batches
         counts = workers.gather(count, f"{call.name} (number of batches)")
         _refuse_different("batches", counts, workers)
@@ -135,8 +139,17 @@ class EpochIterator(KerasEpochIterator):
             count = self.source.num_examples or -1
             counts = workers.gather(count, f"{call.name} (number of examples)")
             _refuse_different("examples", counts, workers)
-        if not self.source.changes:
+        if not (self.source.changes or self._may_be_done_alone(call)):
             self._refuse_others()
+
+    def _may_be_done_alone(self, call: running.Running) -> bool:
+        """Tell whether each worker may predict rows of its own by itself; see install.py.
+
+        What Keras has begun to read of a generator would be missing then.
+        """
+        is_generator = isinstance(self.data_adapter, GeneratorDataAdapter)
+        is_of_ring = isinstance(self._workers, WorkersOfRing)
+        return call.name == "predict" and is_of_ring and not (is_generator or self.source.changes)
 
     def _refuse_others(self) -> None:
         """Refuse data that are not the same on all workers, who all call it; see comparing.py."""

@@ -20,9 +20,10 @@ import inspect
 import itertools
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from typing import Any
 from weakref import WeakSet
 
@@ -36,6 +37,7 @@ from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine import building, running
 from cluster_trainer.engine.data import random_access
+from cluster_trainer.engine.data.comparing import RowsOfItsOwnError
 from cluster_trainer.engine.epoch_iterator import EpochIterator
 from cluster_trainer.engine.predictions import Predictions
 from cluster_trainer.engine.replicas import (
@@ -309,9 +311,35 @@ def _batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
         call.one_batch_a_call = self.steps_per_execution == 1
         call.asked = WeakSet()  # what Keras calls for each batch does not know the first
         with running.announced(call), group.failure_told():
-            return predict(self, *arguments, **keywords)
+            try:
+                return predict(self, *arguments, **keywords)
+            except RowsOfItsOwnError:
+                if self.built:
+                    alike.make_once(self)
+                with _alone(self):
+                    return predict(self, *arguments, **keywords)
 
     return predict_batches
+
+
+@contextmanager
+def _alone(model: Any) -> Iterator[None]:
+    """Let each worker predict by itself what it was given: they were given other rows each."""
+    _say_of_own_rows()
+    of_all, model.predict_function = model.predict_function, None
+    try:
+        with group.left_out():
+            yield
+    finally:
+        model.predict_function = of_all
+
+
+@cache
+def _say_of_own_rows() -> None:
+    log.info(
+        "predict: the workers were given other rows each, such as noise that each has drawn: each "
+        "predicts its own by itself"
+    )
 
 
 def _with_averages(method: Callable[..., Any], *, in_loop: bool = False) -> Callable[..., Any]:

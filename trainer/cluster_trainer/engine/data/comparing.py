@@ -26,7 +26,29 @@ ADVICE = (
     "whatever loads, splits or shuffles them a `seed`, or call `keras.utils.set_random_seed` "
     "first, with the same number on all workers; sort what a folder lists."
 )
+PREDICT = "predict"
 log = logging.getLogger("trainer")
+
+
+class RowsOfItsOwnError(Exception):
+    """Workers that predict have other rows each."""
+
+
+def tell_own_rows(workers: Workers, source: Any, more: Mapping[str, str]) -> None:
+    """Let workers that predict compare what for, where that can be read again.
+
+    Args:
+        workers: who compare it; each of them must call this.
+        source: of this worker's; see Source.found.
+        more: further facts about it.
+
+    Raises:
+        RowsOfItsOwnError: it differs, on every worker, as noise does that each has drawn.
+    """
+    with drawing_nothing():
+        found = dict(source.found())
+    if facts.of_all(workers, {**found, **more}, f"{PREDICT} (data)"):
+        raise RowsOfItsOwnError
 
 
 def refuse_others(workers: Workers, source: Any, more: Mapping[str, str], what: str) -> None:
@@ -50,10 +72,11 @@ def refuse_others(workers: Workers, source: Any, more: Mapping[str, str], what: 
     others = facts.differing(everyone)
     drawn = _drawn_anew(workers, source, f"{what} (data)")
     doubtful = {*source.doubtful} | drawn
-    if wrong := [name for name in others if name not in doubtful]:
+    wrong = [name for name in others if name not in doubtful]
+    if wrong and what != PREDICT:
         _refuse(workers, everyone, wrong)
     # What is drawn anew is told by what is not, as augmented pictures by their labels.
-    if {*found} == drawn or not drawn.issuperset(others):
+    if wrong or {*found} == drawn or not drawn.issuperset(others):
         log.warning(
             "The workers' data differ (%s), by intention or not: each worker's shares are of its "
             "own batches. Unless these are drawn at random, some examples come twice and others "
