@@ -343,7 +343,7 @@ class Keeper(keras.callbacks.Callback):
         )
         lost = self._plan.share_files()
         for callback, best in before:
-            if callback in lost and callback.best != best:
+            if callback in lost and callback.best != best and self.place.stage != Stage.ALL:
                 callback.best = best
                 log.warning(
                     "%s is on no worker's disk any more: the best until now is lost, and what "

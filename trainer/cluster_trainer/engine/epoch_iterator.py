@@ -17,7 +17,7 @@ from tensorflow.python.distribute import distribute_utils, values
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import Workers, WorkersOfRing, workers_of
 from cluster_trainer.engine import running
-from cluster_trainer.engine.data.comparing import refuse_others, tell_own_rows
+from cluster_trainer.engine.data.comparing import PREDICT, refuse_others, tell_own_rows
 from cluster_trainer.engine.data.sources import DistributedSource, Source, batch_size_of, source_of
 from cluster_trainer.engine.pace import SHORT_SECONDS, TARGET_SECONDS, Pace
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -135,6 +135,8 @@ class EpochIterator(KerasEpochIterator):
         self._spec: Any = None
         self._element_spec: Any = None
         self._keeper, self._meet, self._name = call.adopt(self), call.meet, call.name
+        # A worker that is new may have drawn other seeds by now than those whose fit goes on.
+        self._data_may_differ = call.is_of_callback or call.name == PREDICT
         if not self._keeper:  # which compares the data of a fit in words of its own
             count = self.source.num_examples or -1
             counts = workers.gather(count, f"{call.name} (number of examples)")
@@ -149,13 +151,14 @@ class EpochIterator(KerasEpochIterator):
         """
         is_generator = isinstance(self.data_adapter, GeneratorDataAdapter)
         is_of_ring = isinstance(self._workers, WorkersOfRing)
-        return call.name == "predict" and is_of_ring and not (is_generator or self.source.changes)
+        return call.name == PREDICT and is_of_ring and not (is_generator or self.source.changes)
 
     def _refuse_others(self) -> None:
         """Refuse data that are not the same on all workers, who all call it; see comparing.py."""
         if self._workers.count > 1:
             more = {} if self._keeper else self.source.described
-            refuse_others(self._workers, self.source, more, self._name)
+            may_differ = self._data_may_differ
+            refuse_others(self._workers, self.source, more, self._name, may_differ=may_differ)
 
     @property
     def position(self) -> tuple[int, int]:

@@ -298,6 +298,7 @@ def _running(
         name=name,
         one_batch_a_call=bool(wanting),
         has_own_functions=_has_own_functions(model),
+        is_of_callback=running.is_in_fit() and not is_fits,
         meet=running.current().meet if is_fits else lambda: None,
     )
 
@@ -314,8 +315,10 @@ def _batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return predict(self, *arguments, **keywords)
             except RowsOfItsOwnError:
-                if self.built:
-                    alike.make_once(self)
+                if not self.built:  # it is by this, with values of each worker's own
+                    with _alone(self):
+                        predict(self, *arguments, **keywords)
+                alike.make_once(self)
                 with _alone(self):
                     return predict(self, *arguments, **keywords)
 

@@ -54,7 +54,8 @@ class Running:
         one_batch_a_call: whether somebody wants to be called for each batch.
         steps_a_call: how many steps are to be done in a call; None: as many as take a while.
         goes_on: whether an epoch of more steps than a pass goes on with the next pass, of arrays.
-        is_fit: whether it is a `fit`, and not `evaluate` or `predict`.
+        is_fit: whether it is a `fit`, or within one.
+        is_of_callback: whether it is within a fit, and not the fit's own.
         has_own_functions: whether the model makes what Keras calls for each batch itself.
         keeper: keeps checkpoints of a fit; None: nobody does.
         agree: from this worker's seconds to the slowest one's, where more is to be agreed on.
@@ -71,6 +72,7 @@ class Running:
     steps_a_call: int | None = None
     goes_on: bool = False
     is_fit: bool = False
+    is_of_callback: bool = False
     has_own_functions: bool = False
     keeper: Any = None
     agree: Callable[[float], float] | None = None

@@ -1,7 +1,8 @@
 """Whether all workers have the same data: each takes its shares of what it has itself.
 
-What differs is refused, unless it may be meant to: examples that are drawn anew each time that they
-are read, such as augmented pictures, and what a generator gives.
+What differs is refused where it was decided before, as of arrays and of a pipeline's seeds. What a
+user's own code gives when it is asked may be drawn, such as augmented pictures: there a warning
+says so, unless it is another each time.
 """
 
 import json
@@ -9,6 +10,7 @@ import logging
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from hashlib import sha256
 from typing import Any
 
@@ -27,6 +29,7 @@ ADVICE = (
     "first, with the same number on all workers; sort what a folder lists."
 )
 PREDICT = "predict"
+EXAMPLES = "SHA-256 of some examples, part"
 log = logging.getLogger("trainer")
 
 
@@ -51,7 +54,9 @@ def tell_own_rows(workers: Workers, source: Any, more: Mapping[str, str]) -> Non
         raise RowsOfItsOwnError
 
 
-def refuse_others(workers: Workers, source: Any, more: Mapping[str, str], what: str) -> None:
+def refuse_others(
+    workers: Workers, source: Any, more: Mapping[str, str], what: str, *, may_differ: bool = False
+) -> None:
     """Let all workers compare their data; each of them must call this.
 
     Args:
@@ -59,6 +64,7 @@ def refuse_others(workers: Workers, source: Any, more: Mapping[str, str], what: 
         source: of this worker's; see Source.found.
         more: further facts about them.
         what: the call that they are for.
+        may_differ: whether to warn at most.
 
     Raises:
         ConfigurationError: with everything that differs, on every worker.
@@ -71,19 +77,25 @@ def refuse_others(workers: Workers, source: Any, more: Mapping[str, str], what: 
         return
     others = facts.differing(everyone)
     drawn = _drawn_anew(workers, source, f"{what} (data)")
-    doubtful = {*source.doubtful} | drawn
-    wrong = [name for name in others if name not in doubtful]
-    if wrong and what != PREDICT:
+    wrong = [name for name in others if not (name in source.doubtful or name.startswith(EXAMPLES))]
+    if wrong and not may_differ:
         _refuse(workers, everyone, wrong)
     # What is drawn anew is told by what is not, as augmented pictures by their labels.
-    if wrong or {*found} == drawn or not drawn.issuperset(others):
-        log.warning(
-            "The workers' data differ (%s), by intention or not: each worker's shares are of its "
-            "own batches. Unless these are drawn at random, some examples come twice and others "
-            "not at all. %s",
-            ", ".join(others),
-            ADVICE,
-        )
+    if {*found} == drawn or not drawn.issuperset(others):
+        _warn(what, ", ".join(others))
+
+
+@cache
+def _warn(what: str, others: str) -> None:
+    """Say it once of each call and each difference: an augmented batch is another in each pass."""
+    log.warning(
+        "%s: the workers' data differ (%s), by intention or not: each worker's shares are of its "
+        "own batches. Unless these are drawn at random, some examples come twice and others not at "
+        "all. %s",
+        what,
+        others,
+        ADVICE,
+    )
 
 
 def _drawn_anew(workers: Workers, source: Any, what: str) -> set[str]:
@@ -123,7 +135,7 @@ def of_batch(batch: Any) -> dict[str, str]:
     """
     parts = [_content_of(leaf) for leaf in tree.flatten(batch)]
     return {
-        f"SHA-256 of part {number} of some examples": sha256(part).hexdigest()[:12]
+        f"{EXAMPLES} {number}": sha256(part).hexdigest()[:12]
         for number, part in enumerate(parts, 1)
         if part is not None
     }

@@ -1,9 +1,11 @@
 """What can be told of a tf.data pipeline without reading it: an iterator would use up an order."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import tensorflow as tf
@@ -24,6 +26,20 @@ NO_ORDER = (
     "`deterministic=True`; for tensorflow_datasets, whose `shuffle_files` does so, a "
     "`tfds.ReadConfig(shuffle_seed=…)`."
 )
+
+
+@dataclass(eq=False)
+class Debt:
+    """What is owed of a dataset's orders; see `owe`."""
+
+    times: int
+    seen: int
+    use: str
+    is_made_up: bool = False
+
+
+# Of each shuffle.
+_owed: MutableMapping[Any, list[Debt]] = WeakKeyDictionary()
 
 
 def facts(dataset: tf.data.Dataset) -> dict[str, str]:
@@ -64,27 +80,42 @@ def begin(dataset: tf.data.Dataset, times: int) -> None:
         next(iter(dataset), None)
 
 
-def begin_again(dataset: tf.data.Dataset, times: int, use: str, seen: int = 0) -> None:
-    """Use up the orders that an earlier start of the program had, of whatever has others by a seed.
+def owe(dataset: tf.data.Dataset, times: int, use: str, seen: int = 0) -> None:
+    """Note orders that an earlier start of the program had used up; see `make_up`.
 
     Args:
-        dataset: whose orders what comes next may share.
+        dataset: of which.
         times: how many iterators had been begun, and read to their ends.
         use: what they were for, in a word.
         seen: how many elements of another had been read.
     """
-    if not (times or seen) or not any(map(_reshuffles, _parts(dataset))):
-        return
-    log.info(
-        "the %s data are begun %d times, and %d batches of them read, as at an earlier start: the "
-        "next order is what it would have been",
-        use,
-        times + bool(seen),
-        seen,
-    )
-    begin(dataset, times)
-    if seen:
-        begin(dataset.take(seen).skip(seen), 1)
+    debt = Debt(times, seen, use)
+    for one in _parts(dataset) if times or seen else ():
+        if _reshuffles(one):
+            _owed.setdefault(one, []).append(debt)
+
+
+def make_up(dataset: tf.data.Dataset) -> None:
+    """Use up the orders that are owed of what a dataset shares, before it is read.
+
+    Each iterator of a `Dataset.shuffle` has another order, by its seed. So the next one has the
+    order that it would have had. What nobody reads again costs nothing.
+    """
+    debts = [debt for one in _parts(dataset) for debt in _owed.pop(one, ())]
+    for debt in dict.fromkeys(debts):
+        if debt.is_made_up:
+            continue
+        debt.is_made_up = True
+        log.info(
+            "the %s data are begun %d times, and %d batches of them read, as at an earlier start: "
+            "the next order is what it would have been",
+            debt.use,
+            debt.times + bool(debt.seen),
+            debt.seen,
+        )
+        begin(dataset, debt.times)
+        if debt.seen:
+            begin(dataset.take(debt.seen).skip(debt.seen), 1)
 
 
 def content(leaf: Any) -> bytes:

@@ -510,13 +510,14 @@ class DatasetSource(Source):
         it would have had.
         """
         if isinstance(self._adapter, TFDatasetAdapter):
+            pipelines.make_up(self._dataset)
             pipelines.begin(self._dataset, number - self._begun)
         self._begun = number + 1
 
     def had_begun(self, passes: int, seen: int) -> None:
-        """Use up the orders of an earlier start's passes; see Source.had_begun."""
+        """Owe whoever shares the data the orders of an earlier start; see Source.had_begun."""
         if isinstance(self._adapter, TFDatasetAdapter):
-            pipelines.begin_again(self._dataset, passes, "training", seen)
+            pipelines.owe(self._dataset, passes, "training", seen)
 
     def begin_epoch(self) -> None:
         """Tell Keras's adapter that an epoch begins."""

@@ -13,7 +13,7 @@ from cluster_trainer.callbacks.keeper import BeforeOthers, Keeper
 from cluster_trainer.callbacks.place_told import PlaceTold
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.fits.kept.plan import Plan
-from cluster_trainer.fits.kept.shared_data import begin_validations, note_unread, read_on
+from cluster_trainer.fits.kept.shared_data import note_unread, note_validations, read_on
 from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.results.status_file import status_file
 
@@ -86,7 +86,7 @@ def arrange(
     if plan.rehearses:
         arguments |= {"verbose": 0, "callbacks": [*callbacks, keeper]}
         return
-    begin_validations(given, place)
+    note_validations(given, place)
     epochs = int(arguments.get("epochs", 1))
     first = epochs if place.stopped else min(place.epoch, epochs)
     if first == epochs:

@@ -51,8 +51,8 @@ def read_on(given: inspect.BoundArguments) -> None:
         deque(islice(data, count), maxlen=0)
 
 
-def begin_validations(given: inspect.BoundArguments, place: Place) -> None:
-    """Begin the validation data as often as an earlier start has validated.
+def note_validations(given: inspect.BoundArguments, place: Place) -> None:
+    """Note how often an earlier start has begun the validation data.
 
     Args:
         given: the fit's arguments, as its caller gave them.
@@ -63,4 +63,4 @@ def begin_validations(given: inspect.BoundArguments, place: Place) -> None:
         return
     model, wanted = given.args[0], given.arguments.get("validation_freq", 1)
     over = [model._should_eval(epoch, wanted) for epoch in range(place.first, place.epoch)]  # noqa: SLF001
-    pipelines.begin_again(dataset, sum(over), "validation")
+    pipelines.owe(dataset, sum(over), "validation")

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import stat
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -57,9 +58,17 @@ def _share_file(file: Path, workers: Workers, goes_on: bool) -> bool:  # noqa: F
         mine = file.read_bytes() if workers.rank == holder else None
         content = workers.broadcast(mine, holder, FILES)
         if digests[workers.rank] != digests[holder]:
-            make_folder(file.parent)
-            write_whole(file, content, durable=False)
+            _write(file, content)
     return True
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Write another worker's file; a disk that does not take it costs a warning."""
+    try:
+        make_folder(file.parent)
+        write_whole(file, content, durable=False)
+    except OSError as error:
+        log.warning("%s could not be written here, as worker 0 has it: %s", file, error)
 
 
 def _digest(file: Path) -> int:
@@ -67,6 +76,8 @@ def _digest(file: Path) -> int:
     try:
         status = file.stat()
     except FileNotFoundError:
+        return NO_FILE
+    if not stat.S_ISREG(status.st_mode):  # a folder, of a user's own kind
         return NO_FILE
     return _digest_of(file, status.st_ino, status.st_size, status.st_mtime_ns)
 
