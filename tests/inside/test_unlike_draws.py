@@ -80,7 +80,8 @@ for rows, data in given:
 
 class Samples(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
-        assert self.model.predict(np.random.normal(size=(4, 2)), verbose=0).shape == (4, 1)
+        rows = np.random.normal(size=(4 + RANK, 2))  # as many batches as rows
+        assert self.model.predict(rows, batch_size=1, verbose=0).shape == (4 + RANK, 1)
 
 model.fit(ROWS, LABELS, batch_size=8, epochs=3, verbose=0, callbacks=[Samples()])
 print("WEIGHTS", model.get_weights()[0].tolist(), flush=True)

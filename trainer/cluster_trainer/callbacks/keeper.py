@@ -343,13 +343,19 @@ class Keeper(keras.callbacks.Callback):
         )
         lost = self._plan.share_files()
         for callback, best in before:
-            if callback in lost and callback.best != best and self.place.stage != Stage.ALL:
+            if callback in lost and callback.best != best and not self._is_over():
                 callback.best = best
                 log.warning(
                     "%s is on no worker's disk any more: the best until now is lost, and what "
                     "comes next is saved, better or not",
                     callback.filepath,
                 )
+
+    def _is_over(self) -> bool:
+        """Tell whether nothing is left to train; one that had ended may be given more epochs."""
+        place = self.place
+        had_ended = place.stopped or place.epoch >= self.params["epochs"]
+        return place.stage == Stage.ALL and had_ended
 
     def _save(self, *, another_follows: bool = False) -> None:
         if self._every is None:

@@ -315,20 +315,28 @@ def _batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return predict(self, *arguments, **keywords)
             except RowsOfItsOwnError:
-                if not self.built:  # it is by this, with values of each worker's own
-                    with _alone(self):
-                        predict(self, *arguments, **keywords)
-                alike.make_once(self)
-                with _alone(self):
-                    return predict(self, *arguments, **keywords)
+                call.agree = None  # on the time of a call: they need not have as many batches
+                return _by_each(self, partial(predict, self, *arguments, **keywords))
 
     return predict_batches
 
 
-@contextmanager
-def _alone(model: Any) -> Iterator[None]:
+def _by_each(model: Any, predict: Callable[[], Any]) -> Any:
     """Let each worker predict by itself what it was given: they were given other rows each."""
     _say_of_own_rows()
+    if not model.built and building.has_call(model):  # it is by this, with values of its own
+        with _alone(model):
+            predict()
+    alike.make_once(model)
+    with _alone(model):
+        predicted = predict()
+    alike.make_states(model)
+    return predicted
+
+
+@contextmanager
+def _alone(model: Any) -> Iterator[None]:
+    """Let a model predict as if there were no other workers."""
     of_all, model.predict_function = model.predict_function, None
     try:
         with group.left_out():

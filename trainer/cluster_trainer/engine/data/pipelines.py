@@ -30,11 +30,15 @@ NO_ORDER = (
 
 @dataclass(eq=False)
 class Debt:
-    """What is owed of a dataset's orders; see `owe`."""
+    """What is owed of a dataset's orders; see `owe`.
+
+    What had been read of an endless one is read of that again: it stays in memory until then.
+    """
 
     times: int
     seen: int
     use: str
+    dataset: tf.data.Dataset | None
     is_made_up: bool = False
 
 
@@ -89,7 +93,7 @@ def owe(dataset: tf.data.Dataset, times: int, use: str, seen: int = 0) -> None:
         use: what they were for, in a word.
         seen: how many elements of another had been read.
     """
-    debt = Debt(times, seen, use)
+    debt = Debt(times, seen, use, dataset if seen else None)
     for one in _parts(dataset) if times or seen else ():
         if _reshuffles(one):
             _owed.setdefault(one, []).append(debt)
@@ -114,8 +118,8 @@ def make_up(dataset: tf.data.Dataset) -> None:
             debt.seen,
         )
         begin(dataset, debt.times)
-        if debt.seen:
-            begin(dataset.take(debt.seen).skip(debt.seen), 1)
+        if debt.dataset is not None:
+            begin(debt.dataset.take(debt.seen).skip(debt.seen), 1)
 
 
 def content(leaf: Any) -> bytes:

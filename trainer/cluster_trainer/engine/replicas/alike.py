@@ -51,6 +51,12 @@ def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = Fal
     renew_constants(model)
 
 
+def make_states(model: keras.Model) -> None:
+    """Give what a model does not train, as the seeds of its draws, the chief's values again."""
+    if ring := ring_of(model.distribute_strategy):
+        _take_from_chief(model.non_trainable_variables, ring, may_differ=True)
+
+
 def renew_constants(model: keras.Model) -> bool:
     """Let layers compute with what their variables hold now; tell whether any did not.
 

@@ -14,7 +14,7 @@ from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.files import make_folder, write_whole
 
 FILES = "fit (files of ModelCheckpoint)"
-NO_FILE = 0
+NO_FILE, NO_PLAIN_FILE = 0, -1
 DIGEST_BYTES = 7  # of what workers can tell each other
 log = logging.getLogger("trainer")
 
@@ -46,6 +46,8 @@ def _share_file(file: Path, workers: Workers, goes_on: bool) -> bool:  # noqa: F
     if "{" in str(file):  # on the chief's disk alone, as each has a name of its own
         return True
     digests = workers.gather(_digest(file), FILES)
+    if NO_PLAIN_FILE in digests:  # a folder, as a ModelCheckpoint of a user's own may write
+        return True
     holders = [rank for rank, digest in enumerate(digests) if digest != NO_FILE]
     if not holders:
         return False
@@ -68,7 +70,7 @@ def _write(file: Path, content: bytes) -> None:
         make_folder(file.parent)
         write_whole(file, content, durable=False)
     except OSError as error:
-        log.warning("%s could not be written here, as worker 0 has it: %s", file, error)
+        log.warning("%s could not be written here, as another worker has it: %s", file, error)
 
 
 def _digest(file: Path) -> int:
@@ -77,8 +79,8 @@ def _digest(file: Path) -> int:
         status = file.stat()
     except FileNotFoundError:
         return NO_FILE
-    if not stat.S_ISREG(status.st_mode):  # a folder, of a user's own kind
-        return NO_FILE
+    if not stat.S_ISREG(status.st_mode):
+        return NO_PLAIN_FILE
     return _digest_of(file, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
