@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from contextlib import suppress
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Thread
 from types import FrameType
 from typing import Union
@@ -14,7 +13,6 @@ from typing import Union
 from local_cluster import engine
 from local_cluster.run.events import ACTIONS, FORMAT, Event, Failed, parse
 
-LOOK_UP_SECONDS = 1.0
 SIGNALS = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143}
 """What ends a run, and the exit code that says so."""
 
@@ -58,17 +56,6 @@ def listen_to_signals(queue: SimpleQueue[Happening]) -> None:
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, tell)
-
-
-def next_of(queue: SimpleQueue[Happening]) -> Happening:
-    """Wait for what happens next.
-
-    Python looks for signals before it waits, and one that comes just then would not be seen until
-    something else happens. So it waits for a second at a time.
-    """
-    while True:
-        with suppress(Empty):
-            return queue.get(timeout=LOOK_UP_SECONDS)
 
 
 def ignore_signals() -> None:

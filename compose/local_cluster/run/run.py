@@ -61,7 +61,7 @@ class Run:
         self._events = happenings.start_events(settings.project, engine.time_of_engine())
         self._up = self._compose.start(*UP, *settings.services)
         happenings.wait_for_up(self._queue, self._up)
-        code = self._code_of(happenings.next_of(self._queue))
+        code = self._code_of(self._queue.get())
         if not code:
             happenings.read_events(self._queue, self._events)
         return code
@@ -80,7 +80,7 @@ class Run:
         and one that was killed does.
         """
         while self._workers.running:
-            happening = happenings.next_of(self._queue)
+            happening = self._queue.get()
             if isinstance(happening, Event):
                 code = self._take(happening)
             else:
