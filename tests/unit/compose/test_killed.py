@@ -94,8 +94,9 @@ def test_one_that_cannot_be_started_again_ends_the_run(up):
     assert code == 137
 
 
-def test_ctrl_c_does_not_wait_for_the_engine_to_start_it(up, tmp_path):
+def test_a_stop_does_not_wait_for_the_engine_to_start_it(up, tmp_path):
+    """By SIGTERM, as what a shell runs in its background is deaf to SIGINT."""
     process = up(BOTH_START + KILLED + FOR_EVER, answer="wait_for over")
     wait_until((tmp_path / "asked").exists, 60, "the engine is asked to start it", lambda: "")
-    process.send_signal(signal.SIGINT)
-    assert ended(process)[0] == 130
+    process.send_signal(signal.SIGTERM)
+    assert ended(process)[0] == 143
