@@ -155,6 +155,7 @@ COPY --from=prepared /prepared /opt/cluster-trainer
 COPY --from=source /opt/cluster-trainer /opt/cluster-trainer
 COPY --from=pip /opt/pip /opt/pip
 COPY scripts/status /usr/local/bin/
+COPY LICENSE NOTICE /usr/share/doc/cluster-trainer/
 
 ARG VERSION=0
 ARG REVISION=unknown

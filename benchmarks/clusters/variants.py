@@ -154,6 +154,14 @@ TORCHES = {
 }
 MOBILENETS = {
     "mobilenet-one": Variant("mobilenet_v2, 64x64, one worker", 1, MOBILENET, steps=10),
+    "mobilenet-apart": Variant(
+        "two of these at once, each by itself",
+        2,
+        MOBILENET,
+        steps=10,
+        ideal="mobilenet-one",
+        together=False,
+    ),
     "mobilenet": Variant(
         "mobilenet_v2, 64x64, ring", 2, MOBILENET | RING, steps=10, ideal="mobilenet-one"
     ),

@@ -12,7 +12,7 @@ from harness.waiting import wait_until
 
 # What the image and the cluster are made of.
 NEEDED = ("compose", "entrypoint", "trainer", "requirements", "patches", "scripts")
-FILES = ("compose.yaml", "Dockerfile", ".dockerignore", "runs/.gitignore")
+FILES = ("compose.yaml", "Dockerfile", ".dockerignore", "LICENSE", "NOTICE", "runs/.gitignore")
 # Not this shell's own: as a newcomer has it.
 OURS = ("TRAINER_", "COMPOSE_", "IMAGE", "RUN", "DATA_DIR", "WORKSPACE_DIR", "CLUSTER_", "WORKER")
 SHORT = {"TRAINER_EPOCHS": "1", "TRAINER_STEPS_PER_EPOCH": "3"}

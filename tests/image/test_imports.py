@@ -21,6 +21,13 @@ during = len(collected)
 gc.callbacks.clear()
 print(json.dumps([during, gc.isenabled(), gc.get_freeze_count() > 10_000]))
 """
+WHICH = """
+import json, sys
+from cluster_trainer import this_worker
+one = this_worker()
+has_tensorflow = "tensorflow" in sys.modules
+print(json.dumps([one.name, one.num_workers, one.is_chief, has_tensorflow]))
+"""
 LOAD_OWN_DATA = """
 import json, sys, types
 from pathlib import Path
@@ -69,6 +76,10 @@ def test_no_package_is_compiled_while_it_is_imported(run_to_end):
     loaded = re.findall("code object from '?(/opt/venv/[^'\n]*)", ended.err)
     assert len(loaded) > 1000
     assert not [file for file in loaded if not file.endswith(".pyc")]
+
+
+def test_a_script_learns_which_worker_it_is_before_it_imports_tensorflow(run_python):
+    assert run_python(WHICH) == ["worker-0", 1, True, False]
 
 
 def test_own_data_do_not_wait_for_tensorflow_datasets(run_python):

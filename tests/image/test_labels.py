@@ -2,12 +2,12 @@ import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 
-PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+ROOT = Path(__file__).parents[2]
 OCI = "org.opencontainers.image."
 
 
 def test_version_label_is_the_projects_version(workbench):
-    version = tomllib.loads(PYPROJECT.read_text())["project"]["version"]
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert workbench.inspect_image().labels[OCI + "version"] == version
 
 
@@ -16,6 +16,11 @@ def test_image_carries_its_title_and_revision(workbench):
     assert labels[OCI + "title"] == "cluster-trainer"
     assert labels[OCI + "licenses"] == "Apache-2.0"
     assert labels[OCI + "revision"]
+
+
+def test_image_brings_its_licence_and_whose_work_is_in_it(run_bash):
+    for name in ("LICENSE", "NOTICE"):
+        assert run_bash(f"cat /usr/share/doc/cluster-trainer/{name}") == (ROOT / name).read_text()
 
 
 def test_image_tells_when_and_on_which_base_it_was_built(workbench):

@@ -6,19 +6,20 @@ fits/kept/kept_fit.py (what each `fit` gets besides), distribution/strategy.py (
 workers), process/lifecycle.py (how a run ends, and with which exit code).
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cluster_trainer.api import fit, start_strategy
+    from cluster_trainer.settings.task import this_worker
 
-__all__ = ["fit", "start_strategy"]
+__all__ = ["fit", "start_strategy", "this_worker"]
+WHERE = {"fit": "api", "start_strategy": "api", "this_worker": "settings.task"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the functions when they are asked for: TensorFlow comes with them."""
-    if name in __all__:
-        from cluster_trainer import api  # noqa: PLC0415
-
-        return getattr(api, name)
+    """Import a function when it is asked for: TensorFlow comes with the first two."""
+    if name in WHERE:
+        return getattr(import_module(f"{__name__}.{WHERE[name]}"), name)
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)

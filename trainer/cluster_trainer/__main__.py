@@ -10,11 +10,13 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from cluster_trainer.problems import ConfigurationError, ExitCode, as_json
 from cluster_trainer.results import done
 from cluster_trainer.settings.job import Job, read_job
+from cluster_trainer.settings.names.references import look_in
 
 
 def check(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
@@ -82,6 +84,5 @@ def _training() -> Any:
 
 
 if __name__ == "__main__":
-    # Users' own modules lie in the working directory, behind the image's own packages (`-P`).
-    sys.path.append(os.getcwd())  # noqa: PTH109
+    look_in(Path.cwd())  # `-P` has left it out
     sys.exit(main(os.environ, sys.argv[1:]))

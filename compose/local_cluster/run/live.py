@@ -71,10 +71,10 @@ class Live:
             messages.draw(sys.stdout, cut(text, shutil.get_terminal_size().columns - 1))
 
     def _text(self) -> str:
-        missing = self._missing()
-        if missing:
-            return f"waiting for {', '.join(missing)}"
         told, now = _read(self._file), time.monotonic()
+        waited_for = [one for one in self._missing() if one not in gone_on_without(told)]
+        if waited_for:
+            return f"waiting for {', '.join(waited_for)}"
         if told != self._seen:
             self._seen, self._changed = told, now
         if told == self._forgotten or now > self._changed + STALE_SECONDS:
@@ -95,6 +95,14 @@ def line(told: bytes) -> str:
     except (ValueError, KeyError, TypeError):
         return ""
     return "  ".join([place, steps, *facts])
+
+
+def gone_on_without(told: bytes) -> list[str]:
+    """Return which workers the chief tells that the others go on without (MIN_WORKERS)."""
+    try:
+        return [str(one) for one in json.loads(told)["missing"]]
+    except (ValueError, KeyError, TypeError):
+        return []
 
 
 def bar(done: int, total: int) -> str:

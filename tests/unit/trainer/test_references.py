@@ -1,3 +1,6 @@
+import importlib
+import sys
+
 import pytest
 
 from cluster_trainer.problems import ConfigurationError
@@ -31,6 +34,40 @@ def test_a_module_is_looked_for_without_importing_it(tmp_path, monkeypatch):
 
 def test_resolves_a_function():
     assert references.resolve("X", "os.path:join")("a", "b") == "a/b"
+
+
+@pytest.fixture
+def as_it_was(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    before = {name: sys.modules.pop(name) for name in [*sys.modules] if is_of_trainer(name)}
+    yield
+    for name in [name for name in sys.modules if is_of_trainer(name)]:
+        del sys.modules[name]
+    sys.modules.update(before)
+
+
+def is_of_trainer(name):
+    return name.partition(".")[0] == "trainer"
+
+
+@pytest.mark.usefixtures("as_it_was")
+@pytest.mark.parametrize("files", [["trainer/__init__.py", "trainer/data.py"], ["trainer/data.py"]])
+def test_a_users_package_called_trainer_is_theirs(files, tmp_path):
+    (tmp_path / "trainer").mkdir()
+    for file in files:
+        (tmp_path / file).write_text("def load():\n    return 'theirs'\n")
+    importlib.import_module("trainer")  # ours, which is what `python -m trainer` has imported
+    references.look_in(tmp_path)
+    assert references.module_exists("trainer.data:load")
+    assert references.resolve("X", "trainer.data:load")() == "theirs"
+
+
+@pytest.mark.usefixtures("as_it_was")
+def test_a_users_folder_called_trainer_without_python_in_it_is_no_package(tmp_path):
+    (tmp_path / "trainer").mkdir()
+    references.look_in(tmp_path)
+    assert importlib.import_module("trainer").__getattr__
 
 
 @pytest.mark.parametrize("text", ["os.path:absent", "absent_module:f", "os:sep"])

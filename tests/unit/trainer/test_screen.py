@@ -12,7 +12,7 @@ from cluster_trainer.results.progress import LiveFile, Progress, clock
 from cluster_trainer.results.report import Onlooker, start_log
 from cluster_trainer.results.screen import OWN
 from cluster_trainer.settings.view import View, read_view
-from local_cluster.run.live import line
+from local_cluster.run.live import gone_on_without, line
 
 PROGRESS = Progress(
     what="training",
@@ -87,6 +87,13 @@ def test_progress_is_a_line():
         "epoch 2/30  training: 5 of 10 steps  1:17 left  loss 0.2500  top 5 0.5000"
         "  1,234 examples/s  rate 1.0e-04"
     )
+
+
+def test_workers_that_the_others_go_on_without_come_first(tmp_path):
+    fewer = replace(PROGRESS, missing=("worker-2",), slow=("worker-1",))
+    assert fewer.facts == ["without worker-2", "slow: worker-1", *PROGRESS.facts]
+    LiveFile(tmp_path / "live.json").write(fewer)
+    assert gone_on_without((tmp_path / "live.json").read_bytes()) == ["worker-2"]
 
 
 def test_workers_that_are_slow_come_before_what_a_narrow_terminal_cuts_off(tmp_path):

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from cluster_trainer import this_worker
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.settings.task import Task, from_environment, may_be_fewer
 
@@ -34,6 +35,15 @@ def test_reads_the_task(cluster, kind, index, expected):
     task = read(cluster, kind, index)
     assert (task.name, task.num_workers, task.is_chief) == expected
     assert task.trains
+
+
+def test_a_script_may_ask_which_worker_it_is(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    assert this_worker() == Task("worker", 0, 1)
+    document = {"cluster": TWO, "task": {"type": "worker", "index": 1}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(document))
+    one = this_worker()
+    assert (one.name, one.rank, one.num_workers, one.is_chief) == ("worker-1", 1, 2, False)
 
 
 def test_an_evaluator_does_not_train():

@@ -43,6 +43,7 @@ class Heartbeat(keras.callbacks.Callback):
         place: tells where it was before the call.
         examples_at: from a step to the training examples seen until then; None: nobody knows.
         slow: tells which workers hold the others up.
+        missing: tells which workers the others go on without.
 
     Attributes:
         speed: examples a second of all workers; None: nobody knows.
@@ -56,9 +57,11 @@ class Heartbeat(keras.callbacks.Callback):
         place: Callable[[], Place],
         examples_at: Callable[[int], int] | None = None,
         slow: Callable[[], tuple[str, ...]] = tuple,
+        missing: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         super().__init__()
-        self._listener, self._place, self._slow = listener, place, slow
+        self._listener, self._place = listener, place
+        self._slow, self._missing = slow, missing
         self._examples_at = examples_at
         self._epoch = 0
         self._told = -BETWEEN_SECONDS
@@ -126,6 +129,7 @@ class Heartbeat(keras.callbacks.Callback):
                 examples_per_second=self.speed,
                 seconds_left=self._seconds_left(step, done),
                 slow=self._slow(),
+                missing=self._missing(),
             )
         )
 

@@ -23,14 +23,18 @@ class PaceWatch:
         task: which worker this is.
         workers: those that train together.
         looks: whether it can be seen what this one is at: where GPUs compute, it cannot.
+        most: how many there are when none is missing, if one may be; None: none may.
 
     Attributes:
         reason: why this worker holds the others up, for `status`; empty if it does not.
         busy: for which part of the last interval this worker was at work; None: nobody knows.
     """
 
-    def __init__(self, task: Task, workers: Workers, *, looks: bool) -> None:
+    def __init__(
+        self, task: Task, workers: Workers, *, looks: bool, most: int | None = None
+    ) -> None:
         self._task, self._rank, self._members = task, workers.rank, workers.members
+        self._most = most or 0
         self._looks = looks and len(self._members) > 1
         self._labours: Labours | None = None
         self._told = self._counted = Labour()
@@ -44,6 +48,12 @@ class PaceWatch:
     def slow(self) -> tuple[str, ...]:
         """The names of the workers that hold the others up."""
         return tuple(self._task.name_of(self._members[rank]) for rank in self._hold_ups.slow)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The names of the workers that these go on without."""
+        places = [place for place in range(self._most) if place not in self._members]
+        return tuple(self._task.name_of(place) for place in places)
 
     def mine(self) -> list[float]:
         """Return what this worker tells the others: two numbers for each, 0 but for its own.

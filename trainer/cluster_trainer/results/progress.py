@@ -29,6 +29,7 @@ class Progress:
         examples_per_second: of all workers; None: nobody knows.
         seconds_left: until the last epoch ends, at the pace so far; None: nobody knows.
         slow: the workers that hold the others up.
+        missing: the workers that the others go on without.
     """
 
     what: str
@@ -41,6 +42,7 @@ class Progress:
     examples_per_second: float | None = None
     seconds_left: float | None = None
     slow: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
@@ -52,7 +54,8 @@ class Progress:
     @property
     def facts(self) -> list[str]:
         """All the rest, each in words; what a narrow terminal cuts off comes last."""
-        parts = [f"slow: {', '.join(self.slow)}"] if self.slow else []
+        parts = [f"without {', '.join(self.missing)}"] if self.missing else []
+        parts += [f"slow: {', '.join(self.slow)}"] if self.slow else []
         if self.seconds_left is not None:
             parts.append(f"{clock(self.seconds_left)} left")
         parts += [f"{name.replace('_', ' ')} {shown(one)}" for name, one in self.numbers.items()]

@@ -1,6 +1,7 @@
 """Which of the cluster's tasks this process is, read from TF_CONFIG."""
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,14 @@ TRAINING_TYPES = ("chief", "master", "worker")
 
 @dataclass(frozen=True)
 class Task:
-    """This process: its type and index, and the number of processes that train together."""
+    """This process, one of those that train together.
+
+    Attributes:
+        type: "worker" or "chief", as TF_CONFIG has it.
+        index: its number among those of its type, from 0.
+        num_workers: how many train together when none is missing; 1: it is the only one.
+        has_chief_task: whether one of them is of the type "chief"; else worker 0 is the chief.
+    """
 
     type: str = "worker"
     index: int = 0
@@ -46,6 +54,15 @@ class Task:
     def trains(self) -> bool:
         """An evaluator is no part of the training cluster."""
         return self.type in TRAINING_TYPES
+
+
+def this_worker() -> Task:
+    """Return which worker this process is; where there is one alone, that is worker 0 of one.
+
+    Raises:
+        ConfigurationError: TF_CONFIG has not the shape that TensorFlow documents.
+    """
+    return from_environment(os.environ)
 
 
 def from_environment(environ: Mapping[str, str]) -> Task:

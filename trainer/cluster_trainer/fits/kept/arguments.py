@@ -51,10 +51,16 @@ def telling_callbacks(
     Args:
         plan: how it is kept.
         keeper: knows where it is.
-        pace: knows who holds the others up.
+        pace: knows who holds the others up, and who is missing.
         saved: returns which checkpoint was written last, and when, by StatusFile's names.
     """
-    beat = Heartbeat(plan.listener, lambda: keeper.place, plan.examples_at, slow=lambda: pace.slow)
+    beat = Heartbeat(
+        plan.listener,
+        lambda: keeper.place,
+        plan.examples_at,
+        slow=lambda: pace.slow,
+        missing=lambda: pace.missing,
+    )
     told = PlaceTold(
         status_file(plan.job.status_file),
         lambda: keeper.place,

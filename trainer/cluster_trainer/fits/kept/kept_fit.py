@@ -25,7 +25,7 @@ from cluster_trainer.checkpoints.saver import Saver, touch
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.neighbours import VARIABLE, who_waits
-from cluster_trainer.collectives.replicas import ring_of
+from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine.data.sources import may_begin_again
 from cluster_trainer.engine.replicas import statistics
@@ -87,7 +87,8 @@ class KeptFit:
         self._keeps = self._begins_again = self._tests_begin_again = True
         self._every = 0
         looks = not _has_gpus(model, self._workers.count)
-        self.pace = PaceWatch(self._job.task, self._workers, looks=looks)
+        most = Replicas.of(model.distribute_strategy).most
+        self.pace = PaceWatch(self._job.task, self._workers, looks=looks, most=most)
         self._saved_at, self._first_epoch = 0.0, 0
         self.validates, self.seed, self.run_number = False, 0, UNKNOWN_RUN
         self.described, self.describes_data = plan.described, plan.describes_data

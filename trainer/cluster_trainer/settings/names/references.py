@@ -3,12 +3,46 @@
 import importlib
 import importlib.util
 import re
+import sys
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from typing import Any
 
 from cluster_trainer.problems import ConfigurationError, Problem
 
+OF_OURS = "trainer"
 PATTERN = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<function>[A-Za-z_]\w*)")
+
+
+def look_in(folder: Path) -> None:
+    """Let users' own modules be found in a folder, behind the image's own packages.
+
+    One that is called `trainer`, as in many a layout for training in the cloud, goes before the
+    name by which the image's command is known: its code is cluster_trainer's.
+    """
+    sys.path.append(str(folder))
+    if _own_trainer(folder):
+        sys.modules.pop(OF_OURS, None)
+        sys.meta_path.insert(0, _OwnTrainer(folder))
+
+
+class _OwnTrainer:
+    """Finds the package `trainer` of a folder, and nothing else."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        """See importlib.abc.MetaPathFinder."""
+        return _own_trainer(self._folder) if name == OF_OURS else None
+
+
+def _own_trainer(folder: Path) -> ModuleSpec | None:
+    """Return where a folder's own `trainer` is; None if it has none with Python in it."""
+    if not (folder / f"{OF_OURS}.py").exists() and not any((folder / OF_OURS).glob("*.py")):
+        return None
+    return PathFinder.find_spec(OF_OURS, [str(folder)])
 
 
 def is_reference(text: str) -> bool:
