@@ -1,10 +1,13 @@
 """Two fits that share a dataset, and a kill in the second: the order stays the same."""
 
+import time
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.engine import running
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.plan import Plan
@@ -21,12 +24,36 @@ WANTED = ROWS.sum(axis=1, keepdims=True)
 class Dies(keras.callbacks.Callback):
     """Dies within an epoch."""
 
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+
     def on_epoch_begin(self, epoch, logs=None):  # noqa: ARG002  Keras gives them by name
         self.epoch = epoch
 
     def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002
         if (self.epoch, batch) == (1, 3):
             raise RuntimeError("killed")
+
+
+class DiesInValidation(keras.callbacks.Callback):
+    """Dies in a validation once there is a checkpoint of the steps before it."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+
+    def on_epoch_begin(self, epoch, logs=None):  # noqa: ARG002  Keras gives them by name
+        self.epoch = epoch
+
+    def on_test_batch_end(self, batch, logs=None):  # noqa: ARG002
+        if self.epoch != 1:
+            return
+        limit = time.monotonic() + 60
+        while not [*self.folder.glob(f"*.{Stage.TRAINED}-*")]:  # not written for a short validation
+            assert time.monotonic() < limit, [*self.folder.iterdir()]
+            time.sleep(0.05)
+        raise RuntimeError("killed")
 
 
 def shuffled():
@@ -49,11 +76,20 @@ def parts():
     return {"x": data.skip(6).batch(6), "validation_data": data.take(6).batch(6)}
 
 
+def parts_shuffled_again():
+    """The training has a shuffle of its own besides; its orders the validation does not use."""
+    data = shuffled()
+    return {
+        "x": data.skip(6).shuffle(36, seed=2).batch(6),
+        "validation_data": data.take(6).batch(6),
+    }
+
+
 @pytest.fixture
 def fitted(tmp_path):
     """Fit twice, each time with the same data; return the weights and the validations' losses."""
 
-    def fit(folder, made, own=()):
+    def fit(folder, made, own=lambda _: None):
         keras.utils.clear_session()
         keras.utils.set_random_seed(3)
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
@@ -63,7 +99,7 @@ def fitted(tmp_path):
         for number in (1, 2):
             place = tmp_path / folder / str(number)
             plan = Plan(job, StopRequest(print), Deadline(), place, described={})
-            callbacks = list(own) if number == 2 else []
+            callbacks = [one for one in [own(place)] if one and number == 2]
             with running.fits_run_by(KeptFit(plan, model).run):
                 history = model.fit(**data, epochs=3, verbose=0, callbacks=callbacks).history
         return model.get_weights(), history
@@ -71,11 +107,20 @@ def fitted(tmp_path):
     return fit
 
 
-@pytest.mark.parametrize("made", [whole, endless, parts])
-def test_a_kill_in_the_second_changes_nothing(fitted, made):
+@pytest.mark.parametrize(
+    ("made", "dies"),
+    [
+        (whole, Dies),
+        (endless, Dies),
+        (parts, Dies),
+        (parts_shuffled_again, Dies),
+        (parts_shuffled_again, DiesInValidation),
+    ],
+)
+def test_a_kill_in_the_second_changes_nothing(fitted, made, dies):
     weights, history = fitted("undisturbed", made)
     with pytest.raises(RuntimeError, match="killed"):
-        fitted("killed", made, own=[Dies()])
+        fitted("killed", made, own=dies)
     again, told = fitted("killed", made)
     for one, other in zip(weights, again, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -107,7 +152,7 @@ def test_a_generator_goes_on_where_fits_that_had_ended_have_left_it(fitted):
         return {"x": batches(), "steps_per_epoch": 20}
 
     with pytest.raises(RuntimeError, match="killed"):
-        fitted("generated", made, own=[Dies()])
+        fitted("generated", made, own=Dies)
     looks = Looks(given)
-    fitted("generated", made, own=[looks])
+    fitted("generated", made, own=lambda _: looks)
     assert looks.found[0] == 3 * 20 + 2

@@ -56,6 +56,21 @@ def test_it_is_told_which_is_lost(shared):
     assert shared(None, None, goes_on=True) == ([None, None], 1)
 
 
+def test_a_disk_that_does_not_take_it_is_sent_it_once(tmp_path, caplog):
+    mine, theirs = tmp_path / "mine.keras", tmp_path / "no-folder" / "theirs.keras"
+    theirs.parent.write_text("a file")
+    callbacks = [[keras.callbacks.ModelCheckpoint(str(one))] for one in (mine, theirs)]
+    with ring_of_two() as peer:
+        for content in (b"the first", b"a better one"):
+            mine.write_bytes(content)
+            peers = peer.calls(
+                lambda ring: share_files(callbacks[1], WorkersOfRing(ring), goes_on=True)
+            )
+            assert share_files(callbacks[0], WorkersOfRing(peer.mine), goes_on=True) == []
+            assert peers.result(SECONDS) == [[]]
+    assert caplog.text.count("could not be written here") == 1
+
+
 @pytest.mark.parametrize("name", ["{epoch}.keras", "of-{epoch}/best.keras"])
 def test_one_with_names_of_its_own_is_not_taken_for_lost(shared, name):
     assert shared(None, None, name, goes_on=True) == ([None, None], 0)

@@ -78,13 +78,49 @@ for rows, data in given:
     found = model.predict(data, verbose=0)
     np.testing.assert_allclose(found, rows @ model.get_weights()[0], rtol=1e-5)
 
+class OwnRows(Batches):
+    def __getitem__(self, index):
+        return ROWS[2 * index : 2 * index + 1 + RANK]
+
+    def on_epoch_end(self):
+        pass
+
+assert len(model.predict(OwnRows(), verbose=0)) == 4 * (1 + RANK)
+
+class Noisy(keras.Model):
+    "Is built by its first call, and draws in each."
+
+    def __init__(self):
+        super().__init__()
+        self.dense, self.drop = keras.layers.Dense(1), keras.layers.Dropout(0.5)
+
+    def call(self, inputs):
+        drawn = keras.random.normal(keras.ops.shape(inputs))  # by Keras's own generator
+        return self.dense(self.drop(inputs, training=True) + drawn)
+
+class Counts(keras.callbacks.Callback):
+    batches = 0
+
+    def on_predict_batch_end(self, batch, logs=None):
+        self.batches += 1
+
 class Samples(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         rows = np.random.normal(size=(4 + RANK, 2))  # as many batches as rows
         assert self.model.predict(rows, batch_size=1, verbose=0).shape == (4 + RANK, 1)
 
+model = Noisy()
+counts = Counts()
+model.predict(noise, verbose=0, callbacks=[counts])
+try:
+    model.predict(noise[:, : 2 - RANK], verbose=0)
+except (ValueError, tf.errors.InvalidArgumentError):
+    assert RANK, "only worker 1 has rows that are too narrow"
+model.compile("sgd", "mse")
 model.fit(ROWS, LABELS, batch_size=8, epochs=3, verbose=0, callbacks=[Samples()])
-print("WEIGHTS", model.get_weights()[0].tolist(), flush=True)
+seed, = [one for one in model.non_trainable_variables]
+drawn = [seed.numpy().tolist(), keras.random.normal((1,)).numpy().tolist()]
+print("WEIGHTS", model.get_weights()[0].tolist(), drawn, counts.batches, flush=True)
 """
 CALLBACKS_OWN = """
 class Evaluates(keras.callbacks.Callback):

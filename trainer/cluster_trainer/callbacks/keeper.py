@@ -27,6 +27,7 @@ from cluster_trainer.checkpoints.state import State
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.replicas import alike, statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
+from cluster_trainer.engine.replicas.random_layers import global_seed
 from cluster_trainer.engine.running import BEGINNING_HOOKS, prepares
 from cluster_trainer.problems import ConfigurationError, Problem
 
@@ -343,8 +344,10 @@ class Keeper(keras.callbacks.Callback):
         )
         lost = self._plan.share_files()
         for callback, best in before:
-            if callback in lost and callback.best != best and not self._is_over():
-                callback.best = best
+            if callback not in lost or callback.best == best:
+                continue
+            callback.best = best
+            if not self._is_over():
                 log.warning(
                     "%s is on no worker's disk any more: the best until now is lost, and what "
                     "comes next is saved, better or not",
@@ -401,8 +404,8 @@ class Keeper(keras.callbacks.Callback):
 
     def _global_seed(self) -> list[Any]:
         """Return the state of Keras's global generator, where all workers have one by now."""
-        state = _global_seed()
-        return [] if self._plan.any(state is None) else [state]
+        state = global_seed()
+        return [] if self._plan.any(not state) else state
 
 
 def _optimizers(model: keras.Model) -> list[BaseOptimizer]:
@@ -426,21 +429,13 @@ def _numbers(logs: dict[str, Any]) -> dict[str, Any]:
 def _random_state() -> dict[str, Any]:
     """Return the states of Python's, NumPy's and Keras's global generators."""
     version, numbers, gauss = random.getstate()
-    seed = _global_seed()
+    seed = global_seed()
     return {
         "python": [version, list(numbers), gauss],
         "numpy": np.random.get_state(legacy=False),  # noqa: NPY002  Keras's users draw from it
-        "keras": None if seed is None else State([seed]).take()[0],
+        # None of a checkpoint's variables: it may come to be at any step, as by a callback.
+        "keras": State(seed).take()[0] if seed else None,
     }
-
-
-def _global_seed() -> Any:
-    """Return the state of Keras's global generator; None before the first draw from it.
-
-    It is none of a checkpoint's variables: it may come to be at any step, as by a callback.
-    """
-    generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
-    return None if generator is None else generator.state
 
 
 def _put_global_seed_back(value: np.ndarray | None) -> None:

@@ -17,7 +17,14 @@ from tensorflow.python.distribute import distribute_utils, values
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import Workers, WorkersOfRing, workers_of
 from cluster_trainer.engine import running
-from cluster_trainer.engine.data.comparing import PREDICT, refuse_others, tell_own_rows
+from cluster_trainer.engine.data.comparing import (
+    PREDICT,
+    RowsOfItsOwnError,
+    has_own_rows,
+    refuse_others,
+    warn,
+    warn_once,
+)
 from cluster_trainer.engine.data.sources import DistributedSource, Source, batch_size_of, source_of
 from cluster_trainer.engine.pace import SHORT_SECONDS, TARGET_SECONDS, Pace
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -116,9 +123,12 @@ class EpochIterator(KerasEpochIterator):
         given = call.arrays_to_train_on
         self.source = source_of(self.data_adapter, replicas, distribute_strategy, seed, given)
         self._num_batches = self.source.num_batches
+        self._spec: Any = None
+        self._element_spec: Any = None
         if self._may_be_done_alone(call):
             facts = {"batches": str(self._num_batches), "examples": str(self.source.num_examples)}
-            tell_own_rows(workers, self.source, facts | self.source.described)
+            if has_own_rows(workers, self.source, facts | self.source.described):
+                raise RowsOfItsOwnError(self.spec())
         count = -1 if self._num_batches is None else self._num_batches
         counts = workers.gather(count, f"{call.name} (number of batches)")
         _refuse_different("batches", counts, workers)
@@ -132,11 +142,10 @@ class EpochIterator(KerasEpochIterator):
         self._is_over = self._is_in_epoch = False
         self._is_between_passes, self._has_begun = True, False
         self._may_go_on = self.source.goes_on or call.goes_on
-        self._spec: Any = None
-        self._element_spec: Any = None
         self._keeper, self._meet, self._name = call.adopt(self), call.meet, call.name
         # A worker that is new may have drawn other seeds by now than those whose fit goes on.
         self._data_may_differ = call.is_of_callback or call.name == PREDICT
+        self._warn, self._has_warned = warn_once if call.is_of_callback else warn, False
         if not self._keeper:  # which compares the data of a fit in words of its own
             count = self.source.num_examples or -1
             counts = workers.gather(count, f"{call.name} (number of examples)")
@@ -151,14 +160,19 @@ class EpochIterator(KerasEpochIterator):
         """
         is_generator = isinstance(self.data_adapter, GeneratorDataAdapter)
         is_of_ring = isinstance(self._workers, WorkersOfRing)
-        return call.name == PREDICT and is_of_ring and not (is_generator or self.source.changes)
+        return call.name == PREDICT and is_of_ring and not is_generator
 
     def _refuse_others(self) -> None:
         """Refuse data that are not the same on all workers, who all call it; see comparing.py."""
         if self._workers.count > 1:
             more = {} if self._keeper else self.source.described
             may_differ = self._data_may_differ
-            refuse_others(self._workers, self.source, more, self._name, may_differ=may_differ)
+            others = refuse_others(
+                self._workers, self.source, more, self._name, may_differ=may_differ
+            )
+            if others and not self._has_warned:
+                self._has_warned = True
+                self._warn(self._name, others)
 
     @property
     def position(self) -> tuple[int, int]:
@@ -203,6 +217,8 @@ class EpochIterator(KerasEpochIterator):
         for _ in range(epochs):  # a PyDataset may change its order at the end of each
             self.source.begin_epoch()
             self.source.end_epoch()
+        if is_over:  # its validation comes first
+            self.source.catch_up(passes)
         if (passes or seen) and not self.source.is_ours:
             log.info(
                 "the data go on with batch %d of pass %d: the one that comes next, if they are the "

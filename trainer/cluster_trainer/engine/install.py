@@ -39,7 +39,7 @@ from cluster_trainer.engine import building, running
 from cluster_trainer.engine.data import random_access
 from cluster_trainer.engine.data.comparing import RowsOfItsOwnError
 from cluster_trainer.engine.epoch_iterator import EpochIterator
-from cluster_trainer.engine.predictions import Predictions
+from cluster_trainer.engine.predictions import Predictions, build_to_predict
 from cluster_trainer.engine.replicas import (
     alike,
     batch_norm,
@@ -314,41 +314,52 @@ def _batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
         with running.announced(call), group.failure_told():
             try:
                 return predict(self, *arguments, **keywords)
-            except RowsOfItsOwnError:
-                call.agree = None  # on the time of a call: they need not have as many batches
-                return _by_each(self, partial(predict, self, *arguments, **keywords))
+            except RowsOfItsOwnError as error:
+                spec = error.spec
+            call.agree = None  # on the time of a call: they need not have as many batches
+            return _by_each(self, spec, partial(predict, self, *arguments, **keywords))
 
     return predict_batches
 
 
-def _by_each(model: Any, predict: Callable[[], Any]) -> Any:
-    """Let each worker predict by itself what it was given: they were given other rows each."""
+def _by_each(model: Any, spec: Any, predict: Callable[[], Any]) -> Any:
+    """Let each worker predict by itself what it was given, as these are different rows.
+
+    Args:
+        model: which predicts; all workers have its values before, and what it has drawn after.
+        spec: the specification of its rows.
+        predict: does so.
+    """
     _say_of_own_rows()
-    if not model.built and building.has_call(model):  # it is by this, with values of its own
-        with _alone(model):
-            predict()
+    if building.has_call(model):
+        build_to_predict(model, spec)
     alike.make_once(model)
-    with _alone(model):
-        predicted = predict()
-    alike.make_states(model)
+    try:
+        with _alone(model):
+            predicted = predict()
+    except Exception:
+        alike.make_seeds(model)  # as the others do: this script may go on
+        raise
+    alike.make_seeds(model)
     return predicted
 
 
 @contextmanager
 def _alone(model: Any) -> Iterator[None]:
-    """Let a model predict as if there were no other workers."""
-    of_all, model.predict_function = model.predict_function, None
+    """Let a model predict as if there were no other workers, by a function that is kept."""
+    of_all = model.make_predict_function()
+    model.predict_function = of_all.alone
     try:
         with group.left_out():
             yield
     finally:
-        model.predict_function = of_all
+        of_all.alone, model.predict_function = model.predict_function, of_all
 
 
 @cache
 def _say_of_own_rows() -> None:
     log.info(
-        "predict: the workers were given other rows each, such as noise that each has drawn: each "
+        "predict: the workers were given different rows, such as noise that each has drawn: each "
         "predicts its own by itself"
     )
 

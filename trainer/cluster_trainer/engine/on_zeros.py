@@ -7,9 +7,9 @@ from typing import Any
 import tensorflow as tf
 from keras.src import tree
 from keras.src.backend import Variable
-from keras.src.backend.common import global_state
-from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
 from keras.src.trainers.data_adapters import data_adapter_utils
+
+from cluster_trainer.engine.replicas.random_layers import global_seed
 
 MOST_NAMED = 5
 
@@ -28,7 +28,7 @@ def call_on_zeros(model: Any, batch: Callable[[], Any]) -> None:
     before = {id(one): (one, one.numpy()) for one in _that_a_call_may_change(model)}
     with _noting_assignments() as assigned:
         model(tree.map_structure(_zeros, x), training=False)
-    for state in _global_seed():  # which the call may have made
+    for state in global_seed():  # which the call may have made
         before.setdefault(id(state), assigned.get(id(state), (state, state.numpy())))
     if changed := [one.path for name, (one, _) in assigned.items() if name not in before]:
         raise CallChangesError(
@@ -46,13 +46,7 @@ def _that_a_call_may_change(model: Any) -> Iterator[Any]:
     for layer in model._flatten_layers():  # noqa: SLF001
         for metric in layer._metrics:  # noqa: SLF001
             yield from metric.variables
-    yield from _global_seed()
-
-
-def _global_seed() -> list[Any]:
-    """Return the state of Keras's global generator, if there is one."""
-    generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
-    return [] if generator is None else [generator.state]
+    yield from global_seed()
 
 
 @contextmanager

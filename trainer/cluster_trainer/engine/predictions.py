@@ -16,16 +16,17 @@ from cluster_trainer.engine.replicas import alike, step_context
 from cluster_trainer.engine.steps import as_tensor
 
 
-def _symbolic(value: Any) -> keras.KerasTensor:
-    return keras.KerasTensor(value.shape, keras.backend.standardize_dtype(value.dtype))
-
-
 class Predictions:
     """What Keras calls `predict_function`.
 
     Args:
         model: whose predictions are asked for.
+
+    Attributes:
+        alone: the same for rows that this worker predicts by itself; None: there were none yet.
     """
+
+    alone: "Predictions | None" = None
 
     def __init__(self, model: keras.Model) -> None:
         self._model, self._strategy = model, model.distribute_strategy
@@ -45,25 +46,15 @@ class Predictions:
             batches: as the engine has shared them out, or one that every worker has.
         """
         if ring_of(self._strategy):  # else each worker would draw its own variables
-            if not self._model.built and not self._is_built_by_its_steps():
-                self._build(batches[0])
+            batch = batches[0]
+            build_to_predict(
+                self._model, batch.shares[0][0] if isinstance(batch, Shared) else batch
+            )
             alike.make_once(self._model)
         outputs = [self._compiled(self._shares_of(batch)) for batch in batches]
         if len(outputs) == 1:
             return outputs[0]
         return keras.tree.map_structure(lambda *parts: concat(list(parts)), *outputs)
-
-    def _is_built_by_its_steps(self) -> bool:
-        """Tell whether steps of a user's own have built its parts, and it may take other inputs."""
-        own = type(self._model).predict_step is not keras.Model.predict_step
-        return own and bool(self._model.layers) and not building.unbuilt_parts(self._model)
-
-    def _build(self, batch: Any) -> None:
-        """Build a model for inputs like these; it need not be compiled."""
-        part = batch.shares[0][0] if isinstance(batch, Shared) else batch
-        inputs, _, _ = keras.utils.unpack_x_y_sample_weight(part)
-        given = keras.tree.map_structure(lambda one: _symbolic(as_tensor(one)), inputs)
-        backend.compute_output_spec(self._model, given, training=False)
 
     def _shares_of(self, batch: Any) -> Any:
         if isinstance(batch, Shared):
@@ -96,3 +87,28 @@ class Predictions:
         with step_context.computing(weight):  # what is drawn at random is drawn apart
             outputs = self._step(batch)
         return tf.nest.map_structure(gather, outputs)
+
+
+def build_to_predict(model: keras.Model, batch: Any) -> None:
+    """Build a model that is not built yet; it need not be compiled.
+
+    Args:
+        model: one whose parts steps of a user's own have built stays as it is: its `call` may take
+            other inputs.
+        batch: what it is to predict, or the specification of that.
+    """
+    if model.built or _is_built_by_its_steps(model):
+        return
+    inputs, _, _ = keras.utils.unpack_x_y_sample_weight(batch)
+    given = keras.tree.map_structure(_symbolic, inputs)
+    backend.compute_output_spec(model, given, training=False)
+
+
+def _is_built_by_its_steps(model: keras.Model) -> bool:
+    has_own_step = type(model).predict_step is not keras.Model.predict_step
+    return has_own_step and bool(model.layers) and not building.unbuilt_parts(model)
+
+
+def _symbolic(value: Any) -> keras.KerasTensor:
+    like = value if isinstance(value, tf.TypeSpec) else as_tensor(value)
+    return keras.KerasTensor(like.shape, keras.backend.standardize_dtype(like.dtype))

@@ -2,7 +2,7 @@
 
 What differs is refused where it was decided before, as of arrays and of a pipeline's seeds. What a
 user's own code gives when it is asked may be drawn, such as augmented pictures: there a warning
-says so, unless it is another each time.
+says so, unless it is another each time and what comes with it, such as labels, is the same.
 """
 
 import json
@@ -34,32 +34,38 @@ log = logging.getLogger("trainer")
 
 
 class RowsOfItsOwnError(Exception):
-    """Workers that predict have other rows each."""
+    """The workers have different rows to predict.
+
+    Attributes:
+        spec: the specification of what a replica gets.
+    """
+
+    def __init__(self, spec: Any) -> None:
+        super().__init__("the workers have different rows to predict")
+        self.spec = spec
 
 
-def tell_own_rows(workers: Workers, source: Any, more: Mapping[str, str]) -> None:
-    """Let workers that predict compare what for, where that can be read again.
+def has_own_rows(workers: Workers, source: Any, more: Mapping[str, str]) -> bool:
+    """Tell whether workers have different rows to predict, such as noise that each has drawn.
 
     Args:
-        workers: who compare it; each of them must call this.
+        workers: who compare them; each of them must call this, and gets the same answer.
         source: of this worker's; see Source.found.
         more: further facts about it.
-
-    Raises:
-        RowsOfItsOwnError: it differs, on every worker, as noise does that each has drawn.
     """
     what = f"{PREDICT} (data)"
     with drawing_nothing():
         found = dict(source.found())
     everyone = facts.of_all(workers, {**found, **more}, what)
+    if not everyone:
+        return False
     # What is drawn anew each time, as augmented pictures, may be shared out.
-    if everyone and not _drawn_anew(workers, source, what).issuperset(facts.differing(everyone)):
-        raise RowsOfItsOwnError
+    return not _drawn_anew(workers, source, what).issuperset(facts.differing(everyone))
 
 
 def refuse_others(
     workers: Workers, source: Any, more: Mapping[str, str], what: str, *, may_differ: bool = False
-) -> None:
+) -> str:
     """Let all workers compare their data; each of them must call this.
 
     Args:
@@ -67,7 +73,10 @@ def refuse_others(
         source: of this worker's; see Source.found.
         more: further facts about them.
         what: the call that they are for.
-        may_differ: whether to warn at most.
+        may_differ: whether nothing is refused.
+
+    Returns:
+        what differs, and is to be warned of; see `warn`. Empty: nothing.
 
     Raises:
         ConfigurationError: with everything that differs, on every worker.
@@ -77,28 +86,38 @@ def refuse_others(
         found = dict(source.found())
     everyone = facts.of_all(workers, {**found, **more}, f"{what} (data)")
     if not everyone:
-        return
+        return ""
     others = facts.differing(everyone)
     drawn = _drawn_anew(workers, source, f"{what} (data)")
     wrong = [name for name in others if not (name in source.doubtful or name.startswith(EXAMPLES))]
     if wrong and not may_differ:
         _refuse(workers, everyone, wrong)
     # What is drawn anew is told by what is not, as augmented pictures by their labels.
-    if {*found} == drawn or not drawn.issuperset(others):
-        _warn(what, ", ".join(others))
+    return ", ".join(others) if {*found} == drawn or not drawn.issuperset(others) else ""
 
 
-@cache
-def _warn(what: str, others: str) -> None:
-    """Say it once of each call and each difference: an augmented batch is another in each pass."""
+def warn(what: str, others: str) -> None:
+    """Say that the workers' data differ.
+
+    Args:
+        what: the call that they are for.
+        others: what differs; see `refuse_others`.
+    """
+    comes = "Unless these are drawn at random, some examples come twice and others not at all."
+    if what == PREDICT:
+        comes = "So what each returns are predictions for rows of all of them."
     log.warning(
         "%s: the workers' data differ (%s), by intention or not: each worker's shares are of its "
-        "own batches. Unless these are drawn at random, some examples come twice and others not at "
-        "all. %s",
+        "own batches. %s %s",
         what,
         others,
+        comes,
         ADVICE,
     )
+
+
+# As a callback's `evaluate` of what it draws would be warned of at each epoch.
+warn_once = cache(warn)
 
 
 def _drawn_anew(workers: Workers, source: Any, what: str) -> set[str]:

@@ -1,11 +1,11 @@
 """What can be told of a tf.data pipeline without reading it: an iterator would use up an order."""
 
 import logging
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import tensorflow as tf
@@ -32,14 +32,33 @@ NO_ORDER = (
 class Debt:
     """What is owed of a dataset's orders; see `owe`.
 
-    What had been read of an endless one is read of that again: it stays in memory until then.
+    Attributes:
+        times: how many iterators have to be begun.
+        seen: how many elements of another have to be read.
+        parts: the dataset and all that it is made from, as far as somebody holds them.
+        endless: the dataset, which stays in memory, where elements of it have to be read.
+        is_made_up: whether all that has been done.
     """
 
     times: int
     seen: int
-    use: str
-    dataset: tf.data.Dataset | None
+    parts: Sequence[ref[Any]]
+    endless: tf.data.Dataset | None
     is_made_up: bool = False
+
+    def make_up(self) -> None:
+        """Do so, with the dataset itself: its shuffles are begun as often, and no others.
+
+        Of one that nobody holds any more somebody may hold parts; these are begun then.
+        """
+        self.is_made_up = True
+        parts = [part for one in self.parts if (part := one()) is not None]
+        inputs = {id(below) for part in parts for below in part._inputs()}  # noqa: SLF001
+        for part in parts:
+            if id(part) not in inputs:
+                begin(part, self.times)
+        if self.endless is not None:
+            begin(self.endless.take(self.seen).skip(self.seen), 1)
 
 
 # Of each shuffle.
@@ -84,17 +103,19 @@ def begin(dataset: tf.data.Dataset, times: int) -> None:
         next(iter(dataset), None)
 
 
-def owe(dataset: tf.data.Dataset, times: int, use: str, seen: int = 0) -> None:
+def owe(dataset: tf.data.Dataset, times: int, seen: int = 0) -> None:
     """Note orders that an earlier start of the program had used up; see `make_up`.
 
     Args:
         dataset: of which.
         times: how many iterators had been begun, and read to their ends.
-        use: what they were for, in a word.
         seen: how many elements of another had been read.
     """
-    debt = Debt(times, seen, use, dataset if seen else None)
-    for one in _parts(dataset) if times or seen else ():
+    if not (times or seen):
+        return
+    parts = {id(one): one for one in _parts(dataset)}.values()
+    debt = Debt(times, seen, [*map(ref, parts)], dataset if seen else None)
+    for one in parts:
         if _reshuffles(one):
             _owed.setdefault(one, []).append(debt)
 
@@ -105,21 +126,12 @@ def make_up(dataset: tf.data.Dataset) -> None:
     Each iterator of a `Dataset.shuffle` has another order, by its seed. So the next one has the
     order that it would have had. What nobody reads again costs nothing.
     """
-    debts = [debt for one in _parts(dataset) for debt in _owed.pop(one, ())]
-    for debt in dict.fromkeys(debts):
-        if debt.is_made_up:
-            continue
-        debt.is_made_up = True
-        log.info(
-            "the %s data are begun %d times, and %d batches of them read, as at an earlier start: "
-            "the next order is what it would have been",
-            debt.use,
-            debt.times + bool(debt.seen),
-            debt.seen,
-        )
-        begin(dataset, debt.times)
-        if debt.dataset is not None:
-            begin(debt.dataset.take(debt.seen).skip(debt.seen), 1)
+    debts = dict.fromkeys(debt for one in _parts(dataset) for debt in _owed.pop(one, ()))
+    if due := [debt for debt in debts if not debt.is_made_up]:
+        count = sum(debt.times + bool(debt.seen) for debt in due)
+        log.info("%d orders of shuffled data are left out: an earlier start has used them", count)
+    for debt in due:
+        debt.make_up()
 
 
 def content(leaf: Any) -> bytes:

@@ -133,6 +133,12 @@ class Source:
     def end_pass(self) -> None:
         """Note that it has been read."""
 
+    def catch_up(self, passes: int) -> None:
+        """Note that an earlier start had so many passes, before other data are read.
+
+        These may share what they are made from.
+        """
+
     def had_begun(self, passes: int, seen: int) -> None:
         """Note that an earlier start had so many passes, and batches of another, and comes to more.
 
@@ -479,6 +485,8 @@ class _InOrder(PyDataset):
 class DatasetSource(Source):
     """Anything that Keras turns into a tf.data.Dataset: each worker reads it all."""
 
+    doubtful = (pipelines.DRAWS,)  # a pipeline may augment its examples with what it draws
+
     def __init__(self, adapter: Any, replicas: Replicas) -> None:
         super().__init__(adapter.num_batches, replicas)
         self._adapter, self._begun = adapter, 0
@@ -497,27 +505,26 @@ class DatasetSource(Source):
         first = getattr(self._adapter, "_first_batches", None)
         return pipelines.facts(self._dataset) if first is None else of_batch(first)
 
-    @property
-    def doubtful(self) -> Collection[str]:  # type: ignore[override]
-        """A generator may draw its batches; a pipeline, what it augments them with."""
-        is_generator = hasattr(self._adapter, "_first_batches")
-        return self.found().keys() if is_generator else (pipelines.DRAWS,)
-
     def begin_pass(self, number: int) -> None:
-        """Begin as many passes as an earlier start of the program had.
+        """Begin as many passes as an earlier start of the program had."""
+        self.catch_up(number)
+        self._begun = number + 1
 
-        A `Dataset.shuffle` draws another order for each iterator: so this one has the order that
-        it would have had.
+    def catch_up(self, passes: int) -> None:
+        """Begin those that have not been begun in this process; see Source.catch_up.
+
+        A `Dataset.shuffle` draws another order for each iterator: so the next one has the order
+        that it would have had.
         """
         if isinstance(self._adapter, TFDatasetAdapter):
             pipelines.make_up(self._dataset)
-            pipelines.begin(self._dataset, number - self._begun)
-        self._begun = number + 1
+            pipelines.begin(self._dataset, passes - self._begun)
+        self._begun = max(self._begun, passes)
 
     def had_begun(self, passes: int, seen: int) -> None:
         """Owe whoever shares the data the orders of an earlier start; see Source.had_begun."""
         if isinstance(self._adapter, TFDatasetAdapter):
-            pipelines.owe(self._dataset, passes, "training", seen)
+            pipelines.owe(self._dataset, max(0, passes - self._begun), seen)
 
     def begin_epoch(self) -> None:
         """Tell Keras's adapter that an epoch begins."""

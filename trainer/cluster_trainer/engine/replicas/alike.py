@@ -20,6 +20,7 @@ from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.replicas import statistics
+from cluster_trainer.engine.replicas.random_layers import global_seed, seeds_of
 from cluster_trainer.problems import ConfigurationError, Problem
 
 CHIEF = 0
@@ -51,10 +52,12 @@ def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = Fal
     renew_constants(model)
 
 
-def make_states(model: keras.Model) -> None:
-    """Give what a model does not train, as the seeds of its draws, the chief's values again."""
+def make_seeds(model: keras.Model) -> None:
+    """Give what counts a model's draws, and Keras's own, the chief's values again."""
     if ring := ring_of(model.distribute_strategy):
-        _take_from_chief(model.non_trainable_variables, ring, may_differ=True)
+        seeds = seeds_of(model)
+        if not _take_from_chief([*seeds, *global_seed()], ring, may_differ=True):
+            _take_from_chief(seeds, ring, may_differ=True)
 
 
 def renew_constants(model: keras.Model) -> bool:

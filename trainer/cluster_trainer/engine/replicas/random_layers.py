@@ -10,7 +10,8 @@ worker has them all.
 from typing import Any
 
 import tensorflow as tf
-from keras.src.random.seed_generator import SeedGenerator
+from keras.src.backend.common import global_state
+from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, SeedGenerator
 
 from cluster_trainer.collectives.replicas import number
 from cluster_trainer.engine.replicas import step_context
@@ -21,6 +22,19 @@ _next_alike = SeedGenerator.next
 def draw_apart() -> None:
     """Let all random layers draw so within a step; on one replica nothing changes."""
     SeedGenerator.next = _next_apart
+
+
+def seeds_of(model: Any) -> list[Any]:
+    """Return the variables that count what a model's layers have drawn."""
+    layers = model._flatten_layers()  # noqa: SLF001
+    generators = [one for layer in layers for one in layer._seed_generators]  # noqa: SLF001
+    return [one.state for one in dict.fromkeys(generators)]
+
+
+def global_seed() -> list[Any]:
+    """Return that of Keras's global generator; none before the first draw from it."""
+    generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+    return [] if generator is None else [generator.state]
 
 
 def _next_apart(self: Any, ordered: bool = True) -> tf.Tensor:  # noqa: FBT001, FBT002  Keras's signature

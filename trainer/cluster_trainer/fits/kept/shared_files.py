@@ -14,9 +14,11 @@ from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.files import make_folder, write_whole
 
 FILES = "fit (files of ModelCheckpoint)"
-NO_FILE, NO_PLAIN_FILE = 0, -1
+NO_FILE, NO_PLAIN_FILE, NO_DISK = 0, -1, -2
 DIGEST_BYTES = 7  # of what workers can tell each other
 log = logging.getLogger("trainer")
+# Files that this worker's disk has not taken; they are not sent again.
+_not_taken: set[Path] = set()
 
 
 def share_files(callbacks: Sequence[Any], workers: Workers, *, goes_on: bool) -> list[Any]:
@@ -45,10 +47,10 @@ def _share_file(file: Path, workers: Workers, goes_on: bool) -> bool:  # noqa: F
     """Give all workers a file; tell whether one has it, as far as can be known."""
     if "{" in str(file):  # on the chief's disk alone, as each has a name of its own
         return True
-    digests = workers.gather(_digest(file), FILES)
+    digests = workers.gather(NO_DISK if file in _not_taken else _digest(file), FILES)
     if NO_PLAIN_FILE in digests:  # a folder, as a ModelCheckpoint of a user's own may write
         return True
-    holders = [rank for rank, digest in enumerate(digests) if digest != NO_FILE]
+    holders = [rank for rank, digest in enumerate(digests) if digest not in (NO_FILE, NO_DISK)]
     if not holders:
         return False
     holder = holders[0]  # the chief, unless it has none
@@ -56,20 +58,21 @@ def _share_file(file: Path, workers: Workers, goes_on: bool) -> bool:  # noqa: F
         return True
     if holder and len({digests[one] for one in holders}) > 1:
         log.warning("%s: worker 0 has lost it, and the others have different ones", file)
-    if len(set(digests)) > 1:
+    if len({*digests} - {NO_DISK}) > 1:
         mine = file.read_bytes() if workers.rank == holder else None
         content = workers.broadcast(mine, holder, FILES)
-        if digests[workers.rank] != digests[holder]:
+        if digests[workers.rank] not in (digests[holder], NO_DISK):
             _write(file, content)
     return True
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Write another worker's file; a disk that does not take it costs a warning."""
+    """Write another worker's file; a disk that does not take it is warned of, and left alone."""
     try:
         make_folder(file.parent)
         write_whole(file, content, durable=False)
     except OSError as error:
+        _not_taken.add(file)
         log.warning("%s could not be written here, as another worker has it: %s", file, error)
 
 
@@ -77,7 +80,7 @@ def _digest(file: Path) -> int:
     """Return a number that a file of other content has not; NO_FILE where there is none."""
     try:
         status = file.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return NO_FILE
     if not stat.S_ISREG(status.st_mode):
         return NO_PLAIN_FILE
