@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -77,6 +78,22 @@ def test_the_reason_is_what_the_counters_say(cgroup, used, busy, disk, said):
     text = shortage(BEFORE, used, busy, disk, cgroup(2))
     assert text.startswith(said), text
     assert f"it has used {(used.cpu - BEFORE.cpu) / 10:.2f} of {os.cpu_count()} processors" in text
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        (3.0, 7.0, "waited for their batches for 40% of that time"),
+        (3.0, 3.1, "waited for their batches for 1% of that time"),
+        (3.0, 0.5, "waited for their batches for 0% of that time"),  # another train function
+        (None, 7.0, None),
+        (3.0, None, None),
+    ],
+)
+def test_input_is_told_from_computing(tmp_path, before, now, said):
+    used = Used(110.0, 14.0, 1.0, 10, now)
+    text = shortage(replace(BEFORE, input=before), used, 0.9, 0.0, tmp_path)
+    assert text.endswith(said) if said else "batches" not in text
 
 
 def test_a_thread_that_computes_is_seen_and_one_that_waits_is_not(tmp_path):

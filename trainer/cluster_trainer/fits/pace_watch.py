@@ -2,9 +2,10 @@
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.engine.waits import INPUT
 from cluster_trainer.process.hold_ups import WINDOW_SECONDS, HoldUps, Interval, in_words
 from cluster_trainer.process.labour import Labour, Labours
 from cluster_trainer.process.shortage import Used, shortage
@@ -24,6 +25,7 @@ class PaceWatch:
         workers: those that train together.
         looks: whether it can be seen what this one is at: where GPUs compute, it cannot.
         most: how many there are when none is missing, if one may be; None: none may.
+        waited: returns for how many seconds this one's steps have waited, by what for.
 
     Attributes:
         reason: why this worker holds the others up, for `status`; empty if it does not.
@@ -31,10 +33,16 @@ class PaceWatch:
     """
 
     def __init__(
-        self, task: Task, workers: Workers, *, looks: bool, most: int | None = None
+        self,
+        task: Task,
+        workers: Workers,
+        *,
+        looks: bool,
+        most: int | None = None,
+        waited: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._task, self._rank, self._members = task, workers.rank, workers.members
-        self._most = most or 0
+        self._most, self._waited = most or 0, waited
         self._looks = looks and len(self._members) > 1
         self._labours: Labours | None = None
         self._told = self._counted = Labour()
@@ -68,7 +76,7 @@ class PaceWatch:
         elif self._looks:
             self._labours = Labours()
             self._labours.begin()
-            self._looks_back.append((Used.now(), Labour()))
+            self._looks_back.append((self._used(), Labour()))
         return row
 
     def take(self, told: Sequence[float]) -> None:
@@ -100,17 +108,20 @@ class PaceWatch:
 
     def _shortage(self) -> str:
         """Return why this worker had too little, of the time that it is judged by."""
-        now = Used.now()
+        now = self._used()
         before, began = self._looks_back[0] if self._looks_back else (now, Labour())
         labour = self._counted.since(began)
         time = max(labour.seconds, 1e-9)
         return shortage(before, now, labour.busy / time, labour.disk / time)
 
+    def _used(self) -> Used:
+        return Used.now(self._waited().get(INPUT))
+
     def _look_back(self) -> None:
         """Note what has been used until now; forget what workers are not judged by any more."""
         if not self._looks:
             return
-        self._looks_back.append((Used.now(), self._counted))
+        self._looks_back.append((self._used(), self._counted))
         oldest = self._counted.seconds - WINDOW_SECONDS
         while len(self._looks_back) > 1 and self._looks_back[1][1].seconds <= oldest:
             self._looks_back.popleft()

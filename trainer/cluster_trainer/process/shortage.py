@@ -23,18 +23,28 @@ FAULTS_A_SECOND = 20.0
 
 @dataclass(frozen=True)
 class Used:
-    """What the process has used so far; seconds are since some moment."""
+    """What the process has used so far, in seconds since some moment.
+
+    Attributes:
+        seconds: how long it has run.
+        cpu: of its processors.
+        throttled: for which a limit has kept its container from them.
+        faults: its major page faults.
+        input: for which its steps have waited for their batches; None: nobody knows.
+    """
 
     seconds: float
     cpu: float
     throttled: float
     faults: int
+    input: float | None = None
 
     @classmethod
-    def now(cls, cgroup: Path = CGROUP) -> "Used":
+    def now(cls, waited_for_input: float | None = None, cgroup: Path = CGROUP) -> "Used":
         """Return it."""
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
-        return cls(time.monotonic(), time.process_time(), throttled_seconds(cgroup), faults)
+        throttled = throttled_seconds(cgroup)
+        return cls(time.monotonic(), time.process_time(), throttled, faults, waited_for_input)
 
 
 def throttled_seconds(cgroup: Path) -> float:
@@ -86,4 +96,8 @@ def shortage(before: Used, now: Used, busy: float, disk: float, cgroup: Path = C
         found.append("other programs of its machine use the processors")
     if not found:
         found.append("its processors are slower, or it has more to do than the others")
-    return f"{'; '.join(found)}; it has used {cpu:.2f} of {os.cpu_count()} processors"
+    found.append(f"it has used {cpu:.2f} of {os.cpu_count()} processors")
+    if before.input is not None and now.input is not None:
+        part = min(1.0, max(0.0, now.input - before.input) / seconds)
+        found.append(f"its steps have waited for their batches for {part:.0%} of that time")
+    return "; ".join(found)

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import keras
@@ -31,6 +32,7 @@ from cluster_trainer.engine.data.sources import may_begin_again
 from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
 from cluster_trainer.engine.running import Running, prepares
+from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.fits.kept import agreement
 from cluster_trainer.fits.kept.arguments import arrange, own_callbacks, telling_callbacks
 from cluster_trainer.fits.kept.plan import Plan
@@ -88,7 +90,8 @@ class KeptFit:
         self._every = 0
         looks = not _has_gpus(model, self._workers.count)
         most = Replicas.of(model.distribute_strategy).most
-        self.pace = PaceWatch(self._job.task, self._workers, looks=looks, most=most)
+        waited = partial(waits_of, model)
+        self.pace = PaceWatch(self._job.task, self._workers, looks=looks, most=most, waited=waited)
         self._saved_at, self._first_epoch = 0.0, 0
         self.validates, self.seed, self.run_number = False, 0, UNKNOWN_RUN
         self.described, self.describes_data = plan.described, plan.describes_data
