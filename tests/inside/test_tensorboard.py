@@ -144,6 +144,14 @@ def test_a_fit_has_not_waited_for_what_an_earlier_one_of_its_model_has(tmp_path)
     for name, seconds in (("first", 0.3), ("again", 0.0)):
         found, shown = waited(name, seconds)
         assert found == shown
+    assert_parts_make_a_step(read(tmp_path / "first"))
+
+
+def assert_parts_make_a_step(found):
+    """On one worker a step computes, and waits for its batch."""
+    parts = [found[f"speed/seconds_of_{name}_per_step"] for name in ("input", "computing")]
+    for step, *of_step in zip(found["speed/seconds_per_step"], *parts, strict=True):
+        assert sum(value for _, value in of_step) == pytest.approx(step[1], rel=1e-3)
 
 
 def test_the_learning_rate_is_that_of_the_step(run, board):

@@ -171,8 +171,11 @@ class TensorBoard(keras.callbacks.Callback):
         steps, before = step - self._step, self._waits
         speed = {"speed/seconds_per_step": seconds / steps}
         self._waits = waits_of(self.model)
-        for name, waited in self._waits.items():
-            speed[f"speed/seconds_of_{name}_per_step"] = (waited - before.get(name, 0.0)) / steps
+        waited = {name: total - before.get(name, 0.0) for name, total in self._waits.items()}
+        if waited:
+            waited["computing"] = max(0.0, seconds - sum(waited.values()))
+        for name, part in waited.items():
+            speed[f"speed/seconds_of_{name}_per_step"] = part / steps
         if self._shown.examples_at:
             examples = self._shown.examples_at(step) - self._shown.examples_at(self._step)
             share = examples / self._shown.num_workers
