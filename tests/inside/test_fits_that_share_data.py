@@ -85,6 +85,21 @@ def parts_shuffled_again():
     }
 
 
+def repeated():
+    """One pass has two orders."""
+    return {"x": shuffled().repeat(2).batch(6)}
+
+
+def cached():
+    """All passes have the first one's order."""
+    return {"x": shuffled().cache().batch(6)}
+
+
+def twice():
+    data = shuffled()
+    return {"x": data.concatenate(data.map(lambda row, wanted: (-row, -wanted))).batch(6)}
+
+
 @pytest.fixture
 def fitted(tmp_path):
     """Fit twice, each time with the same data; return the weights and the validations' losses."""
@@ -115,6 +130,9 @@ def fitted(tmp_path):
         (parts, Dies),
         (parts_shuffled_again, Dies),
         (parts_shuffled_again, DiesInValidation),
+        (repeated, Dies),
+        (cached, Dies),
+        (twice, Dies),
     ],
 )
 def test_a_kill_in_the_second_changes_nothing(fitted, made, dies):

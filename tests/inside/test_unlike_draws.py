@@ -93,8 +93,10 @@ class Noisy(keras.Model):
     def __init__(self):
         super().__init__()
         self.dense, self.drop = keras.layers.Dense(1), keras.layers.Dropout(0.5)
+        self.calls = self.add_weight(shape=(), dtype="int32", initializer="zeros", trainable=False)
 
     def call(self, inputs):
+        self.calls.assign_add(1)
         drawn = keras.random.normal(keras.ops.shape(inputs))  # by Keras's own generator
         return self.dense(self.drop(inputs, training=True) + drawn)
 
@@ -118,9 +120,28 @@ except (ValueError, tf.errors.InvalidArgumentError):
     assert RANK, "only worker 1 has rows that are too narrow"
 model.compile("sgd", "mse")
 model.fit(ROWS, LABELS, batch_size=8, epochs=3, verbose=0, callbacks=[Samples()])
-seed, = [one for one in model.non_trainable_variables]
-drawn = [seed.numpy().tolist(), keras.random.normal((1,)).numpy().tolist()]
-print("WEIGHTS", model.get_weights()[0].tolist(), drawn, counts.batches, flush=True)
+kept = [one.numpy().tolist() for one in model.non_trainable_variables]
+drawn = keras.random.normal((1,)).numpy().tolist()
+print("WEIGHTS", model.get_weights()[0].tolist(), kept, drawn, counts.batches, flush=True)
+
+class Eager(keras.Model):
+    "What Keras's symbols cannot build."
+
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(1)
+
+    def call(self, inputs):
+        return self.dense(inputs["a"]) * (2 if keras.ops.convert_to_numpy(inputs["a"]).any() else 1)
+
+model = Eager()
+model.compile(run_eagerly=True)
+found = model.predict({"a": noise, "b": None}, verbose=0)
+np.testing.assert_allclose(found, 2 * noise @ model.get_weights()[0], rtol=1e-5)
+keras.utils.set_random_seed(100 + RANK)
+keras.random.normal((1,))  # of a script that draws on each worker for itself
+model.predict({"a": noise, "b": None}, verbose=0)
+print("OWN SEED", keras.random.normal((1,)).numpy().tolist(), flush=True)
 """
 CALLBACKS_OWN = """
 class Evaluates(keras.callbacks.Callback):
@@ -183,4 +204,5 @@ def test_each_worker_may_predict_rows_of_its_own(ended):
     weights = re.findall(r"WEIGHTS (.*)", logs)
     assert len(weights) == 2
     assert len({*weights}) == 1
+    assert len({*re.findall(r"OWN SEED (.*)", logs)}) == 2
     assert logs.count("each predicts its own by itself") == len(codes), logs

@@ -52,15 +52,17 @@ def is_of_trainer(name):
 
 
 @pytest.mark.usefixtures("as_it_was")
-@pytest.mark.parametrize("files", [["trainer/__init__.py", "trainer/data.py"], ["trainer/data.py"]])
+@pytest.mark.parametrize(
+    "files", [["trainer/__init__.py", "trainer/data/own.py"], ["trainer/data/own.py"]]
+)
 def test_a_users_package_called_trainer_is_theirs(files, tmp_path):
-    (tmp_path / "trainer").mkdir()
+    (tmp_path / "trainer/data").mkdir(parents=True)
     for file in files:
         (tmp_path / file).write_text("def load():\n    return 'theirs'\n")
     importlib.import_module("trainer")  # ours, which is what `python -m trainer` has imported
     references.look_in(tmp_path)
-    assert references.module_exists("trainer.data:load")
-    assert references.resolve("X", "trainer.data:load")() == "theirs"
+    assert references.module_exists("trainer.data.own:load")
+    assert references.resolve("X", "trainer.data.own:load")() == "theirs"
 
 
 @pytest.mark.usefixtures("as_it_was")

@@ -174,8 +174,8 @@ class TensorBoard(keras.callbacks.Callback):
         waited = {name: total - before.get(name, 0.0) for name, total in self._waits.items()}
         if waited:
             waited["computing"] = max(0.0, seconds - sum(waited.values()))
-        for name, part in waited.items():
-            speed[f"speed/seconds_of_{name}_per_step"] = part / steps
+        for name, one in waited.items():
+            speed[f"speed/seconds_of_{name}_per_step"] = one / steps
         if self._shown.examples_at:
             examples = self._shown.examples_at(step) - self._shown.examples_at(self._step)
             share = examples / self._shown.num_workers

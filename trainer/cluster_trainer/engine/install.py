@@ -21,7 +21,7 @@ import itertools
 import logging
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial, wraps
 from typing import Any
@@ -331,29 +331,56 @@ def _by_each(model: Any, spec: Any, predict: Callable[[], Any]) -> Any:
         predict: does so.
     """
     _say_of_own_rows()
-    if building.has_call(model):
+    error = _built_by_each(model, spec, predict)
+    try:
+        alike.make_once(model)
+    except ValueError:  # the others have built theirs
+        if error is None:
+            raise
+        raise error  # noqa: B904
+    counted, predicted = alike.Counted(model), None
+    try:
+        if error is None:
+            with _alone(model):
+                predicted = predict()
+    except Exception as failed:  # noqa: BLE001  what it is that its script may catch
+        error = failed
+    counted.make()  # also after an error, as the others do
+    if error is not None:
+        raise error
+    return predicted
+
+
+def _built_by_each(model: Any, spec: Any, predict: Callable[[], Any]) -> Exception | None:
+    """Build a model that is not built, each worker for itself; return what was in the way.
+
+    One that Keras's symbols cannot build is built by predicting, with values of its own.
+    """
+    if model.built or not building.has_call(model):
+        return None
+    with suppress(Exception):
         build_to_predict(model, spec)
-    alike.make_once(model)
+        return None
     try:
         with _alone(model):
-            predicted = predict()
-    except Exception:
-        alike.make_seeds(model)  # as the others do: this script may go on
-        raise
-    alike.make_seeds(model)
-    return predicted
+            predict()
+    except Exception as error:  # noqa: BLE001  it is raised once the others have been met
+        return error
+    return None
 
 
 @contextmanager
 def _alone(model: Any) -> Iterator[None]:
     """Let a model predict as if there were no other workers, by a function that is kept."""
     of_all = model.make_predict_function()
-    model.predict_function = of_all.alone
+    model.predict_function = getattr(of_all, "alone", None)
     try:
         with group.left_out():
             yield
     finally:
-        of_all.alone, model.predict_function = model.predict_function, of_all
+        lone, model.predict_function = model.predict_function, of_all
+        if isinstance(of_all, Predictions):
+            of_all.alone = lone
 
 
 @cache

@@ -109,6 +109,8 @@ def _is_built_by_its_steps(model: keras.Model) -> bool:
     return has_own_step and bool(model.layers) and not building.unbuilt_parts(model)
 
 
-def _symbolic(value: Any) -> keras.KerasTensor:
+def _symbolic(value: Any) -> keras.KerasTensor | None:
+    if value is None:
+        return None
     like = value if isinstance(value, tf.TypeSpec) else as_tensor(value)
     return keras.KerasTensor(like.shape, keras.backend.standardize_dtype(like.dtype))

@@ -97,7 +97,7 @@ def shortage(before: Used, now: Used, busy: float, disk: float, cgroup: Path = C
     if not found:
         found.append("its processors are slower, or it has more to do than the others")
     found.append(f"it has used {cpu:.2f} of {os.cpu_count()} processors")
-    if before.input is not None and now.input is not None:
-        part = min(1.0, max(0.0, now.input - before.input) / seconds)
+    if before.input is not None and now.input is not None and now.input >= before.input:
+        part = min(1.0, (now.input - before.input) / seconds)
         found.append(f"its steps have waited for their batches for {part:.0%} of that time")
     return "; ".join(found)

@@ -105,7 +105,7 @@ def warn(what: str, others: str) -> None:
     """
     comes = "Unless these are drawn at random, some examples come twice and others not at all."
     if what == PREDICT:
-        comes = "So what each returns are predictions for rows of all of them."
+        comes = "So each worker gets predictions for rows of all workers."
     log.warning(
         "%s: the workers' data differ (%s), by intention or not: each worker's shares are of its "
         "own batches. %s %s",

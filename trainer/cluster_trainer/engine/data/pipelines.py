@@ -1,6 +1,7 @@
 """What can be told of a tf.data pipeline without reading it: an iterator would use up an order."""
 
 import logging
+from collections import Counter, deque
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -13,6 +14,8 @@ import tensorflow as tf
 log = logging.getLogger("trainer")
 # Rows that tell whether all workers have the same.
 DIGESTED = 16
+# TensorFlow's names of what begins its inputs again within one iterator, or keeps what they gave.
+OF_SEVERAL_ITERATORS = ("_RepeatDataset", "_ConcatenateDataset", "CacheDataset", "_CacheDataset")
 SHUFFLES, DRAWS = "the seeds of shuffles", "the seeds of `tf.data.Dataset.random`"
 ROWS = "SHA-256 of some rows that tf.data.Datasets were made of"
 NO_SEED = (
@@ -35,14 +38,15 @@ class Debt:
     Attributes:
         times: how many iterators have to be begun.
         seen: how many elements of another have to be read.
-        parts: the dataset and all that it is made from, as far as somebody holds them.
+        parts: the dataset and all that it is made from, as far as somebody holds them, each with
+            how many iterators of it one of the dataset begins.
         endless: the dataset, which stays in memory, where elements of it have to be read.
         is_made_up: whether all that has been done.
     """
 
     times: int
     seen: int
-    parts: Sequence[ref[Any]]
+    parts: Sequence[tuple[ref[Any], int]]
     endless: tf.data.Dataset | None
     is_made_up: bool = False
 
@@ -52,11 +56,11 @@ class Debt:
         Of one that nobody holds any more somebody may hold parts; these are begun then.
         """
         self.is_made_up = True
-        parts = [part for one in self.parts if (part := one()) is not None]
-        inputs = {id(below) for part in parts for below in part._inputs()}  # noqa: SLF001
-        for part in parts:
+        parts = [(part, uses) for one, uses in self.parts if (part := one()) is not None]
+        inputs = {id(below) for part, _ in parts for below in part._inputs()}  # noqa: SLF001
+        for part, uses in parts:
             if id(part) not in inputs:
-                begin(part, self.times)
+                begin(part, self.times * uses)
         if self.endless is not None:
             begin(self.endless.take(self.seen).skip(self.seen), 1)
 
@@ -98,9 +102,13 @@ def warnings(dataset: tf.data.Dataset) -> list[str]:
 
 
 def begin(dataset: tf.data.Dataset, times: int) -> None:
-    """Begin so many iterators, which use up as many orders of a `shuffle`."""
+    """Begin so many iterators, which use up as many orders of a `shuffle`.
+
+    Where one iterator uses several orders, or keeps one, it is read to its end.
+    """
+    is_read = _keeps_or_repeats_orders(dataset)
     for _ in range(times):
-        next(iter(dataset), None)
+        deque(dataset, maxlen=0) if is_read else next(iter(dataset), None)
 
 
 def owe(dataset: tf.data.Dataset, times: int, seen: int = 0) -> None:
@@ -113,9 +121,11 @@ def owe(dataset: tf.data.Dataset, times: int, seen: int = 0) -> None:
     """
     if not (times or seen):
         return
-    parts = {id(one): one for one in _parts(dataset)}.values()
-    debt = Debt(times, seen, [*map(ref, parts)], dataset if seen else None)
-    for one in parts:
+    parts = {id(one): one for one in _parts(dataset)}
+    uses = Counter(map(id, _parts(dataset)))
+    held = [(ref(one), uses[number]) for number, one in parts.items()]
+    debt = Debt(times, seen, held, dataset if seen else None)
+    for one in parts.values():
         if _reshuffles(one):
             _owed.setdefault(one, []).append(debt)
 
@@ -129,7 +139,7 @@ def make_up(dataset: tf.data.Dataset) -> None:
     debts = dict.fromkeys(debt for one in _parts(dataset) for debt in _owed.pop(one, ()))
     if due := [debt for debt in debts if not debt.is_made_up]:
         count = sum(debt.times + bool(debt.seen) for debt in due)
-        log.info("%d orders of shuffled data are left out: an earlier start has used them", count)
+        log.info("shuffled data are begun %d times, as an earlier start had begun them", count)
     for debt in due:
         debt.make_up()
 
@@ -156,6 +166,14 @@ def _reshuffles(dataset: Any) -> bool:
     """Tell whether each iterator has another order than the one before, by a seed."""
     is_other = getattr(dataset, "_reshuffle_each_iteration", False)
     return bool(is_other) and not _has_no_seed(dataset)
+
+
+def _keeps_or_repeats_orders(dataset: tf.data.Dataset) -> bool:
+    """Tell whether a dataset that ends has a part that reads shuffled ones again, or keeps them."""
+    if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        return False
+    again = [one for one in _parts(dataset) if type(one).__name__ in OF_SEVERAL_ITERATORS]
+    return any(_reshuffles(below) for one in again for below in _parts(one))
 
 
 def _rows(dataset: Any) -> list[tf.Tensor]:

@@ -140,7 +140,7 @@ class Source:
         """
 
     def had_begun(self, passes: int, seen: int) -> None:
-        """Note that an earlier start had so many passes, and batches of another, and comes to more.
+        """Note that an earlier start had so many passes, and so many batches of another.
 
         Another `fit` may share the data, whose orders they have used up.
         """

@@ -17,8 +17,9 @@ FILES = "fit (files of ModelCheckpoint)"
 NO_FILE, NO_PLAIN_FILE, NO_DISK = 0, -1, -2
 DIGEST_BYTES = 7  # of what workers can tell each other
 log = logging.getLogger("trainer")
-# Files that this worker's disk has not taken; they are not sent again.
-_not_taken: set[Path] = set()
+# Of files that this worker's disk has not taken: what it had in their place then. As long as it has
+# that they are not sent again.
+_not_taken: dict[Path, int] = {}
 
 
 def share_files(callbacks: Sequence[Any], workers: Workers, *, goes_on: bool) -> list[Any]:
@@ -47,7 +48,8 @@ def _share_file(file: Path, workers: Workers, goes_on: bool) -> bool:  # noqa: F
     """Give all workers a file; tell whether one has it, as far as can be known."""
     if "{" in str(file):  # on the chief's disk alone, as each has a name of its own
         return True
-    digests = workers.gather(NO_DISK if file in _not_taken else _digest(file), FILES)
+    mine = _digest(file)
+    digests = workers.gather(NO_DISK if _not_taken.get(file) == mine else mine, FILES)
     if NO_PLAIN_FILE in digests:  # a folder, as a ModelCheckpoint of a user's own may write
         return True
     holders = [rank for rank, digest in enumerate(digests) if digest not in (NO_FILE, NO_DISK)]
@@ -59,8 +61,8 @@ def _share_file(file: Path, workers: Workers, goes_on: bool) -> bool:  # noqa: F
     if holder and len({digests[one] for one in holders}) > 1:
         log.warning("%s: worker 0 has lost it, and the others have different ones", file)
     if len({*digests} - {NO_DISK}) > 1:
-        mine = file.read_bytes() if workers.rank == holder else None
-        content = workers.broadcast(mine, holder, FILES)
+        given = file.read_bytes() if workers.rank == holder else None
+        content = workers.broadcast(given, holder, FILES)
         if digests[workers.rank] not in (digests[holder], NO_DISK):
             _write(file, content)
     return True
@@ -72,7 +74,7 @@ def _write(file: Path, content: bytes) -> None:
         make_folder(file.parent)
         write_whole(file, content, durable=False)
     except OSError as error:
-        _not_taken.add(file)
+        _not_taken[file] = _digest(file)
         log.warning("%s could not be written here, as another worker has it: %s", file, error)
 
 

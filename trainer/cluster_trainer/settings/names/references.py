@@ -40,7 +40,7 @@ class _OwnTrainer:
 
 def _own_trainer(folder: Path) -> ModuleSpec | None:
     """Return where a folder's own `trainer` is; None if it has none with Python in it."""
-    if not (folder / f"{OF_OURS}.py").exists() and not any((folder / OF_OURS).glob("*.py")):
+    if not (folder / f"{OF_OURS}.py").exists() and not any((folder / OF_OURS).rglob("*.py")):
         return None
     return PathFinder.find_spec(OF_OURS, [str(folder)])
 
