@@ -369,7 +369,9 @@ class TrainerConfig(BaseSettings):
         "as take about a second, or 0.2 s while workers are missing.",
     )
     threads: AutoOrPositive = Field(
-        "auto", description="CPU threads of TensorFlow. auto: the CPUs this container may use."
+        "auto",
+        description="CPU threads of TensorFlow, in a script too, unless it sets them itself. auto: "
+        "the CPUs this container may use.",
     )
     startup_timeout_seconds: NonNegativeInt = Field(
         300,
