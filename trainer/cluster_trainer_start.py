@@ -1,4 +1,6 @@
-"""What each Python process of a command begins with: TensorFlow is imported in less time.
+"""What each Python process of a command begins with: how TensorFlow is imported there.
+
+In less time, and with as many threads as the container may use processors.
 
 The image's `cluster-trainer.pth` calls `begin` before a script's first line, but not in the
 entrypoint's own processes (`python -I`). It costs them, and every other process, hardly anything.
@@ -7,6 +9,7 @@ entrypoint's own processes (`python -I`). It costs them, and every other process
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 TYPE_CHECKING = False
@@ -16,14 +19,16 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-SLOW = ("tensorflow", "keras", "tf_keras")
+TENSORFLOW = "tensorflow"
+SLOW = (TENSORFLOW, "keras", "tf_keras")
 """Packages that take seconds to import, and make hardly any garbage: what they make stays."""
 
 
 def begin() -> None:
     """Have these packages imported without garbage collection, which takes a quarter less time.
 
-    Only while they are: what a script does before, between and after is collected as ever.
+    Only while they are: what a script does before, between and after is collected as ever. Before
+    TensorFlow is, it is told of its threads.
     """
     sys.meta_path.insert(0, _Finder)
 
@@ -56,11 +61,23 @@ def _have_import_quietly(loader: Any) -> None:
     def quietly(module: ModuleType) -> None:
         vars(loader).pop("exec_module", None)  # some finders have one loader for all modules
         if gc.isenabled():
-            _without_collection(execute, module)
+            _without_collection(informed, module)
         else:  # within another of these imports, or as the script wishes
-            execute(module)
+            informed(module)
+
+    def informed(module: ModuleType) -> None:
+        if module.__name__ == TENSORFLOW:
+            _set_threads()
+        execute(module)
 
     loader.exec_module = quietly
+
+
+def _set_threads() -> None:
+    """Let TensorFlow know what it cannot see of the container: it reads this when it starts."""
+    from cluster_trainer.processors import threads_of_script  # noqa: PLC0415  other processes need none
+
+    os.environ.update(threads_of_script(os.environ))
 
 
 def _without_collection(execute: Callable[[ModuleType], None], module: ModuleType) -> None:

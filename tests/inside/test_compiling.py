@@ -160,15 +160,23 @@ def test_with_a_loss_it_may_be_anything(config):
     assert set(model.get_metrics_result()) == {"loss", "mae"}
 
 
+@pytest.mark.parametrize("jit", [False, True])
+def test_xla_compiles_what_the_settings_say(config, jit):
+    model = dense(10)
+    compile_as_set(model, config(jit=jit), CLASSES, PLAN)
+    assert model.jit_compile is jit
+
+
 def test_a_compiled_model_stays_as_it_is_and_takes_no_settings(config):
     model = dense(10)
-    model.compile("rmsprop", "mse")
+    model.compile("rmsprop", "mse", jit_compile=True)
     compile_as_set(model, config(), CLASSES, PLAN)
     assert isinstance(model.optimizer, keras.optimizers.RMSprop)
-    settings = config(learning_rate=0.1, loss="mae")
+    assert model.jit_compile
+    settings = config(learning_rate=0.1, loss="mae", jit=False)
     with pytest.raises(ConfigurationError) as refused:
         compile_as_set(model, settings, CLASSES, PLAN)
-    for name in ("TRAINER_LEARNING_RATE", "TRAINER_LOSS"):
+    for name in ("TRAINER_LEARNING_RATE", "TRAINER_LOSS", "TRAINER_JIT"):
         assert f"{name}" in str(refused.value)
     assert "compiles its model" in str(refused.value)
 

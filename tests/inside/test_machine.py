@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from cluster_trainer.data.memory import available_bytes
-from cluster_trainer.distribution.strategy import choose, cpu_quota, set_devices, set_threads
+from cluster_trainer.distribution.strategy import choose, set_devices, set_threads
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.settings.task import Task
 
@@ -103,21 +103,6 @@ def test_a_gpu_that_is_not_there_is_refused_with_those_that_are(machine):
 def test_the_devices_of_a_cpu_share_its_threads(machine, devices, inside_operations):
     assert set_threads(4, devices) == 4
     assert machine.threads == {"intra": inside_operations, "inter": 4}
-
-
-@pytest.mark.parametrize(
-    ("text", "quota"), [("150000 100000", 1.5), ("max 100000", None), ("broken", None)]
-)
-def test_cpu_quota_of_cgroup_v2(tmp_path, text, quota):
-    (tmp_path / "cpu.max").write_text(text)
-    assert cpu_quota(v2=tmp_path / "cpu.max", v1=tmp_path) == quota
-
-
-@pytest.mark.parametrize(("text", "quota"), [("50000", 0.5), ("-1", None)])
-def test_cpu_quota_of_cgroup_v1(tmp_path, text, quota):
-    (tmp_path / "cpu.cfs_quota_us").write_text(text)
-    (tmp_path / "cpu.cfs_period_us").write_text("100000")
-    assert cpu_quota(v2=tmp_path / "absent", v1=tmp_path) == quota
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,23 @@ def test_a_compiled_model_is_trained_as_it_was_compiled(result, replicas):
     assert result()["settings"]["metrics"] == "the script's own"
 
 
+def test_xla_compiles_a_model_that_is_not_compiled_where_fit_is_asked_to(result):
+    model = built()
+    fit(model, DATA, jit=True, **RUN)
+    assert model.jit_compile
+    assert result()["settings"]["jit"] is True
+
+
+def test_a_compiled_model_has_its_own_way_with_xla(capfd, monkeypatch):
+    model = built()
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    assert "jit: received" in refused(capfd, model, DATA, jit=True, **RUN)
+    monkeypatch.setenv("TRAINER_JIT", "true")
+    fit(model, DATA, **RUN)
+    assert not model.jit_compile
+    assert "not used: TRAINER_JIT" in capfd.readouterr().out
+
+
 def test_unless_fit_is_given_something_else(result, capfd):
     model = built()
     model.compile("rmsprop", "mse")
@@ -199,6 +216,7 @@ def test_labels_that_are_no_classes_need_a_loss(capfd):
         ({"logical_cpus": 2}, "start_strategy"),
         ({"stop_seconds": 20}, "STOP_GRACE_SECONDS"),
         ({"learning_rate": 0.1, "optimizer": "sgd"}, "learning_rate: received"),
+        ({"jit": "maybe"}, "TRAINER_JIT (--jit)"),
         ({"class_weight": {0: 2.0}}, "class_weight: received"),
         ({"image_size": 32}, "TRAINER_IMAGE_SIZE"),
         ({"precision": "bfloat16"}, "float32, which the model computes in"),

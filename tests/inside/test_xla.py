@@ -1,10 +1,11 @@
-"""With `jit_compile=True` XLA compiles what lies between the sums over replicas."""
+"""With `jit_compile=True` or TRAINER_JIT XLA compiles what lies between sums over replicas."""
 
 import os
 import subprocess
 import sys
 
 import pytest
+from meeting_place import MeetingPlace
 
 PROGRAM = """
 import keras, numpy as np, tensorflow as tf
@@ -20,8 +21,9 @@ model.fit(np.ones((8, 2), np.float32), np.ones((8, 1), np.float32), batch_size=4
 
 @pytest.mark.parametrize(("wanted", "is_compiled"), [(True, True), (False, False)])
 def test_xla_compiles_a_step_of_two_replicas(tmp_path, wanted, is_compiled):
-    """XLA writes down each module that it compiles."""
+    """XLA writes down each module that it compiles; what a script's compile() says counts."""
     environment = {"XLA_FLAGS": f"--xla_dump_to={tmp_path}", "TRAINER_CHECKPOINT_STEPS": "0"}
+    environment["TRAINER_JIT"] = "true"
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(wanted)],
         env=os.environ | environment,
@@ -32,3 +34,41 @@ def test_xla_compiles_a_step_of_two_replicas(tmp_path, wanted, is_compiled):
     assert ended.returncode == 0, ended.stderr
     modules = [file.name for file in tmp_path.glob("module_*") if "cluster" in file.name]
     assert bool(modules) == is_compiled, ended.stderr
+    assert "TRAINER_JIT does nothing here" in ended.stdout
+
+
+TRAINED = {
+    "TRAINER_DATASET": "digits",
+    "TRAINER_EPOCHS": "2",
+    "TRAINER_STEPS_PER_EPOCH": "5",
+    "TRAINER_GLOBAL_BATCH_SIZE": "120",  # a third of what is evaluated on: one size to compile for
+    "TRAINER_OPTIMIZER": "momentum",
+    "TRAINER_LEARNING_RATE": "0.05",
+    "TRAINER_TENSORBOARD": "none",
+}
+TIMES = ("seconds", "examples_per_second")
+
+
+def trained(folder, workers, **settings):
+    """Train with the image's own trainer; return its metrics, and the modules that XLA compiled."""
+    settings |= TRAINED | {"XLA_FLAGS": f"--xla_dump_to={folder}/xla"}
+    with MeetingPlace(folder, workers, "-m", "trainer", **settings) as place:
+        assert place.wait() == [0] * workers, place.logs
+    results = [one.result for one in place.workers]
+    assert len({one["weights_sha256"] for one in results}) == 1
+    timeless = {k: v for k, v in results[0]["metrics"].items() if k not in TIMES}
+    return timeless, list((folder / "xla").glob("module_*"))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    metrics, modules = trained(tmp_path_factory.mktemp("plain"), 1)
+    assert not modules
+    return metrics
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_comes_to_the_same_numbers_with_xla(tmp_path, plain, workers):
+    metrics, modules = trained(tmp_path, workers, TRAINER_JIT="true")
+    assert modules
+    assert metrics == pytest.approx(plain, rel=1e-3)

@@ -254,7 +254,7 @@ def _compile(
     else:
         optimizer = read_optimizer(own.optimizer, model)
     metrics = metrics_of(config, data) if own.metrics is None else list(own.metrics)
-    compile_with(model, optimizer, loss, metrics)
+    compile_with(model, optimizer, loss, metrics, jit=config.jit)
     check_loss("model", model.name, model, data)
 
 

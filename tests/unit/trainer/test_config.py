@@ -29,6 +29,7 @@ BAD_VALUES = [
     ("TRAINER_LR_SCALING", "log", "none, linear or sqrt"),
     ("TRAINER_WARMUP_STEPS", "-1", "auto or a whole number, 0 or more"),
     ("TRAINER_SEED", "-1", "0 to 2147483647"),
+    ("TRAINER_JIT", "maybe", "true or false"),
     ("TRAINER_SILENCE_SECONDS", "0", "1 to 86400"),
     ("TRAINER_SILENCE_SECONDS", "86401", "1 to 86400"),
     ("TRAINER_THREADS", "all", "auto"),
@@ -245,3 +246,9 @@ def test_all_workers_of_a_ring_send_the_same(base, collectives):
         for wire in ("float32", "bfloat16")
     }
     assert sent == {"float32", "bfloat16"}
+
+
+def test_xla_is_off_the_same_on_all_workers_and_may_be_another_matter_at_the_next_start(base):
+    plain, jit = (TrainerConfig.read(base, flags) for flags in ([], ["--jit=true"]))
+    assert [one.shared_settings()["TRAINER_JIT"] for one in (plain, jit)] == ["False", "True"]
+    assert plain.run_settings() == jit.run_settings()

@@ -8,12 +8,7 @@ from dataclasses import replace
 import pytest
 
 from cluster_trainer.process.labour import Labours, states_of
-from cluster_trainer.process.shortage import (
-    Used,
-    limit_of_processors,
-    shortage,
-    throttled_seconds,
-)
+from cluster_trainer.process.shortage import Used, shortage, throttled_seconds
 
 BEFORE = Used(seconds=100.0, cpu=5.0, throttled=1.0, faults=10)
 
@@ -43,19 +38,11 @@ def cgroup(tmp_path):
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_the_limit_and_how_long_it_held_are_read(cgroup, version):
-    folder = cgroup(version)
-    assert throttled_seconds(folder) == 2.5
-    assert limit_of_processors(folder) == 0.25
+def test_how_long_the_limit_held_is_read(cgroup, version):
+    assert throttled_seconds(cgroup(version)) == 2.5
 
 
-@pytest.mark.parametrize(
-    ("file", "text"), [("cpu.max", "max 100000"), ("cpu/cpu.cfs_quota_us", "-1")]
-)
-def test_no_limit_is_none(tmp_path, file, text):
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / file).write_text(text)
-    assert limit_of_processors(tmp_path) is None
+def test_no_limit_holds_for_no_time(tmp_path):
     assert throttled_seconds(tmp_path) == 0
 
 

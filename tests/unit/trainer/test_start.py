@@ -1,4 +1,4 @@
-"""What a Python process of a command begins with: quiet imports of what takes long."""
+"""What a Python process of a command begins with: TensorFlow's imports are quiet, and know more."""
 
 import json
 import subprocess
@@ -27,13 +27,13 @@ def seen(tmp_path, monkeypatch):
     (tmp_path / "keras.py").write_text(f"{NOTE}import tensorflow, other\n{NOTE}")
     (tmp_path / "tf_keras.py").write_text("raise ImportError")
 
-    def run(imports, before=""):
+    def run(imports, before="", **environ):
         program = PROGRAM.format(before=before, imports=imports)
         monkeypatch.syspath_prepend(tmp_path)
         path = ":".join(sys.path)
         ended = subprocess.run(
             [sys.executable, "-c", program],
-            env={"PYTHONPATH": path},
+            env={"PYTHONPATH": path} | environ,
             cwd=tmp_path,
             capture_output=True,
             check=True,
@@ -73,3 +73,18 @@ def test_a_module_and_its_loader_are_as_ever(seen):
     source = "tensorflow.__loader__.get_source('tensorflow')"
     imports = f"import tensorflow\nseen[:] = [{same}, {source}]"
     assert seen(imports)[:2] == [True, NOTE]
+
+
+THREADS = "import os, sys\nsys.modules['seen'].append(os.environ.get('TF_NUM_INTEROP_THREADS'))\n"
+
+
+@pytest.mark.parametrize(("package", "told"), [("tensorflow", "3"), ("tf_keras", None)])
+def test_tensorflow_alone_is_told_of_its_threads_when_it_is_imported(seen, tmp_path, package, told):
+    (tmp_path / f"{package}.py").write_text(THREADS)
+    assert seen(f"import {package}", TRAINER_THREADS="3")[0] == told
+
+
+def test_what_a_script_has_set_before_stays(seen, tmp_path):
+    (tmp_path / "tensorflow.py").write_text(THREADS)
+    before = "import os\nos.environ['TF_NUM_INTEROP_THREADS'] = '5'"
+    assert seen("import tensorflow", before, TRAINER_THREADS="3")[0] == "5"

@@ -4,21 +4,27 @@ TensorFlow reads TF_CONFIG and starts its gRPC server when MultiWorkerMirroredSt
 constructed, and refuses changes to threads and devices from then on.
 """
 
-import os
-from pathlib import Path
 from typing import Literal
 
 import tensorflow as tf
 
 from cluster_trainer.distribution.logical_cpus import LogicalCpusStrategy
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.processors import available_cpus
 from cluster_trainer.settings.config import may_be_ring, shown_name
 from cluster_trainer.settings.names import devices
 from cluster_trainer.settings.task import Task
 
 Choice = Literal["none", "mirrored", "multiworker", "ring"]
-CGROUP_V2_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-CGROUP_V1 = Path("/sys/fs/cgroup/cpu")
+NCCL_PACK_BYTES = 32 * 1024**2
+"""How many bytes of gradients NCCL sums at once.
+
+Otherwise all of them are one sum, which begins when the last one is computed. In packs the last
+layers' are on their way by then: "One common optimization is to break gradients all-reduce into
+multiple packs so that weight updates can overlap with gradient all-reduce", says TensorFlow of
+tf.distribute.experimental.CommunicationOptions; PyTorch's DistributedDataParallel takes 25 MiB for
+the same end (`bucket_cap_mb`). Not measured: no GPU was there.
+"""
 
 
 def choose(
@@ -120,36 +126,15 @@ def _build_multiworker(local_devices: tuple[str, ...]) -> tf.distribute.Strategy
 def communication_options(
     local_devices: tuple[str, ...],
 ) -> tf.distribute.experimental.CommunicationOptions:
-    """Ask for NCCL where every replica is a GPU; AUTO would mean RING even there."""
+    """Ask for NCCL, in packs, where every replica is a GPU; AUTO would mean RING even there."""
     kinds = tf.distribute.experimental.CommunicationImplementation
-    return tf.distribute.experimental.CommunicationOptions(
-        implementation=kinds.NCCL if on_gpus(local_devices) else kinds.RING
-    )
+    if on_gpus(local_devices):
+        return tf.distribute.experimental.CommunicationOptions(
+            bytes_per_pack=NCCL_PACK_BYTES, implementation=kinds.NCCL
+        )
+    return tf.distribute.experimental.CommunicationOptions(implementation=kinds.RING)
 
 
 def on_gpus(local_devices: tuple[str, ...]) -> bool:
     """Tell whether the replicas are on GPUs; they are all of one kind."""
     return local_devices[0].startswith("GPU")
-
-
-def available_cpus() -> int:
-    """Count the CPUs this process may use: its affinity, and the container's quota.
-
-    TensorFlow and Python see a cpuset, but neither sees a quota (`docker run --cpus`).
-    """
-    quota = cpu_quota()
-    allowed = len(os.sched_getaffinity(0))
-    return allowed if quota is None else max(1, min(allowed, round(quota)))
-
-
-def cpu_quota(v2: Path = CGROUP_V2_QUOTA, v1: Path = CGROUP_V1) -> float | None:
-    """Return the container's CPU quota in CPUs, None without one; cgroup v2, else v1."""
-    try:
-        if v2.exists():
-            quota, period = v2.read_text().split()
-        else:
-            quota = (v1 / "cpu.cfs_quota_us").read_text().strip()
-            period = (v1 / "cpu.cfs_period_us").read_text().strip()
-    except (OSError, ValueError):
-        return None
-    return None if quota in ("max", "-1") else int(quota) / int(period)

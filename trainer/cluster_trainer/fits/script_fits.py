@@ -292,6 +292,8 @@ def _read(environ: Mapping[str, str]) -> Job:
         start_log(job.task.name, view=job.view)
         log.warning("/runs cannot be written, so that no checkpoints are kept (TRAINER_RUN_DIR)")
     start_log(job.task.name, view=job.view)
+    if job.config.jit:
+        log.warning("TRAINER_JIT does nothing here: a script's compile() has a jit_compile")
     return job
 
 

@@ -28,12 +28,22 @@ def compile_as_set(model: keras.Model, config: TrainerConfig, data: DataSet, pla
         _refuse_settings(config)
         return
     optimizer = build_optimizer(config, plan)
-    compile_with(model, optimizer, loss_of(config, data), metrics_of(config, data))
+    loss, metrics = loss_of(config, data), metrics_of(config, data)
+    compile_with(model, optimizer, loss, metrics, jit=config.jit)
     check_loss(shown_name("model"), config.model, model, data)
 
 
-def compile_with(model: keras.Model, optimizer: Any, loss: Any, metrics: list[Any]) -> None:
+def compile_with(
+    model: keras.Model, optimizer: Any, loss: Any, metrics: list[Any], *, jit: bool
+) -> None:
     """Compile a model; call it in the scope.
+
+    Args:
+        model: to be compiled.
+        optimizer: as `compile` takes it.
+        loss: the same.
+        metrics: the same.
+        jit: whether XLA compiles its steps; Keras's own choice would depend on the machine.
 
     Raises:
         ConfigurationError: Keras does not take something.
@@ -41,8 +51,7 @@ def compile_with(model: keras.Model, optimizer: Any, loss: Any, metrics: list[An
     try:
         if isinstance(loss, str):
             keras.losses.get(loss)  # `compile` believes any name
-        # XLA is left to `compile` calls of users' own.
-        model.compile(optimizer, loss, metrics=metrics, jit_compile=False)
+        model.compile(optimizer, loss, metrics=metrics, jit_compile=jit)
     except (TypeError, ValueError) as error:
         received, accepted = model.name, "an optimizer, a loss and metrics that it can be used with"
         raise ConfigurationError([Problem("model", received, accepted, f"{error}")]) from error

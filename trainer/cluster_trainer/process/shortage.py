@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster_trainer.process.oom import CGROUP
+from cluster_trainer.processors import limit_of_processors
 
 # Where the kernel counts the time for which a limit has held the cgroup, and what a unit of it is
 # (https://docs.kernel.org/scheduler/sched-bwc.html, admin-guide/cgroup-v2.html).
@@ -54,19 +55,6 @@ def throttled_seconds(cgroup: Path) -> float:
             lines = (cgroup / file).read_text().splitlines()
             return int(dict(line.split() for line in lines)[name]) * unit
     return 0.0
-
-
-def limit_of_processors(cgroup: Path) -> float | None:
-    """Return how many processors' time the container may use, None without a limit."""
-    with suppress(OSError, ValueError):
-        quota, period = (cgroup / "cpu.max").read_text().split()
-        return None if quota == "max" else int(quota) / int(period)
-    for folder in ("cpu", "cpu,cpuacct"):
-        with suppress(OSError, ValueError):
-            quota_us = int((cgroup / folder / "cpu.cfs_quota_us").read_text())
-            period_us = int((cgroup / folder / "cpu.cfs_period_us").read_text())
-            return None if quota_us <= 0 else quota_us / period_us
-    return None
 
 
 def shortage(before: Used, now: Used, busy: float, disk: float, cgroup: Path = CGROUP) -> str:

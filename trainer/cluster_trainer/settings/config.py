@@ -54,8 +54,8 @@ OWN_TO_EACH_WORKER = frozenset(
     }
 )
 
-# What decides the numbers of a run; the batch and the steps of an epoch, too, but their effective
-# values depend on the data and the replicas.
+# What decides the numbers of a run, beyond how they are rounded (`jit`, `wire`); the batch and the
+# steps of an epoch, too, but their effective values depend on the data and the replicas.
 OF_THE_OPTIMIZER = (
     "optimizer",
     "learning_rate",
@@ -65,13 +65,15 @@ OF_THE_OPTIMIZER = (
     "warmup_steps",
 )
 # What a model is compiled with; one that is compiled already takes none of it.
-OF_COMPILING = (*OF_THE_OPTIMIZER, "loss", "metrics")
+OF_COMPILING = (*OF_THE_OPTIMIZER, "loss", "metrics", "jit")
 OF_THE_RUN = (
     "model",
     "dataset",
     "image_size",
     "augment",
-    *OF_COMPILING,
+    *OF_THE_OPTIMIZER,
+    "loss",
+    "metrics",
     "precision",
     "sync_batch_norm",
     "seed",
@@ -109,6 +111,7 @@ ACCEPTED = {
     "warmup_steps": f"auto or {A_COUNT_OR_0}",
     "precision": "float32, bfloat16 or float16",
     "sync_batch_norm": "true or false",
+    "jit": "true or false",
     "seed": "a whole number from 0 to 2147483647",
     "steps_per_call": f"auto or {A_COUNT}",
     "threads": f"auto or {A_COUNT}",
@@ -335,6 +338,12 @@ class TrainerConfig(BaseSettings):
         description="BatchNorm takes mean and variance over the whole global batch, not each "
         "replica's part, so that any number of replicas trains to the same weights.",
     )
+    jit: bool = Field(
+        False,  # noqa: FBT003  pydantic's signature
+        description="XLA compiles what lies between a step's sums over replicas, anew for each "
+        "size of a batch: faster for some models, slower for others, and rounded otherwise. What "
+        "is compiled already, as a script's own model, keeps the jit_compile of its compile().",
+    )
     seed: int = Field(
         42,
         ge=0,
@@ -369,7 +378,9 @@ class TrainerConfig(BaseSettings):
         "as take about a second, or 0.2 s while workers are missing.",
     )
     threads: AutoOrPositive = Field(
-        "auto", description="CPU threads of TensorFlow. auto: the CPUs this container may use."
+        "auto",
+        description="CPU threads of TensorFlow, in a script too, unless it sets them itself. auto: "
+        "the CPUs this container may use.",
     )
     startup_timeout_seconds: NonNegativeInt = Field(
         300,

@@ -1,0 +1,46 @@
+"""TensorFlow makes as many threads as the container may use processors, in a script too."""
+
+import pytest
+
+PERIOD = 100_000  # microseconds, the kernel's own
+ONE_PROCESSOR = {"cpu_period": PERIOD, "cpu_quota": PERIOD}
+COUNT = """
+import json, os
+import tensorflow as tf
+
+def threads():
+    files = [f"/proc/self/task/{task}/comm" for task in os.listdir("/proc/self/task")]
+    return [open(file).read().startswith("tf_") for file in files]
+
+CHOICE
+before = threads()
+tf.matmul(tf.ones([9, 9]), tf.ones([9, 9]))
+inside_operations = threads().count(False) - before.count(False)
+names = [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
+print(json.dumps([inside_operations, names.count("tf_Compute\\n")]))
+"""
+OWN = "tf.config.threading.set_intra_op_parallelism_threads(3)"
+
+
+@pytest.mark.parametrize(
+    ("choice", "environment", "expected"),
+    [
+        ("", {}, [1, 1]),
+        (OWN, {}, [3, 1]),
+        ("", {"TF_NUM_INTRAOP_THREADS": "3", "TF_NUM_INTEROP_THREADS": "4"}, [3, 4]),
+        ("", {"TRAINER_THREADS": "3"}, [3, 3]),
+    ],
+    ids=["limit", "script", "TensorFlow", "TRAINER_THREADS"],
+)
+def test_a_limit_of_processors_limits_what_nobody_has_chosen(
+    run_python, choice, environment, expected
+):
+    program = COUNT.replace("CHOICE", choice)
+    assert run_python(program, environment=environment, **ONE_PROCESSOR) == expected
+
+
+def test_without_a_limit_tensorflow_finds_the_number_itself(run_python):
+    program = COUNT.replace("CHOICE", "allowed = len(os.sched_getaffinity(0))")
+    given = "[allowed, os.environ.get('TF_NUM_INTRAOP_THREADS'), inside_operations]"
+    allowed, told, inside = run_python(program + f"print(json.dumps({given}))")
+    assert (told, inside) == (None, allowed)

@@ -1,0 +1,57 @@
+"""How many processors this container may use, and how many threads TensorFlow makes for them.
+
+TensorFlow and Python see which processors a process may use, but not a limit of their time (`docker
+run --cpus`). A script's process looks here before it imports TensorFlow, so nothing here is slow.
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+CGROUP = Path("/sys/fs/cgroup")
+THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+"""What TensorFlow takes for its pools of threads where `tf.config.threading` was not asked."""
+
+
+def threads_of_script(environ: Mapping[str, str], cgroup: Path = CGROUP) -> dict[str, str]:
+    """Return the variables that a script needs for its threads: what it would not find by itself.
+
+    That is TRAINER_THREADS, where it is a number, or else what the limit of the container leaves.
+    Whoever has set such a variable, or OpenMP's, has chosen.
+
+    Args:
+        environ: of the script.
+        cgroup: the folder in which the container sees its cgroup.
+    """
+    wanted = environ.get("TRAINER_THREADS", "").strip()
+    if wanted.isdecimal():
+        count = int(wanted)
+    else:
+        count = available_cpus(cgroup)
+        if environ.get("OMP_NUM_THREADS") or count == _allowed_cpus():
+            return {}
+    return {name: str(count) for name in THREADS if not environ.get(name)}
+
+
+def available_cpus(cgroup: Path = CGROUP) -> int:
+    """Count the processors that this process may use: those it may run on, within the limit."""
+    limit, allowed = limit_of_processors(cgroup), _allowed_cpus()
+    return allowed if limit is None else max(1, min(allowed, round(limit)))
+
+
+def _allowed_cpus() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def limit_of_processors(cgroup: Path = CGROUP) -> float | None:
+    """Return how many processors' time the container may use, None without a limit."""
+    with suppress(OSError, ValueError):
+        quota, period = (cgroup / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    for folder in ("cpu", "cpu,cpuacct"):
+        with suppress(OSError, ValueError):
+            quota_us = int((cgroup / folder / "cpu.cfs_quota_us").read_text())
+            period_us = int((cgroup / folder / "cpu.cfs_period_us").read_text())
+            return None if quota_us <= 0 else quota_us / period_us
+    return None
