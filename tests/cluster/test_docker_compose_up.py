@@ -4,21 +4,28 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import suppress
+from urllib.request import urlopen
 
 import pytest
 
 from harness.compose import ROOT
+from harness.ports import free_ports
 from harness.waiting import wait_until
 
 # What the image and the cluster are made of.
 NEEDED = ("compose", "entrypoint", "trainer", "requirements", "patches", "scripts")
 FILES = ("compose.yaml", "Dockerfile", ".dockerignore", "LICENSE", "NOTICE", "runs/.gitignore")
 # Not this shell's own: as a newcomer has it.
-OURS = ("TRAINER_", "COMPOSE_", "IMAGE", "RUN", "DATA_DIR", "WORKSPACE_DIR", "CLUSTER_", "WORKER")
+OURS = (
+    *("TRAINER_", "COMPOSE_", "CLUSTER_", "WORKER", "IMAGE", "RUN"),
+    *("DATA_DIR", "WORKSPACE_DIR", "TENSORBOARD_PORT"),
+)
 SHORT = {"TRAINER_EPOCHS": "1", "TRAINER_STEPS_PER_EPOCH": "3"}
 LONG = {"TRAINER_EPOCHS": "1000", "TRAINER_STEPS_PER_EPOCH": "3", "TRAINER_CHECKPOINT_STEPS": "3"}
 UP_SECONDS = 500  # with a build whose packages have to be fetched
 TRAIN_SECONDS = 120
+ANSWER_SECONDS = 10
 
 
 class Clone:
@@ -57,6 +64,19 @@ class Clone:
         logs = lambda: self.compose("logs")[1]  # noqa: E731
         wait_until(lambda: text in logs(), TRAIN_SECONDS, f"a worker prints {text!r}", logs)
 
+    def board(self):
+        """Return TensorBoard's page, once it is there."""
+        url, pages = f"http://localhost:{self.own['TENSORBOARD_PORT']}", []
+
+        def answers():
+            with suppress(OSError), urlopen(url, timeout=ANSWER_SECONDS) as page:
+                pages.append(page.read().decode())
+            return pages
+
+        logs = lambda: self.compose("logs", "tensorboard")[1]  # noqa: E731
+        wait_until(answers, TRAIN_SECONDS, "TensorBoard has a page", logs)
+        return pages[0]
+
     def runs(self):
         return sorted(path.name for path in (self.folder / "runs").glob("2*"))
 
@@ -70,6 +90,7 @@ def clone(workbench, tmp_path_factory):
         "COMPOSE_PROJECT_NAME": workbench.new_name("clone"),
         "IMAGE": f"{workbench.new_name('built')}:cpu",
         "BASE_IMAGE": base.stdout.strip(),
+        "TENSORBOARD_PORT": str(*free_ports(1)),
     }
     if os.getuid():  # root can remove what anybody has made
         own |= {"RUN_UID": str(os.getuid()), "RUN_GID": str(os.getgid())}
@@ -77,7 +98,7 @@ def clone(workbench, tmp_path_factory):
     copy.write_env()
     yield copy
     copy.write_env()
-    copy.compose("down", "--volumes", "--timeout", "0")
+    copy.compose("--profile", "tensorboard", "down", "--volumes", "--timeout", "0")
     workbench.client.images.remove(own["IMAGE"])
 
 
@@ -92,8 +113,10 @@ def story(clone, workbench):
     told["runs after the second"] = clone.runs()
 
     clone.write_env(**LONG)
-    clone.compose("up", "--detach")
+    told["with the board"] = clone.compose("--profile", "tensorboard", "up", "--detach")
     clone.wait_for_text("epoch    2/1000")
+    told["page"] = clone.board()
+    told["the board's end"] = clone.compose("rm", "--stop", "--force", "tensorboard")
     told["stopped"] = clone.compose("stop")
     told["ended"] = clone.compose("ps", "--all", "--format", "{{.Service}} {{.Status}}")
     clone.compose("start")
@@ -130,6 +153,13 @@ def test_what_was_stopped_goes_on_when_it_is_started(story):
     resumed = re.search(r"resuming from step (\d+)", story["logs"][1])
     assert int(resumed[1]) > 0
     assert len(story["runs after the stop"]) == 3
+
+
+def test_tensorboard_is_there_beside_the_workers_where_it_is_wanted(story):
+    code, output = story["with the board"]
+    assert code == 0, output
+    assert "<title>TensorBoard</title>" in story["page"]
+    assert story["the board's end"][0] == 0
 
 
 def test_ps_logs_and_down_know_the_cluster(story):

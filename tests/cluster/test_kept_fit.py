@@ -1,7 +1,9 @@
 """Every `fit` of a script survives the death of any worker, and its disk, to the same weights."""
 
 import json
+import math
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,13 @@ WORKSPACE = Path(__file__).parent / "workspace"
 SCRIPT = ("python", "/scripts/kept_fits.py")
 SETTINGS = {"TRAINER_CHECKPOINT_STEPS": "5", "MAX_RESTARTS": "9"}
 # worker, fit, step, whether its disk is lost: one after the other, each in the start after the last
-KILLS = [[0, 0, 12, True], [1, 3, 70, True]]
+KILLS = [[0, 0, 12, True], [1, 3, 70, True], [0, 4, 20, False]]
 STOPPED_EARLY = 30
 # Of each fit, a step that it surely comes to.
-LAST_STEPS = [40, 40, 54, 118]
-RANDOM_KILLS_OF_A_FIT = 3
+LAST_STEPS = [40, 40, 54, 118, 42, 40, 38]
+RANDOM_KILLS_OF_A_FIT = 2
+# Fits whose data give their batches themselves, and how many of them a pass has.
+READ_AGAIN = {1: 7, 3: 40, 6: math.inf}
 
 
 def random_kills(seed):
@@ -84,6 +88,26 @@ def test_a_fit_that_had_ended_is_not_trained_again(runs):
     assert "had ended" not in runs["undisturbed"].output
 
 
+def resumed(run, fit):
+    """Return the step, the batch and the pass with which a fit went on, once for each worker."""
+    said = rf" fit {fit + 1}: resuming from step (\d+) .*\n"  # and then nothing of another fit
+    said += r"(?:(?!.* fit \d+: ).*\n)*?.* the data go on with batch (\d+) of pass (\d+)"
+    return [tuple(map(int, found)) for found in re.findall(said, run.output)]
+
+
+def assert_next_batches(places, batches):
+    """Each fit went on with the batch that comes next; a pass has so many."""
+    for step, batch, number in places:
+        assert (number - 1, batch - 1) == (step // batches, step % batches), places
+
+
+def test_a_dataset_is_read_on_with_the_batch_that_comes_next(runs):
+    places = resumed(runs["killed"], 3)
+    assert len(places) == 2, runs["killed"].output
+    assert_next_batches(places, READ_AGAIN[3])
+    assert "the data go on" not in runs["undisturbed"].output
+
+
 def lines(file):
     return [json.loads(line) for line in file.read_text().splitlines()]
 
@@ -117,6 +141,10 @@ def test_each_worker_leaves_its_speed_and_its_journal(runs):
 def test_kills_at_random_steps_change_nothing(kept, seed):
     kills = random_kills(seed)
     killed, undisturbed = kept("killed", kills), kept("undisturbed", [])
+    for fit, batches in READ_AGAIN.items():
+        places = resumed(killed, fit)
+        assert places, killed.output
+        assert_next_batches(places, batches)
     assert (killed.folder / "starts").read_text() == str(len(kills)), killed.output
     assert {end[0] for end in ends(killed)} == {end[0] for end in ends(undisturbed)}
     (found, wanted) = (ends(run)[0][1] for run in (killed, undisturbed))

@@ -4,6 +4,7 @@ import json
 import re
 
 from harness.cluster import STATUS, STOP
+from harness.waiting import wait_until
 
 # Far more than are trained before the test is over.
 RUN = {"WORKERS": 2, "TRAINER_EPOCHS": 5000, "TRAINER_STEPS_PER_EPOCH": 20}
@@ -11,7 +12,7 @@ START_SECONDS = 90
 QUICK_SECONDS = 30
 
 
-def test_status_shows_each_worker(start):
+def test_status_shows_each_worker(start, workbench):
     cluster = start(**RUN)
     cluster.wait_for_text("test accuracy", START_SECONDS)
     training = [one for one in asked(cluster) if one["state"] == "training"]
@@ -22,6 +23,10 @@ def test_status_shows_each_worker(start):
         assert (one["healthy"], one["restarts"]) == (True, 0)
         assert re.fullmatch(r"[0-9.]+[MG]iB", one["memory"])
         assert one["cpu_percent"] > 0
+        own = own_word(workbench, one["container"])
+        assert (own["gate_waits"], own["slow"]) == (1, False)
+        assert 0 < own["checkpoint_step"] <= own["step"]
+        assert 0 <= own["checkpoint_seconds"] < START_SECONDS
 
     assert cluster.ask(STOP, "1").returncode == 0
     cluster.wait_for_text("waiting for 1 of 2 workers", QUICK_SECONDS)
@@ -35,6 +40,19 @@ def test_status_shows_each_worker(start):
     assert table[0].split()[:3] == ["worker", "state", "step"]
     assert table[1].split()[:2] == ["worker-0", "waiting"]
     assert table[2].split()[:3] == ["worker-1", "stopped", "(143)"]
+
+
+def own_word(workbench, container):
+    """Return what a worker says itself, once it has told of a checkpoint."""
+    said = []
+
+    def has_saved():
+        output = workbench.client.containers.get(container).exec_run(["status", "--json"]).output
+        said.append(json.loads(output))
+        return said[-1]["checkpoint_step"] is not None
+
+    wait_until(has_saved, QUICK_SECONDS, "it tells of a checkpoint", lambda: str(said[-1]))
+    return said[-1]
 
 
 def asked(cluster):

@@ -1,12 +1,28 @@
 """METRICS_PORT: what Prometheus is answered in a container."""
 
 import json
+import re
 from pathlib import Path
 
-from harness.waiting import wait_for_text, wait_until
+from harness.waiting import logs_of, wait_for_text, wait_until
 
 TOLD = {"state": "training", "step": 120, "epoch": 3, "examples_per_second": 4500.5}
-COMMAND = ("bash", "-c", f"echo '{json.dumps(TOLD)}' >$STATUS_FILE; echo ready; exec sleep 300")
+SAVED_SECONDS = 30
+SOON_SECONDS = 60
+# Once it has started again it has a checkpoint, and holds the others up.
+COMMAND = """
+import json, os, sys, time
+from pathlib import Path
+
+told, saved_seconds = json.loads(sys.argv[1]), float(sys.argv[2])
+restarts = int(os.environ["RESTART_COUNT"])
+if restarts:
+    told |= {"checkpoint_step": 100, "checkpoint_at": time.monotonic() - saved_seconds}
+    told["slow"] = "its disk is slow"
+Path(os.environ["STATUS_FILE"]).write_text(json.dumps(told))
+print(f"start {restarts} is process {os.getpid()}.", flush=True)
+time.sleep(300)
+"""
 SCRAPE = (
     "import sys, urllib.request as web\n"
     "print(web.urlopen(f'http://{sys.argv[1]}:9400/metrics', timeout=10).read().decode())"
@@ -17,8 +33,9 @@ WITH_IPV6 = {"net.ipv6.conf.all.disable_ipv6": "0"} if HAS_IPV6 else {}
 
 def test_prometheus_is_told_what_status_says(run_container):
     options = {"read_only": True, "environment": {"METRICS_PORT": "9400"}, "sysctls": WITH_IPV6}
-    container = run_container(*COMMAND, **options)
-    wait_for_text(container, "ready")
+    given = [json.dumps(TOLD), str(SAVED_SECONDS)]
+    container = run_container("python", "-c", COMMAND, *given, **options)
+    wait_for_text(container, "start 0 is process")
     wait_until(lambda: scrape(container)[0] == 0, 20, "an answer", lambda: scrape(container)[1])
     lines = scrape(container)[1].splitlines()
     for line in (
@@ -28,11 +45,32 @@ def test_prometheus_is_told_what_status_says(run_container):
         'cluster_trainer_healthy{worker="worker-0"} 1.0',
         'cluster_trainer_restarts_total{worker="worker-0"} 0.0',
         'cluster_trainer_gate_waits_total{worker="worker-0"} 0.0',
+        'cluster_trainer_slow{worker="worker-0"} 0.0',
         'cluster_trainer_state{state="training",worker="worker-0"} 1.0',
     ):
         assert line in lines, lines
     assert not [line for line in lines if line.startswith("cluster_trainer_checkpoint")]
     assert not HAS_IPV6 or scrape(container, "[::1]")[0] == 0
+
+    kill_command(container)
+    wait_for_text(container, "start 1 is process")
+    lines = scrape(container)[1].splitlines()
+    for line in (
+        'cluster_trainer_restarts_total{worker="worker-0"} 1.0',
+        'cluster_trainer_checkpoint_step{worker="worker-0"} 100.0',
+        'cluster_trainer_slow{worker="worker-0"} 1.0',
+    ):
+        assert line in lines, lines
+    age = 'cluster_trainer_checkpoint_age_seconds{worker="worker-0"} '
+    (seconds,) = [float(line.removeprefix(age)) for line in lines if line.startswith(age)]
+    assert SAVED_SECONDS <= seconds < SAVED_SECONDS + SOON_SECONDS
+
+
+def kill_command(container):
+    """End the command by SIGKILL, as a lack of memory does."""
+    (process,) = re.findall(r"start 0 is process (\d+)\.", logs_of(container))
+    code, output = container.exec_run(["bash", "-c", f"kill -KILL {process}"])
+    assert code == 0, output
 
 
 def scrape(container, host="127.0.0.1"):

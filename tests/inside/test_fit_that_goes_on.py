@@ -3,6 +3,8 @@
 import gc
 import inspect
 import json
+import random
+import re
 import socket
 import threading
 import time
@@ -132,9 +134,11 @@ def test_an_epoch_before_the_first_is_none_that_was_gone_through(keep):
 
 
 def generated():
-    """Yield batches for ever."""
+    """Yield batches for ever, each of them another."""
+    draws = np.random.default_rng(1)
     while True:
-        yield ROWS[:8], WANTED[:8]
+        rows = draws.integers(0, len(ROWS), 8)
+        yield ROWS[rows], WANTED[rows]
 
 
 class SameBatches(keras.utils.PyDataset):
@@ -182,6 +186,48 @@ def test_what_may_have_been_read_does_not_begin_again(keep, given):
     data = DATA[given]()
     assert begins_again(x=data) == (given in BEGIN_AGAIN)
     assert begins_again(x=ROWS, validation_data=data) == (given in BEGIN_AGAIN)
+
+
+class DiesAfter(keras.callbacks.Callback):
+    """Dies after a batch."""
+
+    def __init__(self, steps):
+        super().__init__()
+        self.steps = steps
+
+    def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002  Keras gives them by name
+        if int(self.model.optimizer.iterations) == self.steps:
+            raise RuntimeError("killed")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("examples", {"batch_size": 8}), ("generator", {"steps_per_epoch": 5})],
+)
+def test_whatever_its_data_a_fit_that_was_killed_ends_to_the_same_bits(
+    keep, tmp_path, caplog, name, options
+):
+    """As of arrays, a PyDataset and a dataset of TensorFlow's: tests/cluster/test_kept_fit.py."""
+
+    def fit(*callbacks):
+        model, kept = keep()
+        with running.fits_run_by(kept.run):
+            model.fit(DATA[name](), callbacks=callbacks, epochs=4, verbose=0, **options)
+        return model.get_weights()
+
+    expected = fit()
+    Store(tmp_path / "checkpoints").clear()
+    with pytest.raises(RuntimeError, match="killed"):
+        fit(DiesAfter(random.Random(name).randrange(4, 20)))
+    _, kept = keep()
+    kept.find()
+    with caplog.at_level("INFO", "trainer"):
+        found = fit()
+    assert kept.step > 0
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    said = re.findall(r"the data go on with batch (\d+) of pass 1:", caplog.text)
+    assert said == ([str(kept.step + 1)] if name == "generator" else [])
 
 
 def test_a_model_that_was_trained_does_not_begin_at_step_0(keep):

@@ -1,23 +1,32 @@
-"""The server that answers Prometheus: on IPv4 and on IPv6, where the machine has both."""
+"""The server that answers Prometheus: what it says, on IPv4 and on IPv6, where there are both."""
 
 import errno
+import json
 import socket
+import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from cluster_trainer import metrics_server
+from entrypoint.status.board import Board
 
 TOLD = {"worker": "worker-1", "step": 7, "state": "training"}
 
 
 @pytest.fixture
-def server(monkeypatch):
-    """Start it; return its port. What `status` says is TOLD."""
-    monkeypatch.setattr(metrics_server, "ask", lambda: [TOLD])
+def registry():
     registry = CollectorRegistry()
     registry.register(metrics_server.Workers())
+    return registry
+
+
+@pytest.fixture
+def server(monkeypatch, registry):
+    """Start it; return its port. What `status` says is TOLD."""
+    monkeypatch.setattr(metrics_server, "ask", lambda: [TOLD])
     opened = []
 
     def start():
@@ -29,6 +38,29 @@ def server(monkeypatch):
     for one in opened:
         one.shutdown()
         one.server_close()
+
+
+@pytest.fixture
+def board(tmp_path, monkeypatch):
+    """Where an entrypoint notes what its worker is at, with others that `status` finds here."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return Board.put_up("worker-5", [tmp_path])
+
+
+def test_what_a_worker_has_noted_is_told(board, registry):
+    board.note_wait(2.5)
+    board.note_wait(1.0)
+    board.note_start("running", 3)
+    told = {"checkpoint_step": 40, "checkpoint_at": time.monotonic() - 30, "slow": "throttled"}
+    Path(board.variables["STATUS_FILE"]).write_text(json.dumps(told))
+
+    def value(name):
+        return registry.get_sample_value(f"cluster_trainer_{name}", {"worker": "worker-5"})
+
+    names = ["gate_waits_total", "gate_wait_seconds_total", "restarts_total"]
+    assert [value(name) for name in names] == [2, 3.5, 3]
+    assert [value("checkpoint_step"), value("slow"), value("healthy")] == [40, 1, 1]
+    assert 30 <= value("checkpoint_age_seconds") < 60
 
 
 def has_ipv6():

@@ -29,12 +29,12 @@ class Killer(keras.callbacks.Callback):
 
     def __init__(self, fit):
         super().__init__()
-        start = int(START.read_text()) if START.exists() else 0
-        self.due = KILLS[start] if start < len(KILLS) else (None, None, None, None)
-        self.is_due = self.due[:2] == [int(WORKER), fit]
+        self.fit = fit
 
     def on_train_begin(self, logs=None):  # noqa: ARG002  Keras gives them by name
-        if self.is_due:
+        start = int(START.read_text()) if START.exists() else 0
+        self.due = KILLS[start] if start < len(KILLS) else (None, None, None, None)
+        if self.due[:2] == [int(WORKER), self.fit]:
             threading.Thread(target=self.watch, daemon=True).start()
 
     def watch(self):
@@ -78,6 +78,35 @@ def sentences():
     for _ in range(40):
         tokens = (draws.integers(0, TOKENS, (16, 1)) + np.arange(7)) % TOKENS
         yield tokens[:, :-1], tokens[:, 1:]
+
+
+def batches():
+    """Yield batches for ever, as a generator that is given to `fit` itself."""
+    draws = np.random.default_rng(9)
+    while True:
+        rows = draws.integers(0, len(inputs), 16)
+        yield inputs[rows], targets[rows]
+
+
+class Batches(keras.utils.PyDataset):
+    """Eleven batches, the last of one example, which two threads read."""
+
+    def __len__(self):
+        return 11
+
+    def __getitem__(self, index):
+        rows = slice(10 * index, 10 * index + 10)
+        return inputs[rows], targets[rows]
+
+
+class Examples:
+    """Single examples."""
+
+    def __len__(self):
+        return len(inputs)
+
+    def __getitem__(self, index):
+        return inputs[index], targets[index]
 
 
 def classifier():
@@ -135,5 +164,18 @@ with strategy.scope():
     language.compile(keras.optimizers.AdamW(0.01, global_clipnorm=0.1), loss)
 spoken = language.fit(stream, epochs=3, verbose=0, callbacks=[Killer(3)])
 
-histories = [one.history for one in (frozen, unfrozen, encoded, spoken)]
-END.write_text(json.dumps([digest(tuned, encoder, language), histories], default=float))
+with strategy.scope():
+    fed = keras.Sequential([keras.Input((4,)), layers.Dropout(0.2), layers.Dense(1)])
+given = [
+    {"x": Batches(workers=2), "epochs": 4},
+    {"x": Examples(), "epochs": 6, "batch_size": 16},
+    {"x": batches(), "epochs": 4, "steps_per_epoch": 10},
+]
+fits = [frozen, unfrozen, encoded, spoken]
+for arguments in given:
+    with strategy.scope():
+        fed.compile("adam", "mse")
+    fits.append(fed.fit(**arguments, verbose=0, callbacks=[Killer(len(fits))]))
+
+histories = [one.history for one in fits]
+END.write_text(json.dumps([digest(tuned, encoder, language, fed), histories], default=float))

@@ -219,13 +219,6 @@ class EpochIterator(KerasEpochIterator):
             self.source.end_epoch()
         if is_over:  # its validation comes first
             self.source.catch_up(passes)
-        if (passes or seen) and not self.source.is_ours:
-            log.info(
-                "the data go on with batch %d of pass %d: the one that comes next, if they are the "
-                "same each time",
-                seen + 1,
-                passes + 1,
-            )
 
     def end(self) -> None:
         """Note that the fit is over, which may have trained nothing in this process."""
@@ -385,6 +378,14 @@ class EpochIterator(KerasEpochIterator):
     def _open(self) -> None:
         if self.source.changes:
             self._refuse_others()
+        goes_on = not self._has_begun and (self._pass or self._first)
+        if goes_on and not self.source.is_ours:
+            log.info(
+                "the data go on with batch %d of pass %d: the one that comes next, if they are the "
+                "same each time",
+                self._first + 1,
+                self._pass + 1,
+            )
         batches = self.source.shares(self._pass, self._first)
         if self._element_spec is None:  # to ask the source later would end this reading
             self._element_spec = batches.element_spec

@@ -87,8 +87,8 @@ def arrange(
         keeper: knows where it is.
     """
     arguments, place = given.arguments, keeper.place
-    if not plan.job.task.is_chief and arguments.get("verbose", "auto") in ("auto", 1):
-        arguments["verbose"] = 0  # the progress bar is the chief's
+    if not plan.job.task.is_chief:
+        arguments["verbose"] = 0  # the progress bar is the chief's, and so are lines of epochs
     if plan.rehearses:
         arguments |= {"verbose": 0, "callbacks": [*callbacks, keeper]}
         return
