@@ -30,7 +30,7 @@ def _described(optimizer: Any) -> dict[str, Any]:
         return {"class_name": None}
     try:
         described = keras.optimizers.serialize(optimizer)
-    except (AttributeError, NotImplementedError, TypeError, ValueError):
+    except Exception:  # noqa: BLE001  a user's own get_config may raise anything
         return {"class_name": type_name(optimizer)}
     return dict(described)
 
@@ -40,10 +40,13 @@ def name_of(given: Any) -> Any:
     if given is None or isinstance(given, str):
         return given
     if isinstance(given, dict):
-        return {name: name_of(one) for name, one in given.items()}
+        return {str(name): name_of(one) for name, one in given.items()}
     if isinstance(given, (list, tuple)):
         return [name_of(one) for one in given]
-    return str(getattr(given, "name", None) or getattr(given, "__name__", type_name(given)))
+    try:
+        return str(getattr(given, "name", None) or getattr(given, "__name__", type_name(given)))
+    except Exception:  # noqa: BLE001  as above
+        return type_name(given)
 
 
 def as_text(what: Any) -> str:
