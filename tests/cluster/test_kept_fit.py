@@ -120,10 +120,13 @@ def test_each_fit_leaves_every_epoch_once_on_the_chief_alone(runs):
             found = lines(run.folder / f"worker-0/fit-{index + 1}/metrics.jsonl")
             epochs = len(next(iter(history.values())))
             assert [line["epoch"] for line in found] == [*range(1, epochs + 1)]
+            about = json.loads((run.folder / f"worker-0/fit-{index + 1}/about.json").read_text())
+            assert (about["workers"], about["replicas"]) == (2, 2)
             for name in {"loss", "total"} & history.keys():
                 values = [line[name] for line in found]
                 assert values == pytest.approx(history[name], rel=1e-6)
         assert not [*run.folder.glob("worker-1/fit-*/metrics.jsonl")]
+        assert not [*run.folder.glob("worker-1/fit-*/about.json")]
         assert not [*run.folder.glob("worker-1/fit-*/tensorboard/t*")]
 
 

@@ -88,11 +88,15 @@ def test_the_script_is_named_without_its_arguments(result, monkeypatch):
 
 
 class OwnOptimizer(keras.optimizers.SGD):
+    reason = NotImplementedError
+
     def get_config(self):
-        raise NotImplementedError
+        raise self.reason
 
 
-def test_an_optimizer_that_cannot_describe_itself_is_named(result):
+@pytest.mark.parametrize("reason", [NotImplementedError, KeyError])
+def test_an_optimizer_that_cannot_describe_itself_is_named(result, monkeypatch, reason):
+    monkeypatch.setattr(OwnOptimizer, "reason", reason)
     fit(built(), DATA, optimizer=OwnOptimizer(0.1), **RUN)
     assert result()["optimizer"] == {"class_name": "OwnOptimizer"}
     assert np.isfinite(result()["metrics"]["loss"])

@@ -187,6 +187,54 @@ def test_fits_of_two_runs_are_compared_by_their_names(tmp_path):
     assert re.findall(r"<h3>(fit-.*?)</h3>", text) == ["fit-1", "fit-2"]
 
 
+def tell(folder, rate, **more):
+    """Let the first fit of a worker say with what it was begun."""
+    optimizer = {"class_name": "SGD", "config": {"name": "sgd", "learning_rate": rate}}
+    about = {
+        "script": {"path": "my/task.py", "arguments": 1},
+        "workers": 1,
+        "strategy": NASTY,
+        "versions": {"keras": "3.1"},
+        "settings": {"run_dir": str(folder), "checkpoint_steps": 7, "wire": None},
+        "fit": {"optimizer": optimizer, "loss": NASTY, "epochs": 5, **more},
+    }
+    (folder / "fit-1/about.json").write_text(json.dumps(about))
+
+
+def test_a_scripts_settings_versions_and_what_it_gave_its_fits_are_shown(tmp_path):
+    record_fits(tmp_path / "own/worker-0", 2)
+    tell(tmp_path / "own/worker-0", 0.1)
+    text = page_of(tmp_path / "own")
+    page = Page(text)
+    assert "no result.json" not in page.text
+    assert re.search(r'class="given"><th scope="row">checkpoint_steps</th><td>7</td>', text)
+    assert re.search(r"keras</th><td>3.1</td>", text)
+    assert re.search(r"optimizer: learning_rate\s*0.1", page.text)
+    assert re.search(r"script\s*my/task.py", page.text)
+    assert "TRAINER_CHECKPOINT_STEPS=7 IMAGE python my/task.py" in page.text
+    assert NASTY in page.text
+    assert "script" not in {tag for tag, _ in page.tags}
+
+
+def test_of_a_script_of_before_about_json_nothing_is_claimed(tmp_path):
+    record_fits(tmp_path / "own/worker-0", 1)
+    page = Page(page_of(tmp_path / "own"))
+    assert page.text.count("not recorded: no result.json, nor about.json") == 2
+    assert "What the script gave its fits" not in page.text
+    assert "replicas" not in page.text
+
+
+def test_what_scripts_gave_their_fits_is_compared_first(tmp_path):
+    for name, rate in (("first", 0.1), ("second", 0.2)):
+        record_fits(tmp_path / name / "worker-0", 1)
+        tell(tmp_path / name / "worker-0", rate, seed=1)
+    text = page_of(tmp_path / "first", tmp_path / "second")
+    differing = text[text.index("What differs") : text.index("What it came to")]
+    assert re.findall(r"<th scope=\"row\">(.*?)</th><td>(.*?)</td><td>(.*?)</td>", differing) == [
+        ("optimizer: learning_rate", "0.1", "0.2")
+    ]
+
+
 def test_names_and_values_are_text_and_nothing_leaves_the_page(run):
     folder = run(NASTY.replace("/", "|"), model=NASTY)
     record(folder / "worker-0")

@@ -65,6 +65,9 @@ def test_of_a_run_that_is_as_it_should_be_nothing_is_said(worker, capsys):
         ("result.json", '{"workers": "two", "settings": [], "versions": 3, "seconds": NaN}'),
         ("result.json", '{"status": {"a": 1}, "settings": {"epochs": NaN}, "workers": 1e999}'),
         ("result.json", '{"status": "done", "versions": {"keras": [1]}, "steps": -5}'),
+        ("fit-1/about.json", ""),
+        ("fit-1/about.json", '{"fit": {"epochs": 3'),
+        ("fit-1/about.json", '{"fit": 3, "versions": "x", "settings": [1], "workers": 1.5}'),
         ("metrics.jsonl", lines(METRICS)[:-9]),
         ("metrics.jsonl", "epoch,loss\n1,0.5\n"),
         ("metrics.jsonl", '{"epoch": 1, "loss": "0.5"}\n'),
@@ -92,6 +95,7 @@ def test_of_a_run_that_is_as_it_should_be_nothing_is_said(worker, capsys):
     ids=lambda value: repr(value[:40]),
 )
 def test_the_page_is_written_and_says_what_could_not_be_read(worker, capsys, name, text):
+    (worker / "fit-1").mkdir()
     (worker / name).write_text(text)
     page = page_of(worker)
     said = capsys.readouterr().err
@@ -156,6 +160,7 @@ ODD = (
 )
 NAMES = ("time", "state", "detail", "seconds", "epoch", "step", "loss", "workers", "settings", "by")
 NAMES += ("versions", "matrix", "classes", "total", "pictures", "restarts", "status", "script")
+NAMES += ("fit", "optimizer", "class_name", "config")
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -167,7 +172,8 @@ def test_whatever_is_in_the_files_there_is_a_page(worker, seed):
         usual = chance.choice([*METRICS, *EVENTS, RESULT, PREDICTED, {}])
         return {**usual, **given} if chance.random() < 0.5 else {**given, **usual}
 
-    for name in ("result.json", "predictions.json"):
+    (worker / "fit-1").mkdir()
+    for name in ("result.json", "predictions.json", "fit-1/about.json"):
         (worker / name).write_text(json.dumps(line()))
     for name in ("metrics.jsonl", "events.jsonl"):
         (worker / name).write_text(lines(line() for _ in range(8)))

@@ -22,7 +22,7 @@ from cluster_trainer.fits.script_records import ScriptRecords
 from cluster_trainer.problems import RehearsedError
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
-from cluster_trainer.results import journal
+from cluster_trainer.results import about_file, journal
 from cluster_trainer.results.journal import Journal
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
@@ -117,7 +117,8 @@ class Dies(keras.callbacks.Callback):
 
 
 first = made().fit(inputs, targets, batch_size=8, epochs=2, verbose=0)
-second = made().fit(inputs, targets, batch_size=8, epochs=6, verbose=0, callbacks=[Dies()],
+slower = keras.callbacks.LearningRateScheduler(lambda epoch: 0.01 / (epoch + 1))
+second = made().fit(inputs, targets, batch_size=8, epochs=6, verbose=0, callbacks=[slower, Dies()],
                     validation_split=0.2)
 leave(histories=[first.history, second.history])
 """
@@ -148,6 +149,10 @@ def recorded(tmp_path_factory):
 
 def lines_of(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def about_of(folder):
+    return json.loads((folder / "about.json").read_text(), parse_constant=pytest.fail)
 
 
 def numbers_of(line):
@@ -254,6 +259,34 @@ def test_a_fit_that_failed_has_what_it_came_to(recorded):
     assert [line["epoch"] for line in lines_of(recorded[0] / "fit-6")] == [1]
 
 
+def test_each_fit_says_with_what_it_was_begun(recorded):
+    folder, _, _ = recorded
+    first = about_of(folder / "fit-1")
+    script = str(folder.parents[1] / "script.py")
+    assert first["script"] == {"path": script, "arguments": 1}
+    assert (first["workers"], first["replicas"]) == (1, 1)
+    assert {"python", "keras", "tensorflow", "numpy"} <= {*first["versions"]}
+    assert first["settings"]["run_dir"] == str(folder.parent)
+    assert "epochs" not in first["settings"]  # which a script does not heed
+    fit = first["fit"]
+    assert (fit["weights"], fit["epochs"], fit["seed"]) == (5, 3, 3)
+    assert fit["optimizer"]["class_name"] == "SGD"
+    assert fit["optimizer"]["config"]["learning_rate"] == pytest.approx(0.01)
+    assert (fit["loss"], fit["metrics"]) == ("mse", ["a/b, c"])
+    assert fit["data"]["the batch size"] == "8"
+    assert fit["data"]["the arrays"] == "float32[40, 4], float32[40, 1]"
+    assert "checkpoint" not in json.dumps(fit)
+    abouts = {one.parent.name for one in folder.rglob("about.json")}
+    assert abouts == {f"fit-{number}" for number in range(1, 7)}  # that which failed among them
+
+
+def test_losses_and_metrics_of_several_outputs_are_named(recorded):
+    fit = about_of(recorded[0] / "fit-2")["fit"]
+    assert fit["loss"] == {"p": "mse", "q": "mae"}
+    assert fit["metrics"] == {"p": ["mae", "mse"], "q": ["mse"]}
+    assert fit["validation_split"] == 0.2
+
+
 def test_the_script_sees_what_it_sees_where_nothing_is_recorded(recorded, tmp_path):
     _, left, output = recorded
     other, unrecorded = run_script(tmp_path, SEVERAL, TRAINER_CHECKPOINT_STEPS="0")
@@ -313,6 +346,15 @@ def test_a_fit_that_had_ended_is_left_as_it_was(killed):
     events = journal.read(worker / "events.jsonl")
     assert len([one for one in events if one.get("fit") == "fit-1" and "seconds" in one]) == 2
     assert events[-1]["state"] == "done"
+
+
+def test_a_fit_that_goes_on_says_what_it_was_asked_for_and_not_where_it_was(killed):
+    worker, _, before = killed
+    assert worker / "fit-1/about.json" in before  # which is left as it was
+    fit = about_of(worker / "fit-2")["fit"]
+    assert fit["optimizer"]["config"]["learning_rate"] == pytest.approx(0.01)
+    assert fit["epochs"] == 6
+    assert not [*worker.rglob(".unfinished*")]
 
 
 def test_a_script_that_begins_anew_leaves_nothing_of_the_earlier_run(killed):
@@ -385,6 +427,60 @@ def test_a_checkpoint_of_a_recorded_fit_goes_on_without_records(keep):
     assert len(fit(model, kept, epochs=4).history["loss"]) == 4
 
 
+def test_a_start_that_trains_says_anew_with_what_and_one_of_a_fit_that_had_ended_does_not(keep):
+    model, kept, folder = keep()
+    with pytest.raises(RuntimeError, match="killed"):
+        fit(model, kept, callbacks=[Dies()], epochs=4)
+    file = folder / "fit-1/about.json"
+    for is_kept in (False, True):
+        file.write_text("{}")
+        model, kept, _ = keep()
+        fit(model, kept, epochs=4)
+        assert (file.read_text() == "{}") == is_kept
+    file.unlink()  # with the chief's disk
+    model, kept, _ = keep()
+    fit(model, kept, epochs=4)
+    assert about_of(folder / "fit-1")["fit"]["weights"] == 5
+
+
+def test_what_cannot_be_said_of_a_fit_costs_a_warning_and_nothing_else(keep, monkeypatch):
+    warnings = []
+    monkeypatch.setattr(records.log, "warning", lambda form, *given: warnings.append(form % given))
+
+    def fails(*given, **more):
+        raise OSError(f"no room for {given[0].name} {more}")
+
+    monkeypatch.setattr(about_file, "write_whole", fails)
+    model, kept, folder = keep()
+    fit(model, kept)
+    assert [one.split(",")[0] for one in warnings] == ["About failed"]
+    assert len(lines_of(folder / "fit-1")) == 3
+    assert not (folder / "fit-1/about.json").exists()
+
+
+def test_a_model_that_cannot_be_asked_costs_a_warning(tmp_path, monkeypatch):
+    def fails(model, arguments):
+        raise KeyError(f"{model} {arguments}")
+
+    warnings = []
+    monkeypatch.setattr(script_fits, "asked_of", fails)
+    monkeypatch.setattr(script_fits.log, "warning", lambda *given: warnings.append(given))
+    job = Job(TrainerConfig(run_dir=tmp_path), Task())
+    process = script_fits.Process(job, StopRequest(print), None)
+    assert script_fits._asked(process, None, 0, {}) == {}  # noqa: SLF001
+    assert len(warnings) == 1
+
+
+def test_only_what_is_written_down_is_asked_for(tmp_path):
+    config, model = TrainerConfig(run_dir=tmp_path), keras.Sequential()
+    model.compile("sgd", "mse")
+    process = script_fits.Process(Job(config, Task()), StopRequest(print), None)
+    assert script_fits._asked(process, model, script_records.MOST_SHOWN - 1, {})  # noqa: SLF001
+    assert not script_fits._asked(process, model, script_records.MOST_SHOWN, {})  # noqa: SLF001
+    other = script_fits.Process(Job(config, Task(index=1)), StopRequest(print), None)
+    assert not script_fits._asked(other, model, 0, {})  # noqa: SLF001
+
+
 def test_a_rehearsal_writes_nothing(keep):
     model, kept, folder = keep(rehearses=True)
     with pytest.raises(RehearsedError):
@@ -407,9 +503,12 @@ def test_nothing_is_shown_where_none_is_wanted_nor_of_the_hundredth_fit(keep):
         model, kept, folder = keep(**given)
         name = f"fit-{given.get('number', 0) + 1}"
         Store(folder.parent / "checkpoints").clear()
+        (folder / name).mkdir()
+        (folder / name / "about.json").write_text("{}")  # of an earlier start
         fit(model, kept)
         assert len(lines_of(folder / name)) == 3
         assert not (folder / name / "tensorboard").exists()
+        assert (folder / name / "about.json").exists() == ("number" not in given)
 
 
 def test_histograms_show_the_weights(keep):
@@ -463,7 +562,7 @@ def test_a_forked_process_records_nothing(tmp_path):
     assert not process.records
     process.note("running")
     assert [*job.folder.iterdir()] == []
-    assert script_fits._records(process, None, 0) is None  # noqa: SLF001
+    assert script_fits._records(process, None, 0, {}) is None  # noqa: SLF001
 
 
 def test_files_are_closed_when_the_fit_has_ended(keep):

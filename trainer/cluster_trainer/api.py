@@ -13,7 +13,6 @@ variable, so that one script runs on one device, on several and on a cluster as 
 import atexit
 import logging
 import os
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +48,7 @@ from cluster_trainer.process.lifecycle import context_of, end, judge, open_repor
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import SIGNAL_CODES, StopRequest
 from cluster_trainer.process.watch import STALLED
-from cluster_trainer.results import export
+from cluster_trainer.results import export, record
 from cluster_trainer.results.report import Reporter, start_log
 from cluster_trainer.settings.config import OF_COMPILING, OF_THE_OPTIMIZER, TrainerConfig
 from cluster_trainer.settings.job import Job
@@ -130,8 +129,7 @@ def fit(
     overridden = own.overridden if compiles else OF_COMPILING
     job = _read(model, dataset, settings, overridden)
     reporter = open_reporter(job)
-    # For who wants to run it again. The arguments stay out: there may be secrets among them.
-    reporter.used({"script": {"path": sys.argv[0], "arguments": len(sys.argv) - 1}})
+    reporter.used({"script": record.script()})
     unused = unused_variables(os.environ, overridden)
     if unused:
         log.warning("the script gives its own; not used: %s", ", ".join(unused))

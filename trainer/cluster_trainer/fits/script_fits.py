@@ -31,12 +31,13 @@ from cluster_trainer.distribution.ring import warn_of_all_workers
 from cluster_trainer.engine.data.given import GivenArrays
 from cluster_trainer.engine.running import Running, of_a_user
 from cluster_trainer.files import make_folder, write_whole
+from cluster_trainer.fits.about import asked_of
 from cluster_trainer.fits.kept.beginning import Beginning
 from cluster_trainer.fits.kept.compiled import optimizer_described
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit, close
 from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.fits.lost_worker import Survivor, explained
-from cluster_trainer.fits.script_records import ScriptRecords, is_profiled
+from cluster_trainer.fits.script_records import MOST_SHOWN, ScriptRecords, is_profiled
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
 from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.lifecycle import judge, leave_process, status_of, tell
@@ -182,6 +183,7 @@ def _history(
     """Run a fit; again, from the newest checkpoint, where another worker of its ring was lost."""
     model = given.args[0]
     described = _described(model)  # callbacks may change the learning rate
+    asked = _asked(process, model, number, given.arguments)
     latest: list[KeptFit] = []  # one at most: each holds a checkpoint
     callbacks: list[AsGiven] = []  # one at most, where the fit may begin again in this process
     arrays = GivenArrays(*map(given.arguments.get, ("x", "y", "sample_weight")))
@@ -204,7 +206,7 @@ def _history(
         process.has_agreed = True
         if not process.has_recorded:
             _take_over(process)
-        plan = _plan(process, model, number, described)
+        plan = _plan(process, model, number, described, asked)
         plan = replace(plan, has_trained=survivor.has_trained, may_take_in=survivor.goes_on)
         close(latest)
         latest[:] = [KeptFit(plan, model)]
@@ -214,7 +216,7 @@ def _history(
         return latest[0].run(run, own, replace(call, alike=WeakSet(), arrays=arrays))
 
     def rehearse() -> None:
-        plan = replace(_plan(process, model, number, described), rehearses=True)
+        plan = replace(_plan(process, model, number, described, asked), rehearses=True)
         own = inspect.BoundArguments(given.signature, OrderedDict(given.arguments))
         KeptFit(plan, model).run(run, own, replace(call, alike=WeakSet(), arrays=arrays))
 
@@ -243,7 +245,26 @@ def _described(model: keras.Model) -> dict[str, str]:
     return {"the script": Path(sys.argv[0]).name, **optimizer_described(model)}
 
 
-def _plan(process: Process, model: keras.Model, number: int, described: Mapping[str, str]) -> Plan:
+def _asked(
+    process: Process, model: keras.Model, number: int, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what the script asks of its fit of a number, if it is to be written down here."""
+    if not (process.records and process.job.task.is_chief and number < MOST_SHOWN):
+        return {}
+    try:
+        return asked_of(model, arguments)
+    except Exception as error:  # noqa: BLE001  nothing that is recorded is worth a training
+        log.warning("what the fit is asked for cannot be told: %r; training goes on", error)
+        return {}
+
+
+def _plan(
+    process: Process,
+    model: keras.Model,
+    number: int,
+    described: Mapping[str, str],
+    asked: Mapping[str, Any],
+) -> Plan:
     """Return how the script's fit of a number is kept; say so if each worker trains by itself."""
     job, name = process.job, f"fit {number + 1}"
     if workers_of(model.distribute_strategy).count == 1 < job.task.num_workers:
@@ -263,18 +284,18 @@ def _plan(process: Process, model: keras.Model, number: int, described: Mapping[
         interrupts=True,
         listener=Onlooker(LiveFile(job.live_file), job.view),
         cuts=job.config.profile_cuts if is_profiled(number) else [],
-        records=_records(process, model, number),
+        records=_records(process, model, number, asked),
     )
 
 
 def _records(
-    process: Process, model: keras.Model, number: int
+    process: Process, model: keras.Model, number: int, asked: Mapping[str, Any]
 ) -> Callable[[KeptFit], Sequence[keras.callbacks.Callback]] | None:
     """Return what makes the records of the script's fit of a number; None: it has none."""
     if not process.records:
         return None
     is_first, script = not process.has_recorded, Path(sys.argv[0]).name
-    return ScriptRecords(process.job, number, process.journal, model, script, is_first).made
+    return ScriptRecords(process.job, number, process.journal, model, script, is_first, asked).made
 
 
 def _read(environ: Mapping[str, str]) -> Job:

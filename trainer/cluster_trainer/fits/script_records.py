@@ -1,21 +1,25 @@
 """What each `fit` of a script leaves beside its checkpoints, without a word in the script."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import keras
 
+from cluster_trainer.callbacks.about import About
 from cluster_trainer.callbacks.epoch_metrics import Line
+from cluster_trainer.fits.about import about
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.records import Records, metrics_of, others_of
 from cluster_trainer.fits.start_text import start_of_fit
+from cluster_trainer.results.about_file import AboutFile
 from cluster_trainer.results.journal import Journal
 from cluster_trainer.results.metrics_file import MetricsFile
 from cluster_trainer.settings.job import Job
 
 MOST_SHOWN = 100
-"""Fits of a script that have event files: thousands would be no curves that anybody looks at."""
+"""Fits of a script that have event files and about.json: thousands would be looked at by nobody."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class ScriptRecords:
         model: what is trained.
         script: its file's name.
         is_first: whether no fit of this process has been recorded before.
+        asked: what the script asks of the fit; see `asked_of`.
     """
 
     job: Job
@@ -37,6 +42,7 @@ class ScriptRecords:
     model: keras.Model
     script: str
     is_first: bool
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -45,25 +51,30 @@ class ScriptRecords:
 
     def made(self, kept: KeptFit) -> Sequence[keras.callbacks.Callback]:
         """Return what records the fit; its data are known by now."""
-        folder = self.job.folder / self.name
-        file = MetricsFile(folder)
-        if self.job.task.is_chief and not kept.step:
-            file.remove()  # of a start that was killed before its first checkpoint
+        folder, is_chief = self.job.folder / self.name, self.job.task.is_chief
+        file, about_file = MetricsFile(folder), AboutFile(folder)
+        if is_chief and not kept.step:
+            for one in (file, about_file):
+                one.remove()  # of a start that was killed before its first checkpoint
+        shows = self.number < MOST_SHOWN
+        data = kept.data_described if is_chief and shows else {}
         records = Records(
             job=self.job,
             folder=folder,
             book=self.journal.of_fit(self.name),
-            report=partial(_report, file) if self.job.task.is_chief else _keep_still,
-            start=partial(self._start, kept),
+            report=partial(_report, file) if is_chief else _keep_still,
+            start=partial(self._start, kept, data),
             examples_at=kept.examples_at,
             is_told=True,
-            shows=self.number < MOST_SHOWN,
+            shows=shows,
             profiles=is_profiled(self.number),
         )
-        return [metrics_of(records, kept), *others_of(records, self.model, kept)]
+        tell = partial(about, self.job, self.model, self.asked, data)
+        told = [About(about_file, tell)] if is_chief and shows else []
+        return [metrics_of(records, kept), *others_of(records, self.model, kept), *told]
 
-    def _start(self, kept: KeptFit) -> str:
-        what = {"script": self.script, "fit": self.number + 1, **kept.data_described}
+    def _start(self, kept: KeptFit, data: Mapping[str, str]) -> str:
+        what = {"script": self.script, "fit": self.number + 1, **data}
         return start_of_fit(self.job, self.model, kept.beginning, what, is_first=self.is_first)
 
 

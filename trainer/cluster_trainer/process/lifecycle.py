@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from math import inf
 from typing import NoReturn
@@ -187,6 +188,7 @@ def context_of(job: Job) -> dict[str, object]:
     }
 
 
+@cache
 def versions() -> dict[str, str]:
     """Return the versions of what decides the numbers."""
     found = {"python": platform.python_version()}

@@ -46,7 +46,9 @@ def again(run: Run) -> Again:
         return Again(_of_cluster(run), tuple(_notes_of_cluster(run)))
     if run.settings or run.script:
         return Again(_of_container(run), tuple(_notes_of_container(run)))
-    return Again("", ("Neither cluster.env nor result.json says with what it was started.",))
+    return Again(
+        "", ("Neither cluster.env, result.json nor about.json says with what it was started.",)
+    )
 
 
 def differs_from_default(name: str, value: Any) -> bool:
@@ -152,7 +154,7 @@ def _built(run: Run) -> str:
 
 
 def _workers(run: Run) -> int:
-    return run.chief.result.get("workers") or len(run.workers)
+    return run.fact("workers") or len(run.workers)
 
 
 def _is_script(run: Run) -> bool:

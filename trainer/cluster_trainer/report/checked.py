@@ -23,6 +23,12 @@ RESULT = {
     **dict.fromkeys(("settings", "versions", "script"), OBJECT),
 }
 """Of result.json; of other members nothing is shown."""
+ABOUT = {
+    "strategy": TEXT,
+    **dict.fromkeys(("workers", "replicas"), COUNT),
+    **dict.fromkeys(("settings", "versions", "script", "fit"), OBJECT),
+}
+"""Of about.json, likewise."""
 EVENT = {
     "time": TIME,
     **dict.fromkeys(("state", "detail", "by", "fit"), TEXT),

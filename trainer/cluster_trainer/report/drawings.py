@@ -10,12 +10,11 @@ from markupsafe import Markup
 
 from cluster_trainer.report import plots
 from cluster_trainer.report.curves import Point
-from cluster_trainer.report.reading import Json, is_number
+from cluster_trainer.report.reading import NOT_RECORDED, Json, is_number
 from cluster_trainer.report.run import Run, Worker
 from cluster_trainer.report.timeline import STARTING, WAITING, Line, epoch_seconds, waits_for_others
 from cluster_trainer.results.metrics_file import COUNTS
 
-NOT_RECORDED = "not recorded"
 TEST = "test_"
 SPEED, SECONDS, RATE = "speed/examples_per_second", "speed/seconds_per_step", "learning_rate"
 FIT = "fit"

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster_trainer.checkpoints.checkpoint import about
@@ -10,11 +10,14 @@ from cluster_trainer.checkpoints.store import NAME
 from cluster_trainer.report import checked
 from cluster_trainer.report.curves import TENSORBOARD, Curves, read_curves
 from cluster_trainer.report.reading import Json, Reading, shown
+from cluster_trainer.results.about_file import FILE as ABOUT
 from cluster_trainer.results.metrics_file import FILE as METRICS
 
 FIT = re.compile(r"fit-([0-9]{1,9})")
 CHECKPOINTS = "checkpoints"
 SCRIPT = "the script"
+MAX_FITS = 12
+"""Of a script with more, the first ones and the last are shown by themselves."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Fit:
         script: the file's name, without its folder; empty: not known.
         metrics: the lines of its metrics.jsonl.
         curves: of its event files; None: it has none.
+        about: of its about.json.
     """
 
     name: str
@@ -34,6 +38,7 @@ class Fit:
     script: str = ""
     metrics: Sequence[Json] = ()
     curves: Curves | None = None
+    about: Json = field(default_factory=dict)
 
     @property
     def number(self) -> int:
@@ -43,7 +48,13 @@ class Fit:
     @property
     def is_recorded(self) -> bool:
         """Whether it has left more than checkpoints."""
-        return bool(self.metrics or self.curves)
+        return bool(self.metrics or self.curves or self.about)
+
+
+def first_and_last(fits: Sequence[str]) -> list[str]:
+    """Return the names of the fits to be shown by themselves, out of those of all."""
+    half = MAX_FITS // 2
+    return [*fits] if len(fits) <= MAX_FITS else [*fits[:half], *fits[-half:]]
 
 
 def fits_in(folder: Path, reading: Reading) -> list[Fit]:
@@ -61,7 +72,8 @@ def _fit_in(folder: Path, reading: Reading) -> Fit:
     step, script = _newest(folder, reading)
     metrics = reading.lines(folder / METRICS, checked.metrics)
     curves = read_curves(folder / TENSORBOARD, reading)
-    return Fit(folder.name, step, script, metrics, curves)
+    told = reading.document(folder / ABOUT, checked.ABOUT) or {}
+    return Fit(folder.name, step, script, metrics, curves, told)
 
 
 def _newest(folder: Path, reading: Reading) -> tuple[int | None, str]:

@@ -11,19 +11,18 @@ from markupsafe import Markup
 
 from cluster_trainer.report import drawings
 from cluster_trainer.report.again import again, differs_from_default
-from cluster_trainer.report.drawings import NOT_RECORDED, Drawing
-from cluster_trainer.report.reading import Json
+from cluster_trainer.report.begun import EMPTY, begun, begun_of_all, told_of
+from cluster_trainer.report.drawings import Drawing
+from cluster_trainer.report.fits import MAX_FITS, first_and_last
+from cluster_trainer.report.reading import NOT_RECORDED, Json
 from cluster_trainer.report.run import Run, Worker
 from cluster_trainer.report.timeline import DONE, ENDS, SILENT, Line, line_of
 from cluster_trainer.results.metrics_file import COUNTS
 
 HERE = Path(__file__).parent
 FACTS = ("status", "reason", "dataset", "workers", "replicas", "strategy", "steps", "epochs")
-FEW_FACTS = ("workers",)
-"""Of runs without a result.json, as those of a script's own `fit` are."""
-MAX_FITS = 12
-"""Of a script with more, the first ones and the last are shown by themselves."""
-EMPTY = "-"
+OF_SCRIPTS, OF_OLD_SCRIPTS = ("workers", "replicas", "strategy"), ("workers",)
+"""Of runs without a result.json, as those of a script's `fit` are; old ones have no about.json."""
 
 
 def render(runs: Sequence[Run]) -> str:
@@ -60,7 +59,7 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 
 def differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """Return the settings, numbers of workers, and versions in which runs differ."""
+    """Return what scripts gave their fits, settings, numbers of workers, versions that differ."""
     if len(runs) == 1:
         return []
     tables = [
@@ -75,7 +74,8 @@ def differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
         (name, [table.get(name, NOT_RECORDED) for table in tables])
         for name in dict.fromkeys(name for table in tables for name in table)
     ]
-    return [(name, values) for name, values in rows if len(set(values)) > 1]
+    all_rows = [*begun_of_all(runs), *rows]
+    return [(name, values) for name, values in all_rows if len(set(values)) > 1]
 
 
 def _curves(runs: Sequence[Run], names: Sequence[str]) -> list[tuple[str, list[Drawing]]]:
@@ -86,7 +86,7 @@ def _curves(runs: Sequence[Run], names: Sequence[str]) -> list[tuple[str, list[D
     groups = [("its own", list(drawings.curves_of(runs, names)))] if _have_own(runs) else []
     if len(fits) > 1:
         groups.append(("what each fit came to", list(drawings.ends_of(runs, names))))
-    for fit in _shown(fits):
+    for fit in first_and_last(fits):
         of_fit = [run.of_fit(fit) for run in runs]
         groups.append((fit, list(drawings.curves_of(of_fit, names))))
     return groups
@@ -103,11 +103,6 @@ def _fits_of(runs: Sequence[Run]) -> list[str]:
     return list(dict.fromkeys(name for run in by_count for name in run.fits))
 
 
-def _shown(fits: Sequence[str]) -> list[str]:
-    half = MAX_FITS // 2
-    return [*fits] if len(fits) <= MAX_FITS else [*fits[:half], *fits[-half:]]
-
-
 def _not_shown(runs: Sequence[Run]) -> str:
     """Return the sentence about fits that are not shown by themselves; empty: all are."""
     count = len(_fits_of(runs))
@@ -121,8 +116,8 @@ def _facts(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """Return what each run came to, by name: a row for each, a column for each run."""
     began = [run.began for run in runs]
     rows = [("began", [f"{_date(one)}" if one else NOT_RECORDED for one in began])]
-    for name in FACTS if any(run.chief.result for run in runs) else FEW_FACTS:
-        values = [run.chief.result.get(name, NOT_RECORDED) for run in runs]
+    for name in _names_of_facts(runs):
+        values = [_fact(run, name) for run in runs]
         if name == "workers":  # an old run says nothing of it: those that have a folder
             counts = zip(values, runs, strict=True)
             values = [len(run.workers) if one == NOT_RECORDED else one for one, run in counts]
@@ -137,6 +132,21 @@ def _facts(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     seconds = [run.chief.result.get("seconds") for run in runs]
     rows.append(("seconds of the last start", [_number(one) for one in seconds]))
     return rows
+
+
+def _names_of_facts(runs: Sequence[Run]) -> Sequence[str]:
+    """Return what could be known of any of some runs."""
+    if any(run.chief.result for run in runs):
+        return FACTS
+    return OF_SCRIPTS if any(map(told_of, runs)) else OF_OLD_SCRIPTS
+
+
+def _fact(run: Run, name: str) -> Any:
+    """Return what result.json says of it, where it does, else a script's fits."""
+    if name in run.chief.result:
+        return run.chief.result[name]
+    told = run.fact(name)
+    return NOT_RECORDED if told is None else told
 
 
 def _last(chiefs: Sequence[Worker], of: str) -> list[tuple[str, list[str]]]:
@@ -154,7 +164,7 @@ def _fits(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
         return []
     rows = [("script", [run.script or NOT_RECORDED for run in runs])]
     steps = [{fit.name: fit.step for fit in run.chief.fits} for run in runs]
-    for name in _shown(list(dict.fromkeys(name for found in steps for name in found))):
+    for name in first_and_last(list(dict.fromkeys(name for found in steps for name in found))):
         values = [_checkpoint(found.get(name)) for found in steps]
         rows.append((f"{name}: newest checkpoint", values))
     return rows
@@ -189,12 +199,13 @@ def _part_of(run: Run, name: str) -> Json:
             for key, value in run.settings.items()
         ],
         "versions": [(key, _text(value)) for key, value in run.versions.items()],
+        "begun": ([fit.name for fit in told_of(run)], begun(told_of(run))),
     }
 
 
 def _parts_of_fits(run: Run) -> list[Json]:
     """Return how fast each of several fits of a script was, and where its time went."""
-    fits = _shown(run.fits) if len(run.fits) > 1 else []
+    fits = first_and_last(run.fits) if len(run.fits) > 1 else []
     nothing = [Line((), ())] * len(run.workers)
     of_each = [(name, run.of_fit(name)) for name in fits]
     return [

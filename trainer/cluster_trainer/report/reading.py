@@ -13,6 +13,7 @@ from typing import Any
 from cluster_trainer.results.journal import is_time
 
 Json = dict[str, Any]
+NOT_RECORDED = "not recorded"
 MAX_COUNT = 2**53
 MAX_NUMBER = 1e100
 """What is drawn has to be added and multiplied, too."""

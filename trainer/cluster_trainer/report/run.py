@@ -82,7 +82,7 @@ class Run:
 
     @property
     def settings(self) -> Json:
-        """All settings of the chief, name -> value."""
+        """All settings of the chief that it heeds, name -> value."""
         return self.of_chief("settings")
 
     @property
@@ -117,9 +117,17 @@ class Run:
         return min((one.events[0]["time"] for one in self.workers if one.events), default=None)
 
     def of_chief(self, part: str) -> Json:
-        """Return an object in the chief's result.json, an empty one where it has none."""
-        found = self.chief.result.get(part)
+        """Return an object in the chief's result.json, an empty one where it has none.
+
+        Of a script with fits of its own it is what the last of them was begun with.
+        """
+        found = self.fact(part)
         return found if isinstance(found, dict) else {}
+
+    def fact(self, name: str) -> Any:
+        """Return a member likewise; None: not recorded."""
+        told = [self.chief.result, *(fit.about for fit in reversed(self.chief.fits))]
+        return next((one[name] for one in told if one.get(name) is not None), None)
 
 
 def read_run(folder: Path) -> Run:

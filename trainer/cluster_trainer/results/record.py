@@ -1,6 +1,7 @@
-"""What a run really trains with, for result.json: a script may override the settings."""
+"""What a model is really trained with, for result.json and about.json: scripts have their own."""
 
 import json
+import sys
 from typing import Any
 
 import keras
@@ -12,11 +13,19 @@ def of(model: keras.Model) -> dict[str, Any]:
     """Return the optimizer, the loss and the strategy of a compiled model, as JSON knows them."""
     strategy = model.distribute_strategy
     return {
-        "optimizer": _described(model.optimizer),
+        "optimizer": optimizer_of(model.optimizer),
         "loss": name_of(model.loss),
         "strategy": strategy_of(strategy),
         "replicas": count_of_all(strategy),
     }
+
+
+def script() -> dict[str, Any]:
+    """Return which script this is, for who wants to run it again.
+
+    Its arguments stay out: there may be secrets among them.
+    """
+    return {"path": sys.argv[0], "arguments": len(sys.argv) - 1}
 
 
 def strategy_of(strategy: Any) -> str:
@@ -24,13 +33,13 @@ def strategy_of(strategy: Any) -> str:
     return "ring" if ring_of(strategy) else type(strategy).__name__
 
 
-def _described(optimizer: Any) -> dict[str, Any]:
+def optimizer_of(optimizer: Any) -> dict[str, Any]:
     """Return an optimizer as `keras.optimizers.deserialize` takes it, or else its name alone."""
     if optimizer is None:  # a model's own steps may have others
         return {"class_name": None}
     try:
         described = keras.optimizers.serialize(optimizer)
-    except (AttributeError, NotImplementedError, TypeError, ValueError):
+    except Exception:  # noqa: BLE001  a user's own get_config may raise anything
         return {"class_name": type_name(optimizer)}
     return dict(described)
 
@@ -40,10 +49,13 @@ def name_of(given: Any) -> Any:
     if given is None or isinstance(given, str):
         return given
     if isinstance(given, dict):
-        return {name: name_of(one) for name, one in given.items()}
+        return {str(name): name_of(one) for name, one in given.items()}
     if isinstance(given, (list, tuple)):
         return [name_of(one) for one in given]
-    return str(getattr(given, "name", None) or getattr(given, "__name__", type_name(given)))
+    try:
+        return str(getattr(given, "name", None) or getattr(given, "__name__", type_name(given)))
+    except Exception:  # noqa: BLE001  as above
+        return type_name(given)
 
 
 def as_text(what: Any) -> str:

@@ -1,0 +1,75 @@
+"""What a script's fit is begun with: settings, versions, model, data. A report shows it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+from keras.src.utils.rng_utils import get_random_seed
+
+from cluster_trainer.collectives.replicas import count_of_all
+from cluster_trainer.fits.start_text import OF_SCRIPTS
+from cluster_trainer.process.lifecycle import versions
+from cluster_trainer.results import record
+from cluster_trainer.settings.job import Job
+
+METRICS = ("metrics", "weighted_metrics")
+ARGUMENTS = (
+    "initial_epoch",
+    "validation_split",
+    "validation_steps",
+    "validation_batch_size",
+    "validation_freq",
+    "shuffle",
+)
+"""Of `fit`, where they are given; the data, as they are cut, are described by themselves."""
+
+
+def asked_of(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a script asks of a fit, name -> value as JSON knows it.
+
+    It is asked before the fit begins: a checkpoint or a callback may change the learning rate.
+
+    Args:
+        model: what is trained.
+        arguments: of `fit`, those that are given.
+    """
+    # Keras has no public way to what `compile` was given.
+    compiled = getattr(getattr(model, "_compile_config", None), "config", {})
+    given = {name: arguments[name] for name in ARGUMENTS if arguments.get(name) is not None}
+    return {
+        "optimizer": record.optimizer_of(model.optimizer),
+        "loss": record.name_of(getattr(model, "loss", None)),
+        "loss_weights": compiled.get("loss_weights"),
+        **{name: record.name_of(compiled.get(name)) for name in METRICS},
+        "epochs": arguments.get("epochs", 1),
+        **given,
+    }
+
+
+def about(
+    job: Job, model: keras.Model, asked: Mapping[str, Any], data: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return what a fit of a script is begun with; members have the names of result.json's.
+
+    Args:
+        job: the settings, and which worker this is.
+        model: what is trained.
+        asked: see `asked_of`.
+        data: what the training data are and how they are cut, name -> value.
+    """
+    strategy, settings = model.distribute_strategy, job.config.as_json()
+    return {
+        "script": record.script(),
+        "workers": job.task.num_workers,
+        "replicas": count_of_all(strategy),
+        "strategy": record.strategy_of(strategy),
+        "versions": {**versions(), **job.image},
+        "settings": {name: settings[name] for name in OF_SCRIPTS},
+        "fit": {
+            "model": model.name,
+            "weights": model.count_params() if model.built else None,
+            **asked,
+            "seed": get_random_seed(),
+            "data": {name: text for name, text in data.items() if text != str(None)},
+        },
+    }

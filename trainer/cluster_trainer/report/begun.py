@@ -1,0 +1,75 @@
+"""What the fits of scripts were begun with, as rows of a table."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cluster_trainer.report.fits import Fit, first_and_last
+from cluster_trainer.report.reading import NOT_RECORDED
+from cluster_trainer.report.run import Run
+
+MAX_LETTERS = 200
+EMPTY = "-"
+COUNTED = "name"
+"""A member of each of Keras's objects; Keras counts them: adam, adam_1."""
+Rows = list[tuple[str, list[str]]]
+
+
+def begun(fits: Sequence[Fit]) -> Rows:
+    """Return a row for whatever any of some fits was given, and in it a text for each fit."""
+    tables = [dict(_flat(fit.about.get("fit") or {})) for fit in fits]
+    names = dict.fromkeys(name for table in tables for name in table)
+    rows = [(name, [table.get(name, EMPTY) for table in tables]) for name in names]
+    return [(name, values) for name, values in rows if {*values} != {EMPTY}]
+
+
+def begun_of_all(runs: Sequence[Run]) -> Rows:
+    """Return a row for whatever the fits of runs were begun with, and in it a text for each run.
+
+    Where each run has one fit alone it needs no name.
+    """
+    of_runs = [{fit.name: fit for fit in told_of(run)} for run in runs]
+    names = dict.fromkeys(name for fits in of_runs for name in fits)
+    rows = []
+    for fit in names:
+        which = f"{fit}: " if len(names) > 1 else ""
+        for name, values in begun([fits.get(fit, Fit(fit, None)) for fits in of_runs]):
+            of_all = zip(values, of_runs, strict=True)
+            rows.append((which + name, [one if fits else NOT_RECORDED for one, fits in of_all]))
+    return rows
+
+
+def told_of(run: Run) -> list[Fit]:
+    """Return the fits to be shown that have an about.json."""
+    told = {fit.name: fit for fit in run.chief.fits if fit.about}
+    return [told[name] for name in first_and_last([*told])]
+
+
+def _flat(values: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str]]:
+    """Yield names and texts; what has members of its own has a name for each of them.
+
+    An object of Keras's, such as an optimizer, is that of its class, followed by its configuration.
+    """
+    for name, value in values.items():
+        if not isinstance(value, dict):
+            yield within + name, _text(value)
+        elif "class_name" in value:
+            yield within + name, _text(value["class_name"])
+            config = value.get("config")
+            inner = config if isinstance(config, dict) else {}
+            kept = {key: one for key, one in inner.items() if key != COUNTED}
+            yield from _flat(kept, f"{within}{name}: ")
+        else:
+            yield from _flat(value, f"{within}{name}: ")
+
+
+def _text(value: Any) -> str:
+    """Return a value as a cell shows it: of a number of float32 as many digits as it has."""
+    if value is None:
+        return EMPTY
+    if isinstance(value, float):
+        return f"{value:.7g}"
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        value = ", ".join(value)
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= MAX_LETTERS else f"{text[:MAX_LETTERS]}…"

@@ -1,0 +1,51 @@
+"""What a script's fit was begun with, on disk: about.json, one object."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cluster_trainer.files import write_whole
+
+FILE = "about.json"
+
+
+class AboutFile:
+    """A file that is there whole, or not at all.
+
+    Args:
+        folder: the fit's; it is made if need be.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+
+    def exists(self) -> bool:
+        """Tell whether this start, or an earlier one, has written it."""
+        return self._file.exists()
+
+    def write(self, about: Mapping[str, Any]) -> None:
+        """Write it.
+
+        Args:
+            about: what it says; of what JSON does not know the type.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        text = json.dumps(about, indent=2, skipkeys=True, default=_plain) + "\n"
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(self._file, text.encode(), durable=False)
+
+    def remove(self) -> None:
+        """Remove what an earlier start has left."""
+        with suppress(OSError):
+            self._file.unlink(missing_ok=True)
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON does not know: a number of NumPy's as one of Python's, else its type."""
+    return value.item() if isinstance(value, np.generic) else type(value).__name__
