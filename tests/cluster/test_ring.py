@@ -68,11 +68,21 @@ def without_fit(workbench, tmp_path_factory):
     return {what: (run.output, codes[what]) for what, run in ended.items()}
 
 
-def test_a_script_without_a_fit_does_not_end_before_the_other_workers(without_fit):
+@pytest.fixture
+def ended_well(without_fit):
+    """What the last worker has seen of the other, both of them in their ring."""
     output, codes = without_fit["well"]
     assert codes == [0, 0], output
     (result,) = [line for line in output.splitlines() if line.startswith("RESULT ")]
-    assert json.loads(result.removeprefix("RESULT "))["is_there"]
+    return json.loads(result.removeprefix("RESULT "))
+
+
+def test_a_script_without_a_fit_does_not_end_before_the_other_workers(ended_well):
+    assert ended_well["is_there"]
+
+
+def test_nobody_can_connect_to_a_worker_that_is_in_a_ring(ended_well):
+    assert ended_well["knocked"] == ["ECONNREFUSED"] * 2
 
 
 def test_a_peer_that_is_lost_outside_of_a_fit_is_worth_another_start(without_fit):

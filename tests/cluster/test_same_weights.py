@@ -2,11 +2,12 @@
 
 100 steps over the same global batches end with the same weights, and what a run says of its test
 set is what plain Keras says of the model that it leaves. Each case is (workers, CPU devices of
-each); 0 devices is the CPU as it is, without a strategy for one worker, and "ring" the same with
-sums that go round a ring.
+each); 0 devices is the CPU as it is, without a strategy for one worker, and for several with the
+collectives that are the default; "ring" and "tensorflow" are the same with those collectives.
 """
 
 import json
+from functools import cache
 
 import pytest
 
@@ -16,11 +17,20 @@ from harness.loopback import Case, run_cases
 ONE_DEVICE = (1, 0)
 # This one is a cluster of containers; the others are processes in one.
 IN_CONTAINERS = (2, 0)
-OVER_RING = (3, "ring")
-SEVERAL_WORKERS = [IN_CONTAINERS, (4, 0), OVER_RING]
-MIRRORED = [(1, 2)]
-BOTH = [(2, 2)]
-ALL = [ONE_DEVICE, *SEVERAL_WORKERS, *MIRRORED, *BOTH]
+MIRRORED = (1, 2)
+BOTH = (2, 2)
+# Each begins with what the others are compared with.
+QUICK = (ONE_DEVICE, IN_CONTAINERS, (2, "tensorflow"), (3, "ring"), MIRRORED, BOTH)
+LONG = (ONE_DEVICE, (4, 0), (3, "tensorflow"), (4, "tensorflow"))
+long = pytest.mark.long
+SEVERAL = [*QUICK[1:], *(pytest.param(case, marks=long) for case in LONG[1:])]
+cases = pytest.mark.parametrize("case", [ONE_DEVICE, *SEVERAL], ids=str)
+# By the setting, what the log calls it and what result.json does.
+STRATEGIES = {
+    0: ("ring", "ring"),
+    "ring": ("ring", "ring"),
+    "tensorflow": ("multiworker", "CollectiveAllReduceStrategy"),
+}
 # Goes into equal shares for all cases; the last batch of the test set does not.
 GLOBAL_BATCH = 132
 DIGITS_TEST_EXAMPLES = 360
@@ -48,8 +58,8 @@ print(json.dumps([describe(*pair) for pair in zip(models, flat)]))
 
 def settings_of(workers, devices):
     on_devices = {"TRAINER_LOGICAL_CPUS": f"{devices}"} if devices else {}
-    if devices == "ring":
-        on_devices = {"TRAINER_COLLECTIVES": "ring"}
+    if devices in ("ring", "tensorflow"):
+        on_devices = {"TRAINER_COLLECTIVES": devices}
     if devices and workers == 1:
         on_devices["TRAINER_STRATEGY"] = "mirrored"
     return {
@@ -65,70 +75,102 @@ def settings_of(workers, devices):
     } | on_devices
 
 
-@pytest.fixture(scope="module")
-def runs(run, workbench, tmp_path_factory):
-    """Every case's run, by the case."""
-    here = [case for case in ALL if case != IN_CONTAINERS]
-    cases = [Case(str(case), case[0], settings_of(*case)) for case in here]
-    ended = run_cases(workbench, tmp_path_factory.mktemp("cases"), cases)
-    found = {case: ended[str(case)] for case in here}
-    found[IN_CONTAINERS] = run(WORKERS=IN_CONTAINERS[0], **settings_of(*IN_CONTAINERS))
-    return {case: one.raise_unless_done() for case, one in found.items()}
+def group_of(case):
+    return QUICK if case in QUICK else LONG
 
 
 @pytest.fixture(scope="module")
-def models(runs, workbench):
-    """What plain Keras says of each case's model; the distances are to the first one's weights."""
-    volumes = [f"{runs[case].folder}:/of/{place}:ro" for place, case in enumerate(ALL)]
-    paths = [f"/of/{place}/worker-0/model.keras" for place in range(len(ALL))]
-    ended = run_and_remove(workbench, "python", "-c", COMPARE, *paths, volumes=volumes)
-    assert ended.code == 0, ended.err
-    return dict(zip(ALL, json.loads(ended.out.splitlines()[-1]), strict=True))
+def runs_of(run, workbench, tmp_path_factory):
+    """The runs of a group, by their cases."""
+
+    @cache
+    def ended(group):
+        here = [case for case in group if case != IN_CONTAINERS]
+        started = [Case(str(case), case[0], settings_of(*case)) for case in here]
+        done = run_cases(workbench, tmp_path_factory.mktemp("cases"), started)
+        found = {case: done[str(case)] for case in here}
+        if IN_CONTAINERS in group:
+            found[IN_CONTAINERS] = run(WORKERS=IN_CONTAINERS[0], **settings_of(*IN_CONTAINERS))
+        return {case: one.raise_unless_done() for case, one in found.items()}
+
+    return ended
 
 
-@pytest.mark.parametrize("case", ALL, ids=str)
-def test_every_worker_says_that_it_is_done(runs, case):
+@pytest.fixture
+def trained(runs_of, case):
+    """The case's run."""
+    return runs_of(group_of(case))[case]
+
+
+@pytest.fixture(scope="module")
+def models_of(runs_of, workbench):
+    """What plain Keras says of a group's models; distances are to the first one's weights."""
+
+    @cache
+    def described(group):
+        runs = runs_of(group)
+        volumes = [f"{runs[case].folder}:/of/{place}:ro" for place, case in enumerate(group)]
+        paths = [f"/of/{place}/worker-0/model.keras" for place in range(len(group))]
+        ended = run_and_remove(workbench, "python", "-c", COMPARE, *paths, volumes=volumes)
+        assert ended.code == 0, ended.err
+        return dict(zip(group, json.loads(ended.out.splitlines()[-1]), strict=True))
+
+    return described
+
+
+@cases
+def test_every_worker_says_that_it_is_done(trained, case):
     workers = case[0]
-    results = runs[case].results()
+    results = trained.results()
     assert [result["status"] for result in results] == ["done"] * workers
     assert [result["task"]["index"] for result in results] == list(range(workers))
     assert {result["steps"] for result in results} == {100}
 
 
-@pytest.mark.parametrize("case", MIRRORED + BOTH, ids=str)
-def test_every_device_holds_a_replica(runs, case):
+@pytest.mark.parametrize("case", [MIRRORED, BOTH], ids=str)
+def test_every_device_holds_a_replica(trained, case):
     workers, devices = case
     strategy = "mirrored" if workers == 1 else "multiworker"
     named = ",".join(f"CPU:{number}" for number in range(devices))
     said = f"up: strategy {strategy} on {named}, replicas in sync {workers * devices},"
-    assert runs[case].output.count(said) == workers
+    assert trained.output.count(said) == workers
 
 
-@pytest.mark.parametrize("case", ALL, ids=str)
-def test_all_workers_end_with_identical_weights(runs, case):
-    digests = {result["weights_sha256"] for result in runs[case].results()}
+@pytest.mark.parametrize("case", [one for one in SEVERAL if one not in (MIRRORED, BOTH)], ids=str)
+def test_workers_sum_by_what_was_asked_for_and_by_default_over_a_ring(trained, case):
+    workers, asked = case
+    logged, noted = STRATEGIES[asked]
+    said = f"up: strategy {logged} on CPU:0, replicas in sync {workers},"
+    assert trained.output.count(said) == workers
+    assert {result["strategy"] for result in trained.results()} == {noted}
+
+
+@cases
+def test_all_workers_end_with_identical_weights(trained):
+    digests = {result["weights_sha256"] for result in trained.results()}
     assert len(digests) == 1
     assert len(digests.pop()) == 64
 
 
-@pytest.mark.parametrize("case", ALL, ids=str)
-def test_only_the_chief_writes_the_model(runs, case):
-    chief, *others = runs[case].workers
+@cases
+def test_only_the_chief_writes_the_model(trained):
+    chief, *others = trained.workers
     assert (chief / "model.keras").is_file()
     assert (chief / "saved_model/saved_model.pb").is_file()
     assert not [other for other in others if list(other.glob("*model*"))]
 
 
-def test_weights_do_not_depend_on_devices_or_workers(models):
-    distances = {case: model["distance"] for case, model in models.items()}
+@pytest.mark.parametrize("group", [QUICK, pytest.param(LONG, marks=long)], ids=["quick", "long"])
+def test_weights_do_not_depend_on_devices_or_workers(models_of, group):
+    distances = {case: model["distance"] for case, model in models_of(group).items()}
     assert {case: distance for case, distance in distances.items() if distance >= 1e-4} == {}
 
 
-@pytest.mark.parametrize("case", ALL, ids=str)
-def test_every_test_example_counts_once(runs, models, case):
-    found = runs[case].metrics()[-1]
+@cases
+def test_every_test_example_counts_once(trained, models_of, case):
+    found, model = trained.metrics()[-1], models_of(group_of(case))[case]
     assert found["test_examples"] == DIGITS_TEST_EXAMPLES
     correct = found["test_accuracy"] * found["test_examples"]
-    assert correct == pytest.approx(models[case]["correct"], abs=1e-3)
+    assert correct == pytest.approx(model["correct"], abs=1e-3)
     assert correct > DIGITS_TEST_EXAMPLES / 5
-    assert found["test_loss"] == pytest.approx(models[case]["loss"], rel=1e-5)
+    assert found["test_loss"] == pytest.approx(model["loss"], rel=1e-5)

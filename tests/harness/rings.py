@@ -1,6 +1,8 @@
 """Rings within one process: a thread for each rank."""
 
+import ctypes
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +22,20 @@ def over_tcp() -> Pair:
     with socket.create_server(("127.0.0.1", 0)) as server:
         end = socket.create_connection(server.getsockname())
         return end, server.accept()[0]
+
+
+SO_ATTACH_FILTER = 26  # asm-generic/socket.h
+DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # BPF_RET: so many bytes of a packet are taken
+
+
+def lose_what_arrives(connection: socket.socket) -> None:
+    """Have the kernel drop each packet on its way to this end, as a network does that is cut.
+
+    It is not acknowledged either, and what this end sends arrives. Whoever owns a socket may do so.
+    """
+    program = ctypes.create_string_buffer(DROP_ALL, len(DROP_ALL))
+    filtering = struct.pack("HP", 1, ctypes.addressof(program))
+    connection.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filtering)
 
 
 @contextmanager

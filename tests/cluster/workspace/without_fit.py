@@ -1,8 +1,10 @@
 """A script of two workers that never calls `fit`; its argument says what happens besides."""
 
+import errno
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -10,12 +12,21 @@ from pathlib import Path
 import keras
 import numpy as np
 
-what, index = sys.argv[1], json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+what, config = sys.argv[1], json.loads(os.environ["TF_CONFIG"])
+index, addresses = config["task"]["index"], config["cluster"]["worker"]
 folder = Path(os.environ["TRAINER_RUN_DIR"])
 keras.utils.set_random_seed(1)
 inputs = np.random.default_rng(2).normal(size=(64, 6)).astype("float32")
 model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
+
+
+def knock(address):
+    """Connect to a worker's advertised port, as anybody might; return what comes of it."""
+    host, port = address.split(":")
+    with socket.socket() as stranger:
+        return errno.errorcode.get(stranger.connect_ex((host, int(port))), "open")
+
 
 for _ in range(3):
     model.train_on_batch(inputs, inputs[:, :1])
@@ -28,6 +39,8 @@ loss = model.evaluate(inputs, inputs[:, :1], verbose=0)
 if index == 1:
     while not (folder / "pid-0").exists():
         time.sleep(0.1)
+    knocked = [knock(address) for address in addresses]
     time.sleep(2)  # in which the other one would have ended
     other = int((folder / "pid-0").read_text())
-    print("RESULT", json.dumps({"loss": loss, "is_there": Path(f"/proc/{other}").exists()}))
+    is_there = Path(f"/proc/{other}").exists()
+    print("RESULT", json.dumps({"loss": loss, "is_there": is_there, "knocked": knocked}))

@@ -1,13 +1,18 @@
 """Rings come and go without end: no socket, no thread, no event stays behind."""
 
 import threading
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from cluster_trainer.collectives.newcomers import Newcomers
+from cluster_trainer.collectives.renewable import RenewableRing
+from cluster_trainer.collectives.ring.errors import RingError
 from cluster_trainer.collectives.ring.ring import Ring
-from harness.rings import on_all, outcomes, rings
+from harness.rings import SECONDS, on_all, outcomes, over_tcp, rings
 
 
 def held() -> tuple[int, int]:
@@ -34,4 +39,49 @@ def test_nothing_stays_behind_after_many_rings(count: int) -> None:
                 on_all(made, work)
             else:
                 outcomes(made, fail)
+    assert held() == before
+
+
+class MeetingPlace:
+    """Connects two workers in a ring whenever both have come."""
+
+    def __init__(self) -> None:
+        self._rings = 0
+        self._both = threading.Barrier(2, self._connect)
+
+    def _connect(self) -> None:
+        self._rings += 1
+        self._pairs = [over_tcp(), over_tcp()]
+
+    def meet(self, rank: int) -> Ring:
+        self._both.wait(SECONDS)
+        return Ring(rank, 2, self._rings, self._pairs[rank - 1][1], self._pairs[rank][0])
+
+
+def regroup(ring: RenewableRing, how: str) -> None:
+    """Sum, and go on in another ring once this one has ended well, was aborted, or has broken."""
+    with suppress(RingError):  # the other one may be ahead, and have ended it
+        assert ring.all_reduce(np.ones(100, np.float32))[0] == 2
+        if how == "aborted" and ring.rank == 0:
+            ring.abort("a test")
+        if how == "broken" and ring.rank == 1:
+            ring.close()
+        ring.barrier()
+    ring.renew()
+
+
+@pytest.mark.parametrize("count", [30, pytest.param(1000, marks=pytest.mark.long)])
+def test_nothing_stays_behind_of_rings_that_were_renewed(count: int) -> None:
+    before = held()
+    place = MeetingPlace()
+    ways = [partial(place.meet, rank) for rank in range(2)]
+    made = on_all(ways, lambda meet: RenewableRing(meet, 2, looks=Newcomers()))
+    first = held()
+    for turn in range(count):
+        how = ("well", "aborted", "broken")[turn % 3]
+        on_all(made, partial(regroup, how=how))
+    assert held() == first
+    assert {ring.generation for ring in made} == {count + 1}
+    for ring in made:
+        ring.close()
     assert held() == before

@@ -5,11 +5,15 @@ wherever TensorFlow runs.
 """
 
 import struct
+import zlib
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Self
 
-HEADER = struct.Struct("!4sIIHHHHQ32s")
+HEADER = struct.Struct("!4sIIHHHHQ32sI")
+CHECKSUM = struct.Struct("!I")
+"""Of all that stands before it in a header. How long a broadcast is, only its sender can know: no
+other rank has anything to compare that with."""
 RECORD = struct.Struct("!4sBxHHHIQ")
 HEADER_MARK, RECORD_MARK = b"RING", b"WORD"
 LONGEST_TEXT = 1000
@@ -63,7 +67,8 @@ class Header:
         """Return the bytes, HEADER.size of them."""
         place = self.generation, self.operation, self.rank, self.size
         content = self.kind, self.detail, self.length, self.what.encode()
-        return HEADER.pack(HEADER_MARK, *place, *content)
+        packed = HEADER.pack(HEADER_MARK, *place, *content, 0)[: -CHECKSUM.size]
+        return packed + CHECKSUM.pack(zlib.crc32(packed))
 
     @classmethod
     def unpack(cls, content: bytes) -> Self:
@@ -72,8 +77,8 @@ class Header:
         Raises:
             ValueError: if they are no header.
         """
-        mark, *fields = HEADER.unpack(content)
-        if mark != HEADER_MARK:
+        mark, *fields, checksum = HEADER.unpack(content)
+        if mark != HEADER_MARK or checksum != zlib.crc32(content[: -CHECKSUM.size]):
             raise ValueError(f"{content!r} is no header")
         fields[-1] = fields[-1].rstrip(b"\0").decode(errors="replace")
         return cls(*fields)

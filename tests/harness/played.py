@@ -1,0 +1,90 @@
+"""The neighbours of rank 0 of a ring, as a test plays them: byte by byte."""
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from cluster_trainer.collectives.ring.ring import Ring
+from cluster_trainer.collectives.ring.wire import Header, Kind, Record, Word
+
+LIMIT_SECONDS = 0.3
+VALUES = np.arange(500, dtype=np.float32)
+CONTENT = b"what each rank has"
+ALIVE = Record(Word.ALIVE, 1, 1, 1).pack()
+Message = tuple[Header, bytes]
+
+CALLS: dict[str, Callable[[Ring], Any]] = {
+    "sum": lambda ring: ring.all_reduce(VALUES),
+    "gather": lambda ring: ring.all_gather(CONTENT),
+    "broadcast": lambda ring: ring.broadcast(None, ring.size - 1),
+    "barrier": Ring.barrier,
+}
+
+
+class Peer:
+    """Both neighbours of rank 0: numbers go to `data`, records to `beside`.
+
+    Of two ranks they are one and the same. `last` is the rank of the left one.
+    """
+
+    def __init__(self, size: int = 2, **options: float) -> None:
+        self.last = size - 1
+        left, self.data = socket.socketpair()
+        right, self.beside = socket.socketpair()
+        options = {"time_limit_seconds": LIMIT_SECONDS, **options}
+        self.ring = Ring(0, size, 1, left, right, **options)
+        self.beside.send(ALIVE)
+        self._over = threading.Event()
+
+    def live(self) -> None:
+        """Send signs of life until the end."""
+
+        def send() -> None:
+            with suppress(OSError):  # the end may come while it sends
+                while not self._over.wait(LIMIT_SECONDS / 10):
+                    self.beside.send(ALIVE)
+
+        threading.Thread(target=send, daemon=True).start()
+
+    def die(self) -> None:
+        """Close as the kernel does it for a process that has ended."""
+        self.data.close()
+        self.beside.close()
+
+    def end(self) -> None:
+        self._over.set()
+        self.ring.close()
+        self.die()
+
+
+def messages(call: str, size: int = 2, operation: int = 1) -> list[Message]:
+    """Return what rank 0 gets from its left neighbour in one of CALLS: headers and contents."""
+    others = size - 1
+
+    def head(kind: Kind, length: int, *, later: int = 0, detail: int = 0) -> Header:
+        return Header(1, operation + later, others, size, kind, detail, length)
+
+    def each(number: int) -> bytes:
+        return np.full(others, number, np.int64).tobytes()
+
+    match call:
+        case "sum":
+            return [(head(Kind.ALL_REDUCE, len(VALUES)), VALUES.tobytes() * others)]
+        case "gather":
+            return [
+                (head(Kind.SIZES, 8), each(len(CONTENT))),
+                (head(Kind.ALL_GATHER, size * len(CONTENT), later=1), CONTENT * others),
+            ]
+        case "broadcast":
+            return [(head(Kind.BROADCAST, len(CONTENT), detail=others), CONTENT)]
+        case _:
+            return [(head(Kind.BARRIER, 8), each(operation))]
+
+
+def as_bytes(said: list[Message]) -> bytes:
+    """Return messages as they travel."""
+    return b"".join(header.pack() + content for header, content in said)
