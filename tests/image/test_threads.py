@@ -16,8 +16,7 @@ CHOICE
 before = threads()
 tf.matmul(tf.ones([9, 9]), tf.ones([9, 9]))
 inside_operations = threads().count(False) - before.count(False)
-names = [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
-print(json.dumps([inside_operations, names.count("tf_Compute\\n")]))
+print(json.dumps(inside_operations))
 """
 OWN = "tf.config.threading.set_intra_op_parallelism_threads(3)"
 
@@ -25,10 +24,10 @@ OWN = "tf.config.threading.set_intra_op_parallelism_threads(3)"
 @pytest.mark.parametrize(
     ("choice", "environment", "expected"),
     [
-        ("", {}, [1, 1]),
-        (OWN, {}, [3, 1]),
-        ("", {"TF_NUM_INTRAOP_THREADS": "3", "TF_NUM_INTEROP_THREADS": "4"}, [3, 4]),
-        ("", {"TRAINER_THREADS": "3"}, [3, 3]),
+        ("", {}, 1),
+        (OWN, {}, 3),
+        ("", {"TF_NUM_INTRAOP_THREADS": "3"}, 3),
+        ("", {"TRAINER_THREADS": "3"}, 3),
     ],
     ids=["limit", "script", "TensorFlow", "TRAINER_THREADS"],
 )

@@ -95,6 +95,19 @@ def cached():
     return {"x": shuffled().cache().batch(6)}
 
 
+def endless_and_filtered():
+    """Nobody can tell whether it ends."""
+    data = shuffled().repeat().filter(lambda row, _: row[0] < 9).batch(6)
+    rows = {"x": ROWS, "y": WANTED, "batch_size": 6}
+    return {**rows, "validation_data": data, "validation_steps": 2}
+
+
+def made_in_place():
+    """Nobody holds the first fit's dataset any more when the second begins."""
+    data = shuffled()
+    return lambda number: {"x": (data.repeat(2) if number == 1 else data).batch(6)}
+
+
 def twice():
     data = shuffled()
     return {"x": data.concatenate(data.map(lambda row, wanted: (-row, -wanted))).batch(6)}
@@ -115,8 +128,9 @@ def fitted(tmp_path):
             place = tmp_path / folder / str(number)
             plan = Plan(job, StopRequest(print), Deadline(), place, described={})
             callbacks = [one for one in [own(place)] if one and number == 2]
+            given = data(number) if callable(data) else data
             with running.fits_run_by(KeptFit(plan, model).run):
-                history = model.fit(**data, epochs=3, verbose=0, callbacks=callbacks).history
+                history = model.fit(**given, epochs=3, verbose=0, callbacks=callbacks).history
         return model.get_weights(), history
 
     return fit
@@ -133,6 +147,8 @@ def fitted(tmp_path):
         (repeated, Dies),
         (cached, Dies),
         (twice, Dies),
+        (endless_and_filtered, Dies),
+        (made_in_place, Dies),
     ],
 )
 def test_a_kill_in_the_second_changes_nothing(fitted, made, dies):
@@ -143,6 +159,27 @@ def test_a_kill_in_the_second_changes_nothing(fitted, made, dies):
     for one, other in zip(weights, again, strict=True):
         np.testing.assert_array_equal(one, other)
     assert history == told
+
+
+def test_what_a_generator_predicts_is_none_of_the_fit(fitted):
+    """Keras reads its first batches before the fit has an iterator."""
+    double = keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda rows: 2 * rows)])
+
+    def batches(doubled):
+        while True:
+            yield doubled(ROWS[:6]), WANTED[:6]
+
+    def predicting():
+        return {"x": batches(lambda rows: double.predict(rows, verbose=0)), "steps_per_epoch": 4}
+
+    def plain():
+        return {"x": batches(lambda rows: 2 * rows), "steps_per_epoch": 4}
+
+    weights, history = fitted("plain", plain)
+    found, told = fitted("predicting", predicting)
+    assert history == told
+    for one, other in zip(weights, found, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 class Looks(keras.callbacks.Callback):

@@ -10,15 +10,17 @@ from contextlib import suppress
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
-THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
-"""What TensorFlow takes for its pools of threads where `tf.config.threading` was not asked."""
+THREADS = "TF_NUM_INTRAOP_THREADS"
+"""What TensorFlow takes for the threads within an operation where `tf.config.threading` was not
+asked. Those between operations are left to it: a Python function within a pipeline may hold one
+while another that it calls waits for its own, and their number costs nothing."""
 
 
 def threads_of_script(environ: Mapping[str, str], cgroup: Path = CGROUP) -> dict[str, str]:
-    """Return the variables that a script needs for its threads: what it would not find by itself.
+    """Return the variable that a script needs for its threads: what it would not find by itself.
 
-    That is TRAINER_THREADS, where it is a number, or else what the limit of the container leaves.
-    Whoever has set such a variable, or OpenMP's, has chosen.
+    That is TRAINER_THREADS, where it is a number, or else what the limit of the container leaves,
+    unless OpenMP has a number. Whoever has set the variable itself has chosen.
 
     Args:
         environ: of the script.
@@ -31,7 +33,7 @@ def threads_of_script(environ: Mapping[str, str], cgroup: Path = CGROUP) -> dict
         count = available_cpus(cgroup)
         if environ.get("OMP_NUM_THREADS") or count == _allowed_cpus():
             return {}
-    return {name: str(count) for name in THREADS if not environ.get(name)}
+    return {} if environ.get(THREADS) else {THREADS: str(count)}
 
 
 def available_cpus(cgroup: Path = CGROUP) -> int:

@@ -32,6 +32,12 @@ def test_numbers_of_numpy_are_numbers_and_what_else_json_does_not_know_is_its_ty
     assert found == {"a": 3, "b": 0.5, "c": "set", "d": ["function"], "e": "\udc80", "f": "ndarray"}
 
 
+def test_numbers_that_are_not_finite_are_texts(file, tmp_path):
+    file.write({"clipvalue": float("inf"), "weights": [float("nan"), np.float32("-inf")], 3: "no"})
+    told = json.loads((tmp_path / "fit-1/about.json").read_text(), parse_constant=pytest.fail)
+    assert told == {"clipvalue": "inf", "weights": ["nan", "-inf"]}
+
+
 def test_one_that_cannot_be_written_leaves_the_earlier(file, tmp_path):
     file.write({"epochs": 1})
     (tmp_path / "fit-1/.unfinished.about.json").mkdir()

@@ -47,24 +47,24 @@ def test_a_process_may_use_what_it_may_run_on_within_the_limit(cgroup, limit, co
     assert available_cpus(cgroup(limit)) == count
 
 
-def both(count):
-    return dict.fromkeys(THREADS, count)
+def told(count):
+    return {THREADS: count}
 
 
 @pytest.mark.parametrize(
     ("limit", "environ", "given"),
     [
-        (2, {}, both("2")),
+        (2, {}, told("2")),
         (None, {}, {}),
         (8, {}, {}),
-        (2, {"TF_NUM_INTRAOP_THREADS": "5"}, {"TF_NUM_INTEROP_THREADS": "2"}),
-        (2, both("5"), {}),
+        (2, {"TF_NUM_INTEROP_THREADS": "5"}, told("2")),
+        (2, told("5"), {}),
         (2, {"OMP_NUM_THREADS": "5"}, {}),
-        (2, {"OMP_NUM_THREADS": ""} | both(""), both("2")),
-        (2, {"TRAINER_THREADS": "auto"}, both("2")),
-        (2, {"TRAINER_THREADS": "3"}, both("3")),
-        (None, {"TRAINER_THREADS": "3", "OMP_NUM_THREADS": "5"}, both("3")),
-        (2, {"TRAINER_THREADS": "3"} | both("5"), {}),
+        (2, {"OMP_NUM_THREADS": ""} | told(""), told("2")),
+        (2, {"TRAINER_THREADS": "auto"}, told("2")),
+        (2, {"TRAINER_THREADS": "3"}, told("3")),
+        (None, {"TRAINER_THREADS": "3", "OMP_NUM_THREADS": "5"}, told("3")),
+        (2, {"TRAINER_THREADS": "3"} | told("5"), {}),
     ],
 )
 def test_a_script_is_told_what_nobody_has_chosen(cgroup, limit, environ, given):

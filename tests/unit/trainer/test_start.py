@@ -75,7 +75,7 @@ def test_a_module_and_its_loader_are_as_ever(seen):
     assert seen(imports)[:2] == [True, NOTE]
 
 
-THREADS = "import os, sys\nsys.modules['seen'].append(os.environ.get('TF_NUM_INTEROP_THREADS'))\n"
+THREADS = "import os, sys\nsys.modules['seen'].append(os.environ.get('TF_NUM_INTRAOP_THREADS'))\n"
 
 
 @pytest.mark.parametrize(("package", "told"), [("tensorflow", "3"), ("tf_keras", None)])
@@ -86,5 +86,5 @@ def test_tensorflow_alone_is_told_of_its_threads_when_it_is_imported(seen, tmp_p
 
 def test_what_a_script_has_set_before_stays(seen, tmp_path):
     (tmp_path / "tensorflow.py").write_text(THREADS)
-    before = "import os\nos.environ['TF_NUM_INTEROP_THREADS'] = '5'"
+    before = "import os\nos.environ['TF_NUM_INTRAOP_THREADS'] = '5'"
     assert seen("import tensorflow", before, TRAINER_THREADS="3")[0] == "5"

@@ -299,6 +299,7 @@ def _running(
         one_batch_a_call=bool(wanting),
         has_own_functions=_has_own_functions(model),
         is_of_callback=running.is_in_fit() and not is_fits,
+        has_iterator=running.is_in_fit(),  # also where its data predict, before it is made
         meet=running.current().meet if is_fits else lambda: None,
     )
 

@@ -64,6 +64,7 @@ class Running:
         asked: the others that this call has given what values all have; None: it asks again.
         limit: limits the time of a call of TensorFlow.
         arrays: that a fit is given, which may begin again; None: it does not.
+        has_iterator: whether the fit's own iterator is there; it is the first.
     """
 
     name: str = "a loop"
@@ -81,6 +82,7 @@ class Running:
     alike: WeakSet[Any] = field(default_factory=WeakSet)
     asked: WeakSet[Any] | None = None
     arrays: GivenArrays | None = None
+    has_iterator: bool = False
 
     @property
     def logs_of_epoch(self) -> dict[str, Any]:
@@ -90,16 +92,14 @@ class Running:
     @property
     def arrays_to_train_on(self) -> GivenArrays | None:
         """Those arrays, for the first iterator: the others' may have been changed by callbacks."""
-        return None if self._adopted else self.arrays
+        return None if self.has_iterator else self.arrays
 
     def adopt(self, iterator: Any) -> Any:
         """Return the keeper, which attaches itself, to the first iterator: it trains."""
-        keeper, self._adopted = (None if self._adopted else self.keeper), True
+        keeper, self.has_iterator = (None if self.has_iterator else self.keeper), True
         if keeper:
             keeper.attach(iterator)
         return keeper
-
-    _adopted: bool = False
 
 
 # (run it, its bound arguments, what is to be announced) -> History

@@ -23,6 +23,7 @@ OF_SCRIPTS = (
     "wire",
     "stall_timeout_seconds",
     "silence_seconds",
+    "threads",
 )
 """Settings that a script with Keras's own `fit` heeds."""
 

@@ -138,7 +138,7 @@ def _notes_of_script(run: Run) -> Iterator[str]:
         yield f"Its arguments: {many} not recorded, since there may be secrets among them."
     yield "In the folder that has the script. What it gives `fit` itself wins over the variables."
     if not run.settings:
-        yield "TRAINER_ variables: not recorded; a script's own `fit` keeps none."
+        yield "TRAINER_ variables: not recorded, as there is no about.json."
 
 
 def _built(run: Run) -> str:

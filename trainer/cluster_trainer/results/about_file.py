@@ -1,6 +1,7 @@
 """What a script's fit was begun with, on disk: about.json, one object."""
 
 import json
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -36,7 +37,7 @@ class AboutFile:
         Raises:
             OSError: it could not be written.
         """
-        text = json.dumps(about, indent=2, skipkeys=True, default=_plain) + "\n"
+        text = json.dumps(_plain(about), indent=2, allow_nan=False) + "\n"
         self._file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self._file, text.encode(), durable=False)
 
@@ -47,5 +48,16 @@ class AboutFile:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON does not know: a number of NumPy's as one of Python's, else its type."""
-    return value.item() if isinstance(value, np.generic) else type(value).__name__
+    """Return a value as JSON knows it: of what it does not know, its type.
+
+    A number that is not finite is a text; what is not named by a text is left out.
+    """
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items() if isinstance(name, str)}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    number = value.item() if isinstance(value, np.generic) else value
+    if isinstance(number, float) and not math.isfinite(number):
+        return str(number)
+    is_known = number is None or isinstance(number, (str, int, float))
+    return number if is_known else type(value).__name__

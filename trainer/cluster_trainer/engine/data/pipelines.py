@@ -15,7 +15,8 @@ log = logging.getLogger("trainer")
 # Rows that tell whether all workers have the same.
 DIGESTED = 16
 # TensorFlow's names of what begins its inputs again within one iterator, or keeps what they gave.
-OF_SEVERAL_ITERATORS = ("_RepeatDataset", "_ConcatenateDataset", "CacheDataset", "_CacheDataset")
+CACHES = ("CacheDataset", "_CacheDataset")
+OF_SEVERAL_ITERATORS = ("_RepeatDataset", "_ConcatenateDataset", *CACHES)
 SHUFFLES, DRAWS = "the seeds of shuffles", "the seeds of `tf.data.Dataset.random`"
 ROWS = "SHA-256 of some rows that tf.data.Datasets were made of"
 NO_SEED = (
@@ -40,14 +41,14 @@ class Debt:
         seen: how many elements of another have to be read.
         parts: the dataset and all that it is made from, as far as somebody holds them, each with
             how many iterators of it one of the dataset begins.
-        endless: the dataset, which stays in memory, where elements of it have to be read.
+        held: the dataset, where elements of it have to be read; it stays in memory until then.
         is_made_up: whether all that has been done.
     """
 
     times: int
     seen: int
     parts: Sequence[tuple[ref[Any], int]]
-    endless: tf.data.Dataset | None
+    held: tf.data.Dataset | None
     is_made_up: bool = False
 
     def make_up(self) -> None:
@@ -61,8 +62,8 @@ class Debt:
         for part, uses in parts:
             if id(part) not in inputs:
                 begin(part, self.times * uses)
-        if self.endless is not None:
-            begin(self.endless.take(self.seen).skip(self.seen), 1)
+        if self.held is not None and self.seen:
+            begin(self.held.take(self.seen).skip(self.seen), 1)
 
 
 # Of each shuffle.
@@ -106,9 +107,14 @@ def begin(dataset: tf.data.Dataset, times: int) -> None:
 
     Where one iterator uses several orders, or keeps one, it is read to its end.
     """
-    is_read = _keeps_or_repeats_orders(dataset)
-    for _ in range(times):
-        deque(dataset, maxlen=0) if is_read else next(iter(dataset), None)
+    if times < 1 or not _keeps_or_repeats_orders(dataset):
+        for _ in range(times):
+            next(iter(dataset), None)
+        return
+    passes = times if any(map(_reshuffles, _parts(dataset, in_caches=False))) else 1
+    log.info("shuffled data are read %d times, as at an earlier start", passes)
+    for _ in range(passes):
+        deque(dataset, maxlen=0)
 
 
 def owe(dataset: tf.data.Dataset, times: int, seen: int = 0) -> None:
@@ -124,7 +130,8 @@ def owe(dataset: tf.data.Dataset, times: int, seen: int = 0) -> None:
     parts = {id(one): one for one in _parts(dataset)}
     uses = Counter(map(id, _parts(dataset)))
     held = [(ref(one), uses[number]) for number, one in parts.items()]
-    debt = Debt(times, seen, held, dataset if seen else None)
+    is_held = bool(seen) or _keeps_or_repeats_orders(dataset)
+    debt = Debt(times, seen, held, dataset if is_held else None)
     for one in parts.values():
         if _reshuffles(one):
             _owed.setdefault(one, []).append(debt)
@@ -150,11 +157,17 @@ def content(leaf: Any) -> bytes:
     return leaf.numpy().tobytes() if is_dense else str(leaf.numpy().tolist()).encode()
 
 
-def _parts(dataset: Any) -> Iterator[Any]:
-    """Return a dataset and all that it is made from, in an order of their own."""
+def _parts(dataset: Any, *, in_caches: bool = True) -> Iterator[Any]:
+    """Return a dataset and all that it is made from, in an order of their own.
+
+    Args:
+        dataset: of tf.data.
+        in_caches: whether also what a cache keeps, which is read once.
+    """
     yield dataset
-    for one in dataset._inputs():  # noqa: SLF001
-        yield from _parts(one)
+    if in_caches or type(dataset).__name__ not in CACHES:
+        for one in dataset._inputs():  # noqa: SLF001
+            yield from _parts(one, in_caches=in_caches)
 
 
 def _has_no_seed(dataset: Any) -> bool:
@@ -169,11 +182,18 @@ def _reshuffles(dataset: Any) -> bool:
 
 
 def _keeps_or_repeats_orders(dataset: tf.data.Dataset) -> bool:
-    """Tell whether a dataset that ends has a part that reads shuffled ones again, or keeps them."""
-    if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
+    """Tell whether a dataset that ends has a part that reads shuffled ones again, or keeps them.
+
+    Whether one ends that filters what never does, nobody knows.
+    """
+    if int(dataset.cardinality()) < 0 and any(map(_is_endless, _parts(dataset))):
         return False
     again = [one for one in _parts(dataset) if type(one).__name__ in OF_SEVERAL_ITERATORS]
     return any(_reshuffles(below) for one in again for below in _parts(one))
+
+
+def _is_endless(dataset: tf.data.Dataset) -> bool:
+    return bool(int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY)
 
 
 def _rows(dataset: Any) -> list[tf.Tensor]:

@@ -7,7 +7,6 @@ reads them all and takes its shares.
 """
 
 import logging
-import os
 from collections.abc import Callable, Collection
 from functools import partial
 from hashlib import sha256
@@ -32,6 +31,7 @@ from cluster_trainer.engine.data.given import GivenArrays
 from cluster_trainer.engine.data.pipelines import DIGESTED, content
 from cluster_trainer.engine.data.random_access import RandomAccess, is_random_access
 from cluster_trainer.engine.data.row_dataset import RowDataset, Rows, examples_at
+from cluster_trainer.processors import available_cpus
 
 log = logging.getLogger("trainer")
 # Batches in an endless stream: more than any run takes, few enough for int64 positions.
@@ -155,8 +155,8 @@ def _as_written(ours: Callable[..., Any]) -> Callable[..., Any]:
     return written
 
 
-def _threads() -> int | None:
-    return tf.config.threading.get_inter_op_parallelism_threads() or os.cpu_count()
+def _threads() -> int:
+    return tf.config.threading.get_inter_op_parallelism_threads() or available_cpus()
 
 
 def _unstarred(batch: tuple[Any, ...], dataset: tf.data.Dataset) -> Any:

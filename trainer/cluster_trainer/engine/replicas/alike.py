@@ -80,10 +80,10 @@ class Counted:
             seed != self._seed if seed else ABSENT,
         ]
         everyone = ring.all_gather(bytes(mine), what=f"{running.current().name} (what has changed)")
-        if len({len(one) for one in everyone}) > 1:  # some have parts that others have not
-            return
-        *changed, seeds = [{*flags} for flags in zip(*everyone, strict=True)]
-        variables = [one for one, flags in zip(states, changed, strict=True) if CHANGED in flags]
+        seeds = {one[-1] for one in everyone}
+        have_same = len({len(one) for one in everyone}) == 1  # else some have other parts
+        changed = [CHANGED in flags for flags in zip(*everyone, strict=False)][:-1]
+        variables = [*itertools.compress(states, changed)] if have_same else []
         if CHANGED in seeds and ABSENT not in seeds:
             variables += global_seed()
         if variables:

@@ -14,11 +14,10 @@ from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.files import make_folder, write_whole
 
 FILES = "fit (files of ModelCheckpoint)"
-NO_FILE, NO_PLAIN_FILE, NO_DISK = 0, -1, -2
+NO_FILE, NO_PLAIN_FILE = 0, -1
 DIGEST_BYTES = 7  # of what workers can tell each other
 log = logging.getLogger("trainer")
-# Of files that this worker's disk has not taken: what it had in their place then. As long as it has
-# that they are not sent again.
+# The digest of each file that the disk here has not taken; that content is not sent to it again.
 _not_taken: dict[Path, int] = {}
 
 
@@ -48,11 +47,10 @@ def _share_file(file: Path, workers: Workers, goes_on: bool) -> bool:  # noqa: F
     """Give all workers a file; tell whether one has it, as far as can be known."""
     if "{" in str(file):  # on the chief's disk alone, as each has a name of its own
         return True
-    mine = _digest(file)
-    digests = workers.gather(NO_DISK if _not_taken.get(file) == mine else mine, FILES)
+    digests = workers.gather(_digest(file), FILES)
     if NO_PLAIN_FILE in digests:  # a folder, as a ModelCheckpoint of a user's own may write
         return True
-    holders = [rank for rank, digest in enumerate(digests) if digest not in (NO_FILE, NO_DISK)]
+    holders = [rank for rank, digest in enumerate(digests) if digest != NO_FILE]
     if not holders:
         return False
     holder = holders[0]  # the chief, unless it has none
@@ -60,22 +58,27 @@ def _share_file(file: Path, workers: Workers, goes_on: bool) -> bool:  # noqa: F
         return True
     if holder and len({digests[one] for one in holders}) > 1:
         log.warning("%s: worker 0 has lost it, and the others have different ones", file)
-    if len({*digests} - {NO_DISK}) > 1:
+    if len(set(digests)) == 1:
+        return True
+    newest = digests[holder]
+    is_wanted = newest not in (digests[workers.rank], _not_taken.get(file))
+    if any(workers.gather(int(is_wanted), FILES)):
         given = file.read_bytes() if workers.rank == holder else None
         content = workers.broadcast(given, holder, FILES)
-        if digests[workers.rank] not in (digests[holder], NO_DISK):
-            _write(file, content)
+        if is_wanted and not _write(file, content):
+            _not_taken[file] = newest
     return True
 
 
-def _write(file: Path, content: bytes) -> None:
-    """Write another worker's file; a disk that does not take it is warned of, and left alone."""
+def _write(file: Path, content: bytes) -> bool:
+    """Write another worker's file; tell whether the disk has taken it, which else is warned of."""
     try:
         make_folder(file.parent)
         write_whole(file, content, durable=False)
     except OSError as error:
-        _not_taken[file] = _digest(file)
         log.warning("%s could not be written here, as another worker has it: %s", file, error)
+        return False
+    return True
 
 
 def _digest(file: Path) -> int:
