@@ -3,6 +3,14 @@
 COUNT = "echo run >> /tmp/runs; runs=$(wc -l < /tmp/runs)"
 # Name and state of every process but this shell's own helpers.
 PROCESSES = "for stat in /proc/[0-9]*/stat; do cut -d' ' -f2,3 $stat; done 2>/dev/null"
+FIT_AND_FAIL = """
+import keras, numpy as np
+model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+rows = np.ones((32, 1))
+model.fit(rows, rows, batch_size=16, epochs=2, verbose=0)
+raise ValueError("a typo")
+"""
 LEAVES_ONE = (
     f"{COUNT}; echo run $runs; "
     # In a group of its own and deaf, as a helper process that nobody ends.
@@ -32,6 +40,15 @@ def test_a_command_that_always_crashes_is_given_up_with_the_reason(run_to_end, t
     failure = (tmp_path / "reason").read_text().splitlines()
     assert failure[0] == f"worker-0: {reason}"
     assert failure[-1] == "RuntimeError: the disk is full"
+
+
+def test_a_script_that_fails_after_its_fit_is_given_up(run_to_end):
+    """The fit had ended before the second run, and gets no further in any."""
+    ended = run_to_end("python", "-c", FIT_AND_FAIL, environment={"MAX_RESTARTS": "2"})
+    assert ended.code == 1
+    assert ended.err.count("ValueError: a typo") == 3
+    assert "fit 1: had ended after 4 steps" in ended.out
+    assert "gave up after 2 restarts without progress" in ended.err
 
 
 def test_an_earlier_run_leaves_no_process_to_the_next(run_to_end):

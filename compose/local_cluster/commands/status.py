@@ -57,7 +57,10 @@ def status(environ: Mapping[str, str], *, as_json: bool) -> int:
     cluster = engine.Project(project(environ))
     workers = containers(cluster)
     if not workers:
-        sentence = f"no worker of the project {cluster.name} is here; `make up-local` starts some."
+        sentence = (
+            f"no worker of the project {cluster.name} is here; `make up-local` starts some, and "
+            "`make resume` goes on with the newest run."
+        )
         raise EndError(EXIT_ERROR, sentence)
     found = look_at(workers)
     if as_json:

@@ -225,7 +225,7 @@ def test_a_file_system_that_cannot_sync_folders_will_do(store, monkeypatch):
 
 def test_a_saved_checkpoint_is_there_after_waiting(store):
     saved = []
-    saver = Saver(store, lambda: saved.append(True))
+    saver = Saver(store, lambda _: saved.append(True))
     for step in (1, 2, 3):  # the first starts the thread, which the others may find asleep
         saver.save(checkpoint(step))
     saver.wait()
@@ -236,7 +236,7 @@ def test_a_saved_checkpoint_is_there_after_waiting(store):
 
 def test_one_that_is_followed_at_once_is_not_written(store, monkeypatch):
     monkeypatch.setattr(saving, "FOLLOWED_SECONDS", WAITED_SECONDS)
-    saver = Saver(store, lambda: None)
+    saver = Saver(store, lambda _: None)
     saver.save(checkpoint(1), another_follows=True)
     saver.save(checkpoint(2), another_follows=True)
     saver.save(checkpoint(3))
@@ -247,7 +247,7 @@ def test_one_that_is_followed_at_once_is_not_written(store, monkeypatch):
 def test_one_that_nothing_follows_is_written_by_itself(store, monkeypatch):
     monkeypatch.setattr(saving, "FOLLOWED_SECONDS", 0.01)
     saved = threading.Event()
-    saver = Saver(store, saved.set)
+    saver = Saver(store, lambda _: saved.set())
     saver.save(checkpoint(1), another_follows=True)
     assert saved.wait(WAITED_SECONDS)
     assert numbers(store) == [number_of(1, Stage.EPOCH)]
@@ -255,7 +255,7 @@ def test_one_that_nothing_follows_is_written_by_itself(store, monkeypatch):
 
 def test_a_fit_that_ends_before_the_next_has_the_one_that_was_to_be_followed(store, monkeypatch):
     monkeypatch.setattr(saving, "FOLLOWED_SECONDS", WAITED_SECONDS)
-    saver = Saver(store, lambda: None)
+    saver = Saver(store, lambda _: None)
     saver.save(checkpoint(1), another_follows=True)
     began = time.monotonic()
     saver.wait()
@@ -264,7 +264,7 @@ def test_a_fit_that_ends_before_the_next_has_the_one_that_was_to_be_followed(sto
 
 
 def test_a_full_disk_costs_a_warning_and_not_the_run(store, request, warnings):
-    saver = Saver(store, lambda: pytest.fail("nothing was saved"))
+    saver = Saver(store, lambda _: pytest.fail("nothing was saved"))
     request.getfixturevalue("full")
     saver.save(checkpoint(30))
     saver.wait()
@@ -289,7 +289,7 @@ def slow(monkeypatch):
 
 def test_what_another_worker_has_given_is_written_beside(store, slow):
     store.folder.mkdir()
-    saver = Saver(store, lambda: pytest.fail("it was saved before, by another"))
+    saver = Saver(store, lambda _: pytest.fail("it was saved before, by another"))
     saver.keep(number_of(5, Stage.EPOCH), b"content")
     assert store.newest() is None
     slow.set()
@@ -299,7 +299,7 @@ def test_what_another_worker_has_given_is_written_beside(store, slow):
 
 
 def test_the_next_is_written_after_it(store, slow):
-    saver = Saver(store, lambda: None)
+    saver = Saver(store, lambda _: None)
     threading.Timer(0.1, slow.set).start()
     saver.keep(number_of(5, Stage.EPOCH), b"content")
     saver.save(checkpoint(6))
@@ -309,7 +309,7 @@ def test_the_next_is_written_after_it(store, slow):
 
 
 def test_what_does_not_fit_on_the_disk_costs_a_warning_as_well(store, request, warnings):
-    saver = Saver(store, lambda: None)
+    saver = Saver(store, lambda _: None)
     request.getfixturevalue("full")
     saver.keep(number_of(30, Stage.EPOCH), b"content")
     saver.close()
@@ -317,7 +317,7 @@ def test_what_does_not_fit_on_the_disk_costs_a_warning_as_well(store, request, w
 
 
 def test_an_error_of_our_own_is_not_hidden(store):
-    saver = Saver(store, lambda: None)
+    saver = Saver(store, lambda _: None)
     saver.save(checkpoint(progress={"not": object()}))
     with pytest.raises(TypeError):
         saver.wait()

@@ -22,14 +22,14 @@ class Saver:
 
     Args:
         store: where to.
-        on_saved: called after each that was written.
+        on_saved: called after each that was written, with its number.
 
     Attributes:
         newest: the step of the last one that was written; None before the first.
         newest_seconds: how long that took.
     """
 
-    def __init__(self, store: Store, on_saved: Callable[[], object]) -> None:
+    def __init__(self, store: Store, on_saved: Callable[[int], object]) -> None:
         self.newest: int | None = None
         self.newest_seconds = 0.0
         self._store, self._on_saved = store, on_saved
@@ -85,7 +85,7 @@ class Saver:
         else:
             self.newest_seconds = time.monotonic() - began
             self.newest = checkpoint.step
-            self._on_saved()
+            self._on_saved(checkpoint.number)
 
     def _keep(self, number: int, content: bytes) -> None:
         try:

@@ -80,6 +80,7 @@ class KeptFit:
         self._workers = workers_of(model.distribute_strategy)
         self._store = Store(plan.folder)
         self._saver = Saver(self._store, self._note_saved)
+        self._furthest = -1  # of all checkpoints, by their numbers
         self._found: Found | None = None
         self._keeper: Keeper | None = None
         self._records: list[ClusterTrainerRecords] = []  # one at most
@@ -173,6 +174,7 @@ class KeptFit:
             return
         self._found = find_newest(self._store, self._workers, self._job.task)
         if self._found:
+            self._furthest = self._found.checkpoint.number
             keep(self._found, self._saver)
             self._say(self._found)
         else:
@@ -424,10 +426,12 @@ class KeptFit:
         self._waiting = waiting
         return bool(waiting) and can_be
 
-    def _note_saved(self) -> None:
+    def _note_saved(self, number: int) -> None:
         self._saved_at = time.monotonic()
-        if self._job.progress_file:
+        # One that had ended is kept again: a script that fails behind it gets no further.
+        if self._job.progress_file and number > self._furthest:
             touch(self._job.progress_file)
+        self._furthest = max(self._furthest, number)
 
 
 def close(fits: Sequence[KeptFit]) -> None:
