@@ -21,8 +21,8 @@ ROWS = np.random.default_rng(0).normal(size=(42, 4)).astype("float32")
 WANTED = ROWS.sum(axis=1, keepdims=True)
 
 
-class Dies(keras.callbacks.Callback):
-    """Dies within an epoch."""
+class InEpoch(keras.callbacks.Callback):
+    """Knows which epoch it is, and where the fit's checkpoints are."""
 
     def __init__(self, folder):
         super().__init__()
@@ -30,21 +30,18 @@ class Dies(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):  # noqa: ARG002  Keras gives them by name
         self.epoch = epoch
+
+
+class Dies(InEpoch):
+    """Dies within an epoch."""
 
     def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002
         if (self.epoch, batch) == (1, 3):
             raise RuntimeError("killed")
 
 
-class DiesInValidation(keras.callbacks.Callback):
+class DiesInValidation(InEpoch):
     """Dies in a validation once there is a checkpoint of the steps before it."""
-
-    def __init__(self, folder):
-        super().__init__()
-        self.folder = folder
-
-    def on_epoch_begin(self, epoch, logs=None):  # noqa: ARG002  Keras gives them by name
-        self.epoch = epoch
 
     def on_test_batch_end(self, batch, logs=None):  # noqa: ARG002
         if self.epoch != 1:

@@ -327,7 +327,8 @@ def _by_each(model: Any, spec: Any, predict: Callable[[], Any]) -> Any:
     """Let each worker predict by itself what it was given, as these are different rows.
 
     Args:
-        model: which predicts; all workers have its values before, and what it has drawn after.
+        model: which predicts. All workers have the chief's values before, and whatever counts its
+            draws is alike on all of them after.
         spec: the specification of its rows.
         predict: does so.
     """

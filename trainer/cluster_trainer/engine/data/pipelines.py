@@ -129,9 +129,9 @@ def owe(dataset: tf.data.Dataset, times: int, seen: int = 0) -> None:
         return
     parts = {id(one): one for one in _parts(dataset)}
     uses = Counter(map(id, _parts(dataset)))
-    held = [(ref(one), uses[number]) for number, one in parts.items()]
-    is_held = bool(seen) or _keeps_or_repeats_orders(dataset)
-    debt = Debt(times, seen, held, dataset if is_held else None)
+    counted = [(ref(one), uses[number]) for number, one in parts.items()]
+    is_read = bool(seen) or _keeps_or_repeats_orders(dataset)
+    debt = Debt(times, seen, counted, dataset if is_read else None)
     for one in parts.values():
         if _reshuffles(one):
             _owed.setdefault(one, []).append(debt)
@@ -184,7 +184,7 @@ def _reshuffles(dataset: Any) -> bool:
 def _keeps_or_repeats_orders(dataset: tf.data.Dataset) -> bool:
     """Tell whether a dataset that ends has a part that reads shuffled ones again, or keeps them.
 
-    Whether one ends that filters what never does, nobody knows.
+    One of unknown length that is made from an endless one may never end, and is not read.
     """
     if int(dataset.cardinality()) < 0 and any(map(_is_endless, _parts(dataset))):
         return False
