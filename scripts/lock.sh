@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Makes the locks of requirements/ anew: NAME.in says what is wanted, NAME.txt pins all of it by hash.
 # Versions that a lock already holds stay unless its .in forbids them; `scripts/lock.sh --upgrade` takes the newest.
+# Then it makes sure that what the images install is there for each of their platforms, which `scripts/lock.sh --check`
+# does alone.
 set -euo pipefail
 cd "$(dirname "$0")/../requirements"
 
@@ -11,6 +13,25 @@ lock() { # NAME OPTIONS...
         --output-file "$1.txt" "${@:2}" "$1.in" ${options[@]+"${options[@]}"} # bash 3.2 takes an empty array for an unset one
 }
 
+check() { # PLATFORM NAME: nothing is installed, and of most packages only what describes them is fetched. Debian 12's C library
+    # `promise` is pure Python, and its author has published its source alone.
+    ../.venv/bin/uv pip install --quiet --dry-run --target ../.build/nothing --python-version 3.11 --no-deps --require-hashes \
+        --python-platform "$1-manylinux_2_36" --only-binary :all: --no-binary promise --requirement "$2.txt" ||
+        { echo "requirements/$2.txt cannot be installed on $1: see above" >&2; return 1; }
+}
+
+check_all() { # all of them, and then says whether one failed
+    local code=0
+    for name in cpu digits report installer; do
+        check x86_64 "$name" || code=1
+        check aarch64 "$name" || code=1
+    done
+    check x86_64 gpu || code=1 # there is no GPU image for aarch64
+    [[ $code != 0 ]] || echo "What the images install is there for x86_64 and aarch64."
+    return $code
+}
+
+if [[ ${1-} == --check ]]; then check_all; exit; fi
 options=("$@")
 dropped=(--override overrides.in --no-emit-package libclang --no-emit-package setuptools --no-emit-package wheel)
 lock cpu "${dropped[@]}" --override overrides-cpu.in
@@ -25,3 +46,4 @@ lock inside
 lock keras-tests "${of_image[@]}"
 lock sbom
 lock dev
+check_all

@@ -57,7 +57,7 @@ def lines_of(name, defaults):
 
 
 # What concerns a worker alone; on a busy machine it takes long enough to be said.
-ITS_OWN = re.compile("waiting|loading digits|hold the others up")
+ITS_OWN = re.compile("waiting|loading digits|decoding pictures|hold the others up")
 
 
 def test_the_chief_speaks_for_all_and_another_worker_at_its_end(defaults):

@@ -17,6 +17,7 @@ import pytest
 import tensorflow as tf
 
 from cluster_trainer import train
+from cluster_trainer.callbacks import heartbeat
 from cluster_trainer.callbacks.chief import for_worker
 from cluster_trainer.checkpoints.checkpoint import RUN, UNKNOWN_RUN, Checkpoint, Stage
 from cluster_trainer.checkpoints.store import Store
@@ -92,6 +93,33 @@ def keep(tmp_path):
         return model, KeptFit(plan, model)
 
     return keep
+
+
+class Listens:
+    """Notes what a fit tells of its speed."""
+
+    def __init__(self):
+        self.told = []
+
+    def progress(self, progress):
+        self.told.append((progress.examples_per_second, progress.steps_per_second))
+
+    def step(self, step):
+        """Need nothing."""
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_scripts_fit_tells_how_fast_it_is(keep, monkeypatch, counts):
+    """In examples where their number is known, as of arrays, else in steps."""
+    monkeypatch.setattr(heartbeat, "BETWEEN_SECONDS", 0.0)
+    listens = Listens()
+    model, kept = keep(listener=listens)
+    data = {"x": ROWS, "y": WANTED, "batch_size": 8} if counts else {"x": SameBatches()}
+    with running.fits_run_by(kept.run):
+        model.fit(**data, epochs=3, verbose=0)
+    examples, steps = listens.told[-1]
+    assert steps > 0
+    assert examples == pytest.approx(8 * steps) if counts else examples is None
 
 
 class Predicts(keras.callbacks.Callback):

@@ -124,8 +124,23 @@ def test_the_heartbeat_tells_where_the_run_is(monkeypatch):
     beat.on_train_batch_end(7)
     assert listener.told.examples_per_second > 0
     assert listener.told.seconds_left > 0
+    assert "examples/s" in str(listener.told)
     beat.on_test_batch_end(1)
     assert str(listener.told).startswith("epoch 3/5  evaluating: 2 steps  ")
+
+
+def test_where_nobody_counts_examples_the_steps_tell_how_fast_it_is(monkeypatch):
+    monkeypatch.setattr(heartbeat, "BETWEEN_SECONDS", 0.0)
+    listener = Listener()
+    beat = Heartbeat(listener, Place)
+    beat.set_params({"epochs": 5, "steps": 8})
+    beat.on_epoch_begin(0)
+    beat.on_train_batch_end(0)
+    beat.on_train_batch_end(5)
+    assert (beat.speed, listener.told.examples_per_second) == (None, None)
+    assert listener.told.steps_per_second > 0
+    assert "steps/s" in str(listener.told)
+    assert "examples" not in str(listener.told)
 
 
 def test_the_heartbeat_names_the_workers_that_are_slow():

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from local_cluster import engine
@@ -20,10 +21,13 @@ ANSWER_SECONDS = 20
 STOPPED_CODES = (129, 130, 143)
 CONTAINER = (
     f'{{{{index .Config.Labels "{engine.SERVICE}"}}}} '
-    "{{.State.Status}} {{.State.ExitCode}} {{.Id}}"
+    "{{.State.Status}} {{.State.ExitCode}} {{.Id}} {{.State.StartedAt}}"
 )
 USAGE = "{{.ID}}\t{{.MemUsage}}\t{{.CPUPerc}}"
-HEADS = ("worker", "state", "step", "restarts", "memory", "CPU", "last line")
+HEADS = ("worker", "state", "step", "up", "restarts", "memory", "CPU", "last line")
+TO_THE_SECOND = len("2026-01-01T00:00:00")
+"""What Python 3.9 reads of the engine's times, which are UTC and have nanoseconds."""
+MINUTE, HOUR = 60, 3600
 GAP = "  "
 TIME_AND_LEVEL = "^([0-9:]{{8}} [A-Z]+) {} "
 """The line's worker is in the first column already."""
@@ -40,12 +44,14 @@ class Container:
         status: the engine's word: running, exited, created, paused …
         code: the exit code of one that has ended.
         id: its whole id.
+        started: when it was last started, by the engine's clock.
     """
 
     service: str
     status: str
     code: int
     id: str
+    started: str
 
 
 def status(environ: Mapping[str, str], *, as_json: bool) -> int:
@@ -80,7 +86,10 @@ def containers(cluster: engine.Project) -> list[Container]:
     # One that is removed just now is no reason to say nothing of the others.
     lines = engine.ask("inspect", "--format", CONTAINER, *ids).stdout.splitlines()
     parts = [line.split() for line in lines]
-    found = [Container(one[0], one[1], int(one[2]), one[3]) for one in parts if len(one) == 4]  # noqa: PLR2004
+    found = [
+        Container(service, status, int(code), container, started)
+        for service, status, code, container, started in (one for one in parts if len(one) == 5)  # noqa: PLR2004
+    ]
     return sorted(
         (one for one in found if one.service.startswith("worker-")), key=lambda one: one.service
     )
@@ -98,10 +107,24 @@ def look_at(workers: Sequence[Container]) -> list[dict[str, Any]]:
         if one.status == "running"
     }
     used = usage([one.id for one in workers if one.status in ("running", "paused")])
+    now = engine.time_of_engine()
     return [
-        {**described(one, _answer(asked.get(one.id))), **used.get(one.id, NO_USAGE)}
+        {
+            **described(one, _answer(asked.get(one.id))),
+            "up_seconds": _seconds_between(one.started, now) if one.id in used else None,
+            **used.get(one.id, NO_USAGE),
+        }
         for one in workers
     ]
+
+
+def _seconds_between(earlier: str, later: str) -> float | None:
+    """Return the seconds between two of the engine's times, None where one is not understood."""
+    try:
+        first, second = (datetime.fromisoformat(one[:TO_THE_SECOND]) for one in (earlier, later))
+    except ValueError:
+        return None
+    return max(0.0, (second - first).total_seconds())
 
 
 NO_USAGE: Mapping[str, Any] = {"memory": None, "cpu_percent": None}
@@ -206,11 +229,21 @@ def row(worker: Mapping[str, Any]) -> tuple[str, ...]:
         str(worker["worker"]),
         state,
         _shown(place),
+        _up(worker["up_seconds"]),
         _shown(worker["restarts"]),
         _shown(worker["memory"]),
         "-" if cpu is None else f"{cpu:.0f} %",
         re.sub(TIME_AND_LEVEL.format(re.escape(worker["worker"])), r"\1 ", worker["last_line"]),
     )
+
+
+def _up(seconds: float | None) -> str:
+    """Return for how long a container runs, in the largest unit that it has lasted."""
+    if seconds is None:
+        return "-"
+    if seconds < MINUTE:
+        return f"{seconds:.0f} s"
+    return f"{seconds / MINUTE:.0f} min" if seconds < HOUR else f"{seconds / HOUR:.1f} h"
 
 
 def _shown(value: object) -> str:

@@ -12,6 +12,7 @@ from local_cluster.run import checkpoints
 from local_cluster.settings.settings import Settings
 
 CURVES = "`make tensorboard` shows those of all runs"
+METRICS = "metrics.jsonl"
 TOLD_TO_STOP = (129, 130, 143)
 
 
@@ -22,8 +23,10 @@ def report(settings: Settings, code: int, seconds: int) -> None:
     if code:
         say(how_to_go_on(code, checkpoints.newest(folder, settings.workers)))
     else:
-        last = list(last_epoch(folder / "worker-0/metrics.jsonl"))
-        of_last = "; of the last epoch:" if last else ""
+        fit = newest_fit(folder / "worker-0") if settings.script else None
+        last = list(last_epoch((fit or folder / "worker-0") / METRICS))
+        of_fit = f", {fit.name.replace('-', ' ')}" if fit else ""
+        of_last = f"; of the last epoch{of_fit}:" if last else ""
         say(f"done: {settings.workers} worker(s), {seconds} s{of_last}")
         print_table(last)
     print_table(places(settings, is_done=not code))
@@ -35,8 +38,10 @@ def places(settings: Settings, *, is_done: bool) -> Iterator[tuple[str, str]]:
     if settings.script:
         yield "results", f"{folder}"
         chief = folder / "worker-0"
-        if any(chief.glob("fit-*/metrics.jsonl")):
-            yield "metrics", f"{chief}/fit-<n>/metrics.jsonl"
+        for model in sorted(chief.glob("*.keras")):
+            yield "model", f"{model}"
+        if newest_fit(chief):
+            yield "metrics", f"{chief}/fit-<n>/{METRICS}"
         if any(chief.glob("fit-*/tensorboard")):
             yield "curves", CURVES
         yield "logs", f"{folder}/worker-<i>/container.log"
@@ -60,6 +65,12 @@ def how_to_go_on(code: int, checkpoint: Path | None) -> str:
     if code in TOLD_TO_STOP:
         return f"stopped; {how}"
     return f"failed with exit code {code}" + (f"; {how}" if checkpoint else "")
+
+
+def newest_fit(chief: Path) -> Path | None:
+    """Return the folder of the last fit that a script's chief has numbers of."""
+    fits = [file.parent for file in chief.glob(f"fit-*/{METRICS}")]
+    return max(fits, key=lambda fit: (len(fit.name), fit.name), default=None)
 
 
 def last_epoch(file: Path) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from local_cluster.run.report import how_to_go_on, last_epoch, places
+from local_cluster.run.report import how_to_go_on, last_epoch, places, report
 from local_cluster.settings.settings import read
 
 CHECKPOINT = Path("00001200-0123456789abcdef.npz")
@@ -68,6 +68,27 @@ def test_what_a_scripts_fits_have_left_is_said(tmp_path):
     (fit / "metrics.jsonl").touch()
     found = dict(places(settings, is_done=True))
     assert found["metrics"] == str(tmp_path / "n/worker-0/fit-<n>/metrics.jsonl")
+
+
+def test_a_script_that_is_done_shows_its_last_fits_numbers_and_its_model(tmp_path, capsys):
+    given = {"SCRIPT": __file__, "RUNS_DIR": str(tmp_path), "RUN_NAME": "n"}
+    settings = read(given, datetime.now())  # noqa: DTZ005
+    chief = tmp_path / "n/worker-0"
+    for number in (2, 10):
+        (chief / f"fit-{number}").mkdir(parents=True)
+        (chief / f"fit-{number}/metrics.jsonl").write_text(f'{{"epoch": 3, "loss": 0.{number}}}\n')
+    (chief / "mine.keras").touch()
+    report(settings, 0, 12)
+    said = capsys.readouterr().out
+    assert "12 s; of the last epoch, fit 10:" in said
+    assert f"model {chief}/mine.keras" in " ".join(said.split())
+    assert "loss 0.1000" in " ".join(said.split())
+
+
+def test_a_script_without_a_fit_is_done_without_numbers(tmp_path, capsys):
+    given = {"SCRIPT": __file__, "RUNS_DIR": str(tmp_path), "RUN_NAME": "n"}
+    report(read(given, datetime.now()), 0, 12)  # noqa: DTZ005
+    assert "12 s\n" in capsys.readouterr().out
 
 
 def test_a_run_that_failed_goes_on_where_there_is_a_checkpoint():

@@ -29,8 +29,12 @@ AT = {
 DOCKER = """#!/bin/sh
 case "$1 $2" in
     "ps --all") printf '%s\\n' d0 c0 a0 b0;;
-    "inspect --format") printf '%s\\n' 'worker-3 exited 75 d0' 'worker-2 running 0 c0' \
-        'run-folder exited 0 e0' 'worker-0 running 0 a0' 'worker-1 exited 143 b0';;
+    "inspect --format") printf '%s\\n' 'worker-3 exited 75 d0 2026-01-01T09:59:00.1Z' \
+        'worker-2 running 0 c0 2026-01-01T09:30:00.123456789Z' \
+        'run-folder exited 0 e0 2026-01-01T09:59:00Z' \
+        'worker-0 running 0 a0 2026-01-01T09:59:48.9Z' \
+        'worker-1 exited 143 b0 2026-01-01T09:59:00Z';;
+    "info --format") echo '2026-01-01T10:00:00.5Z';;
     "exec a0") test "$3 $4" = "status --json" && cat answer;;
     "exec c0") echo 'status: executable file not found' >&2; exit 127;;
     "stats --no-stream") printf 'a0\\t512.5MiB / 23GiB\\t101.26%%\\nc0\\t-- / --\\t--\\n';;
@@ -64,15 +68,17 @@ def test_each_worker_is_a_line_in_the_order_of_their_numbers(status):
     done = status()
     assert done.returncode == 0, done.stderr
     head, *lines, trouble, slow = done.stdout.splitlines()
-    assert head.split() == ["worker", "state", "step", "restarts", "memory", "CPU", "last", "line"]
+    heads = ["worker", "state", "step", "up", "restarts", "memory", "CPU", "last", "line"]
+    assert head.split() == heads
     assert [line.split() for line in lines] == [
         [
-            *["worker-0", "waiting", "120,", "epoch", "3/50", "1", "512.5MiB", "101", "%"],
+            *["worker-0", "waiting", "120,", "epoch", "3/50", "12", "s", "1"],
+            *["512.5MiB", "101", "%"],
             *["10:00:00", "INFO", "waiting", "for", "1", "of", "4", "workers"],
         ],
-        ["worker-1", "stopped", "(143)", "-", "-", "-", "-", "the", "last", "of", "b0"],
-        ["worker-2", "running", "-", "-", "-", "-"],
-        ["worker-3", "failed", "(75)", "-", "-", "-", "-", "the", "last", "of", "d0"],
+        ["worker-1", "stopped", "(143)", *"-----", "the", "last", "of", "b0"],
+        ["worker-2", "running", "-", "30", "min", *"---"],
+        ["worker-3", "failed", "(75)", *"-----", "the", "last", "of", "d0"],
     ]
     assert trouble == "worker-0: waiting for 60 s longer than it may take"
     assert slow == "worker-0: holds the others up"
@@ -83,6 +89,7 @@ def test_as_json_there_is_all_that_is_known(status):
     assert first == AT | {
         "container": "a0",
         "exit_code": None,
+        "up_seconds": 12.0,
         "memory": "512.5MiB",
         "cpu_percent": 101.26,
     }
@@ -103,6 +110,7 @@ def test_an_engine_that_does_not_answer_is_told_in_its_own_words(status):
 
 
 def test_a_terminal_shows_two_lines_of_a_worker():
-    found = [AT | {"exit_code": None, "memory": None, "cpu_percent": None, "last_line": "x" * 500}]
+    unknown = dict.fromkeys(("exit_code", "up_seconds", "memory", "cpu_percent"))
+    found = [AT | unknown | {"last_line": "x" * 500}]
     assert [len(line) for line in table(found, 200).splitlines()][1] == 200
     assert len(table(found, 0).splitlines()[1]) > 500

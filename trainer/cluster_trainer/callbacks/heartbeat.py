@@ -41,12 +41,14 @@ class Heartbeat(keras.callbacks.Callback):
     Args:
         listener: is told.
         place: tells where it was before the call.
-        examples_at: from a step to the training examples seen until then; None: nobody knows.
+        examples_at: from a step to the training examples seen until then, or to None where nobody
+            knows.
         slow: tells which workers hold the others up.
         missing: tells which workers the others go on without.
 
     Attributes:
         speed: examples a second of all workers; None: nobody knows.
+        pace: steps a second; None: nobody knows yet.
     """
 
     several_batches_a_call = True
@@ -55,7 +57,7 @@ class Heartbeat(keras.callbacks.Callback):
         self,
         listener: Listener,
         place: Callable[[], Place],
-        examples_at: Callable[[int], int] | None = None,
+        examples_at: Callable[[int], int | None] = lambda _: None,
         slow: Callable[[], tuple[str, ...]] = tuple,
         missing: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
@@ -69,6 +71,7 @@ class Heartbeat(keras.callbacks.Callback):
         self._first: tuple[int, float] | None = None  # a step of this start, and when it was done
         self._before: tuple[int, float] | None = None  # the same of the epoch, as last told
         self.speed: float | None = None
+        self.pace: float | None = None
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Note an epoch's number."""
@@ -102,9 +105,11 @@ class Heartbeat(keras.callbacks.Callback):
 
     def _note_speed(self, step: int) -> None:
         now = time.monotonic()
-        if self._before and self._examples_at and step > self._before[0]:
-            examples = self._examples_at(step) - self._examples_at(self._before[0])
-            self.speed = examples / max(now - self._before[1], 1e-9)
+        if self._before and step > self._before[0]:
+            seconds = max(now - self._before[1], 1e-9)
+            seen, before = self._examples_at(step), self._examples_at(self._before[0])
+            self.speed = None if seen is None or before is None else (seen - before) / seconds
+            self.pace = (step - self._before[0]) / seconds
         self._before = step, now
 
     def _seconds_left(self, step: int, done: int) -> float | None:
@@ -127,6 +132,7 @@ class Heartbeat(keras.callbacks.Callback):
                 numbers=self._numbers,
                 learning_rate=present_rate(getattr(self, "model", None)),
                 examples_per_second=self.speed,
+                steps_per_second=self.pace,
                 seconds_left=self._seconds_left(step, done),
                 slow=self._slow(),
                 missing=self._missing(),

@@ -27,6 +27,8 @@ class Progress:
             the one before.
         learning_rate: of the next step; None: nobody knows.
         examples_per_second: of all workers; None: nobody knows.
+        steps_per_second: which tell how fast it is where examples are not counted; None: nobody
+            knows.
         seconds_left: until the last epoch ends, at the pace so far; None: nobody knows.
         slow: the workers that hold the others up.
         missing: the workers that the others go on without.
@@ -40,6 +42,7 @@ class Progress:
     numbers: Mapping[str, float] = field(default_factory=dict)
     learning_rate: float | None = None
     examples_per_second: float | None = None
+    steps_per_second: float | None = None
     seconds_left: float | None = None
     slow: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -61,6 +64,8 @@ class Progress:
         parts += [f"{name.replace('_', ' ')} {shown(one)}" for name, one in self.numbers.items()]
         if self.examples_per_second is not None:
             parts.append(f"{self.examples_per_second:,.0f} examples/s")
+        elif self.steps_per_second is not None:
+            parts.append(f"{self.steps_per_second:,.3g} steps/s")
         if self.learning_rate is not None:
             parts.append(f"rate {shown(self.learning_rate)}")
         return parts

@@ -57,7 +57,7 @@ def telling_callbacks(
     beat = Heartbeat(
         plan.listener,
         lambda: keeper.place,
-        plan.examples_at,
+        lambda step: _examples_at(step, plan, keeper),
         slow=lambda: pace.slow,
         missing=lambda: pace.missing,
     )
@@ -68,6 +68,13 @@ def telling_callbacks(
         more=lambda: {"examples_per_second": beat.speed, "slow": pace.reason, **saved()},
     )
     return [beat, told]
+
+
+def _examples_at(step: int, plan: Plan, keeper: Keeper) -> int | None:
+    """Return how many training examples were seen until a step; None: nobody knows."""
+    of_data = keeper.iterator.source.examples_at if keeper.iterator else None
+    tell = plan.examples_at or of_data
+    return tell(step) if tell else None
 
 
 def arrange(
