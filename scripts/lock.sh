@@ -22,12 +22,12 @@ check() { # PLATFORM NAME: nothing is installed, and of most packages only what 
 
 check_all() { # all of them, and then says whether one failed
     local code=0
-    for name in cpu digits report installer; do
+    for name in cpu digits pictures report installer; do
         check x86_64 "$name" || code=1
         check aarch64 "$name" || code=1
     done
     check x86_64 gpu || code=1 # there is no GPU image for aarch64
-    [[ $code != 0 ]] || echo "What the images install is there for x86_64 and aarch64."
+    [[ $code != 0 ]] || echo "All that the images install is there for x86_64 and, but for the GPU image, for aarch64."
     return $code
 }
 

@@ -1,37 +1,87 @@
 """Gradients that travel as bfloat16 train as well as those that travel as they are."""
 
+from dataclasses import dataclass
 from functools import cache
 
 import pytest
 
 from harness.loopback import Case, run_cases
+from harness.sample import make_sample
 
 WIRES = ["float32", "bfloat16"]
 SEEDS = [42, 1, 2, 3, 4]
 pytestmark = pytest.mark.long  # tests/inside/test_gradients_wire.py has what is sent
 POINTS = 0.005
+PICTURES = 1000
+FLOWERS = {
+    "TRAINER_DATASET": "tf_flowers",
+    "TRAINER_MODEL": "mobilenet_v2",
+    "TRAINER_IMAGE_SIZE": "64",
+    "TRAINER_GLOBAL_BATCH_SIZE": "16",
+    "TRAINER_EPOCHS": "12",
+}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How many of its test examples a run has recognised in its last epoch."""
+
+    accuracy: float
+    examples: int
 
 
 @pytest.fixture(scope="module")
-def accuracy_of(workbench, tmp_path_factory):
-    """The accuracies on digits that two workers of a ring end with, by what they send."""
+def train(workbench, tmp_path_factory):
+    """Train with a seed on two workers of a ring, once with each wire; return Trained by wire."""
 
-    @cache
-    def train(seed):
+    def train(seed, volumes=(), **more):
         settings = {"TRAINER_COLLECTIVES": "ring", "TRAINER_SEED": f"{seed}", "MAX_RESTARTS": "0"}
-        settings["TRAINER_CHECKPOINT_STEPS"] = "0"
+        settings |= {"TRAINER_CHECKPOINT_STEPS": "0", **more}
         cases = [Case(wire, 2, settings | {"TRAINER_WIRE": wire}) for wire in WIRES]
-        ended = run_cases(workbench, tmp_path_factory.mktemp("wire"), cases)
+        ended = run_cases(workbench, tmp_path_factory.mktemp("wire"), cases, volumes)
         runs = {wire: ended[wire].raise_unless_done() for wire in WIRES}
         digests = {result["weights_sha256"] for result in runs["bfloat16"].results()}
         assert len(digests) == 1
-        return {wire: run.metrics()[-1]["test_accuracy"] for wire, run in runs.items()}
+        last = {wire: run.metrics()[-1] for wire, run in runs.items()}
+        found = {
+            wire: Trained(line["test_accuracy"], line["test_examples"])
+            for wire, line in last.items()
+        }
+        print(f"seed {seed}: {found}")
+        return found
 
     return train
 
 
+@pytest.fixture(scope="module")
+def digits(train):
+    return cache(train)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
-def test_digits_are_read_as_well(accuracy_of, seed):
-    found = accuracy_of(seed)
-    assert found["float32"] >= 0.97
-    assert found["bfloat16"] >= found["float32"] - POINTS
+def test_digits_are_read_as_well(digits, seed):
+    found = digits(seed)
+    assert found["float32"].accuracy >= 0.97
+    assert found["bfloat16"].accuracy >= found["float32"].accuracy - POINTS
+
+
+@pytest.fixture(scope="module")
+def flowers(train, workbench, tmp_path_factory):
+    """What is trained on the sample of flowers, by seed."""
+    folder = tmp_path_factory.mktemp("flowers")
+    make_sample(workbench, folder, PICTURES, "tf_flowers")
+    return cache(lambda seed: train(seed, [f"{folder}:/data"], **FLOWERS))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_flowers_are_learnt_with_each(flowers, seed):
+    for found in flowers(seed).values():
+        assert (found.examples, found.accuracy >= 0.9) == (PICTURES // 10, True)
+
+
+def test_flowers_are_recognised_as_well_over_all_seeds(flowers):
+    """One picture of a run's is a whole point: the five together have 500."""
+    mean = {
+        wire: sum(flowers(seed)[wire].accuracy for seed in SEEDS) / len(SEEDS) for wire in WIRES
+    }
+    assert mean["bfloat16"] >= mean["float32"] - POINTS

@@ -99,6 +99,19 @@ def endless_and_filtered():
     return {**rows, "validation_data": data, "validation_steps": 2}
 
 
+def filtered_and_cut():
+    """It ends, which TensorFlow does not know beforehand."""
+    data = shuffled().repeat().filter(lambda row, _: row[0] < 9).take(60)
+    return {"x": data.batch(6)}
+
+
+def zipped_with_an_endless_one():
+    """It ends with the shorter one, whose length TensorFlow does not know."""
+    data = shuffled().filter(lambda row, _: row[0] < 9).repeat(2)
+    both = tf.data.Dataset.zip((data, tf.data.Dataset.counter()))
+    return {"x": both.map(lambda one, _: one).batch(6)}
+
+
 def made_in_place():
     """Nobody holds the first fit's dataset any more when the second begins."""
     data = shuffled()
@@ -145,6 +158,8 @@ def fitted(tmp_path):
         (cached, Dies),
         (twice, Dies),
         (endless_and_filtered, Dies),
+        (filtered_and_cut, Dies),
+        (zipped_with_an_endless_one, Dies),
         (made_in_place, Dies),
     ],
 )

@@ -25,8 +25,8 @@ CONTAINER = (
 )
 USAGE = "{{.ID}}\t{{.MemUsage}}\t{{.CPUPerc}}"
 HEADS = ("worker", "state", "step", "up", "restarts", "memory", "CPU", "last line")
-TO_THE_SECOND = len("2026-01-01T00:00:00")
-"""What Python 3.9 reads of the engine's times, which are UTC and have nanoseconds."""
+FRACTION = re.compile(r"\.[0-9]+")
+"""Of the engine's times, which have nanoseconds: more than Python 3.9 reads."""
 MINUTE, HOUR = 60, 3600
 GAP = "  "
 TIME_AND_LEVEL = "^([0-9:]{{8}} [A-Z]+) {} "
@@ -106,22 +106,36 @@ def look_at(workers: Sequence[Container]) -> list[dict[str, Any]]:
         for one in workers
         if one.status == "running"
     }
-    used = usage([one.id for one in workers if one.status in ("running", "paused")])
-    now = engine.time_of_engine()
+    up = [one.id for one in workers if one.status in ("running", "paused")]
+    used, now = usage(up), _now() if up else ""
     return [
         {
             **described(one, _answer(asked.get(one.id))),
-            "up_seconds": _seconds_between(one.started, now) if one.id in used else None,
+            "up_seconds": _seconds_between(one.started, now) if one.id in up else None,
             **used.get(one.id, NO_USAGE),
         }
         for one in workers
     ]
 
 
-def _seconds_between(earlier: str, later: str) -> float | None:
-    """Return the seconds between two of the engine's times, None where one is not understood."""
+def _now() -> str:
+    """Return the engine's time, an empty text where it does not tell: that is no reason to fail."""
     try:
-        first, second = (datetime.fromisoformat(one[:TO_THE_SECOND]) for one in (earlier, later))
+        return engine.time_of_engine()
+    except EndError:
+        return ""
+
+
+def _seconds_between(earlier: str, later: str) -> float | None:
+    """Return the seconds between two of the engine's times, None where one is not understood.
+
+    Of a container the engine tells UTC ("…Z"), of now its own local time ("…+02:00").
+    """
+    try:
+        first, second = (
+            datetime.fromisoformat(FRACTION.sub("", one).replace("Z", "+00:00"))
+            for one in (earlier, later)
+        )
     except ValueError:
         return None
     return max(0.0, (second - first).total_seconds())
@@ -238,7 +252,7 @@ def row(worker: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _up(seconds: float | None) -> str:
-    """Return for how long a container runs, in the largest unit that it has lasted."""
+    """Return how long a container has been up, in the largest unit that it has lasted."""
     if seconds is None:
         return "-"
     if seconds < MINUTE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ from local_cluster.settings.settings import Settings
 
 CURVES = "`make tensorboard` shows those of all runs"
 METRICS = "metrics.jsonl"
+FIT = re.compile("fit-([0-9]+)")
+MOST_MODELS = 3
+"""That are named: a ModelCheckpoint may have saved one each epoch."""
 TOLD_TO_STOP = (129, 130, 143)
 
 
@@ -25,8 +29,8 @@ def report(settings: Settings, code: int, seconds: int) -> None:
     else:
         fit = newest_fit(folder / "worker-0") if settings.script else None
         last = list(last_epoch((fit or folder / "worker-0") / METRICS))
-        of_fit = f", {fit.name.replace('-', ' ')}" if fit else ""
-        of_last = f"; of the last epoch{of_fit}:" if last else ""
+        of_fit = f" of {fit.name.replace('-', ' ')}" if fit else ""
+        of_last = f"; the last epoch{of_fit}:" if last else ""
         say(f"done: {settings.workers} worker(s), {seconds} s{of_last}")
         print_table(last)
     print_table(places(settings, is_done=not code))
@@ -38,7 +42,7 @@ def places(settings: Settings, *, is_done: bool) -> Iterator[tuple[str, str]]:
     if settings.script:
         yield "results", f"{folder}"
         chief = folder / "worker-0"
-        for model in sorted(chief.glob("*.keras")):
+        for model in models_of(folder)[-MOST_MODELS:]:
             yield "model", f"{model}"
         if newest_fit(chief):
             yield "metrics", f"{chief}/fit-<n>/{METRICS}"
@@ -69,8 +73,15 @@ def how_to_go_on(code: int, checkpoint: Path | None) -> str:
 
 def newest_fit(chief: Path) -> Path | None:
     """Return the folder of the last fit that a script's chief has numbers of."""
-    fits = [file.parent for file in chief.glob(f"fit-*/{METRICS}")]
-    return max(fits, key=lambda fit: (len(fit.name), fit.name), default=None)
+    found = [(FIT.fullmatch(file.parent.name), file.parent) for file in chief.glob(f"*/{METRICS}")]
+    fits = [(int(match[1]), fit) for match, fit in found if match]
+    return max(fits)[1] if fits else None
+
+
+def models_of(folder: Path) -> list[Path]:
+    """Return the models that a script has saved in a run's folder, the newest last."""
+    found = [file for file in folder.glob("*.keras") if not file.name.startswith(".")]
+    return sorted(found, key=lambda file: file.stat().st_mtime)
 
 
 def last_epoch(file: Path) -> Iterator[tuple[str, str]]:

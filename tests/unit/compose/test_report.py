@@ -1,5 +1,6 @@
 """What is said of a run when it is over."""
 
+import os
 from datetime import datetime
 from pathlib import Path
 
@@ -77,12 +78,28 @@ def test_a_script_that_is_done_shows_its_last_fits_numbers_and_its_model(tmp_pat
     for number in (2, 10):
         (chief / f"fit-{number}").mkdir(parents=True)
         (chief / f"fit-{number}/metrics.jsonl").write_text(f'{{"epoch": 3, "loss": 0.{number}}}\n')
-    (chief / "mine.keras").touch()
+    (chief / "fit-mine").mkdir()  # the script's own
+    (chief / "fit-mine/metrics.jsonl").write_text('{"epoch": 9}\n')
+    for name in ("model.keras", ".unfinished.model.keras"):
+        (tmp_path / "n" / name).touch()
     report(settings, 0, 12)
     said = capsys.readouterr().out
-    assert "12 s; of the last epoch, fit 10:" in said
-    assert f"model {chief}/mine.keras" in " ".join(said.split())
-    assert "loss 0.1000" in " ".join(said.split())
+    assert "12 s; the last epoch of fit 10:" in said
+    rows = [line.split() for line in said.splitlines()]
+    assert [row for row in rows if row[:1] == ["model"]] == [["model", f"{tmp_path}/n/model.keras"]]
+    assert ["loss", "0.1000"] in rows
+
+
+def test_of_many_models_the_newest_are_named(tmp_path):
+    given = {"SCRIPT": __file__, "RUNS_DIR": str(tmp_path), "RUN_NAME": "n"}
+    settings = read(given, datetime.now())  # noqa: DTZ005
+    (tmp_path / "n").mkdir()
+    for number in range(9, 20):
+        file = tmp_path / f"n/{number}.keras"
+        file.touch()
+        os.utime(file, (number, number))
+    found = [Path(text).stem for name, text in places(settings, is_done=True) if name == "model"]
+    assert found == ["17", "18", "19"]
 
 
 def test_a_script_without_a_fit_is_done_without_numbers(tmp_path, capsys):

@@ -34,7 +34,7 @@ case "$1 $2" in
         'run-folder exited 0 e0 2026-01-01T09:59:00Z' \
         'worker-0 running 0 a0 2026-01-01T09:59:48.9Z' \
         'worker-1 exited 143 b0 2026-01-01T09:59:00Z';;
-    "info --format") echo '2026-01-01T10:00:00.5Z';;
+    "info --format") echo '2026-01-01T12:00:00.5+02:00';;
     "exec a0") test "$3 $4" = "status --json" && cat answer;;
     "exec c0") echo 'status: executable file not found' >&2; exit 127;;
     "stats --no-stream") printf 'a0\\t512.5MiB / 23GiB\\t101.26%%\\nc0\\t-- / --\\t--\\n';;
@@ -96,6 +96,14 @@ def test_as_json_there_is_all_that_is_known(status):
     assert (second["state"], second["exit_code"], second["healthy"]) == ("stopped", 143, False)
     assert (third["state"], third["healthy"], third["memory"]) == ("running", None, None)
     assert (fourth["state"], fourth["detail"]) == ("failed", "exit code 75")
+
+
+def test_an_engine_that_does_not_tell_the_time_tells_all_else(status):
+    without = DOCKER.replace('"info --format")', '"info")')
+    done = status("--json", docker=without)
+    assert done.returncode == 0, done.stderr
+    first = json.loads(done.stdout)[0]
+    assert (first["up_seconds"], first["step"], first["memory"]) == (None, 120, "512.5MiB")
 
 
 def test_no_cluster_is_said_in_words(status):

@@ -33,9 +33,15 @@ def test_numbers_of_numpy_are_numbers_and_what_else_json_does_not_know_is_its_ty
 
 
 def test_numbers_that_are_not_finite_are_texts(file, tmp_path):
-    file.write({"clipvalue": float("inf"), "weights": [float("nan"), np.float32("-inf")], 3: "no"})
+    file.write({"clipvalue": float("inf"), "weights": [float("nan"), np.float32("-inf")]})
     told = json.loads((tmp_path / "fit-1/about.json").read_text(), parse_constant=pytest.fail)
     assert told == {"clipvalue": "inf", "weights": ["nan", "-inf"]}
+
+
+def test_what_is_named_by_a_number_is_named_by_its_digits(file, tmp_path):
+    file.write({"loss_weights": {0: 1.0, 1: 0.5}, ("x", 1): 4})
+    told = json.loads((tmp_path / "fit-1/about.json").read_text())
+    assert told == {"loss_weights": {"0": 1.0, "1": 0.5}}
 
 
 def test_one_that_cannot_be_written_leaves_the_earlier(file, tmp_path):

@@ -89,6 +89,16 @@ def test_progress_is_a_line():
     )
 
 
+@pytest.mark.parametrize(
+    ("speed", "expected"),
+    [(0.123456, "0.123"), (12.345, "12.3"), (999.6, "1,000"), (1234.5, "1,234")],
+)
+def test_where_examples_are_not_counted_steps_are(speed, expected):
+    facts = replace(PROGRESS, examples_per_second=None, steps_per_second=speed).facts
+    assert f"{expected} steps/s" in facts
+    assert not [fact for fact in facts if "examples" in fact]
+
+
 def test_workers_that_the_others_go_on_without_come_first(tmp_path):
     fewer = replace(PROGRESS, missing=("worker-2",), slow=("worker-1",))
     assert fewer.facts == ["without worker-2", "slow: worker-1", *PROGRESS.facts]

@@ -50,10 +50,12 @@ class AboutFile:
 def _plain(value: Any) -> Any:
     """Return a value as JSON knows it: of what it does not know, its type.
 
-    A number that is not finite is a text; what is not named by a text is left out.
+    A number that is not finite is a text; what is named neither by a text nor by a number is left
+    out.
     """
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items() if isinstance(name, str)}
+        named = {name: one for name, one in value.items() if isinstance(name, (str, int, float))}
+        return {str(name): _plain(one) for name, one in named.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
     number = value.item() if isinstance(value, np.generic) else value

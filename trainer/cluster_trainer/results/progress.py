@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster_trainer.files import write_whole
 
-SMALL = 0.001
+SMALL, MANY = 0.001, 100
 MINUTE, HOUR = 60, 3600
 
 
@@ -65,7 +65,8 @@ class Progress:
         if self.examples_per_second is not None:
             parts.append(f"{self.examples_per_second:,.0f} examples/s")
         elif self.steps_per_second is not None:
-            parts.append(f"{self.steps_per_second:,.3g} steps/s")
+            speed = self.steps_per_second
+            parts.append(f"{speed:,.0f} steps/s" if speed >= MANY else f"{speed:.3g} steps/s")
         if self.learning_rate is not None:
             parts.append(f"rate {shown(self.learning_rate)}")
         return parts

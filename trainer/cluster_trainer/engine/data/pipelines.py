@@ -64,6 +64,7 @@ class Debt:
                 begin(part, self.times * uses)
         if self.held is not None and self.seen:
             begin(self.held.take(self.seen).skip(self.seen), 1)
+        self.held = None
 
 
 # Of each shuffle.
@@ -112,7 +113,8 @@ def begin(dataset: tf.data.Dataset, times: int) -> None:
             next(iter(dataset), None)
         return
     passes = times if any(map(_reshuffles, _parts(dataset, in_caches=False))) else 1
-    log.info("shuffled data are read %d times, as at an earlier start", passes)
+    times_read = "once" if passes == 1 else f"{passes} times"
+    log.info("shuffled data are read %s, as at an earlier start", times_read)
     for _ in range(passes):
         deque(dataset, maxlen=0)
 
@@ -184,16 +186,24 @@ def _reshuffles(dataset: Any) -> bool:
 def _keeps_or_repeats_orders(dataset: tf.data.Dataset) -> bool:
     """Tell whether a dataset that ends has a part that reads shuffled ones again, or keeps them.
 
-    One of unknown length that is made from an endless one may never end, and is not read.
+    One that may never end is not read.
     """
-    if int(dataset.cardinality()) < 0 and any(map(_is_endless, _parts(dataset))):
+    if _may_be_endless(dataset):
         return False
     again = [one for one in _parts(dataset) if type(one).__name__ in OF_SEVERAL_ITERATORS]
     return any(_reshuffles(below) for one in again for below in _parts(one))
 
 
-def _is_endless(dataset: tf.data.Dataset) -> bool:
-    return bool(int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY)
+def _may_be_endless(dataset: tf.data.Dataset) -> bool:
+    """Tell whether a dataset is endless, or of unknown length and made from one that is."""
+    length = int(dataset.cardinality())
+    if length != tf.data.UNKNOWN_CARDINALITY:
+        return bool(length == tf.data.INFINITE_CARDINALITY)
+    name = type(dataset).__name__
+    if name == "_TakeDataset" and int(dataset._count) >= 0:  # noqa: SLF001
+        return False
+    some = all if name == "_ZipDataset" else any  # a zip ends with its shortest
+    return some(map(_may_be_endless, dataset._inputs()))  # noqa: SLF001
 
 
 def _rows(dataset: Any) -> list[tf.Tensor]:
