@@ -121,7 +121,7 @@ tutorial-table: image build-cpu-r .venv/stamp ## Measure what the tutorials trai
 	@scripts/build.sh pictures
 	@.venv/bin/python -m benchmarks.tutorial_table
 
-lock: .venv/stamp ## Make the locks in requirements/ anew. LOCK_ARGS=--upgrade takes the newest versions, --check only looks whether all platforms have them
+lock: .venv/stamp ## Make the locks in requirements/ anew. LOCK_ARGS=--upgrade takes the newest versions, --check only checks that all platforms have them
 	@scripts/lock.sh $(LOCK_ARGS)
 
 sbom: image .venv/stamp ## List what is in the image, as a CycloneDX document in .build/. IMAGE=cluster-trainer:gpu

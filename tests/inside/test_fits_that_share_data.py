@@ -105,6 +105,21 @@ def filtered_and_cut():
     return {"x": data.batch(6)}
 
 
+def chosen_among_others():
+    """It ends with the last of them."""
+    data = tf.data.Dataset.sample_from_datasets(
+        [shuffled().repeat(2), shuffled()], weights=[0.5, 0.5], seed=7
+    )
+    return {"x": data.batch(6)}
+
+
+def validated_in_part():
+    """A validation is over before its data have used a second order."""
+    data = shuffled().repeat(2)
+    rows = {"x": ROWS, "y": WANTED, "batch_size": 6}
+    return {**rows, "validation_data": data.batch(2), "validation_steps": 2}
+
+
 def zipped_with_an_endless_one():
     """It ends with the shorter one, whose length TensorFlow does not know."""
     data = shuffled().filter(lambda row, _: row[0] < 9).repeat(2)
@@ -160,6 +175,8 @@ def fitted(tmp_path):
         (endless_and_filtered, Dies),
         (filtered_and_cut, Dies),
         (zipped_with_an_endless_one, Dies),
+        (chosen_among_others, Dies),
+        (validated_in_part, Dies),
         (made_in_place, Dies),
     ],
 )

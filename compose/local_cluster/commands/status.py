@@ -136,9 +136,9 @@ def _seconds_between(earlier: str, later: str) -> float | None:
             datetime.fromisoformat(FRACTION.sub("", one).replace("Z", "+00:00"))
             for one in (earlier, later)
         )
-    except ValueError:
+        return max(0.0, (second - first).total_seconds())
+    except (ValueError, TypeError):  # not a time, or one without its distance from UTC
         return None
-    return max(0.0, (second - first).total_seconds())
 
 
 NO_USAGE: Mapping[str, Any] = {"memory": None, "cpu_percent": None}
@@ -256,8 +256,8 @@ def _up(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     if seconds < MINUTE:
-        return f"{seconds:.0f} s"
-    return f"{seconds / MINUTE:.0f} min" if seconds < HOUR else f"{seconds / HOUR:.1f} h"
+        return f"{int(seconds)} s"
+    return f"{int(seconds / MINUTE)} min" if seconds < HOUR else f"{seconds / HOUR:.1f} h"
 
 
 def _shown(value: object) -> str:

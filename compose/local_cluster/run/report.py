@@ -80,7 +80,9 @@ def newest_fit(chief: Path) -> Path | None:
 
 def models_of(folder: Path) -> list[Path]:
     """Return the models that a script has saved in a run's folder, the newest last."""
-    found = [file for file in folder.glob("*.keras") if not file.name.startswith(".")]
+    # A script's link may lead to where only its container has something.
+    files = [file for file in folder.glob("*.keras") if file.exists()]
+    found = [file for file in files if not file.name.startswith(".")]
     return sorted(found, key=lambda file: file.stat().st_mtime)
 
 

@@ -82,6 +82,7 @@ def test_a_script_that_is_done_shows_its_last_fits_numbers_and_its_model(tmp_pat
     (chief / "fit-mine/metrics.jsonl").write_text('{"epoch": 9}\n')
     for name in ("model.keras", ".unfinished.model.keras"):
         (tmp_path / "n" / name).touch()
+    (tmp_path / "n/latest.keras").symlink_to("/runs/n/elsewhere.keras")
     report(settings, 0, 12)
     said = capsys.readouterr().out
     assert "12 s; the last epoch of fit 10:" in said

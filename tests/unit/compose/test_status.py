@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from local_cluster.commands.status import table
+from local_cluster.commands.status import NO_USAGE, row, table
 
 PROGRAM = Path(__file__).parents[3] / "compose/cluster.py"
 AT = {
@@ -104,6 +104,21 @@ def test_an_engine_that_does_not_tell_the_time_tells_all_else(status):
     assert done.returncode == 0, done.stderr
     first = json.loads(done.stdout)[0]
     assert (first["up_seconds"], first["step"], first["memory"]) == (None, 120, "512.5MiB")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (None, "-"),
+        (0.4, "0 s"),
+        (59.7, "59 s"),
+        (60.0, "1 min"),
+        (3590.0, "59 min"),
+        (5400, "1.5 h"),
+    ],
+)
+def test_a_container_is_up_for_whole_seconds_and_minutes(seconds, expected):
+    assert row({**AT, "exit_code": None, **NO_USAGE, "up_seconds": seconds})[3] == expected
 
 
 def test_no_cluster_is_said_in_words(status):

@@ -39,7 +39,7 @@ def test_numbers_that_are_not_finite_are_texts(file, tmp_path):
 
 
 def test_what_is_named_by_a_number_is_named_by_its_digits(file, tmp_path):
-    file.write({"loss_weights": {0: 1.0, 1: 0.5}, ("x", 1): 4})
+    file.write({"loss_weights": {0: 1.0, np.int64(1): 0.5}, ("x", 1): 4})
     told = json.loads((tmp_path / "fit-1/about.json").read_text())
     assert told == {"loss_weights": {"0": 1.0, "1": 0.5}}
 

@@ -47,6 +47,9 @@ class AboutFile:
             self._file.unlink(missing_ok=True)
 
 
+NAMES = (str, int, float, np.number)
+
+
 def _plain(value: Any) -> Any:
     """Return a value as JSON knows it: of what it does not know, its type.
 
@@ -54,8 +57,7 @@ def _plain(value: Any) -> Any:
     out.
     """
     if isinstance(value, Mapping):
-        named = {name: one for name, one in value.items() if isinstance(name, (str, int, float))}
-        return {str(name): _plain(one) for name, one in named.items()}
+        return {str(name): _plain(one) for name, one in value.items() if isinstance(name, NAMES)}
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
     number = value.item() if isinstance(value, np.generic) else value

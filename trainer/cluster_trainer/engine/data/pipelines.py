@@ -203,7 +203,9 @@ def _may_be_endless(dataset: tf.data.Dataset) -> bool:
     if name == "_TakeDataset" and int(dataset._count) >= 0:  # noqa: SLF001
         return False
     some = all if name == "_ZipDataset" else any  # a zip ends with its shortest
-    return some(map(_may_be_endless, dataset._inputs()))  # noqa: SLF001
+    # The first of `sample_from_datasets` chooses among the others, for as long as there are any.
+    first = int(name == "_DirectedInterleaveDataset")
+    return some(map(_may_be_endless, dataset._inputs()[first:]))  # noqa: SLF001
 
 
 def _rows(dataset: Any) -> list[tf.Tensor]:

@@ -63,4 +63,6 @@ def note_validations(given: inspect.BoundArguments, place: Place) -> None:
         return
     model, wanted = given.args[0], given.arguments.get("validation_freq", 1)
     over = [model._should_eval(epoch, wanted) for epoch in range(place.first, place.epoch)]  # noqa: SLF001
+    if steps := given.arguments.get("validation_steps"):  # each validation has begun it anew
+        dataset = dataset.take(steps)
     pipelines.owe(dataset, sum(over))
