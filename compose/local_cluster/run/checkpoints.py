@@ -22,19 +22,24 @@ def newest(folder: Path, workers: int) -> Path | None:
         for file in (folder / service).glob(f"{place}/*.npz")
         if NAME.fullmatch(file.name)
     ]
-    return max(found, key=lambda file: (fit_of(file), step_of(file)), default=None)
+    return max(found, key=lambda file: (fit_of(_home_of(file)), step_of(file)), default=None)
 
 
-def fit_of(file: Path) -> int:
-    """Return which of a script's fits a checkpoint is of, counted from 1; 0: of the trainer."""
-    match = FIT.fullmatch(file.parent.parent.name)
+def fit_of(folder: Path) -> int:
+    """Return which of a script's fits a folder is of, counted from 1; 0: the trainer's own."""
+    match = FIT.fullmatch(folder.name)
     return int(match["number"]) if match else 0
 
 
 def place_of(file: Path) -> str:
     """Return what a checkpoint was made after, for people; that of a fit is numbered otherwise."""
-    fit = fit_of(file)
+    fit = fit_of(_home_of(file))
     return f"the newest checkpoint of fit {fit}" if fit else f"step {step_of(file)}"
+
+
+def _home_of(file: Path) -> Path:
+    """Return the folder of the fit, or of the trainer's worker, that a checkpoint is of."""
+    return file.parent.parent
 
 
 def step_of(file: Path) -> int:

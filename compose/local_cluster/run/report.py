@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,7 +13,6 @@ from local_cluster.settings.settings import Settings
 
 CURVES = "`make tensorboard` shows those of all runs"
 METRICS = "metrics.jsonl"
-FIT = re.compile("fit-([0-9]+)")
 MOST_MODELS = 3
 """That are named: a ModelCheckpoint may have saved one each epoch."""
 TOLD_TO_STOP = (129, 130, 143)
@@ -73,9 +71,8 @@ def how_to_go_on(code: int, checkpoint: Path | None) -> str:
 
 def newest_fit(chief: Path) -> Path | None:
     """Return the folder of the last fit that a script's chief has numbers of."""
-    found = [(FIT.fullmatch(file.parent.name), file.parent) for file in chief.glob(f"*/{METRICS}")]
-    fits = [(int(match[1]), fit) for match, fit in found if match]
-    return max(fits)[1] if fits else None
+    fits = [file.parent for file in chief.glob(f"*/{METRICS}") if checkpoints.fit_of(file.parent)]
+    return max(fits, key=checkpoints.fit_of, default=None)
 
 
 def models_of(folder: Path) -> list[Path]:

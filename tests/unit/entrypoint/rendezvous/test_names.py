@@ -137,9 +137,10 @@ except PeersMissingError as error:
 def test_a_name_server_that_says_nothing_is_not_asked_without_end(name_server):
     asked, answer = [], threading.Event()
 
-    def wait(*question: object, **_: object) -> None:
+    def wait(*question: object, **_: object) -> list[object]:
         asked.append(question)
         answer.wait(20)
+        return []
 
     name_server(wait)
     assert look_up("a", seconds=0.5, again=0.01) == [NO_NAME_SERVER]
