@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from entrypoint.arguments import Request
-from entrypoint.checks.machine import devices_of, machine_warning, network_warning
+from entrypoint.checks.machine import devices_of, machine_warnings, network_warning
 from entrypoint.checks.versions import image_version, tensorflow_version
 from entrypoint.cluster.exposure import public_warning
 from entrypoint.cluster.spec import ClusterSpec, Resolution, Task
@@ -87,7 +87,7 @@ def _start(start: Start, log: Log, board: Board) -> int:
         return end(installed, (), options, log)
     if start.resolution and (warning := public_warning(start.resolution.spec)):
         log.warning(warning)
-    if warning := machine_warning(environment):
+    for warning in machine_warnings(environment):
         log.warning(warning)
     if start.cluster is None:
         return run(request, environment, options, log, peers=None, board=board)

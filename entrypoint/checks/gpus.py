@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from entrypoint.errors import ConfigurationError, Problem
 
-LIST_GPUS = ("nvidia-smi", "-L")
-"""Comes with the NVIDIA container runtime; a line for each GPU, and below it one for each MIG
-instance of a GPU that is partitioned."""
+NVIDIA_SMI = "nvidia-smi"
+"""Comes with the NVIDIA container runtime."""
+LIST_GPUS = "-L"
+"""A line for each GPU, and below it one for each MIG instance of a GPU that is partitioned."""
 SECONDS = 20.0
 DEVICE = re.compile(r"nvidia[0-9]+")
 
@@ -33,7 +34,7 @@ def count_gpus(environ: Mapping[str, str]) -> int:
 
     CUDA_VISIBLE_DEVICES leaves some out: CUDA takes its entries up to the first invalid one.
     """
-    listed = _list_gpus(environ)
+    listed = ask_nvidia_smi([LIST_GPUS], environ)
     present = _device_files() if listed is None else _count_listed(listed)
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     return present if visible is None else min(present, _count_visible(visible))
@@ -46,13 +47,13 @@ def count_devices(environ: Mapping[str, str]) -> int:
     return present if visible is None else min(present, _count_visible(visible))
 
 
-def _list_gpus(environ: Mapping[str, str]) -> str | None:
-    """Return what nvidia-smi prints, None where there is none or it fails."""
+def ask_nvidia_smi(arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    """Return what nvidia-smi prints, None where there is none or it fails; takes up to 20 s."""
     import subprocess  # noqa: PLC0415 -- slow to import, and only asked for where GPUs are expected
 
     try:
-        done = subprocess.run(  # noqa: S603 -- a fixed command
-            LIST_GPUS,
+        done = subprocess.run(  # noqa: S603 -- fixed arguments
+            [NVIDIA_SMI, *arguments],
             env=dict(environ),
             capture_output=True,
             timeout=SECONDS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from entrypoint.checks.gpus import check_gpus, count_devices
-from entrypoint.checks.nvidia_driver import check_driver
+from entrypoint.checks.nvidia_driver import check_driver, kernels_warning
 from entrypoint.checks.shared_memory import shared_memory_warning
 from entrypoint.checks.versions import cuda_version
 from entrypoint.errors import all_of
@@ -41,9 +41,13 @@ def devices_of(command: Sequence[str], environ: Mapping[str, str]) -> str:
     return "GPU" if count_devices(environ) and cuda_version() else "CPU"
 
 
-def machine_warning(environ: Mapping[str, str]) -> str | None:
+def machine_warnings(environ: Mapping[str, str]) -> list[str]:
     """Return what to say of this container before it meets others."""
-    return shared_memory_warning(count_devices(environ))
+    gpus = count_devices(environ)
+    if not gpus:
+        return []
+    said = [shared_memory_warning(gpus), kernels_warning(cuda_version(), environ)]
+    return [warning for warning in said if warning]
 
 
 def network_warning(

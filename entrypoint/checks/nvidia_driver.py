@@ -1,10 +1,12 @@
-"""Whether the machine's NVIDIA driver is new enough for the image's CUDA."""
+"""Whether the machine's NVIDIA driver is new enough for the image's CUDA, and for its GPUs."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
+from entrypoint.checks.gpus import ask_nvidia_smi
 from entrypoint.errors import ConfigurationError, Problem
 
 VERSION_FILE = Path("/proc/driver/nvidia/version")
@@ -13,6 +15,13 @@ VERSION = re.compile(r"Module.*?\s(\d+(?:\.\d+)+)\s")
 FIRST_DRIVER = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
 """Of each major version of CUDA, whose minor versions all run on it
 (https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html)."""
+
+CAPABILITIES = ("--query-gpu=name,compute_cap", "--format=csv,noheader")
+"""A line for each GPU: "NVIDIA H100 80GB HBM3, 9.0"."""
+CAPABILITY = re.compile(r"(?P<name>.+), (?P<version>\d+\.\d+)")
+NOT_COMPILED, FIRST_COMPILER = "9.0", "555.42"
+"""TensorFlow 2.21 carries finished kernels for GPUs up to 8.9. From 9.0 on the driver compiles them
+from PTX of CUDA 12.5, which no older driver reads."""
 
 
 def check_driver(cuda: str, gpus: int, file: Path = VERSION_FILE) -> None:
@@ -35,6 +44,31 @@ def check_driver(cuda: str, gpus: int, file: Path = VERSION_FILE) -> None:
         "--gpus out, or set CUDA_VISIBLE_DEVICES=-1."
     )
     raise ConfigurationError([Problem("NVIDIA driver", found, accepted, advice)])
+
+
+def kernels_warning(cuda: str, environ: Mapping[str, str], file: Path = VERSION_FILE) -> str | None:
+    """Return what to say of GPUs whose kernels the driver is too old to compile.
+
+    Only where the driver is as old as that are the GPUs asked what they are, which takes a moment.
+
+    Args:
+        cuda: as for `check_driver`.
+        environ: the command's.
+        file: what the driver says of itself.
+    """
+    found = _driver(file)
+    if not cuda or not found or _numbers(found) >= _numbers(FIRST_COMPILER):
+        return None
+    listed = (ask_nvidia_smi(CAPABILITIES, environ) or "").splitlines()
+    gpus = [match for line in listed if (match := CAPABILITY.fullmatch(line.strip()))]
+    new = [gpu["name"] for gpu in gpus if _numbers(gpu["version"]) >= _numbers(NOT_COMPILED)]
+    if not new:
+        return None
+    return (
+        f"NVIDIA driver {found} is older than {FIRST_COMPILER}, the first that compiles "
+        f"TensorFlow's kernels for {', '.join(dict.fromkeys(new))}: training may fail with "
+        "CUDA_ERROR_UNSUPPORTED_PTX_VERSION; install a newer driver on this machine (docs/gpu.md)"
+    )
 
 
 def _driver(file: Path) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.checks.nvidia_driver import check_driver
+from entrypoint.checks.nvidia_driver import check_driver, kernels_warning
 from entrypoint.errors import ConfigurationError
 
 # The first lines of /proc/driver/nvidia/version, of the driver's two kernel modules.
@@ -67,3 +67,50 @@ def test_says_nothing_where_it_cannot_know(
     if text is not None:
         file.write_text(text)
     check_driver(cuda, gpus, file)
+
+
+OLD_GPU, NEW_GPU = "NVIDIA A100-SXM4-40GB, 8.0\n", "NVIDIA H100 80GB HBM3, 9.0\n"
+NEWEST_GPU = "NVIDIA GeForce RTX 5090, 12.0\n"
+
+
+def warned(folder: Path, driver: str, gpus: str, cuda: str = "12.9.79") -> str:
+    """Return what is said on a machine whose nvidia-smi prints a text, if it is asked for that."""
+    file = folder / "version"
+    file.write_text(OPEN.format(driver))
+    program = folder / "nvidia-smi"
+    program.write_text(
+        '#!/bin/sh\n[ "$1" = --query-gpu=name,compute_cap ] || exit 9\n'
+        f"[ \"$2\" = --format=csv,noheader ] && /bin/cat <<'END'\n{gpus}END\n"
+    )
+    program.chmod(0o755)
+    return kernels_warning(cuda, {"PATH": str(folder)}, file) or ""
+
+
+@pytest.mark.parametrize("driver", ["535.129.03", "555.41.9"])
+def test_warns_of_an_old_driver_that_cannot_compile_for_new_gpus(
+    tmp_path: Path, driver: str
+) -> None:
+    said = warned(tmp_path, driver, OLD_GPU + 2 * NEW_GPU + NEWEST_GPU)
+    assert f"driver {driver} is older than 555.42" in said
+    assert "for NVIDIA H100 80GB HBM3, NVIDIA GeForce RTX 5090:" in said
+
+
+@pytest.mark.parametrize(
+    ("driver", "gpus", "cuda"),
+    [
+        ("555.42.02", NEW_GPU, "12.9.79"),
+        ("580.65.06", NEWEST_GPU, "12.9.79"),
+        ("535.129.03", OLD_GPU, "12.9.79"),
+        ("535.129.03", NEW_GPU, ""),  # an image for CPUs
+        ("535.129.03", "", "12.9.79"),
+        ("535.129.03", "NVIDIA H100 80GB HBM3, [N/A]\n", "12.9.79"),
+    ],
+)
+def test_does_not_warn_elsewhere(tmp_path: Path, driver: str, gpus: str, cuda: str) -> None:
+    assert warned(tmp_path, driver, gpus, cuda) == ""
+
+
+def test_does_not_warn_where_nobody_can_be_asked(tmp_path: Path) -> None:
+    file = tmp_path / "version"
+    file.write_text(OPEN.format("535.129.03"))
+    assert kernels_warning("12.9.79", {"PATH": str(tmp_path)}, file) is None
