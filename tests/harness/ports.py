@@ -8,8 +8,9 @@ from collections import deque
 
 SIDE_BY_SIDE = 16
 
-_given: deque[int] = deque(maxlen=256)
-"""The last ports that this process was given: on some of them nothing listens yet."""
+_given: deque[int] = deque(maxlen=400)
+"""The last ports that this process was given: on some of them nothing listens yet. More than a test
+asks for at once, and fewer than the 687 that a process has."""
 
 
 def free_ports(count: int) -> list[int]:
