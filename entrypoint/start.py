@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,17 +67,19 @@ class Start:
 
 def start(start: Start, log: Log) -> int:
     """Install packages, meet the peers, run the command, and return the exit code."""
+    # Before signals wait: this may ask nvidia-smi, for seconds, and a stop ends both then.
+    warnings = machine_warnings(start.environment)
     block_signals()  # from here on a stop waits to be taken, and none is lost between two steps
     board = Board.put_up(log.worker, start.status_places)
     board.note(STARTING)
     metrics = Metrics(start.options.metrics_port or None, start.environment, log)
-    code = _start(start, replace(log, also=board.line), board)
+    code = _start(start, warnings, replace(log, also=board.line), board)
     metrics.end()
     board.note_end(code, was_stopped=code in STOP_CODES)
     return code
 
 
-def _start(start: Start, log: Log, board: Board) -> int:
+def _start(start: Start, warnings: Sequence[str], log: Log, board: Board) -> int:
     """Do it, and tell the board what goes on."""
     request, environment, options = start.request, start.environment, start.options
     remove_failure(options.failure_file, log)
@@ -87,7 +89,7 @@ def _start(start: Start, log: Log, board: Board) -> int:
         return end(installed, (), options, log)
     if start.resolution and (warning := public_warning(start.resolution.spec)):
         log.warning(warning)
-    for warning in machine_warnings(environment):
+    for warning in warnings:
         log.warning(warning)
     if start.cluster is None:
         return run(request, environment, options, log, peers=None, board=board)

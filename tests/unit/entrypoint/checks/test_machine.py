@@ -3,7 +3,7 @@
 import pytest
 
 from entrypoint.checks import machine
-from entrypoint.checks.machine import devices_of
+from entrypoint.checks.machine import devices_of, machine_warnings
 
 TRAINER = ["python", "-m", "trainer"]
 
@@ -31,3 +31,21 @@ def test_a_setting_decides_for_itself(kind, name):
 def test_so_does_a_flag(kind, flag):
     assert kind
     assert devices_of([*TRAINER, flag], {}) == ""
+
+
+@pytest.mark.parametrize("memory", ["little memory", None])
+@pytest.mark.parametrize("kernels", ["old driver", None])
+def test_all_is_said_of_a_machine_with_gpus(monkeypatch, memory, kernels):
+    monkeypatch.setattr(machine, "count_devices", lambda _: 2)
+    monkeypatch.setattr(machine, "cuda_version", lambda: "12.9")
+    monkeypatch.setattr(machine, "shared_memory_warning", lambda gpus: memory if gpus == 2 else "")
+    monkeypatch.setattr(
+        machine, "kernels_warning", lambda *given: kernels if given == ("12.9", {"A": "1"}) else ""
+    )
+    assert machine_warnings({"A": "1"}) == [one for one in (memory, kernels) if one]
+
+
+def test_a_machine_without_gpus_is_not_asked(monkeypatch):
+    monkeypatch.setattr(machine, "count_devices", lambda _: 0)
+    monkeypatch.setattr(machine, "kernels_warning", lambda *_: pytest.fail("asked"))
+    assert machine_warnings({}) == []

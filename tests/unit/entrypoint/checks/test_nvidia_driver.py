@@ -69,7 +69,7 @@ def test_says_nothing_where_it_cannot_know(
     check_driver(cuda, gpus, file)
 
 
-OLD_GPU, NEW_GPU = "NVIDIA A100-SXM4-40GB, 8.0\n", "NVIDIA H100 80GB HBM3, 9.0\n"
+OLD_GPU, NEW_GPU = "NVIDIA A100-SXM4-40GB, 8.0\nNVIDIA L4, 8.9\n", "NVIDIA H100 80GB HBM3, 9.0\n"
 NEWEST_GPU = "NVIDIA GeForce RTX 5090, 12.0\n"
 
 
