@@ -48,7 +48,7 @@ def count_devices(environ: Mapping[str, str]) -> int:
 
 
 def ask_nvidia_smi(arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
-    """Return what nvidia-smi prints, None where there is none or it fails within 20 s."""
+    """Return what nvidia-smi prints, None where there is none, it fails, or it takes over 20 s."""
     import subprocess  # noqa: PLC0415 -- slow to import, and only asked for where GPUs are expected
 
     try:

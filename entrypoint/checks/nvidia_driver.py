@@ -66,8 +66,9 @@ def kernels_warning(cuda: str, environ: Mapping[str, str], file: Path = VERSION_
         return None
     return (
         f"NVIDIA driver {found} is older than {FIRST_COMPILER}, the first that compiles "
-        f"TensorFlow's kernels for {', '.join(dict.fromkeys(new))}: training on it may fail with "
-        "CUDA_ERROR_UNSUPPORTED_PTX_VERSION; install a newer driver on this machine (docs/gpu.md)"
+        f"TensorFlow's kernels for {', '.join(dict.fromkeys(new))}: training on such a GPU may "
+        "fail with CUDA_ERROR_UNSUPPORTED_PTX_VERSION; install a newer driver on this machine "
+        "(docs/gpu.md)"
     )
 
 

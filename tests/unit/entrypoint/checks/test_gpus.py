@@ -23,22 +23,9 @@ GPU 0: A100-SXM4-40GB (UUID: GPU-e86cb44c)
 """
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Callable[[str], dict[str, str]]:
-    """Make a PATH whose nvidia-smi prints a text."""
-
-    def make(text: str) -> dict[str, str]:
-        program = tmp_path / "nvidia-smi"
-        program.write_text(f"#!/bin/sh\n/bin/cat <<'END'\n{text}END\n")
-        program.chmod(0o755)
-        return {"PATH": str(tmp_path)}
-
-    return make
-
-
 @pytest.mark.parametrize(("text", "count"), [("", 0), (TWO, 2), (PARTITIONED, 3)])
-def test_counts_gpus_or_their_instances(machine: Callable, text: str, count: int) -> None:
-    assert count_gpus(machine(text)) == count
+def test_counts_gpus_or_their_instances(nvidia_smi: Callable, text: str, count: int) -> None:
+    assert count_gpus(nvidia_smi(text)) == count
 
 
 @pytest.mark.parametrize(
@@ -53,8 +40,8 @@ def test_counts_gpus_or_their_instances(machine: Callable, text: str, count: int
         ("0,1,2", 2),
     ],
 )
-def test_counts_what_cuda_may_see(machine: Callable, visible: str, count: int) -> None:
-    assert count_gpus(machine(TWO) | {"CUDA_VISIBLE_DEVICES": visible}) == count
+def test_counts_what_cuda_may_see(nvidia_smi: Callable, visible: str, count: int) -> None:
+    assert count_gpus(nvidia_smi(TWO) | {"CUDA_VISIBLE_DEVICES": visible}) == count
 
 
 def test_counts_nothing_where_there_is_no_driver(tmp_path: Path) -> None:
@@ -62,8 +49,8 @@ def test_counts_nothing_where_there_is_no_driver(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("expected", "text"), [(None, ""), (0, ""), (2, TWO)])
-def test_accepts_the_right_number(machine: Callable, expected: int | None, text: str) -> None:
-    check_gpus(expected, machine(text))
+def test_accepts_the_right_number(nvidia_smi: Callable, expected: int | None, text: str) -> None:
+    check_gpus(expected, nvidia_smi(text))
 
 
 @pytest.mark.parametrize(
@@ -74,8 +61,8 @@ def test_accepts_the_right_number(machine: Callable, expected: int | None, text:
         (0, TWO, "2 GPUs can be seen in this container."),
     ],
 )
-def test_refuses_another_number(machine: Callable, expected: int, text: str, says: str) -> None:
+def test_refuses_another_number(nvidia_smi: Callable, expected: int, text: str, says: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        check_gpus(expected, machine(text))
+        check_gpus(expected, nvidia_smi(text))
     assert f'GPUS_PER_WORKER: received "{expected}"' in str(caught.value)
     assert says in str(caught.value)

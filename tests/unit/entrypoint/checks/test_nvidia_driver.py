@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -73,24 +74,24 @@ OLD_GPU, NEW_GPU = "NVIDIA A100-SXM4-40GB, 8.0\nNVIDIA L4, 8.9\n", "NVIDIA H100 
 NEWEST_GPU = "NVIDIA GeForce RTX 5090, 12.0\n"
 
 
-def warned(folder: Path, driver: str, gpus: str, cuda: str = "12.9.79") -> str:
-    """Return what is said on a machine whose nvidia-smi prints a text, if it is asked for that."""
-    file = folder / "version"
-    file.write_text(OPEN.format(driver))
-    program = folder / "nvidia-smi"
-    program.write_text(
-        '#!/bin/sh\n[ "$1" = --query-gpu=name,compute_cap ] || exit 9\n'
-        f"[ \"$2\" = --format=csv,noheader ] && /bin/cat <<'END'\n{gpus}END\n"
-    )
-    program.chmod(0o755)
-    return kernels_warning(cuda, {"PATH": str(folder)}, file) or ""
+@pytest.fixture
+def warned(tmp_path: Path, nvidia_smi: Callable) -> Callable[..., str]:
+    """Return a function that returns what is said on a machine with such a driver and GPUs."""
+
+    def said(driver: str, gpus: str, cuda: str = "12.9.79") -> str:
+        file = tmp_path / "version"
+        file.write_text(OPEN.format(driver))
+        asked = "--query-gpu=name,compute_cap --format=csv,noheader"
+        return kernels_warning(cuda, nvidia_smi(gpus, asked), file) or ""
+
+    return said
 
 
 @pytest.mark.parametrize("driver", ["535.129.03", "555.41.9"])
 def test_warns_of_an_old_driver_that_cannot_compile_for_new_gpus(
-    tmp_path: Path, driver: str
+    warned: Callable, driver: str
 ) -> None:
-    said = warned(tmp_path, driver, OLD_GPU + 2 * NEW_GPU + NEWEST_GPU)
+    said = warned(driver, OLD_GPU + 2 * NEW_GPU + NEWEST_GPU)
     assert f"driver {driver} is older than 555.42" in said
     assert "for NVIDIA H100 80GB HBM3, NVIDIA GeForce RTX 5090:" in said
 
@@ -106,8 +107,8 @@ def test_warns_of_an_old_driver_that_cannot_compile_for_new_gpus(
         ("535.129.03", "NVIDIA H100 80GB HBM3, [N/A]\n", "12.9.79"),
     ],
 )
-def test_does_not_warn_elsewhere(tmp_path: Path, driver: str, gpus: str, cuda: str) -> None:
-    assert warned(tmp_path, driver, gpus, cuda) == ""
+def test_does_not_warn_elsewhere(warned: Callable, driver: str, gpus: str, cuda: str) -> None:
+    assert warned(driver, gpus, cuda) == ""
 
 
 def test_does_not_warn_where_nobody_can_be_asked(tmp_path: Path) -> None:
