@@ -172,6 +172,14 @@ MOBILENETS = {
         steps=10,
         ideal="mobilenet-one",
     ),
+    "mobilenet-1gbit": Variant(
+        "mobilenet_v2, 64x64, ring, 1 Gbit/s",
+        2,
+        MOBILENET | RING,
+        steps=10,
+        ideal="mobilenet-one",
+        bits_a_second=GBIT,
+    ),
 }
 VARIANTS = MNIST | LEVERS | TORCHES | MOBILENETS | _at(GBIT, 200) | _at(MBIT_100, 40)
 """By the names that the command line takes."""

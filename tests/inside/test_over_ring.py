@@ -66,9 +66,9 @@ def test_every_type_is_summed_by_one_that_holds_it(peer, dtype):
 @eagerly_or_not
 def test_sparse_gradients_are_the_rows_of_all_in_the_order_of_ranks(peer, compiled):
     peers = peer.calls(
+        adds(ONE, "g"),
         gives(tf.constant([[5.0, 6.0], [7.0, 8.0]]), "g"),
         gives(tf.constant([4, 0], tf.int64), "g"),
-        adds(ONE, "g"),
     )
 
     def sums():

@@ -6,14 +6,16 @@ them in the same order (`_called`).
 
 import itertools
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives.group import AnyRing
+from cluster_trainer.collectives.packs import hold_up, needed_later, packs_of
 from cluster_trainer.collectives.renewable import RenewableRing
 
 SUMMED = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)
@@ -22,6 +24,7 @@ CARRIERS = {
     tf.bfloat16: tf.float32,
     **dict.fromkeys((tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16), tf.int32),
 }
+Wait: TypeAlias = Callable[[], list[Any]]
 TURN = "cluster_trainer_turn_of_ring"
 _numbers = itertools.count()
 
@@ -35,7 +38,9 @@ def summed(
 ) -> list[Any]:
     """Return each value's sum over all workers, packed into one message for each type of numbers.
 
-    Of sparse gradients, all workers' rows, in the order of the workers.
+    Many numbers are several messages, in the reverse order of the values: of gradients the last
+    layers' are there first, and are summed while the others are computed. Of sparse gradients, all
+    workers' rows, in the order of the workers.
 
     Args:
         ring: of the workers.
@@ -43,20 +48,44 @@ def summed(
         what: they are, see Ring; the same on all workers.
         wire: what float32 travels as, see `Ring.all_reduce`; sparse rows travel as they are.
     """
-    results: dict[int, Any] = {}
+    return begin_sums(ring, values, what, wire=wire)()
+
+
+def begin_sums(
+    ring: AnyRing,
+    values: Sequence[tf.Tensor | tf.IndexedSlices],
+    what: str = "",
+    *,
+    wire: str | None = None,
+) -> Wait:
+    """Begin what `summed` does, as far as it can be done beside the step.
+
+    Returns:
+        a function to be called once, in the same trace; it waits for the rest, and returns the
+        sums.
+    """
     dense: dict[tf.DType, list[int]] = {}
     for place, value in enumerate(values):
-        if isinstance(value, tf.IndexedSlices):
-            rows, indices = (gathered(ring, part, what) for part in (value.values, value.indices))
-            results[place] = tf.IndexedSlices(rows, indices, value.dense_shape)
-        else:
+        if not isinstance(value, tf.IndexedSlices):
             dense.setdefault(_carrier(value.dtype), []).append(place)
-    for dtype, places in dense.items():
-        travels_as = wire if dtype == tf.float32 else None
-        parts = [values[place] for place in places]
-        totals = _packed_sum(ring, parts, dtype, what, wire=travels_as)
-        results.update(zip(places, totals, strict=True))
-    return [results[place] for place in range(len(values))]
+    under_way = [
+        (places, _begin([values[place] for place in places], dtype, sums))
+        for dtype, places in dense.items()
+        for sums in [Sums(ring, what, wire if dtype == tf.float32 else None)]
+    ]
+
+    def wait() -> list[Any]:
+        results: dict[int, Any] = {}
+        for places, totals in under_way:
+            results.update(zip(places, totals(), strict=True))
+        for place, value in enumerate(values):
+            if isinstance(value, tf.IndexedSlices):
+                parts = value.values, value.indices
+                rows, indices = (gathered(ring, part, what) for part in parts)
+                results[place] = tf.IndexedSlices(rows, indices, value.dense_shape)
+        return [results[place] for place in range(len(values))]
+
+    return wait
 
 
 def gathered(ring: AnyRing, value: tf.Tensor, what: str = "") -> tf.Tensor:
@@ -73,7 +102,8 @@ def gathered(ring: AnyRing, value: tf.Tensor, what: str = "") -> tf.Tensor:
         _refuse_unlike([part.shape for part in parts], what)
         return np.concatenate(parts)
 
-    return tf.ensure_shape(_called(gather, value, value.dtype), [None, *value.shape[1:]])
+    (found,) = _called(gather, [value], [value.dtype])
+    return tf.ensure_shape(found, [None, *value.shape[1:]])
 
 
 def _refuse_unlike(shapes: Sequence[tuple[int, ...]], what: str) -> None:
@@ -118,42 +148,106 @@ def rank_of(ring: AnyRing) -> tf.Tensor:
     return _place(ring)[0]
 
 
+def size_of_all(ring: AnyRing) -> int:
+    """Return how many ranks there are when no worker is missing."""
+    most = ring.most if isinstance(ring, RenewableRing) else None
+    return most or ring.size
+
+
 def size_of(ring: AnyRing) -> tf.Tensor:
     """Return how many ranks there are when the step runs, int32 []."""
     return _place(ring)[1]
 
 
-def _packed_sum(
-    ring: AnyRing, values: list[tf.Tensor], dtype: tf.DType, what: str, *, wire: str | None
-) -> list[tf.Tensor]:
+class Sums(NamedTuple):
+    """How sums are made: over which ring, what for, and what numbers travel as."""
+
+    ring: AnyRing
+    what: str
+    wire: str | None
+
+    def make(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the sum of [n] over all workers."""
+        return self.ring.all_reduce(numbers, wire=self.wire, what=self.what)
+
+    def begin(self, numbers: np.ndarray) -> Future[np.ndarray]:
+        """Return what will have the sum."""
+        return self.ring.begin_all_reduce(numbers, wire=self.wire, what=self.what)
+
+
+def _begin(values: list[tf.Tensor], dtype: tf.DType, sums: Sums) -> Wait:
+    """Begin the sums of dense values if they are several packs; one is summed when waited for."""
+    packs = packs_of(values, dtype, size_of_all(sums.ring))
     flat = [tf.reshape(tf.cast(value, dtype), [-1]) for value in values]
-    packed = tf.concat(flat, 0) if len(flat) > 1 else flat[0]
-    total = _called(partial(ring.all_reduce, wire=wire, what=what), packed, dtype)
-    total.set_shape(packed.shape)
-    parts = tf.split(total, [tf.size(one) for one in flat]) if len(flat) > 1 else [total]
-    return [
-        tf.cast(tf.ensure_shape(tf.reshape(part, tf.shape(value)), value.shape), value.dtype)
-        for part, value in zip(parts, values, strict=True)
+    parts = [[flat[place] for place in pack] for pack in packs]
+    packed = [tf.concat(pack, 0) if len(pack) > 1 else pack[0] for pack in parts]
+    is_one = len(packs) == 1
+    totals = partial(_called, sums.make, packed, [dtype]) if is_one else _begin_packs(packed, sums)
+
+    def wait() -> list[tf.Tensor]:
+        found: dict[int, tf.Tensor] = {}
+        for pack, own, given, total in zip(packs, parts, packed, totals(), strict=True):
+            total.set_shape(given.shape)
+            split = tf.split(total, [tf.size(one) for one in own]) if len(own) > 1 else [total]
+            found.update(zip(pack, split, strict=True))
+        return [_as_of(value, found[place]) for place, value in enumerate(values)]
+
+    return wait
+
+
+def _as_of(value: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
+    """Return a sum [n] in the shape and type of what was summed."""
+    shaped = tf.ensure_shape(tf.reshape(total, tf.shape(value)), value.shape)
+    return tf.cast(shaped, value.dtype)
+
+
+def _begin_packs(packed: list[tf.Tensor], sums: Sums) -> Wait:
+    """Begin each pack's sum when its numbers are there.
+
+    A thread of the ring's makes them. The step's own threads, of which there may be one, go on.
+    """
+    later = [] if tf.executing_eagerly() else needed_later(packed)
+    under_way: list[Future[np.ndarray]] = []
+
+    def begin(numbers: np.ndarray, *, is_first: bool) -> np.int32:
+        if is_first:
+            under_way.clear()  # a step that has failed may have left some
+        under_way.append(sums.begin(numbers))
+        return np.int32(len(under_way))
+
+    def end(*_: Any) -> list[np.ndarray]:
+        totals = [one.result() for one in under_way]
+        under_way.clear()
+        return totals
+
+    begun = [
+        _called(partial(begin, is_first=place == 0), [pack], [tf.int32])[0]
+        for place, pack in enumerate(packed)
     ]
+    for operations, until in zip(later, begun, strict=False):
+        hold_up(operations, until)
+    return partial(_called, end, begun, [pack.dtype for pack in packed])
 
 
-def _called(call: Callable[[Any], Any], given: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+def _called(
+    call: Callable[..., Any], given: list[tf.Tensor], dtypes: list[tf.DType]
+) -> list[tf.Tensor]:
     """Call a function of NumPy's arrays.
 
     Each call takes a turn, a variable that TensorFlow reads before and writes after it. So it
     orders a step's calls as they were traced, in functions, conditions and loops within it, too.
     """
 
-    def take_turn(value: Any, _: Any) -> Any:
-        return call(value)
+    def take_turn(_: Any, *values: Any) -> Any:
+        return call(*values)
 
     turn = _turn()
     with _not_by_xla(), tf.device("CPU:0"):
         number = tf.raw_ops.ReadVariableOp(resource=turn, dtype=tf.int64)
-        result = tf.numpy_function(take_turn, [given, number], dtype)
-        with tf.control_dependencies([result]):
+        results = tf.nest.flatten(tf.numpy_function(take_turn, [number, *given], dtypes))
+        with tf.control_dependencies(results):
             tf.raw_ops.AssignVariableOp(resource=turn, value=number + 1)
-    return result
+    return list(results)
 
 
 def _place(ring: AnyRing) -> tf.Tensor:

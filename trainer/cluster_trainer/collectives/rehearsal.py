@@ -1,5 +1,7 @@
 """What stands for the ring of a worker that comes late, until the others take it in."""
 
+from concurrent.futures import Future
+
 import numpy as np
 
 
@@ -27,6 +29,14 @@ class Rehearsal:
         """Return the sum, if all give the same [n]."""
         total: np.ndarray = values * values.dtype.type(self.size)
         return total
+
+    def begin_all_reduce(
+        self, values: np.ndarray, *, wire: str | None = None, what: str = ""
+    ) -> Future[np.ndarray]:
+        """Return what has the sum, if all give the same [n]."""
+        done: Future[np.ndarray] = Future()
+        done.set_result(self.all_reduce(values, wire=wire, what=what))
+        return done
 
     def all_gather(self, value: bytes | np.ndarray, *, what: str = "") -> list[bytes]:  # noqa: ARG002
         """Return the same bytes for every rank."""

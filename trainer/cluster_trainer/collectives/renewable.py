@@ -1,6 +1,7 @@
 """The ring of a process for as long as that lives, however often its workers have to meet anew."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 
 import numpy as np
@@ -156,6 +157,12 @@ class RenewableRing:
     ) -> np.ndarray:
         """See Ring.all_reduce."""
         return self._present.all_reduce(values, wire=wire, what=what)
+
+    def begin_all_reduce(
+        self, values: np.ndarray, *, wire: str | None = None, what: str = ""
+    ) -> Future[np.ndarray]:
+        """See Ring.begin_all_reduce."""
+        return self._present.begin_all_reduce(values, wire=wire, what=what)
 
     def all_gather(self, value: bytes | np.ndarray, *, what: str = "") -> list[bytes]:
         """See Ring.all_gather."""

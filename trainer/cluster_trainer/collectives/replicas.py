@@ -1,7 +1,8 @@
 """The replicas of all workers, and what crosses them: sums and gathered arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -30,7 +31,7 @@ def count_of_all(strategy: tf.distribute.Strategy) -> int:
     Whoever trains, the global batch and its order stay the same.
     """
     ring = ring_of(strategy)
-    return (_most_of(ring) or ring.size) if ring else _count_of(strategy)
+    return over_ring.size_of_all(ring) if ring else _count_of(strategy)
 
 
 def _most_of(ring: AnyRing) -> int | None:
@@ -120,8 +121,24 @@ def summed(
         what: they are, in a few words, the same on all workers; a ring compares them.
         wire: what float32 travels as over a ring; None: as it is.
     """
+    return begin_sums(values, what, wire=wire)()
+
+
+def begin_sums(
+    values: Sequence[Gradient], what: str = "", *, wire: str | None = None
+) -> Callable[[], list[Gradient]]:
+    """Begin what `summed` does, as far as it can be done beside the step.
+
+    Returns:
+        a function to be called once, in the same trace; it waits for the rest, and returns the
+        sums.
+    """
     if ring := ring_of(tf.distribute.get_strategy()):
-        return over_ring.summed(ring, values, what, wire=wire)
+        return over_ring.begin_sums(ring, values, what, wire=wire)
+    return partial(_summed_by_strategy, values)
+
+
+def _summed_by_strategy(values: Sequence[Gradient]) -> list[Gradient]:
     sums: dict[int, Gradient] = {}
     context = tf.distribute.get_replica_context()
     for dtype in dict.fromkeys(value.dtype for value in values):  # TensorFlow packs what is alike

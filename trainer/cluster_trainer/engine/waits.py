@@ -47,14 +47,15 @@ class Waits:
         Args:
             name: what is waited for.
             ready: tensors, in any structure; the time begins when all of them are there.
-            take: makes the operations that wait.
+            take: makes the operations that wait; none of them begins before all that is `ready` is
+                there, if they have effects as the ring's have.
         """
         if not self._is_possible or tf.executing_eagerly():
             return take()
         total = self._total(name)
         with tf.control_dependencies(_tensors(ready)):
             begin = tf.timestamp()
-        taken = take()  # held up by nothing: one gradient's sum may begin before the last is there
+        taken = take()  # after the clock was read: TensorFlow keeps the order of what has effects
         with tf.control_dependencies([begin, *_tensors(taken)]):
             seconds = tf.timestamp() - begin
         noted = tf.raw_ops.AssignAddVariableOp(resource=total, value=seconds)

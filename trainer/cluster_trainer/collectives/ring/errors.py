@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from cluster_trainer.collectives.ring.wire import Record
 
+CLOSED = "this ring was closed"
+
 
 class RingError(Exception):
     """The ring is of no use any more: close it, and form another.
@@ -85,6 +87,13 @@ class Fate:
         with self._lock:
             self.closing = True
             self._wake()
+
+    def ended(self) -> RingError | None:
+        """Return why nothing may be sent or received any more: the error, or that this rank left.
+
+        The latter is for a thread beside the one that has left.
+        """
+        return self.error or (RingError(CLOSED) if self.closing else None)
 
     def wait(self, seconds: float) -> RingError | None:
         """Return the error, for which this waits so long."""

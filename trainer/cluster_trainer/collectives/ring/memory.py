@@ -7,7 +7,7 @@ import numpy as np
 ALIGNMENT = 64
 """Bytes. TensorFlow takes an array as its own tensor, without a copy, where it begins at such a
 place."""
-MOST_HELD = 8
+MOST_HELD = 16
 
 
 class Memory:

@@ -5,6 +5,7 @@ import itertools
 import socket
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -12,8 +13,10 @@ from typing import Self
 
 import numpy as np
 
+from cluster_trainer.collectives.ring.background import Background
 from cluster_trainer.collectives.ring.control import Control, Place
 from cluster_trainer.collectives.ring.errors import (
+    CLOSED,
     Aborted,
     Fate,
     OtherCall,
@@ -94,6 +97,7 @@ class Ring:
         self._memory, self._fate = Memory(), Fate()
         self._operation, self._operations = 0, itertools.count(1)
         self._calling, self._closed = threading.Lock(), False
+        self._background = Background("ring-sums")
         self._sockets: list[socket.socket] = []
         if size > 1:
             if left is None or right is None:
@@ -158,9 +162,7 @@ class Ring:
         wire = None if wire == values.dtype.name else wire
         _check_sum(values, wire)
         if self.size == 1:
-            total = self._memory.take(values.size, values.dtype)
-            np.copyto(total, values)
-            return total
+            return self._copy(values)
         detail = DTYPES.index(values.dtype) * len(WIRES) + WIRES.index(wire)
         with (
             self._operating(Kind.ALL_REDUCE, detail, values.size, what) as headers,
@@ -168,6 +170,27 @@ class Ring:
         ):
             way = AsBfloat16 if wire else AsTheyAre
             return self._sum(way(np.ascontiguousarray(values), self._memory), headers)
+
+    def begin_all_reduce(
+        self, values: np.ndarray, *, wire: str | None = None, what: str = ""
+    ) -> Future[np.ndarray]:
+        """Begin a sum as `all_reduce` and return at once, with what will hold it, or the error.
+
+        A thread of the ring's own makes such sums, in the order in which they were begun. Any other
+        operation waits for them. Until then the values must not change.
+
+        Raises:
+            ValueError: if this rank's arguments are of no use.
+            RingError: if this ring was closed.
+        """
+        _check_sum(values, None if wire == values.dtype.name else wire)
+        if self.size > 1:
+            if self._closed:
+                raise RingError(CLOSED)
+            return self._background.submit(lambda: self.all_reduce(values, wire=wire, what=what))
+        done: Future[np.ndarray] = Future()
+        done.set_result(self._copy(values))
+        return done
 
     def all_gather(self, value: bytes | np.ndarray, *, what: str = "") -> list[bytes]:
         """Return the bytes of every rank, of any lengths, in the order of ranks.
@@ -217,8 +240,8 @@ class Ring:
         if self.size == 1:
             return
         tokens = np.full(self.size, -1, SIZE)
-        tokens[self.rank] = self._operation + 1
         with self._operating(Kind.BARRIER, 0, SIZE.itemsize, what) as headers:
+            tokens[self.rank] = self._operation
             self._links.exchange(round_trip(each_of(tokens), self.rank, headers))
             for index, token in enumerate(tokens.tolist()):
                 if token != self._operation:
@@ -263,6 +286,8 @@ class Ring:
         for connection in self._sockets:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+        self._background.end()  # before another file can have a socket's number
+        for connection in self._sockets:
             connection.close()
         self._fate.release()
 
@@ -284,9 +309,10 @@ class Ring:
     @contextmanager
     def _operating(self, kind: Kind, detail: int, length: int, what: str) -> Iterator[Headers]:
         if self._closed:
-            raise RingError("this ring was closed")
+            raise RingError(CLOSED)
         if len(what.encode()) > LONGEST_WHAT:
             raise ValueError(f"what: {what!r} is too long; accepted: {LONGEST_WHAT} bytes")
+        self._background.wait()
         if not self._calling.acquire(blocking=False):
             raise RuntimeError("another thread is within an operation of this ring: one may call")
         try:
@@ -303,6 +329,11 @@ class Ring:
             raise
         finally:
             self._calling.release()
+
+    def _copy(self, values: np.ndarray) -> np.ndarray:
+        total = self._memory.take(values.size, values.dtype)
+        np.copyto(total, values)
+        return total
 
     def _sum(self, numbers: Numbers, headers: Headers) -> np.ndarray:
         size, rank = self._place.size, self._place.rank

@@ -164,8 +164,8 @@ class Links:
             RingError: the first failure that anybody saw.
         """
         while True:
-            if self._fate.error:
-                raise self._fate.error
+            if ended := self._fate.ended():
+                raise ended
             piece, room = flow.piece(), flow.room()
             if piece is None and room is None:
                 return
@@ -202,7 +202,7 @@ class Links:
         return True
 
     def _lost(self, rank: int, how: str) -> RingError:
-        told = self._fate.wait(GRACE_SECONDS)
+        told = self._fate.wait(GRACE_SECONDS) or self._fate.ended()
         return told or self._fate.fail(
             PeerLost(f"rank {rank} was lost: the connection to it: {how}", rank)
         )

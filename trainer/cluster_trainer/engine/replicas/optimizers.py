@@ -23,7 +23,7 @@ from keras.src.optimizers.multi_optimizer import MultiOptimizer
 from tensorflow.python.distribute.values import DistributedVariable
 
 from cluster_trainer.collectives import group
-from cluster_trainer.collectives.replicas import Gradient, count, summed
+from cluster_trainer.collectives.replicas import Gradient, begin_sums, count
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.engine.replicas.replaced import replace
 from cluster_trainer.engine.waits import SUMS
@@ -33,16 +33,27 @@ CLIPPED, BACKWARDS = re.compile(r"(^|/)clip_by_\w+"), "gradient_tape"
 log = logging.getLogger("trainer")
 
 
-def mean_of(gradients: Sequence[Gradient | None], weight: tf.Tensor) -> list[Gradient | None]:
-    """Return the means of all replicas' gradients, weighted with the replicas' shares."""
-    return sum_of([None if one is None else _times(one, weight) for one in gradients])
+def begin_means(
+    gradients: Sequence[Gradient | None], weight: tf.Tensor
+) -> Callable[[], list[Gradient | None]]:
+    """Begin the means of all replicas' gradients, weighted with the replicas' shares.
+
+    Returns:
+        what waits for them; see `replicas.begin_sums`.
+    """
+    return begin_sums_of([None if one is None else _times(one, weight) for one in gradients])
 
 
-def sum_of(gradients: Sequence[Gradient | None]) -> list[Gradient | None]:
-    """Return the sums of all replicas' gradients."""
+def begin_sums_of(gradients: Sequence[Gradient | None]) -> Callable[[], list[Gradient | None]]:
+    """Begin the sums of all replicas' gradients; return what waits for them."""
     present = [one for one in gradients if one is not None]
-    sums = iter(summed(present, "training (gradients)", wire=group.gradients_wire()))
-    return [None if one is None else _of_same_rows(next(sums)) for one in gradients]
+    wait = begin_sums(present, "training (gradients)", wire=group.gradients_wire())
+
+    def sums() -> list[Gradient | None]:
+        found = iter(wait())
+        return [None if one is None else _of_same_rows(next(found)) for one in gradients]
+
+    return sums
 
 
 def _of_same_rows(gradient: Gradient) -> Gradient:
@@ -123,9 +134,8 @@ def _reducing(apply: Callable[..., None]) -> Callable[..., None]:
         part.gathers |= any(isinstance(one, tf.IndexedSlices) for one in grads)
         is_weighted = id(self) in part.weighted
         _must_be_as_went_back(part, is_weighted=is_weighted)
-        over_all = _measured(
-            part, grads, lambda: sum_of(grads) if is_weighted else mean_of(grads, part.weight)
-        )
+        sums = begin_sums_of(grads) if is_weighted else begin_means(grads, part.weight)
+        over_all = part.waits.measured(SUMS, grads, sums) if part.waits else sums()
         with step_context.reduced(part):
             return apply(self, over_all, trainable_variables)
 
@@ -149,11 +159,6 @@ def _warn_of_clipped_shares() -> None:
         "those of its share, and not those of the batch. `clipnorm`, `global_clipnorm` or "
         "`clipvalue` of the optimizer clip those of the batch."
     )
-
-
-def _measured(part: step_context.Share, grads: Sequence[Any], take: Callable[[], Any]) -> Any:
-    """Return what `take` makes of the gradients, and let the time until it is there be counted."""
-    return part.waits.measured(SUMS, grads, take) if part.waits else take()
 
 
 @cache

@@ -1,0 +1,273 @@
+"""Gradients of many bytes are summed in packs, the first ones while others are still computed."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from ring_peer import SECONDS, ring_of_two
+
+from cluster_trainer.collectives import group, over_ring, packs
+from cluster_trainer.collectives.ring.errors import PeerLost
+
+MIB = 2**20
+IN_ONE_THREAD = """
+import json, threading
+from concurrent.futures import Future
+
+import numpy as np
+import tensorflow as tf
+
+tf.config.threading.set_inter_op_parallelism_threads(1)
+tf.config.threading.set_intra_op_parallelism_threads(1)
+import keras
+from cluster_trainer.collectives import group, packs
+from cluster_trainer.collectives.rehearsal import Rehearsal
+from cluster_trainer.engine.steps import waits_of
+
+SIDE, LAYERS, STEPS, LATE = 64, 6, 5, 0.05
+packs.BYTES_PER_RANK = SIDE * SIDE * 4
+events = []
+
+
+class Others(Rehearsal):
+    error, is_closed, operations = None, False, 0
+
+    def begin_all_reduce(self, values, **how):
+        events.append("sum")
+        total, later = super().begin_all_reduce(values, **how).result(), Future()
+        threading.Timer(LATE, later.set_result, [total]).start()
+        return later
+
+    def close(self):
+        self.is_closed = True
+
+
+class Noted(keras.layers.Layer):
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(SIDE, SIDE), initializer="identity")
+
+    def call(self, inputs):
+        name = self.name
+
+        @tf.custom_gradient
+        def product(one, kernel):
+            def note(gradient):
+                events.append(name)
+                return gradient
+
+            def back(upstream):
+                gradient = tf.matmul(one, upstream, transpose_a=True)
+                noted = tf.numpy_function(note, [gradient], tf.float32, stateful=False)
+                of_kernel = tf.ensure_shape(noted, kernel.shape)
+                return tf.matmul(upstream, kernel, transpose_b=True), of_kernel
+
+            return tf.matmul(one, kernel), back
+
+        return product(inputs, tf.convert_to_tensor(self.kernel))
+
+
+group.use(Others(2))
+layers = [Noted(name=f"layer_{number}") for number in range(LAYERS)]
+model = keras.Sequential([keras.Input((SIDE,)), *layers])
+model.compile("sgd", "mse")
+inputs = np.ones((STEPS * 8, SIDE), np.float32)
+model.fit(inputs, inputs, batch_size=8, verbose=0)
+events.clear()
+before = waits_of(model)["sums"]
+model.fit(inputs, inputs, batch_size=8, verbose=0)
+print(json.dumps([events, waits_of(model)["sums"] - before]))
+"""
+
+
+def test_one_thread_begins_a_sum_before_it_computes_what_the_next_ones_need():
+    """And what is waited for at the end of a step is told."""
+    command = [sys.executable, "-c", IN_ONE_THREAD]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    assert ended.returncode == 0, ended.stderr
+    events, waited = json.loads(ended.stdout.splitlines()[-1])
+    steps, late = 5, 0.05
+    assert [sorted(events[first : first + 3]) for first in range(0, len(events), 3)] == [
+        ["layer_4", "layer_5", "sum"],
+        ["layer_2", "layer_3", "sum"],
+        ["layer_0", "layer_1", "sum"],
+    ] * steps, events
+    assert {*events[2::3]} == {"sum"}, events
+    assert 0.8 * steps * late < waited < 10 * steps * late
+
+
+def vectors(*sizes):
+    return [tf.zeros([size]) for size in sizes]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ranks", "expected"),
+    [
+        ([], 2, [[]]),
+        ([0], 2, [[0]]),
+        ([100], 2, [[0]]),
+        ([MIB // 4] * 3, 2, [[0, 1, 2]]),
+        ([MIB // 4] * 4, 2, [[2, 3], [0, 1]]),
+        ([MIB // 4] * 4, 4, [[0, 1, 2, 3]]),
+        ([MIB // 4] * 4, 1, [[3], [2], [1], [0]]),
+        ([3 * MIB, 1, 1, 1], 2, [[0, 1, 2, 3]]),
+        ([1, 1, 3 * MIB, 1, 1], 2, [[2, 3, 4], [0, 1]]),
+        ([MIB] * 14, 2, [[12, 13], [10, 11], [8, 9], [6, 7], [4, 5], [2, 3], [0, 1]]),
+    ],
+)
+def test_packs_are_alike_in_size_and_the_last_values_are_in_the_first(sizes, ranks, expected):
+    assert packs.packs_of(vectors(*sizes), tf.float32, ranks) == expected
+
+
+def test_values_of_unknown_shape_are_one_pack():
+    spec = tf.TensorSpec([None, MIB])
+    assert packs.packs_of([spec, *vectors(4 * MIB, 4 * MIB)], tf.float32, 2) == [[0, 1, 2]]
+
+
+@pytest.fixture
+def peer(monkeypatch):
+    monkeypatch.setattr(packs, "BYTES_PER_RANK", 8)  # four numbers a pack, with two ranks
+    with ring_of_two() as made:
+        yield made
+
+
+def adds(*values):
+    return lambda ring: ring.all_reduce(np.array(values, np.float32), what="g")
+
+
+VALUES = [[1.0, 2.0], [3.0], [4.0, 5.0, 6.0], [7.0], [8.0, 9.0]]
+
+
+FIRST, SECOND = adds(100, 200, 300, 400, 500, 600), adds(10, 20, 30)
+"""What the peer adds: to the last three of the values, and to the others."""
+SUMS = [[11, 22], [33], [104, 205, 306], [407], [508, 609]]
+
+
+def in_lists(tensors):
+    return [one.numpy().tolist() for one in tensors]
+
+
+@pytest.mark.parametrize("compiled", [tf.function, lambda one: one], ids=["traced", "eager"])
+def test_each_value_has_its_own_sum(peer, compiled):
+    peers = peer.calls(FIRST, SECOND)
+    step = compiled(lambda *values: over_ring.summed(peer.mine, values, "g"))
+    assert in_lists(step(*map(tf.constant, VALUES))) == SUMS
+    peers.result(SECONDS)
+
+
+def test_sparse_rows_are_gathered_while_packs_are_summed(peer):
+    def gives(tensor):
+        content = over_ring.as_bytes(tensor.numpy())
+        return lambda ring: ring.all_gather(content, what="g")
+
+    peers = peer.calls(FIRST, SECOND, gives(tf.ones([1, 1])), gives(tf.constant([7])))
+
+    @tf.function
+    def step(*values):
+        rows = tf.IndexedSlices(tf.zeros([1, 1]), tf.constant([3]), tf.constant([9, 1]))
+        return over_ring.summed(peer.mine, [*values[:2], rows, *values[2:]], "g")
+
+    first, second, rows, *others = step(*map(tf.constant, VALUES))
+    assert in_lists([first, second, *others]) == SUMS
+    assert rows.indices.numpy().tolist() == [3, 7]
+    peers.result(SECONDS)
+
+
+def test_packs_of_two_types_are_begun_before_any_is_waited_for(peer):
+    wide = [tf.constant([1.0, 2.0], tf.float64), tf.constant([3.0, 4.0], tf.float64)]
+    of_wide = [
+        lambda ring: ring.all_reduce(np.array([5.0, 6.0]), what="g"),
+        lambda ring: ring.all_reduce(np.array([7.0, 8.0]), what="g"),
+    ]
+    peers = peer.calls(FIRST, SECOND, *of_wide)
+    step = tf.function(lambda *values: over_ring.summed(peer.mine, values, "g"))
+    sums = step(*map(tf.constant, VALUES), *wide)
+    assert in_lists(sums) == [*SUMS, [8, 10], [8, 10]]
+    peers.result(SECONDS)
+
+
+def backwards(forward, back):
+    """Return an operation whose gradient is `back` of what comes back."""
+
+    @tf.custom_gradient
+    def operation(one):
+        return forward(one), back
+
+    return operation
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_backward_pass_may_have_effects_anywhere(peer, place):
+    """TensorFlow keeps their order before that of the sums, which begin after them."""
+    seen = []
+
+    def back(upstream):
+        def note(gradient):
+            seen.append(gradient.tolist())
+            return gradient
+
+        return tf.ensure_shape(tf.numpy_function(note, [upstream], tf.float32), upstream.shape)
+
+    peer.calls(*[adds(0, 0, 0, 0), adds(0, 0, 0, 0), adds(0, 0, 0, 0)] * 3)
+    noted = backwards(tf.identity, back)
+    kernels = [tf.Variable([2.0, 2, 2, 2]) for _ in range(3)]
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            value = tf.ones([4])
+            for number, kernel in enumerate(kernels):
+                value = (noted(value) if number == place else value) * kernel
+            loss = tf.reduce_sum(value)
+        gradients = tape.gradient(loss, kernels)
+        return over_ring.summed(peer.mine, gradients, "g")
+
+    for turn in range(3):
+        assert in_lists(step()) == [[4] * 4] * 3
+        assert len(seen) == (turn + 1) * (place > 0)
+
+
+def test_a_step_that_has_failed_leaves_nothing_to_the_next(peer):
+    """The first pack was summed; what the second needs cannot be computed."""
+    fails = tf.Variable(True)  # noqa: FBT003
+    peers = peer.calls(FIRST, FIRST, SECOND)
+
+    @tf.function
+    def step(*values):
+        both = values[0] * values[-1] / values[-1]  # so that the first pack is begun before
+        later = tf.gather(both, tf.where(fails, [7, 7], [0, 1]))
+        return over_ring.summed(peer.mine, [later, *values[1:]], "g")
+
+    given = [*map(tf.constant, VALUES)]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="7 is not in"):
+        step(*given)
+    fails.assign(False)  # noqa: FBT003
+    assert in_lists(step(*given)) == SUMS
+    peers.result(SECONDS)
+
+
+def test_a_peer_that_is_lost_between_packs_is_named(peer):
+    peers = peer.calls(FIRST, lambda ring: ring.close())
+    step = tf.function(lambda *values: over_ring.summed(peer.mine, values, "g"))
+    with pytest.raises(PeerLost) as caught, group.failure_told():
+        step(*map(tf.constant, VALUES))
+    assert caught.value.rank == 1
+    peers.result(SECONDS)
+
+
+def test_no_more_is_held_up_than_what_only_later_packs_need():
+    @tf.function
+    def step():
+        one = tf.identity(tf.ones([4]), "of_both")
+        first, second = one + 1.0, one + 2.0
+        third = second + tf.identity(first)
+        packed = [first * 1.0, second * 1.0, third * 1.0]
+        held = packs.needed_later(packed)
+        names = [{operation.type for operation in operations} for operations in held]
+        assert [len(operations) for operations in held] == [1, 2]
+        assert names == [{"AddV2"}, {"AddV2", "Identity"}]
+        return packed
+
+    step()

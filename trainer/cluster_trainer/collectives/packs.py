@@ -1,0 +1,82 @@
+"""Gradients in packs, so that those of the last layers are summed while the others are computed."""
+
+from collections.abc import Iterable, Sequence
+
+import tensorflow as tf
+
+BYTES_PER_RANK, MOST = 2**20, 8
+"""A pack has at least so many bytes for each rank, as a sum has hops for each; and there are at
+most so many packs, whose sums are all in memory until the last one is there."""
+
+
+def packs_of(values: Sequence[tf.Tensor], dtype: tf.DType, ranks: int) -> list[list[int]]:
+    """Return the places of the values that are summed in one message, the last ones first.
+
+    That depends on their shapes alone, and so is the same on all workers.
+
+    Args:
+        values: gradients in the order of the layers: the backward pass comes to the last one first.
+        dtype: which they are summed as.
+        ranks: how many workers there are when none is missing.
+    """
+    everything = [*range(len(values))]
+    if not all(value.shape.is_fully_defined() for value in values):
+        return [everything]
+    sizes = [value.shape.num_elements() * dtype.size for value in values]
+    count = max(1, min(MOST, sum(sizes) // (BYTES_PER_RANK * ranks)))
+    packs: list[list[int]] = [[]]
+    for place in reversed(everything):
+        if sum(sizes[one] for one in packs[-1]) * count >= sum(sizes) > 0:
+            packs.append([])
+        packs[-1].append(place)
+    return [sorted(pack) for pack in packs]
+
+
+def needed_later(packed: Sequence[tf.Tensor]) -> list[list[tf.Operation]]:
+    """Return, for each pack but the first, what need not be computed before the sum of the last.
+
+    Of what no earlier pack needs either it is the operations that take something from what one
+    does: the others wait for these. What has effects counts as needed by the first pack: TensorFlow
+    has it done before any sum. So nothing that is held up is waited for by what holds it up.
+
+    Args:
+        packed: each pack's numbers, traced, and no sums after them yet.
+    """
+    known = _needed_for([packed[0].op, *filter(_has_effects, packed[0].graph.get_operations())])
+    later = []
+    for pack in packed[1:]:
+        found = _needed_for([pack.op], known)
+        later.append([one for one in found if any(given.op in known for given in one.inputs)])
+        known |= found
+    return later
+
+
+def hold_up(operations: Iterable[tf.Operation], until: tf.Tensor) -> None:
+    """Let operations begin only when a tensor is there.
+
+    A thread of TensorFlow takes up last what has been ready for longest. One alone would go back
+    through all layers, and compute their gradients after that, those of the last layer at the end.
+    """
+    for operation in operations:
+        operation._add_control_input(until.op)  # noqa: SLF001
+
+
+def _needed_for(
+    operations: Sequence[tf.Operation], known: Iterable[tf.Operation] = ()
+) -> set[tf.Operation]:
+    """Return operations, and all that they need, without those that are known."""
+    found: set[tf.Operation] = set()
+    seen, left = {*known}, [*operations]
+    while left:
+        one = left.pop()
+        if one not in seen:
+            seen.add(one)
+            found.add(one)
+            left += [*(given.op for given in one.inputs), *one.control_inputs]
+    return found
+
+
+def _has_effects(operation: tf.Operation) -> bool:
+    return operation._is_stateful or any(  # noqa: SLF001
+        given.dtype == tf.resource for given in operation.inputs
+    )
