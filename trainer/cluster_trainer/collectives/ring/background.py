@@ -28,8 +28,9 @@ class Background:
     def submit(self, call: Callable[[], Any]) -> Future[Any]:
         """Return what will have the call's result, or the exception that it has raised."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread.start()  # which a limit may forbid: then the next call tries again
+            self._thread = thread
         future: Future[Any] = Future()
         self._tasks.put((future, call))
         return future
@@ -40,7 +41,7 @@ class Background:
             self._tasks.join()
 
     def end(self) -> None:
-        """Make the calls that are left, and end the thread."""
+        """Make the calls that are left, and end the thread; nothing may be submitted any more."""
         if self._thread is not None:
             self._tasks.put(None)
             self._thread.join()
@@ -53,10 +54,10 @@ class Background:
     def _make_next(self) -> bool:
         """Make a call; nothing of it is held while the next one is waited for."""
         task = self._tasks.get()
-        if task is None:
-            return False
-        future, call = task
         try:
+            if task is None:
+                return False
+            future, call = task
             future.set_result(call())
         except BaseException as problem:  # noqa: BLE001  it is the asker's
             future.set_exception(problem)
