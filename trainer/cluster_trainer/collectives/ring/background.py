@@ -69,8 +69,8 @@ class Background:
 def _interrupt_nobody() -> None:
     """Let this thread take the processor when it is free, or when it is its turn.
 
-    It would interrupt what computes with each piece that arrives: `mobilenet_v2` in memory lost 4 %
-    of its examples a second to that, and loses 1 % so.
+    It would interrupt what computes with each piece that arrives: in the same rounds `mobilenet_v2`
+    in memory lost 4 % of its examples a second to that, and 1 % so.
     """
     with suppress(OSError):  # some sandboxes forbid it
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
