@@ -13,7 +13,7 @@ from cluster_trainer.collectives import group, over_ring, packs
 from cluster_trainer.collectives.ring.errors import PeerLost
 
 MIB = 2**20
-IN_ONE_THREAD = """
+OTHERS = """
 import json, threading
 from concurrent.futures import Future
 
@@ -27,9 +27,8 @@ from cluster_trainer.collectives import group, packs
 from cluster_trainer.collectives.rehearsal import Rehearsal
 from cluster_trainer.engine.steps import waits_of
 
-SIDE, LAYERS, STEPS, LATE = 64, 6, 5, 0.05
-packs.BYTES_PER_RANK = SIDE * SIDE * 4
-events = []
+LATE = 0.05
+events, sizes = [], []
 
 
 class Others(Rehearsal):
@@ -37,12 +36,19 @@ class Others(Rehearsal):
 
     def begin_all_reduce(self, values, **how):
         events.append("sum")
+        sizes.append(values.size)
         total, later = super().begin_all_reduce(values, **how).result(), Future()
         threading.Timer(LATE, later.set_result, [total]).start()
         return later
 
     def close(self):
         self.is_closed = True
+
+
+group.use(Others(2))
+"""
+IN_ONE_THREAD = """SIDE, LAYERS, STEPS = 64, 6, 5
+packs.BYTES_PER_RANK = SIDE * SIDE * 4
 
 
 class Noted(keras.layers.Layer):
@@ -69,7 +75,6 @@ class Noted(keras.layers.Layer):
         return product(inputs, tf.convert_to_tensor(self.kernel))
 
 
-group.use(Others(2))
 layers = [Noted(name=f"layer_{number}") for number in range(LAYERS)]
 model = keras.Sequential([keras.Input((SIDE,)), *layers])
 model.compile("sgd", "mse")
@@ -80,14 +85,31 @@ before = waits_of(model)["sums"]
 model.fit(inputs, inputs, batch_size=8, verbose=0)
 print(json.dumps([events, waits_of(model)["sums"] - before]))
 """
+TEXTS_OF_ANY_LENGTH = """packs.BYTES_PER_RANK = 64 * 64 * 4
+layers = [keras.layers.Dense(64) for _ in range(4)]
+tokens = keras.Input((None,), dtype="int32")
+model = keras.Sequential([tokens, keras.layers.Embedding(9, 64), *layers])
+model.compile("sgd", "mse")
+lengths = 3, 5, 4, 7
+given = [(np.ones(one, "int32"), np.ones((one, 64), "float32")) for one in lengths]
+signature = tf.TensorSpec([None], tf.int32), tf.TensorSpec([None, 64], tf.float32)
+data = tf.data.Dataset.from_generator(lambda: iter(given), output_signature=signature)
+model.fit(data.padded_batch(2), verbose=0)
+print(json.dumps(sizes[-2:]))
+"""
+
+
+def told(script):
+    """Run a script in a process that takes itself for one of two workers; return what it prints."""
+    command = [sys.executable, "-c", OTHERS + script]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout.splitlines()[-1])
 
 
 def test_one_thread_begins_a_sum_before_it_computes_what_the_next_ones_need():
     """And what is waited for at the end of a step is told."""
-    command = [sys.executable, "-c", IN_ONE_THREAD]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
-    assert ended.returncode == 0, ended.stderr
-    events, waited = json.loads(ended.stdout.splitlines()[-1])
+    events, waited = told(IN_ONE_THREAD)
     steps, late = 5, 0.05
     assert [sorted(events[first : first + 3]) for first in range(0, len(events), 3)] == [
         ["layer_4", "layer_5", "sum"],
@@ -96,6 +118,12 @@ def test_one_thread_begins_a_sum_before_it_computes_what_the_next_ones_need():
     ] * steps, events
     assert {*events[2::3]} == {"sum"}, events
     assert 0.8 * steps * late < waited < 10 * steps * late
+
+
+def test_gradients_whose_shape_tensorflow_does_not_know_are_packed_as_their_variables():
+    """Else one worker, which knows it, could pack otherwise than another one."""
+    a_layer = 64 * 64 + 64
+    assert told(TEXTS_OF_ANY_LENGTH) == [2 * a_layer, 2 * a_layer]
 
 
 def vectors(*sizes):

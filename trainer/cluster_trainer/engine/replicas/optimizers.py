@@ -134,12 +134,31 @@ def _reducing(apply: Callable[..., None]) -> Callable[..., None]:
         part.gathers |= any(isinstance(one, tf.IndexedSlices) for one in grads)
         is_weighted = id(self) in part.weighted
         _must_be_as_went_back(part, is_weighted=is_weighted)
+        grads = _of_known_shapes(grads, trainable_variables)
         sums = begin_sums_of(grads) if is_weighted else begin_means(grads, part.weight)
         over_all = part.waits.measured(SUMS, grads, sums) if part.waits else sums()
         with step_context.reduced(part):
             return apply(self, over_all, trainable_variables)
 
     return reduce_and_apply
+
+
+def _of_known_shapes(
+    gradients: Sequence[Gradient | None], variables: Sequence[Any] | None
+) -> Sequence[Gradient | None]:
+    """Return gradients with their variables' shapes, so that all workers pack them alike.
+
+    TensorFlow does not always know a gradient's, as of a Dense behind texts of any lengths; and it
+    may on one worker, which has seen shares of one size, and not on another.
+    """
+    if variables is None or len(gradients) != len(variables):  # which Keras refuses
+        return gradients
+    return [
+        tf.ensure_shape(one, variable.shape)
+        if isinstance(one, tf.Tensor) and not one.shape.is_fully_defined()
+        else one
+        for one, variable in zip(gradients, variables, strict=True)
+    ]
 
 
 def _is_clipped(gradient: Gradient | None) -> bool:
