@@ -216,9 +216,10 @@ def _begin_packs(packed: list[tf.Tensor], sums: Sums) -> Wait:
         return np.int32(len(under_way))
 
     def end(*_: Any) -> list[np.ndarray]:
-        totals = [one.result() for one in under_way]
-        under_way.clear()
-        return totals
+        try:
+            return [one.result() for one in under_way]
+        finally:
+            under_way.clear()
 
     begun = [
         _called(partial(begin, is_first=place == 0), [pack], [tf.int32])[0]

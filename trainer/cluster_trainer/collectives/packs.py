@@ -5,14 +5,15 @@ from collections.abc import Iterable, Sequence
 import tensorflow as tf
 
 BYTES_PER_RANK, MOST = 2**20, 8
-"""A pack has at least so many bytes for each rank, as a sum has hops for each; and there are at
-most so many packs, whose sums are all in memory until the last one is there."""
+"""A pack but the last has at least so many bytes for each rank, as a sum has hops for each; and
+there are at most so many packs, whose sums are all in memory until the last one is there."""
 
 
 def packs_of(values: Sequence[tf.Tensor], dtype: tf.DType, ranks: int) -> list[list[int]]:
     """Return the places of the values that are summed in one message, the last ones first.
 
-    That depends on their shapes alone, and so is the same on all workers.
+    That depends on their shapes as they are known when the step is traced, which the caller has to
+    make the same on all workers.
 
     Args:
         values: gradients in the order of the layers: the backward pass comes to the last one first.

@@ -134,7 +134,7 @@ def _reducing(apply: Callable[..., None]) -> Callable[..., None]:
         part.gathers |= any(isinstance(one, tf.IndexedSlices) for one in grads)
         is_weighted = id(self) in part.weighted
         _must_be_as_went_back(part, is_weighted=is_weighted)
-        grads = _of_known_shapes(grads, trainable_variables)
+        grads = _of_known_shapes(grads, trainable_variables or _variables_of(self))
         sums = begin_sums_of(grads) if is_weighted else begin_means(grads, part.weight)
         over_all = part.waits.measured(SUMS, grads, sums) if part.waits else sums()
         with step_context.reduced(part):
@@ -144,14 +144,14 @@ def _reducing(apply: Callable[..., None]) -> Callable[..., None]:
 
 
 def _of_known_shapes(
-    gradients: Sequence[Gradient | None], variables: Sequence[Any] | None
+    gradients: Sequence[Gradient | None], variables: Sequence[Any]
 ) -> Sequence[Gradient | None]:
     """Return gradients with their variables' shapes, so that all workers pack them alike.
 
     TensorFlow does not always know a gradient's, as of a Dense behind texts of any lengths; and it
     may on one worker, which has seen shares of one size, and not on another.
     """
-    if variables is None or len(gradients) != len(variables):  # which Keras refuses
+    if len(gradients) != len(variables):  # which Keras refuses
         return gradients
     return [
         tf.ensure_shape(one, variable.shape)
@@ -159,6 +159,11 @@ def _of_known_shapes(
         else one
         for one, variable in zip(gradients, variables, strict=True)
     ]
+
+
+def _variables_of(optimizer: Any) -> Sequence[Any]:
+    """Return the variables that an optimizer was built with, which `apply` need not be given."""
+    return getattr(getattr(optimizer, "inner_optimizer", optimizer), "_trainable_variables", ())
 
 
 def _is_clipped(gradient: Gradient | None) -> bool:
