@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -181,8 +182,6 @@ def adds(*values):
 
 
 VALUES = [[1.0, 2.0], [3.0], [4.0, 5.0, 6.0], [7.0], [8.0, 9.0]]
-
-
 FIRST, SECOND = adds(100, 200, 300, 400, 500, 600), adds(10, 20, 30)
 """What the peer adds: to the last three of the values, and to the others."""
 SUMS = [[11, 22], [33], [104, 205, 306], [407], [508, 609]]
@@ -218,27 +217,25 @@ def test_sparse_rows_are_gathered_after_packs(peer):
     peers.result(SECONDS)
 
 
-def test_packs_of_two_types_are_begun_before_any_is_waited_for(peer):
+def test_packs_of_two_types_are_begun_before_any_is_waited_for(peer, monkeypatch):
     wide = [tf.constant([1.0, 2.0], tf.float64), tf.constant([3.0, 4.0], tf.float64)]
     of_wide = [
         lambda ring: ring.all_reduce(np.array([5.0, 6.0]), what="g"),
         lambda ring: ring.all_reduce(np.array([7.0, 8.0]), what="g"),
     ]
-    peers = peer.calls(FIRST, SECOND, *of_wide)
+    begin, begun = peer.mine.begin_all_reduce, threading.Semaphore(0)
+
+    def counted(*given, **how):
+        begun.release()
+        return begin(*given, **how)
+
+    monkeypatch.setattr(peer.mine, "begin_all_reduce", counted)
+    all_begun = lambda _: [begun.acquire(timeout=SECONDS / 10) for _ in range(4)]  # noqa: E731
+    peers = peer.calls(all_begun, FIRST, SECOND, *of_wide)
     step = tf.function(lambda *values: over_ring.summed(peer.mine, values, "g"))
     sums = step(*map(tf.constant, VALUES), *wide)
     assert in_lists(sums) == [*SUMS, [8, 10], [8, 10]]
-    peers.result(SECONDS)
-
-
-def backwards(forward, back):
-    """Return an operation whose gradient is `back` of what comes back."""
-
-    @tf.custom_gradient
-    def operation(one):
-        return forward(one), back
-
-    return operation
+    assert peers.result(SECONDS)[0] == [True] * 4
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -246,15 +243,19 @@ def test_a_backward_pass_may_have_effects_anywhere(peer, place):
     """TensorFlow keeps their order before that of the sums, which begin after them."""
     seen = []
 
-    def back(upstream):
-        def note(gradient):
-            seen.append(gradient.tolist())
-            return gradient
+    def note(gradient):
+        seen.append(gradient.tolist())
+        return gradient
 
-        return tf.ensure_shape(tf.numpy_function(note, [upstream], tf.float32), upstream.shape)
+    @tf.custom_gradient
+    def noted(one):
+        def back(upstream):
+            shown = tf.numpy_function(note, [upstream], tf.float32)
+            return tf.ensure_shape(shown, upstream.shape)
 
-    peer.calls(*[adds(0, 0, 0, 0), adds(0, 0, 0, 0), adds(0, 0, 0, 0)] * 3)
-    noted = backwards(tf.identity, back)
+        return tf.identity(one), back
+
+    peers = peer.calls(*[adds(0, 0, 0, 0)] * 9)
     kernels = [tf.Variable([2.0, 2, 2, 2]) for _ in range(3)]
 
     @tf.function
@@ -270,6 +271,7 @@ def test_a_backward_pass_may_have_effects_anywhere(peer, place):
     for turn in range(3):
         assert in_lists(step()) == [[4] * 4] * 3
         assert len(seen) == (turn + 1) * (place > 0)
+    peers.result(SECONDS)
 
 
 def test_a_step_that_has_failed_leaves_nothing_to_the_next(peer):

@@ -68,11 +68,10 @@ def begin_sums(
     for place, value in enumerate(values):
         if not isinstance(value, tf.IndexedSlices):
             dense.setdefault(_carrier(value.dtype), []).append(place)
-    under_way = [
-        (places, _begin([values[place] for place in places], dtype, sums))
-        for dtype, places in dense.items()
-        for sums in [Sums(ring, what, wire if dtype == tf.float32 else None)]
-    ]
+    under_way = []
+    for dtype, places in dense.items():
+        sums = Sums(ring, what, wire if dtype == tf.float32 else None)
+        under_way.append((places, _begin([values[place] for place in places], dtype, sums)))
 
     def wait() -> list[Any]:
         results: dict[int, Any] = {}
@@ -148,10 +147,14 @@ def rank_of(ring: AnyRing) -> tf.Tensor:
     return _place(ring)[0]
 
 
+def most_of(ring: AnyRing) -> int | None:
+    """Return how many ranks there are when no worker is missing, if one may be."""
+    return ring.most if isinstance(ring, RenewableRing) else None
+
+
 def size_of_all(ring: AnyRing) -> int:
     """Return how many ranks there are when no worker is missing."""
-    most = ring.most if isinstance(ring, RenewableRing) else None
-    return most or ring.size
+    return most_of(ring) or ring.size
 
 
 def size_of(ring: AnyRing) -> tf.Tensor:

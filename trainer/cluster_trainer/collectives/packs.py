@@ -24,21 +24,22 @@ def packs_of(values: Sequence[tf.Tensor], dtype: tf.DType, ranks: int) -> list[l
     if not all(value.shape.is_fully_defined() for value in values):
         return [everything]
     sizes = [value.shape.num_elements() * dtype.size for value in values]
-    count = max(1, min(MOST, sum(sizes) // (BYTES_PER_RANK * ranks)))
+    total = sum(sizes)
+    count = max(1, min(MOST, total // (BYTES_PER_RANK * ranks)))
     packs: list[list[int]] = [[]]
     for place in reversed(everything):
-        if sum(sizes[one] for one in packs[-1]) * count >= sum(sizes) > 0:
+        if sum(sizes[one] for one in packs[-1]) * count >= total > 0:
             packs.append([])
         packs[-1].append(place)
     return [sorted(pack) for pack in packs]
 
 
 def needed_later(packed: Sequence[tf.Tensor]) -> list[list[tf.Operation]]:
-    """Return, for each pack but the first, what need not be computed before the sum of the last.
+    """Return, for each pack but the first, what may wait until the sum before has begun.
 
-    Of what no earlier pack needs either it is the operations that take something from what one
-    does: the others wait for these. What has effects counts as needed by the first pack: TensorFlow
-    has it done before any sum. So nothing that is held up is waited for by what holds it up.
+    Of the operations that no earlier pack needs, these are the ones that take something from those
+    that one does: the others wait for them. What has effects counts as needed by the first pack,
+    since TensorFlow does it before any sum. So no sum waits for what waits for it.
 
     Args:
         packed: each pack's numbers, traced, and no sums after them yet.

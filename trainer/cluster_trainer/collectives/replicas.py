@@ -10,7 +10,6 @@ import tensorflow as tf
 from cluster_trainer.collectives import group, over_ring
 from cluster_trainer.collectives.group import AnyRing
 from cluster_trainer.collectives.over_ring import CARRIERS
-from cluster_trainer.collectives.renewable import RenewableRing
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
@@ -32,10 +31,6 @@ def count_of_all(strategy: tf.distribute.Strategy) -> int:
     """
     ring = ring_of(strategy)
     return over_ring.size_of_all(ring) if ring else _count_of(strategy)
-
-
-def _most_of(ring: AnyRing) -> int | None:
-    return ring.most if isinstance(ring, RenewableRing) else None
 
 
 def ring_of(strategy: tf.distribute.Strategy) -> AnyRing | None:
@@ -69,7 +64,7 @@ class Replicas:
     def of(cls, strategy: tf.distribute.Strategy) -> "Replicas":
         """Return those of a strategy that keeps its replicas in step."""
         if ring := ring_of(strategy):
-            return cls(ring.size, ring.rank, most=_most_of(ring))
+            return cls(ring.size, ring.rank, most=over_ring.most_of(ring))
         total = count_of(strategy)
         if total == 1:
             return cls()

@@ -6,9 +6,17 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from queue import Queue
-from typing import Any
+from typing import Any, TypeVar
 
 Task = tuple[Future[Any], Callable[[], Any]]
+T = TypeVar("T")
+
+
+def over(result: T) -> Future[T]:
+    """Return what has the result of a call that is over."""
+    future: Future[T] = Future()
+    future.set_result(result)
+    return future
 
 
 class Background:

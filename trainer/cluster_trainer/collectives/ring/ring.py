@@ -13,7 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from cluster_trainer.collectives.ring.background import Background
+from cluster_trainer.collectives.ring.background import Background, over
 from cluster_trainer.collectives.ring.control import Control, Place
 from cluster_trainer.collectives.ring.errors import (
     CLOSED,
@@ -184,13 +184,11 @@ class Ring:
             RingError: if this ring was closed.
         """
         _check_sum(values, None if wire == values.dtype.name else wire)
-        if self.size > 1:
-            if self._closed:
-                raise RingError(CLOSED)
-            return self._background.submit(lambda: self.all_reduce(values, wire=wire, what=what))
-        done: Future[np.ndarray] = Future()
-        done.set_result(self._copy(values))
-        return done
+        if self.size == 1:
+            return over(self._copy(values))
+        if self._closed:
+            raise RingError(CLOSED)
+        return self._background.submit(lambda: self.all_reduce(values, wire=wire, what=what))
 
     def all_gather(self, value: bytes | np.ndarray, *, what: str = "") -> list[bytes]:
         """Return the bytes of every rank, of any lengths, in the order of ranks.
