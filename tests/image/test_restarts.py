@@ -13,8 +13,9 @@ raise ValueError("a typo")
 """
 LEAVES_ONE = (
     f"{COUNT}; echo run $runs; "
-    # In a group of its own and deaf, as a helper process that nobody ends.
-    "(set -m; trap '' TERM HUP; sleep 4321 & ) ; "
+    # In a group of its own and deaf, as a helper process that nobody ends. It is a copy of bash
+    # until it has become `sleep`.
+    "(set -m; trap '' TERM HUP; sleep 4321 & until grep -q '(sleep)' /proc/$!/stat; do :; done); "
     f"if [ $runs = 1 ]; then exit 1; fi; {PROCESSES}"
 )
 
