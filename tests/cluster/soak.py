@@ -2,7 +2,8 @@
 
 Workers are killed, lose their disks, stand still or have no network, one or two at a time. Once
 with the default, where all wait for the lost ones and the run ends bit for bit as undisturbed; once
-with MIN_WORKERS, where the others go on: every batch counts once, nobody trains apart.
+with MIN_WORKERS, where the others go on: every batch counts once, nobody trains apart. Gradients are
+summed in two packs, as a larger model's are.
 """
 
 import math
@@ -31,6 +32,8 @@ FEWER = {"MIN_WORKERS": "2", "REGROUP_SECONDS": "1"}
 # With fewer workers sums are rounded otherwise, and now and then that tips a ReLU over. At ten
 # times this rate two and three undisturbed workers are 4e-4 apart after 3,600 steps.
 SMALL_RATE = 0.0001
+# The dense layers' 0.6 MB of gradients are a pack then, and the convolution's another.
+PACK_BYTES = 2**16
 # Every wait in here has its own limit.
 pytestmark = pytest.mark.timeout(0)
 
@@ -41,7 +44,9 @@ def minutes(request):
 
 
 def test_random_disturbances_for_minutes(begin_run, ends_as_undisturbed, minutes):
-    settings = Settings(math.ceil(minutes), STEPS_A_MINUTE, CHECKPOINT_STEPS)
+    settings = Settings(
+        math.ceil(minutes), STEPS_A_MINUTE, CHECKPOINT_STEPS, pack_bytes=PACK_BYTES
+    )
     run = begin_run(settings, STEP_SECONDS)
     counted = disturb(run, minutes)
     scenario = f"soak: {counted} in {minutes:g} min, lost steps of all, longest times"
@@ -66,7 +71,7 @@ def whole(workbench, tmp_path) -> Callable[[Settings], tuple[list[list[int]], li
 
 def test_fewer_go_on_for_minutes(begin_run, whole, minutes):
     settings = Settings(
-        math.ceil(minutes), STEPS_A_MINUTE, CHECKPOINT_STEPS, "sgd", learning_rate=SMALL_RATE
+        math.ceil(minutes), STEPS_A_MINUTE, CHECKPOINT_STEPS, "sgd", SMALL_RATE, PACK_BYTES
     )
     run = begin_run(settings, STEP_SECONDS, options=dict.fromkeys(range(WORKERS), FEWER))
     counted = disturb(run, minutes)

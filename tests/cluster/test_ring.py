@@ -10,13 +10,13 @@ from harness.loopback import Case, run_cases
 
 WORKSPACE = Path(__file__).parent / "workspace"
 RING = {"TRAINER_COLLECTIVES": "ring", "TRAINER_CHECKPOINT_STEPS": "5", "MAX_RESTARTS": "0"}
-SCRIPTS = ["regression", "pictures", "language"]
+SCRIPTS = ["regression", "pictures", "language", "by_hand"]
 WORKERS = [2, pytest.param(3, marks=pytest.mark.long)]
 
 
 @pytest.fixture(scope="module")
 def run_on(workbench, tmp_path_factory):
-    """The three scripts, one after the other, on a number of workers."""
+    """The scripts, one after the other, on a number of workers."""
 
     @cache
     def run(count):

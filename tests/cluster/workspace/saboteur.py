@@ -22,6 +22,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from cluster_trainer.collectives import packs
 from cluster_trainer.data import registry
 from cluster_trainer.models import mnist_cnn
 
@@ -55,6 +56,8 @@ def load() -> tuple[Split, Split]:
 
 def build(input_shape: tuple[int, ...], num_classes: int) -> keras.Model:
     """The tutorials' network behind a layer that records what it is given."""
+    if pack_bytes := os.environ["SABOTEUR_PACK_BYTES"]:
+        packs.BYTES_PER_RANK = int(pack_bytes)
     network = mnist_cnn.build(input_shape, num_classes)
     return keras.Sequential([keras.Input(input_shape), Recorder(), network], name="saboteur")
 

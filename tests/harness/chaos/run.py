@@ -33,6 +33,8 @@ class Settings:
         checkpoint_steps: a checkpoint is saved every so many steps.
         optimizer: by which.
         learning_rate: of that.
+        pack_bytes: of gradients, for each worker, in a pack at least; None: as the trainer has it,
+            for which this model is one pack.
     """
 
     epochs: int
@@ -40,6 +42,7 @@ class Settings:
     checkpoint_steps: int
     optimizer: str = "adam"
     learning_rate: float = 0.001
+    pack_bytes: int | None = None
 
     @property
     def steps(self) -> int:
@@ -63,6 +66,7 @@ class Settings:
             "TRAINER_CHECKPOINT_STEPS": f"{self.checkpoint_steps}",
             "TRAINER_OPTIMIZER": self.optimizer,
             "TRAINER_LEARNING_RATE": f"{self.learning_rate}",
+            "SABOTEUR_PACK_BYTES": f"{self.pack_bytes or ''}",
         }
 
 
