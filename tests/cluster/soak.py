@@ -2,8 +2,8 @@
 
 Workers are killed, lose their disks, stand still or have no network, one or two at a time. Once
 with the default, where all wait for the lost ones and the run ends bit for bit as undisturbed; once
-with MIN_WORKERS, where the others go on: every batch counts once, nobody trains apart. Gradients are
-summed in two packs, as a larger model's are.
+with MIN_WORKERS, where the others go on: every batch counts once, nobody trains apart. Gradients
+are summed in two packs, as a larger model's are.
 """
 
 import math
@@ -44,9 +44,7 @@ def minutes(request):
 
 
 def test_random_disturbances_for_minutes(begin_run, ends_as_undisturbed, minutes):
-    settings = Settings(
-        math.ceil(minutes), STEPS_A_MINUTE, CHECKPOINT_STEPS, pack_bytes=PACK_BYTES
-    )
+    settings = Settings(math.ceil(minutes), STEPS_A_MINUTE, CHECKPOINT_STEPS, pack_bytes=PACK_BYTES)
     run = begin_run(settings, STEP_SECONDS)
     counted = disturb(run, minutes)
     scenario = f"soak: {counted} in {minutes:g} min, lost steps of all, longest times"

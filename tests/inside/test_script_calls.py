@@ -209,10 +209,15 @@ def test_keras_import_sees_to_errors_that_nobody_catches():
     assert "Traceback" in ended.stderr
 
 
-def test_keras_import_refuses_what_can_sum_nothing():
-    ended = script("import keras", TRAINER_COLLECTIVES="rings")
+@pytest.mark.parametrize(
+    ("variable", "accepted"),
+    [("TRAINER_COLLECTIVES", "auto, tensorflow"), ("CLUSTER_TRAINER_ENGINE", "on or off")],
+)
+def test_keras_import_refuses_an_engine_and_sums_that_do_not_exist(variable, accepted):
+    ended = script("import keras", **{variable: "rings"})
     assert ended.returncode == ExitCode.BAD_CONFIGURATION, ended.stderr
-    assert 'TRAINER_COLLECTIVES: received "rings"; accepted: auto, tensorflow' in ended.stderr
+    assert f'{variable}: received "rings"; accepted: {accepted}' in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 FITS = """
@@ -222,6 +227,15 @@ model.compile("sgd", "mse")
 for _ in range(2):
     model.fit(np.ones((4, 1)), np.ones((4, 1)), verbose=0)
 """
+
+
+def test_a_fit_names_the_settings_of_the_trainer_that_it_does_not_take(tmp_path):
+    heeded = {"TRAINER_RESUME": "never", "TRAINER_WIRE": "float32", "TRAINER_THREADS": "1"}
+    unused = {"TRAINER_SEED": "3", "TRAINER_EPOCHS": "5"}
+    ended = script(FITS, TRAINER_RUN_DIR=str(tmp_path), **heeded, **unused)
+    assert ended.returncode == 0, ended.stderr
+    (line,) = [one for one in ended.stdout.splitlines() if "not used: " in one]
+    assert "not used: TRAINER_EPOCHS, TRAINER_SEED;" in line
 
 
 @pytest.mark.parametrize(("least", "count"), [("1", 1), ("2", 0)])

@@ -6,7 +6,7 @@ The last lines of the installed Keras's `keras/__init__.py` do so (patches/).
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cluster_trainer.engine.install import install as install_engine
@@ -20,17 +20,14 @@ def install() -> None:
     """Replace what of Keras the image does otherwise, unless CLUSTER_TRAINER_ENGINE is off.
 
     Raises:
-        ValueError: it is something else.
-        SystemExit: with code 78, after a message, if TRAINER_COLLECTIVES is something else.
+        SystemExit: with code 78, after a message, if that is something else, or
+            TRAINER_COLLECTIVES is what can sum nothing.
     """
-    wanted = os.environ.get("CLUSTER_TRAINER_ENGINE") or "on"
-    if wanted not in ("on", "off"):
-        message = f'CLUSTER_TRAINER_ENGINE: received "{wanted}"; accepted: on or off'
-        raise ValueError(message)
-    if wanted == "on":
+    if _one_of("CLUSTER_TRAINER_ENGINE", ("on", "off"), "on or off") == "on":
         install_engine(_kept, _called)
         sys.excepthook = _telling_of_lost_peers(sys.excepthook)
-        if _sums_over() in ("auto", "ring"):
+        ways = ("auto", "tensorflow", "ring")
+        if _one_of("TRAINER_COLLECTIVES", ways, ACCEPTED["collectives"]) != "tensorflow":
             _offer_ring()
         be_plain_without_a_terminal(os.environ)
 
@@ -66,16 +63,15 @@ def _telling_of_lost_peers(before: Callable[..., Any]) -> Callable[..., Any]:
     return tell
 
 
-def _sums_over() -> str:
-    """Return what sums over workers, as the setting has it.
+def _one_of(variable: str, known: Sequence[str], accepted: str) -> str:
+    """Return what a variable is set to; the first of those known if it is not.
 
     Raises:
         SystemExit: it is something else.
     """
-    wanted = os.environ.get("TRAINER_COLLECTIVES", "").strip() or "auto"
-    if wanted not in ("auto", "tensorflow", "ring"):
-        accepted = ACCEPTED["collectives"]
-        print(render([Problem("TRAINER_COLLECTIVES", wanted, accepted)]), file=sys.stderr)  # noqa: T201
+    wanted = os.environ.get(variable, "").strip() or known[0]
+    if wanted not in known:
+        print(render([Problem(variable, wanted, accepted)]), file=sys.stderr)  # noqa: T201
         raise SystemExit(ExitCode.BAD_CONFIGURATION)
     return wanted
 

@@ -38,6 +38,7 @@ from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit, close
 from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.fits.lost_worker import Survivor, explained
 from cluster_trainer.fits.script_records import MOST_SHOWN, ScriptRecords, is_profiled
+from cluster_trainer.fits.script_settings import of_the_trainer_alone, unused_variables
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
 from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.lifecycle import judge, leave_process, status_of, tell
@@ -313,8 +314,11 @@ def _read(environ: Mapping[str, str]) -> Job:
         start_log(job.task.name, view=job.view)
         log.warning("/runs cannot be written, so that no checkpoints are kept (TRAINER_RUN_DIR)")
     start_log(job.task.name, view=job.view)
-    if job.config.jit:
-        log.warning("TRAINER_JIT does nothing here: a script's compile() has a jit_compile")
+    if unused := unused_variables(environ, of_the_trainer_alone()):
+        log.warning(
+            "not used: %s; a script's own compile() and fit() decide that, unless it reads them",
+            ", ".join(unused),
+        )
     return job
 
 

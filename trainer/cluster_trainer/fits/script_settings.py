@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.install import keeps_in_step
+from cluster_trainer.fits.start_text import OF_SCRIPTS
 from cluster_trainer.models.own_optimizer import compute_dtypes
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import OWN, setting_names, variable_of
@@ -30,6 +31,14 @@ OF_THE_PROCESS = {
     "startup_timeout_seconds": "the entrypoint's variable STARTUP_TIMEOUT",
     "stop_seconds": "the entrypoint's variable STOP_GRACE_SECONDS",
 }
+# Folders that the image, or a scheduler, names for whoever looks for them.
+FOLDERS = ("data_dir", "model_dir")
+
+
+def of_the_trainer_alone() -> set[str]:
+    """Return the settings that nothing heeds in a script with Keras's own `fit`."""
+    heeded = {"precision", *FOLDERS, *OF_SCRIPTS, *OF_THE_STRATEGY, *OF_THE_PROCESS}
+    return {*setting_names()} - heeded
 
 
 def read_start(environ: Mapping[str, str], settings: Mapping[str, Any]) -> Job:
@@ -83,7 +92,7 @@ def read_fit(
 
 def unused_variables(environ: Mapping[str, str], overridden: Collection[str]) -> list[str]:
     """Return the variables that are set, and do nothing where a script overrides them."""
-    variables = map(variable_of, overridden)
+    variables = sorted(map(variable_of, overridden))
     return [variable for variable in variables if environ.get(variable, "").strip()]
 
 

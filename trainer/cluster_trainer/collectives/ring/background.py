@@ -78,8 +78,8 @@ def _interrupt_nobody() -> None:
     """Let this thread take the processor when it is free, or when it is its turn.
 
     It would interrupt what computes with each piece that arrives: in the same rounds `mobilenet_v2`
-    in memory lost 4 % of its examples a second to that, and 1 % so. A class that somebody has chosen
-    for the process (`chrt`) stays.
+    in memory lost 4 % of its examples a second to that, and 1 % so. Another class that somebody has
+    chosen for the process (`chrt`) stays.
     """
     with suppress(OSError):  # some sandboxes forbid it
         if os.sched_getscheduler(0) == os.SCHED_OTHER:
