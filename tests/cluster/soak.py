@@ -32,8 +32,8 @@ FEWER = {"MIN_WORKERS": "2", "REGROUP_SECONDS": "1"}
 # With fewer workers sums are rounded otherwise, and now and then that tips a ReLU over. At ten
 # times this rate two and three undisturbed workers are 4e-4 apart after 3,600 steps.
 SMALL_RATE = 0.0001
-# The dense layers' 0.6 MB of gradients are a pack then, and the convolution's another.
-PACK_BYTES = 2**16
+# The dense layers' 0.3 MB of gradients are a pack then, and the convolution's another.
+PACK_BYTES = 2**15
 # Every wait in here has its own limit.
 pytestmark = pytest.mark.timeout(0)
 

@@ -229,13 +229,21 @@ for _ in range(2):
 """
 
 
-def test_a_fit_names_the_settings_of_the_trainer_that_it_does_not_take(tmp_path):
+STARTS = "from cluster_trainer import start_strategy; start_strategy()"
+
+
+@pytest.mark.parametrize(
+    ("before", "devices"), [("", "TRAINER_DEVICES, "), (STARTS, "")], ids=["plain", "started"]
+)
+def test_a_fit_names_the_settings_that_nothing_heeds(tmp_path, before, devices):
     heeded = {"TRAINER_RESUME": "never", "TRAINER_WIRE": "float32", "TRAINER_THREADS": "1"}
-    unused = {"TRAINER_SEED": "3", "TRAINER_EPOCHS": "5"}
-    ended = script(FITS, TRAINER_RUN_DIR=str(tmp_path), **heeded, **unused)
+    unused = {"TRAINER_SEED": "3", "TRAINER_EPOCHS": "5", "TRAINER_STOP_SECONDS": "9"}
+    own = {"TRAINER_RUN_DIR": str(tmp_path), "TRAINER_DEVICES": "CPU:0", "TF_CONFIG": ""}
+    ended = script(before + FITS, **own, **heeded, **unused)
     assert ended.returncode == 0, ended.stderr
-    (line,) = [one for one in ended.stdout.splitlines() if "not used: " in one]
-    assert "not used: TRAINER_EPOCHS, TRAINER_SEED;" in line
+    (line,) = [one for one in ended.stdout.splitlines() if "takes nothing from" in one]
+    names = f"{devices}TRAINER_EPOCHS, TRAINER_SEED, TRAINER_STOP_SECONDS"
+    assert f"takes nothing from {names}: a script" in line
 
 
 @pytest.mark.parametrize(("least", "count"), [("1", 1), ("2", 0)])

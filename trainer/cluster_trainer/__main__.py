@@ -15,7 +15,7 @@ from typing import Any
 
 from cluster_trainer.problems import ConfigurationError, ExitCode, as_json
 from cluster_trainer.results import done
-from cluster_trainer.settings.job import Job, read_job
+from cluster_trainer.settings.job import Job, engine_off, read_job
 from cluster_trainer.settings.names.references import look_in
 
 
@@ -37,7 +37,14 @@ def _read(environ: Mapping[str, str], arguments: Sequence[str]) -> Job:
     Raises:
         ConfigurationError: something is not acceptable.
     """
-    job = read_job(environ, arguments)
+    engine = environ.get("CLUSTER_TRAINER_ENGINE", "").strip()
+    others = [engine_off(engine)] if engine not in ("", "on") else []
+    try:
+        job = read_job(environ, arguments)
+    except ConfigurationError as error:
+        raise ConfigurationError([*error.problems, *others]) from error
+    if others:
+        raise ConfigurationError(others)
     if job.may_be_fewer:
         job.config.check_for_fewer()
     return job

@@ -56,9 +56,9 @@ def load() -> tuple[Split, Split]:
 
 def build(input_shape: tuple[int, ...], num_classes: int) -> keras.Model:
     """The tutorials' network behind a layer that records what it is given."""
-    if pack_bytes := os.environ["SABOTEUR_PACK_BYTES"]:
-        packs.BYTES_PER_RANK = int(pack_bytes)
     network = mnist_cnn.build(input_shape, num_classes)
+    if pack_bytes := os.environ["SABOTEUR_PACK_BYTES"]:
+        _sum_in_packs(network, int(pack_bytes))
     return keras.Sequential([keras.Input(input_shape), Recorder(), network], name="saboteur")
 
 
@@ -95,6 +95,14 @@ def _numbered(pictures: np.ndarray) -> np.ndarray:
     numbers = np.arange(len(pictures))
     pictures[:, 0, 0, 0], pictures[:, 0, -1, 0] = numbers // 256, numbers % 256
     return pictures
+
+
+def _sum_in_packs(network: keras.Model, pack_bytes: int) -> None:
+    """Have gradients summed in packs of at least so many bytes for each worker, and see to it."""
+    packs.BYTES_PER_RANK = pack_bytes
+    workers = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])
+    weights = [one.value for one in network.trainable_weights]
+    assert len(packs.packs_of(weights, tf.float32, workers)) > 1, f"{pack_bytes} is one pack"
 
 
 def _trains(corners: tf.Tensor) -> None:

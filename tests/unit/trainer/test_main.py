@@ -44,6 +44,16 @@ def test_check_prints_problems_as_json(environ, capsys):
     assert names == ["TRAINER_MODEL (--model)", "TRAINER_EPOCHS (--epochs)"]
 
 
+@pytest.mark.parametrize("wanted", ["off", "fast"])
+def test_the_trainer_is_built_on_the_engine(environ, capsys, wanted):
+    environ["CLUSTER_TRAINER_ENGINE"] = wanted
+    code, said = checked(environ, ["--epochs", "0"], capsys)
+    names = [problem["name"] for problem in said["problems"]]
+    assert (code, names) == (78, ["TRAINER_EPOCHS (--epochs)", "CLUSTER_TRAINER_ENGINE"])
+    assert main(environ, []) == 78
+    assert f'CLUSTER_TRAINER_ENGINE: received "{wanted}"' in capsys.readouterr().err
+
+
 def test_a_bad_setting_is_one_message_on_stderr(environ, capsys):
     assert main(environ, ["--epochs", "0"]) == 78
     shown = capsys.readouterr()

@@ -35,7 +35,7 @@ from cluster_trainer.results import done, record, weights
 from cluster_trainer.results.report import Reporter
 from cluster_trainer.results.status_file import status_file
 from cluster_trainer.settings.config import variable_of
-from cluster_trainer.settings.job import Job
+from cluster_trainer.settings.job import Job, engine_off
 
 log = logging.getLogger("trainer")
 
@@ -185,8 +185,7 @@ def _refuse_other_engines(model: keras.Model) -> None:
         ConfigurationError: with what it is.
     """
     if not install.is_installed():
-        accepted = "on, or not given: the trainer is built on the engine"
-        raise ConfigurationError([Problem("CLUSTER_TRAINER_ENGINE", "off", accepted)])
+        raise ConfigurationError([engine_off("off")])
     if own := install.own_functions(model):
         accepted = f"a model without a {' and a '.join(own)} of its own"
         advice = "A script of your own may train it by `model.fit`, without checkpoints."

@@ -38,7 +38,7 @@ from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit, close
 from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.fits.lost_worker import Survivor, explained
 from cluster_trainer.fits.script_records import MOST_SHOWN, ScriptRecords, is_profiled
-from cluster_trainer.fits.script_settings import of_the_trainer_alone, unused_variables
+from cluster_trainer.fits.script_settings import unheeded, unused_variables
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
 from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.lifecycle import judge, leave_process, status_of, tell
@@ -314,9 +314,9 @@ def _read(environ: Mapping[str, str]) -> Job:
         start_log(job.task.name, view=job.view)
         log.warning("/runs cannot be written, so that no checkpoints are kept (TRAINER_RUN_DIR)")
     start_log(job.task.name, view=job.view)
-    if unused := unused_variables(environ, of_the_trainer_alone()):
+    if unused := unused_variables(environ, unheeded()):
         log.warning(
-            "not used: %s; a script's own compile() and fit() decide that, unless it reads them",
+            "Keras's own fit takes nothing from %s: a script says itself what it trains, and how",
             ", ".join(unused),
         )
     return job

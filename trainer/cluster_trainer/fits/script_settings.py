@@ -31,14 +31,16 @@ OF_THE_PROCESS = {
     "startup_timeout_seconds": "the entrypoint's variable STARTUP_TIMEOUT",
     "stop_seconds": "the entrypoint's variable STOP_GRACE_SECONDS",
 }
-# Folders that the image, or a scheduler, names for whoever looks for them.
-FOLDERS = ("data_dir", "model_dir")
+OF_THE_START = {"precision", *OF_THE_STRATEGY}
+# Folders that a scheduler names for whoever looks for them.
+FOLDERS = {"data_dir", "model_dir"}
+# What `start_strategy` has heeded in this process.
+_started_with: set[str] = set()
 
 
-def of_the_trainer_alone() -> set[str]:
-    """Return the settings that nothing heeds in a script with Keras's own `fit`."""
-    heeded = {"precision", *FOLDERS, *OF_SCRIPTS, *OF_THE_STRATEGY, *OF_THE_PROCESS}
-    return {*setting_names()} - heeded
+def unheeded() -> set[str]:
+    """Return the settings that nothing heeds in this script, if its `fit` is Keras's own."""
+    return {*setting_names()} - {*FOLDERS, *OF_SCRIPTS, *_started_with}
 
 
 def read_start(environ: Mapping[str, str], settings: Mapping[str, Any]) -> Job:
@@ -47,10 +49,12 @@ def read_start(environ: Mapping[str, str], settings: Mapping[str, Any]) -> Job:
     Raises:
         ConfigurationError: something is not acceptable, or would do nothing.
     """
-    of_fit = {*setting_names()} - {"precision", *OF_THE_STRATEGY, *OF_THE_PROCESS}
+    of_fit = {*setting_names()} - {*OF_THE_START, *OF_THE_PROCESS}
     strangers = [name for name in settings if name in of_fit]
     problems = [_do_nothing(name, settings, "an argument of fit") for name in strangers]
-    return _read(environ, settings, problems + _of_the_process(settings))
+    job = _read(environ, settings, problems + _of_the_process(settings))
+    _started_with.update(OF_THE_START)
+    return job
 
 
 def read_fit(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cluster_trainer.problems import Problem
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.task import Task, comes_late, from_environment, may_be_fewer
 from cluster_trainer.settings.view import View, read_view
@@ -51,6 +52,12 @@ class Job:
     def live_file(self) -> Path | None:
         """What tells a program that draws it where the run is; None: nobody looks."""
         return self.folder / self.view.live_file if self.view.live_file else None
+
+
+def engine_off(wanted: str) -> Problem:
+    """Return the refusal of CLUSTER_TRAINER_ENGINE to run the trainer."""
+    accepted = "on, or not given: the trainer is built on the engine"
+    return Problem("CLUSTER_TRAINER_ENGINE", wanted, accepted)
 
 
 def read_job(
