@@ -39,12 +39,7 @@ def _read(environ: Mapping[str, str], arguments: Sequence[str]) -> Job:
     """
     engine = environ.get("CLUSTER_TRAINER_ENGINE", "").strip()
     others = [engine_off(engine)] if engine not in ("", "on") else []
-    try:
-        job = read_job(environ, arguments)
-    except ConfigurationError as error:
-        raise ConfigurationError([*error.problems, *others]) from error
-    if others:
-        raise ConfigurationError(others)
+    job = read_job(environ, arguments, others=others)
     if job.may_be_fewer:
         job.config.check_for_fewer()
     return job

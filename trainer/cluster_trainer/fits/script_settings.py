@@ -52,7 +52,7 @@ def read_start(environ: Mapping[str, str], settings: Mapping[str, Any]) -> Job:
     of_fit = {*setting_names()} - {*OF_THE_START, *OF_THE_PROCESS}
     strangers = [name for name in settings if name in of_fit]
     problems = [_do_nothing(name, settings, "an argument of fit") for name in strangers]
-    job = _read(environ, settings, problems + _of_the_process(settings))
+    job = read_job(environ, [], settings, problems + _of_the_process(settings))
     _started_with.update(OF_THE_START)
     return job
 
@@ -87,7 +87,7 @@ def read_fit(
         _do_nothing(name, settings, accepted[name]) for name in settings if name in accepted
     ]
     named = {"dataset": dataset} if isinstance(dataset, str) else {}
-    job = _read(environ, {**settings, **named}, problems + _of_the_process(settings))
+    job = read_job(environ, [], {**settings, **named}, problems + _of_the_process(settings))
     own = {"model": model.name, "precision": _precision(model, job.config.precision)}
     own |= {} if named else {"dataset": OWN_ARRAYS}
     own |= dict.fromkeys(overridden, OWN)
@@ -125,18 +125,6 @@ def strategy_of(model: keras.Model, num_workers: int) -> tf.distribute.Strategy:
 
 def _refused(model: keras.Model, accepted: str, advice: str = "") -> ConfigurationError:
     return ConfigurationError([Problem("model", model.name, accepted, advice)])
-
-
-def _read(
-    environ: Mapping[str, str], settings: Mapping[str, Any], problems: Collection[Problem]
-) -> Job:
-    try:
-        job = read_job(environ, [], settings)
-    except ConfigurationError as error:
-        raise ConfigurationError([*error.problems, *problems]) from error
-    if problems:
-        raise ConfigurationError([*problems])
-    return job
 
 
 def _of_the_process(settings: Mapping[str, Any]) -> list[Problem]:

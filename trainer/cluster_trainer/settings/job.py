@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster_trainer.problems import Problem
+from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.task import Task, comes_late, from_environment, may_be_fewer
 from cluster_trainer.settings.view import View, read_view
@@ -61,7 +61,10 @@ def engine_off(wanted: str) -> Problem:
 
 
 def read_job(
-    environ: Mapping[str, str], arguments: Sequence[str], given: Mapping[str, Any] | None = None
+    environ: Mapping[str, str],
+    arguments: Sequence[str],
+    given: Mapping[str, Any] | None = None,
+    others: Sequence[Problem] = (),
 ) -> Job:
     """Read the settings, the task, and where to tell of progress.
 
@@ -69,10 +72,23 @@ def read_job(
         environ: TRAINER_ variables, TF_CONFIG, and what the entrypoint sets.
         arguments: flags, which win over variables.
         given: settings that a script gives itself, by name; they win over both.
+        others: what the caller has found wrong, which is refused with the rest.
 
     Raises:
-        ConfigurationError: with the problems of both.
+        ConfigurationError: with the problems of all.
     """
+    try:
+        job = _read(environ, arguments, given)
+    except ConfigurationError as error:
+        raise ConfigurationError([*error.problems, *others]) from error
+    if others:
+        raise ConfigurationError(others)
+    return job
+
+
+def _read(
+    environ: Mapping[str, str], arguments: Sequence[str], given: Mapping[str, Any] | None
+) -> Job:
     config = TrainerConfig.read(environ, arguments, given)
     task = from_environment(environ)
     config.check_against(task.num_workers)
