@@ -12,6 +12,7 @@ from entrypoint.arguments import Request
 from entrypoint.log import Log
 from entrypoint.settings.options import Options
 from entrypoint.status.board import RUNNING, STARTING, STOPPING, Board
+from entrypoint.supervision import end_marks
 from entrypoint.supervision.child_process import ChildProcess
 from entrypoint.supervision.command import become
 from entrypoint.supervision.helper_process import run_helper
@@ -37,10 +38,16 @@ def run(  # noqa: PLR0913 -- what, with what, by which rules, with whom, and whe
 ) -> int:
     """Run the command under supervision; return the exit code. The board is told what goes on."""
     terminal = os.isatty(STDIN)
-    path = options.progress_file or _new_progress_file(environment)
+    path = options.progress_file or _new_file(environment, "progress")
+    marks = _new_file(environment, "ends")
     command = CommandRunner(
         command=request.command,
-        environment={**environment, "PROGRESS_FILE": path, **board.variables},
+        environment={
+            **environment,
+            "PROGRESS_FILE": path,
+            end_marks.VARIABLE: marks,
+            **board.variables,
+        },
         log=log,
         grace_seconds=options.stop_grace_seconds,
         terminal=terminal,
@@ -72,9 +79,9 @@ def _pass_gate(peers: Peers | None, restart_count: int, log: Log, board: Board) 
     return ended
 
 
-def _new_progress_file(environment: Mapping[str, str]) -> str:
-    """Return a path that no other command has; whoever makes progress makes the file."""
-    name = f"cluster-trainer-{os.getpid()}-{os.urandom(4).hex()}.progress"
+def _new_file(environment: Mapping[str, str], kind: str) -> str:
+    """Return a path that no other command has; the command makes the file, if it needs it."""
+    name = f"cluster-trainer-{os.getpid()}-{os.urandom(4).hex()}.{kind}"
     return str(Path(environment.get("TMPDIR") or "/tmp", name))  # noqa: S108 -- the usual default
 
 
@@ -97,7 +104,16 @@ class CommandRunner:
 
         `meeting` is the meeting at the gate, as a text, after so many restarts.
         """
-        environment = {**self.environment, "RESTART_COUNT": str(restart_count)}
+        marks = Path(self.environment[end_marks.VARIABLE])
+        end_marks.forget(marks)
+        ended, last_lines = self._run(restart_count, meeting)
+        if ended.code == 0:
+            end_marks.put(marks, self.log)
+        return ended, last_lines
+
+    def _run(self, restart_count: int, meeting: str) -> tuple[Ended, Sequence[str]]:
+        of_this_start = {"RESTART_COUNT": str(restart_count), "START_ID": os.urandom(8).hex()}
+        environment = {**self.environment, **of_this_start}
         self.board.note_start(self.state, restart_count)
         # Before there are threads: what is forked beside them may find a lock taken for ever.
         beside = Beside.start(self.peers, meeting, self.log)

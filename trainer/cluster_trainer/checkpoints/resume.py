@@ -145,7 +145,9 @@ def refuse_other_run(found: Found, settings: Mapping[str, str], names: Sequence[
     saved = found.checkpoint
     where = f"as in the checkpoint of step {saved.step} held by {found.holder}"
     problems = [
-        Problem(name, settings.get(name, ""), f"{saved.settings.get(name, '')}, {where}", ADVICE)
+        Problem(
+            name, settings.get(name, ""), f"{saved.settings.get(name, '')}, {where}", _advice(name)
+        )
         for name in sorted(saved.settings.keys() | settings.keys())
         if saved.settings.get(name) != settings.get(name)
     ]
@@ -159,6 +161,18 @@ ADVICE = (
     "Give that, another TRAINER_RUN_DIR for another run, or TRAINER_RESUME=never to begin anew "
     "in this one."
 )
+
+
+DIGEST = "SHA-256"
+SEED = (
+    "The script has other data than at its earlier start. If it splits or shuffles them at random, "
+    "give that a seed: `train_test_split(..., random_state=1)`, `np.random.default_rng(1)`, or "
+    "`keras.utils.set_random_seed(1)` at the beginning of the script."
+)
+
+
+def _advice(name: str) -> str:
+    return f"{SEED} {ADVICE}" if name.startswith(DIGEST) else ADVICE
 
 
 def _other_variables(saved: Sequence[str], mine: Sequence[str], where: str) -> Problem:

@@ -23,7 +23,7 @@ class State:
 
     def take(self) -> list[np.ndarray]:
         """Return copies of the values on this process's first replica."""
-        return [np.asarray(_on_first_replica(variable)).copy() for variable in self._variables]
+        return [np.asarray(on_first_replica(variable)).copy() for variable in self._variables]
 
     def put_back(self, arrays: Sequence[np.ndarray]) -> None:
         """Give all replicas of this process the values that `take` returned."""
@@ -31,7 +31,7 @@ class State:
             variable.assign(_typed(array, variable.dtype))
 
 
-def _on_first_replica(variable: Any) -> Any:
+def on_first_replica(variable: Any) -> Any:
     """Return its value of a variable; in a strategy's scope NumPy cannot read one as a whole.
 
     Read by the operation itself: NumPy gets a copy from a variable, which is to be copied anyway.

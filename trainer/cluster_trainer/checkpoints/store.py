@@ -2,7 +2,6 @@
 
 import logging
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,10 +69,6 @@ class Store:
         """Remove what a run that was killed left unfinished."""
         for unfinished in self.folder.glob(f"{UNFINISHED}*"):
             unfinished.unlink(missing_ok=True)
-
-    def clear(self) -> None:
-        """Remove all of it."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _files(self) -> list[Path]:
         """Return the checkpoints in the order of their places in the run."""

@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-import shutil
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,13 +14,14 @@ import numpy as np
 from cluster_trainer.callbacks.divergence import Divergence
 from cluster_trainer.callbacks.epoch_metrics import Line
 from cluster_trainer.callbacks.tensorboard import FOLDER
-from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.feeds import fit_arguments
 from cluster_trainer.data.plan import Plan
 from cluster_trainer.engine import install, running
 from cluster_trainer.engine.data.given import GivenArrays
+from cluster_trainer.fits import predictions
+from cluster_trainer.fits.identity import earlier
 from cluster_trainer.fits.kept.agreement import facts_of, refuse_differing
 from cluster_trainer.fits.kept.beginning import Beginning
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit, close
@@ -31,12 +32,22 @@ from cluster_trainer.fits.start_text import start_of
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
-from cluster_trainer.results import done, record, weights
+from cluster_trainer.results import done, export, metrics_file, record, weights
 from cluster_trainer.results.report import Reporter
 from cluster_trainer.results.status_file import status_file
 from cluster_trainer.settings.config import variable_of
 from cluster_trainer.settings.job import Job, engine_off
 
+OF_A_RUN = (
+    CHECKPOINTS,
+    FOLDER,
+    metrics_file.FILE,
+    predictions.FILE,
+    export.KERAS_FILE,
+    export.SAVED_MODEL,
+    done.FILE,
+)
+"""What a run leaves in a worker's folder besides its journal and its log, which go on."""
 log = logging.getLogger("trainer")
 
 
@@ -112,7 +123,7 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
     def work(is_again: bool) -> Completed:  # noqa: FBT001
         present = replace(run, job=replace(run.job, is_restart=True)) if is_again else run
         refuse_differing(workers_of(run.model.distribute_strategy), run.job.task, facts)
-        _remove_unwanted(run.job, beginning)
+        _move_unwanted_aside(run.job, beginning)
         keeping = _keeping(present, stop, deadline, described, reporter)
         keeping = replace(keeping, has_trained=survivor.has_trained, may_take_in=survivor.goes_on)
         close(latest)
@@ -236,15 +247,17 @@ def _keeping(
     )
 
 
-def _remove_unwanted(job: Job, beginning: Beginning) -> None:
-    """Remove what an earlier run has left where this one is to begin anew.
+def _move_unwanted_aside(job: Job, beginning: Beginning) -> None:
+    """Move aside what an earlier run has left where this one is to begin anew.
 
     A crash is no wish to begin anew, nor is the loss of another worker.
     """
     if job.config.resume == "never" and not beginning.is_over:
-        done.remove_mark(job)
-        Store(job.folder / CHECKPOINTS).clear()
-        shutil.rmtree(job.folder / FOLDER, ignore_errors=True)
+        began = min((one.stat().st_mtime for one in job.folder.glob("*")), default=time.time())
+        place = earlier.move_aside(job.folder, OF_A_RUN, job.config.model, began)
+        if place:
+            log.info("what an earlier run left in %s is now in %s", job.folder, place)
+            earlier.keep_newest(job.folder, job.config.keep_earlier)
         beginning.end()
 
 

@@ -4,12 +4,9 @@ What all fits of a script share is here; one of them is kept_fit.py's.
 """
 
 import atexit
-import fcntl
 import inspect
-import json
 import logging
 import os
-import shutil
 import signal
 import sys
 from collections import OrderedDict
@@ -30,31 +27,32 @@ from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.distribution.ring import warn_of_all_workers
 from cluster_trainer.engine.data.given import GivenArrays
 from cluster_trainer.engine.running import Running, of_a_user
-from cluster_trainer.files import make_folder, write_whole
 from cluster_trainer.fits.about import asked_of
+from cluster_trainer.fits.identity import earlier, ending, owner
+from cluster_trainer.fits.identity.fits import ANEW, Chosen, Fits
+from cluster_trainer.fits.identity.owner import Claim, Lock, Owner, this_process
 from cluster_trainer.fits.kept.beginning import Beginning
-from cluster_trainer.fits.kept.compiled import optimizer_described
+from cluster_trainer.fits.kept.compiled import optimizer_described, training_described
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit, close
 from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.fits.lost_worker import Survivor, explained
 from cluster_trainer.fits.script_records import MOST_SHOWN, ScriptRecords, is_profiled
 from cluster_trainer.fits.script_settings import unheeded, unused_variables
-from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
+from cluster_trainer.problems import ConfigurationError, ExitCode, Problem, StopRequestedError
 from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.lifecycle import judge, leave_process, status_of, tell
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.process.watch import STALLED
+from cluster_trainer.results.journal import FILE as EVENTS
 from cluster_trainer.results.journal import Journal
 from cluster_trainer.results.progress import LiveFile
 from cluster_trainer.results.report import Onlooker, start_log
 from cluster_trainer.results.status_file import status_file
 from cluster_trainer.settings.job import Job, read_job
 
-ENDED, LOCK = "ENDED", "LOCK"
 LEAVING_SECONDS = 60.0
 LAST_WORDS_SECONDS = 2.0
-BEGINNING = "the first fit"
 log = logging.getLogger("trainer")
 
 
@@ -67,6 +65,10 @@ class Process:
         stop: whether this process was asked to stop.
         beginning: of the run.
         deadline: until when a call of TensorFlow must be over.
+        environ: what the entrypoint sets.
+        fits: this process's, and those that are kept in the worker's folder.
+        claim: whose that folder was before.
+        lock: of that folder.
         pid: this process's, and not that of one that it has forked off.
         has_agreed: whether the workers have agreed on where the script goes on.
         has_failed: whether a fit did not end well, so that the script's end is none. One that ends
@@ -80,6 +82,9 @@ class Process:
     job: Job
     stop: StopRequest
     beginning: Beginning
+    environ: Mapping[str, str] = field(default_factory=dict)
+    claim: Claim = field(default_factory=Claim)
+    lock: Lock = field(default_factory=Lock)
     deadline: Deadline = field(default_factory=Deadline)
     has_agreed: bool = False
     has_failed: bool = False
@@ -88,14 +93,21 @@ class Process:
     pid: int = field(default_factory=os.getpid)
     last: LastCall = field(default_factory=LastCall)
     journal: Journal = field(init=False)
+    fits: Fits = field(init=False)
 
     def __post_init__(self) -> None:
         self.journal = Journal(self.job.folder)
+        self.fits = Fits(self.job.folder, keeps=self.keeps)
 
     @property
     def records(self) -> bool:
         """Whether anything is recorded: not where nothing is kept, nor by a forked process."""
-        return self.pid == os.getpid() and bool(self.job.config.checkpoint_steps)
+        return self.pid == os.getpid() and self.keeps
+
+    @property
+    def keeps(self) -> bool:
+        """Whether its fits have checkpoints."""
+        return bool(self.job.config.checkpoint_steps)
 
     def note(self, state: str, detail: str = "") -> None:
         """Note what the script is at, if anything is recorded."""
@@ -104,7 +116,6 @@ class Process:
 
 
 _process: Process | None = None
-_locks: list[Any] = []  # open as long as the process lives
 
 
 def fit(
@@ -163,15 +174,43 @@ def _tell_nothing_more() -> None:
 
 
 def _begin(environ: Mapping[str, str]) -> Process:
-    """Return what all fits share; the first one reads the settings."""
+    """Return what all fits of this process share; the first one reads the settings."""
     global _process  # noqa: PLW0603  it is this process's
-    if _process is None:
-        job = _read(environ)
-        _lock(job)
+    if _process is None or _process.pid != os.getpid():
+        lock = Lock()
+        job, claim = _claimed(_read(environ), lock, this_process(environ, _script()))
         LiveFile(job.live_file).remove()  # of a start that was killed
-        _process = Process(job, StopRequest(leave_process), Beginning(job))
+        stop = StopRequest(leave_process)
+        _process = Process(job, stop, Beginning(job), environ, claim, lock)
         os.register_at_fork(after_in_child=_forget_signals)
     return _process
+
+
+def _claimed(job: Job, lock: Lock, mine: Owner) -> tuple[Job, Claim]:
+    """Take the worker's folder; where another process of this start has it, keep nothing.
+
+    Raises:
+        ConfigurationError: a process of another start trains into it.
+    """
+    if not job.config.checkpoint_steps:
+        return job, Claim()
+    claim = lock.claim(job.folder, mine)
+    if claim.other is None:
+        return job, claim
+    log.warning(
+        "the fits of this process (%s, %d) are not kept: only the first process of a start keeps "
+        "its fits, and that was %s, %d. After a restart this one trains from the beginning",
+        mine.script,
+        mine.pid,
+        claim.other.script,
+        claim.other.pid,
+    )
+    config = job.config.model_copy(update={"checkpoint_steps": 0})
+    return replace(job, config=config), claim
+
+
+def _script() -> str:
+    return Path(sys.argv[0]).name
 
 
 def _history(
@@ -183,8 +222,10 @@ def _history(
 ) -> Any:
     """Run a fit; again, from the newest checkpoint, where another worker of its ring was lost."""
     model = given.args[0]
-    described = _described(model)  # callbacks may change the learning rate
+    described = _described(model, given.arguments)  # callbacks may change the learning rate
+    called = process.fits.call(model, inspect.currentframe())
     asked = _asked(process, model, number, given.arguments)
+    chosen: list[Chosen] = []  # one at most: the fit's folder
     latest: list[KeptFit] = []  # one at most: each holds a checkpoint
     callbacks: list[AsGiven] = []  # one at most, where the fit may begin again in this process
     arrays = GivenArrays(*map(given.arguments.get, ("x", "y", "sample_weight")))
@@ -199,7 +240,7 @@ def _history(
         elif survivor.goes_on:
             callbacks.append(AsGiven(of_a_user(given.arguments.get("callbacks"))))
         if is_again or not process.has_agreed:
-            _begin_anew(process.job, process.beginning, workers, process.journal)
+            _begin_anew(process, workers)
         if not process.has_agreed:
             if process.job.may_be_fewer and ring_of(model.distribute_strategy) is None:
                 warn_of_all_workers()
@@ -207,7 +248,8 @@ def _history(
         process.has_agreed = True
         if not process.has_recorded:
             _take_over(process)
-        plan = _plan(process, model, number, described, asked)
+        chosen[:] = [process.fits.choose(called, workers, *chosen)]
+        plan = _plan(process, model, number, chosen[0], described, asked)
         plan = replace(plan, has_trained=survivor.has_trained, may_take_in=survivor.goes_on)
         close(latest)
         latest[:] = [KeptFit(plan, model)]
@@ -217,7 +259,9 @@ def _history(
         return latest[0].run(run, own, replace(call, alike=WeakSet(), arrays=arrays))
 
     def rehearse() -> None:
-        plan = replace(_plan(process, model, number, described, asked), rehearses=True)
+        not_chosen = Chosen(number + 1, process.job.folder, called)
+        plan = _plan(process, model, number, not_chosen, described, asked)
+        plan = replace(plan, rehearses=True)
         own = inspect.BoundArguments(given.signature, OrderedDict(given.arguments))
         KeptFit(plan, model).run(run, own, replace(call, alike=WeakSet(), arrays=arrays))
 
@@ -241,9 +285,10 @@ def _take_over(process: Process) -> None:
         process.journal.take_over(process.job.events_file)
 
 
-def _described(model: keras.Model) -> dict[str, str]:
+def _described(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return what must be as it was for a fit to go on: name -> value."""
-    return {"the script": Path(sys.argv[0]).name, **optimizer_described(model)}
+    training = training_described(model, arguments)
+    return {"the script": _script(), **optimizer_described(model), **training}
 
 
 def _asked(
@@ -259,44 +304,50 @@ def _asked(
         return {}
 
 
-def _plan(
+def _plan(  # noqa: PLR0913, PLR0917  one fit, and what is known of it
     process: Process,
     model: keras.Model,
     number: int,
+    chosen: Chosen,
     described: Mapping[str, str],
     asked: Mapping[str, Any],
 ) -> Plan:
-    """Return how the script's fit of a number is kept; say so if each worker trains by itself."""
-    job, name = process.job, f"fit {number + 1}"
+    """Return how a fit is kept, `number` of this process; say if each worker trains by itself."""
+    job = process.job
     if workers_of(model.distribute_strategy).count == 1 < job.task.num_workers:
         log.warning(
             "%s trains on this worker alone: its model was not made in the scope of a "
             "MultiWorkerMirroredStrategy",
-            name,
+            chosen.name,
         )
     return Plan(
         job=job,
         stop=process.stop,
         deadline=process.deadline,
-        folder=job.folder / name.replace(" ", "-") / CHECKPOINTS,
+        folder=chosen.folder / CHECKPOINTS,
         described=described,
-        name=name,
+        shared={"the call of fit": chosen.called_here},
+        begins=chosen.note if process.keeps else lambda: None,
+        had_ended=chosen.refuse_if_doubtful,
+        name=chosen.name,
         must_resume=number == 0 and job.config.resume == "must",
         interrupts=True,
         listener=Onlooker(LiveFile(job.live_file), job.view),
         cuts=job.config.profile_cuts if is_profiled(number) else [],
-        records=_records(process, model, number, asked),
+        records=_records(process, model, chosen.number - 1, asked),
     )
 
 
 def _records(
     process: Process, model: keras.Model, number: int, asked: Mapping[str, Any]
 ) -> Callable[[KeptFit], Sequence[keras.callbacks.Callback]] | None:
-    """Return what makes the records of the script's fit of a number; None: it has none."""
+    """Return what makes the records of the fit in the folder of a number; None: it has none."""
     if not process.records:
         return None
-    is_first, script = not process.has_recorded, Path(sys.argv[0]).name
-    return ScriptRecords(process.job, number, process.journal, model, script, is_first, asked).made
+    is_first = not process.has_recorded
+    return ScriptRecords(
+        process.job, number, process.journal, model, _script(), is_first, asked
+    ).made
 
 
 def _read(environ: Mapping[str, str]) -> Job:
@@ -322,58 +373,47 @@ def _read(environ: Mapping[str, str]) -> Job:
     return job
 
 
-def _lock(job: Job) -> None:
-    """Keep out of a folder that another process trains into: each would go on from the other's.
+def _begin_anew(process: Process, workers: Workers) -> None:
+    """Move aside what an earlier start has left, if that has ended, or is not wanted.
 
     Raises:
-        ConfigurationError: there is one.
+        ConfigurationError: another script has left fits that have not ended.
     """
-    if not job.config.checkpoint_steps:
-        return
-    make_folder(job.folder)
-    file = (job.folder / LOCK).open("a")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        accepted = "a folder that no other process trains into"
-        advice = f"One does, into {job.folder}; TRAINER_CHECKPOINT_STEPS=0 keeps no checkpoints."
-        folder = str(job.config.run_dir)
-        raise ConfigurationError([Problem("TRAINER_RUN_DIR", folder, accepted, advice)]) from error
-    except OSError:  # a file system without locks
-        log.warning("%s cannot be locked: no other process may train into it", job.folder)
-    _locks.append(file)
-
-
-def _begin_anew(job: Job, beginning: Beginning, workers: Workers, journal: Journal) -> None:
-    """Remove what an earlier start has left, if that has ended, or if it is not wanted."""
-    mark = job.folder / ENDED
-    has_ended = _has_ended(mark, workers)
-    if not beginning.is_over and job.config.checkpoint_steps:
-        if has_ended:
-            log.info("the script has ended before with this TRAINER_RUN_DIR: it begins anew")
+    job, before = process.job, process.claim.before
+    has_ended = ending.has_ended(job.folder, workers)
+    if process.keeps and not process.beginning.is_over:
         if has_ended or job.config.resume == "never":
-            for fits in job.folder.glob("fit-*"):
-                shutil.rmtree(fits, ignore_errors=True)
-            journal.begin_anew()
-        beginning.end()
-    workers.gather(0, BEGINNING)  # until all have: killed before, each begins anew again
-    mark.unlink(missing_ok=True)
+            _move_aside(process, has_ended=has_ended)
+        elif before and before.script != _script():
+            _refuse_other_script(job, before)
+        process.beginning.end()
+    ending.forget(job.folder, workers)
 
 
-def _has_ended(mark: Path, workers: Workers) -> bool:
-    """Tell whether the script has ended on all workers that were there at its end; all call it.
+def _move_aside(process: Process, *, has_ended: bool) -> None:
+    job, before = process.job, process.claim.before
+    script = before.script if before else "a script"
+    began = before.began if before else job.folder.stat().st_mtime
+    fits = [one.name for one in job.folder.glob("fit-*")]
+    place = earlier.move_aside(job.folder, [*fits, EVENTS], script, began)
+    if place is None:
+        return
+    why = "has ended with this TRAINER_RUN_DIR" if has_ended else "is not gone on with"
+    log.info("%s %s: what it left in %s is now in %s", script, why, job.folder, place)
+    owner.write(job.folder, this_process(process.environ, _script()))
+    earlier.keep_newest(job.folder, job.config.keep_earlier)
 
-    The chief's mark says who that was (MIN_WORKERS): those who were missing have none.
+
+def _refuse_other_script(job: Job, before: Owner) -> None:
+    """Refuse to train where another script was interrupted, which may still go on there.
+
+    Raises:
+        ConfigurationError: there are fits of it.
     """
-    have_mark = workers.gather(int(mark.exists()), BEGINNING)
-    if not have_mark[0]:
-        return False
-    text = workers.broadcast(mark.read_bytes() if workers.rank == 0 else None, 0, BEGINNING)
-    members = json.loads(text) if text.strip() else workers.members  # of an earlier version: all
-    of_members = [
-        one for place, one in zip(workers.members, have_mark, strict=True) if place in members
-    ]
-    return all(of_members)
+    if any(job.folder.glob("fit-*")):
+        owner.write(job.folder, before)
+        accepted = f"{before.script}, whose fits in {job.folder} have not ended"
+        raise ConfigurationError([Problem("the script", _script(), accepted, ANEW)])
 
 
 def _forget_signals() -> None:
@@ -385,8 +425,7 @@ def _forget_signals() -> None:
 def _note_end(process: Process, workers: Workers) -> None:
     """Mark the end of a script that ends well, and let no worker leave before the others.
 
-    One that fails leaves at once: the others may wait for it in the middle of a step, and so it
-    does not wait for ever after a `sys.exit` either, which nothing tells from an end.
+    One that fails leaves at once: the others may wait for it in the middle of a step.
     """
     if process.pid != os.getpid():
         return
@@ -394,12 +433,8 @@ def _note_end(process: Process, workers: Workers) -> None:
         process.note("failed", "the script did not end well")
         return
     process.note("done", "the script has ended")
-    if process.job.config.checkpoint_steps:
-        try:
-            content = json.dumps(workers.members).encode()
-            write_whole(process.job.folder / ENDED, content, durable=False)
-        except OSError:
-            log.warning("the script's end could not be noted in %s", process.job.folder)
+    if process.keeps:
+        ending.mark(process.job.folder, workers, process.environ)
 
 
 def meets_the_others(workers: Workers, last: LastCall, *, has_failed: bool = False) -> bool:
@@ -451,6 +486,8 @@ def _end(error: Exception, num_workers: int) -> None:
     if code == ExitCode.CRASHED:
         return
     tell(error, num_workers)
+    if _process is not None and isinstance(error, StopRequestedError):
+        _process.stop.call_scripts_handler()
     _note_code(code, reason)
     if isinstance(error, ConfigurationError) and num_workers == 1:
         raise SystemExit(code)

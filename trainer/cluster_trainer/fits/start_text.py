@@ -17,6 +17,7 @@ OF_SCRIPTS = (
     "run_dir",
     "checkpoint_steps",
     "resume",
+    "keep_earlier",
     "tensorboard",
     "profile_steps",
     "collectives",

@@ -6,16 +6,19 @@ TensorFlow waits for a peer. So both signals are blocked in every thread and one
 takes them with `sigwait`, which no handler can intercept.
 """
 
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 # A process that a signal ended has this plus the signal's number as its code.
 SIGNAL_CODES = 128
+log = logging.getLogger("trainer")
 
 
 class StopRequest:
@@ -29,6 +32,7 @@ class StopRequest:
     """
 
     def __init__(self, give_up: Callable[[int, str], object]) -> None:
+        self._handlers: dict[int, Any] = {}
         self.signal_number = 0
         self.is_watched = self.ends_at_once = False
         self.give_up = give_up
@@ -52,12 +56,38 @@ class StopRequest:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._note) for number in STOP_SIGNALS}
+        self._handlers = {number: signal.signal(number, self._note) for number in STOP_SIGNALS}
         try:
             yield
         finally:
-            for number, handler in before.items():  # None: TensorFlow's, which would swallow it
+            # None: TensorFlow's, which would swallow it.
+            for number, handler in self._handlers.items():
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    @property
+    def has_scripts_handler(self) -> bool:
+        """Whether the script has a handler of its own for the signal that came."""
+        handler = self._handlers.get(self.signal_number)
+        return callable(handler) and handler is not signal.default_int_handler
+
+    def call_scripts_handler(self) -> None:
+        """Call the script's own handler of the signal that came, if it has one.
+
+        `handled` has kept it from being called when the signal came: what it does, such as to save
+        something, is to see the model as the last checkpoint has it.
+        """
+        if not self.has_scripts_handler:
+            return
+        try:
+            self._handlers[self.signal_number](self.signal_number, None)
+        except SystemExit:  # the process ends anyway, with the code of its signal
+            pass
+        except Exception:
+            log.exception("the script's own handler of %s failed", self._name)
+
+    @property
+    def _name(self) -> str:
+        return signal.Signals(self.signal_number).name
 
     def _note(self, number: int, _: object) -> None:
         # A second signal is somebody who will not wait.
@@ -70,5 +100,4 @@ class StopRequest:
         if self.is_watched:
             # A second signal is somebody who will not wait.
             signal.sigtimedwait(STOP_SIGNALS, grace_seconds)
-        name = signal.Signals(self.signal_number).name
-        self.give_up(SIGNAL_CODES + self.signal_number, f"stopped by {name}")
+        self.give_up(SIGNAL_CODES + self.signal_number, f"stopped by {self._name}")

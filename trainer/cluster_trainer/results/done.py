@@ -27,11 +27,6 @@ def mark(job: Job, steps: int) -> None:
         log.warning("the run is done, but %s could not be written: %s", FILE, error)
 
 
-def remove_mark(job: Job) -> None:
-    """Let the run begin anew."""
-    (job.folder / FILE).unlink(missing_ok=True)
-
-
 def sentence_if_done(job: Job) -> str:
     """Return a sentence if this worker's run is done and nothing is left to do, else "".
 

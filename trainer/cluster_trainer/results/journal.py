@@ -11,7 +11,6 @@ the one that a line is about, `fit-1` the first; a line without it is about the 
 import json
 import logging
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,11 +44,6 @@ class Journal:
         rounded = {name: round(value, 4) for name, value in seconds.items()}
         line = {"time": time.time(), "epoch": epoch, "step": step, "seconds": rounded, **more}
         self._add(json.dumps(line))
-
-    def begin_anew(self) -> None:
-        """Forget what earlier runs wrote."""
-        with suppress(OSError):
-            self._file.unlink(missing_ok=True)
 
     def of_fit(self, name: str) -> "OfFit":
         """Return what writes down, in the same file, what is about one fit of a script."""

@@ -51,6 +51,7 @@ OWN_TO_EACH_WORKER = frozenset(
         "stop_seconds",
         "stall_timeout_seconds",
         "tensorboard",
+        "keep_earlier",
     }
 )
 
@@ -120,6 +121,7 @@ ACCEPTED = {
     "stop_seconds": A_COUNT,
     "checkpoint_steps": A_COUNT_OR_0,
     "resume": "never, auto or must",
+    "keep_earlier": A_COUNT_OR_0,
     "tensorboard": "none, scalars or histograms",
     "profile_steps": STEPS,
     "gpus_per_worker": A_COUNT_OR_0,
@@ -358,8 +360,13 @@ class TrainerConfig(BaseSettings):
     resume: Literal["never", "auto", "must"] = Field(
         "auto",
         description="auto goes on from the newest checkpoint of any worker, if there is one; must "
-        "refuses to begin without one; never begins anew, and removes those that are there (a "
+        "refuses to begin without one; never moves aside what is there, and begins anew (a "
         "restart after a crash still goes on).",
+    )
+    keep_earlier: NonNegativeInt | None = Field(
+        None,
+        description="How many earlier runs are kept in the folder `earlier` of each worker's own "
+        "in run_dir, where a new run moves what it finds. Not given: all of them.",
     )
     tensorboard: Literal["none", "scalars", "histograms"] = Field(
         "scalars",

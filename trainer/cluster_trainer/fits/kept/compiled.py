@@ -1,24 +1,123 @@
-"""What a model was compiled with, as a fit that goes on must have it."""
+"""What decides a training besides its data: a fit that goes on must have it as it was."""
 
 import json
+import re
+from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 import keras
 
+from cluster_trainer.checkpoints.checkpoint import COUNTED
+
+SHOWN_CHARACTERS = 120
+METRICS = ("metrics", "weighted_metrics")
+LAYERS = "the layers"
+TRAINING = ("the loss", "the loss weights", "the metrics", "the class weights", LAYERS)
+"""What `training_described` tells; checkpoints of earlier versions hold none of it."""
+CODE = ("__lambda__", "function")
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
 
 def optimizer_described(model: keras.Model) -> dict[str, str]:
-    """Return what a model was compiled with, as far as it decides the steps: name -> value."""
+    """Return what decides the steps of the optimizer that a model was compiled with."""
     if model.optimizer is None:
         return {}
     name = type(model.optimizer).__name__
     try:
         config = keras.saving.serialize_keras_object(model.optimizer)["config"]
-        text = json.dumps(
-            _that_decides(config), default=lambda value: type(value).__name__, sort_keys=True
-        )
+        text = json.dumps(_that_decides(config), default=_type_name, sort_keys=True)
     except Exception:  # noqa: BLE001  a schedule of a user's own may have no get_config
         text = ""
     return {"the optimizer": f"{name} {text}".rstrip()}
+
+
+def training_described(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return losses, metrics, class weights and layers of a fit: name -> value.
+
+    Args:
+        model: what is trained.
+        arguments: of `fit`, those that are given.
+    """
+    # Keras has no public way to what `compile` was given.
+    compiled = getattr(getattr(model, "_compile_config", None), "config", {})
+    metrics = {name: _parts(compiled.get(name)) for name in METRICS if compiled.get(name)}
+    told = [
+        _parts(getattr(model, "loss", None)),
+        compiled.get("loss_weights"),
+        metrics or None,
+        arguments.get("class_weight"),
+        _digest(_layers(model)),
+    ]
+    named = zip(TRAINING, told, strict=True)
+    return {name: _short(_text(value)) for name, value in named if value is not None}
+
+
+def _layers(model: keras.Model) -> list[Any]:
+    """Return what each layer of a model says of itself, in the order in which Keras has them."""
+    layers = model._flatten_layers(include_self=False)  # noqa: SLF001
+    return [[type(one).__name__, _config_of(one)] for one in layers]
+
+
+def _config_of(thing: Any) -> Any:
+    """Return what a thing says of itself; None where a user's own class cannot.
+
+    Which layers are trained is compared by itself, as a callback may decide that later.
+    """
+    try:
+        config = thing.get_config()
+    except Exception:  # noqa: BLE001  a user's own get_config may raise anything
+        return None
+    if isinstance(config, dict):
+        config.pop("trainable", None)
+    return config
+
+
+def _parts(given: Any) -> Any:
+    """Return losses or metrics, in whatever structure, each with its configuration."""
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, Mapping):
+        return {str(name): _parts(one) for name, one in given.items()}
+    if isinstance(given, (list, tuple)):
+        return [_parts(one) for one in given]
+    name = getattr(given, "__name__", type(given).__name__)
+    return [name, _config_of(given)]
+
+
+def _text(config: Any) -> str:
+    """Return a configuration as text that is the same in every process."""
+    return json.dumps(_plain(config), default=_type_name, sort_keys=True)
+
+
+def _plain(config: Any) -> Any:
+    """Return a configuration without what differs from process to process.
+
+    Keras numbers the names of layers, and the code of a function holds its place in a file: the
+    script's text tells whether that has changed.
+    """
+    if isinstance(config, Mapping):
+        if config.get("class_name") in CODE:
+            return config["class_name"]
+        return {str(name): _plain(value) for name, value in config.items()}
+    if isinstance(config, (list, tuple)):
+        return [_plain(one) for one in config]
+    if isinstance(config, str):
+        return ADDRESS.sub("", COUNTED.sub("", config))
+    return getattr(config, "__name__", config) if callable(config) else config
+
+
+def _type_name(value: Any) -> str:
+    return type(value).__name__
+
+
+def _short(text: str) -> str:
+    """Return a text, or its beginning with a digest where it is long."""
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}… {_digest(text)}"
+
+
+def _digest(what: Any) -> str:
+    return sha256(_text(what).encode()).hexdigest()[:12]
 
 
 def _that_decides(config: Any) -> Any:

@@ -35,6 +35,7 @@ from cluster_trainer.engine.running import Running, prepares
 from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.fits.kept import agreement
 from cluster_trainer.fits.kept.arguments import arrange, own_callbacks, telling_callbacks
+from cluster_trainer.fits.kept.compiled import LAYERS, TRAINING
 from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.fits.kept.shared_files import share_files
 from cluster_trainer.fits.pace_watch import PaceWatch
@@ -321,6 +322,13 @@ class KeptFit:
         Raises:
             ConfigurationError: with everything that differs.
         """
+        self._compare(described, names)
+        if self._found and place_of(self._found.checkpoint).stage == Stage.ALL:
+            self._plan.had_ended()
+        if not self._plan.rehearses:
+            self._plan.begins()
+
+    def _compare(self, described: Mapping[str, str], names: Sequence[str]) -> None:
         names = uncounted(names)
         forms = [f"{one.dtype} {list(one.shape)}" for one in self._model.variables]
         variables = {"the variables": f"{len(names)}, {agreement.digest_of([*names, *forms])}"}
@@ -328,7 +336,7 @@ class KeptFit:
             variable_of("wire"): group.gradients_wire() or "float32",
             variable_of("profile_steps"): ", ".join(map(str, self._plan.cuts)),
         }
-        facts = {**described, **variables, **settings}
+        facts = {**described, **variables, **settings, **self._plan.shared}
         agreement.refuse_differing(self._workers, self._job.task, facts)
         if self._found:
             saved = self._found.checkpoint
@@ -336,7 +344,12 @@ class KeptFit:
             if "keras" not in saved.progress["random"] and kept[:-1] == names:
                 kept = names  # see variable_names
             found = replace(self._found, checkpoint=replace(saved, names=kept))
-            refuse_other_run(found, described, names)
+            known = {
+                name: value
+                for name, value in described.items()
+                if name not in TRAINING or LAYERS in saved.settings
+            }
+            refuse_other_run(found, known, names)
 
     def share_files(self) -> list[Any]:
         """Give all workers the files of ModelCheckpoint; return those whose file no worker has."""
@@ -367,8 +380,9 @@ class KeptFit:
         if not self._stops:
             return
         stop = self._plan.stop
+        raises = self._plan.interrupts and not stop.has_scripts_handler
         is_alone = self._job.task.num_workers == 1
-        if self._plan.interrupts and is_alone and stop.signal_number == signal.SIGINT:
+        if raises and is_alone and stop.signal_number == signal.SIGINT:
             stop.signal_number = 0
             raise KeyboardInterrupt  # as everywhere in Python: the script may have plans
         if stop.signal_number:

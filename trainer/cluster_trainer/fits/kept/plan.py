@@ -27,6 +27,9 @@ class Plan:
         folder: where its checkpoints lie.
         described: what must be as it was for the fit to go on, name -> value.
         describes_data: whether that tells how the data are cut, too.
+        shared: what must be the same on all workers besides, name -> value.
+        begins: called once the fit is known to be the one that is kept there, before it trains.
+        had_ended: called before the results of a fit that had ended are given for this one's.
         name: what the log calls it; empty where there is one alone.
         must_resume: whether a checkpoint has to be there.
         has_trained: whether this process has trained the model already, so that it cannot begin
@@ -48,6 +51,9 @@ class Plan:
     folder: Path
     described: Mapping[str, str]
     describes_data: bool = False
+    shared: Mapping[str, str] = field(default_factory=dict)
+    begins: Callable[[], object] = lambda: None
+    had_ended: Callable[[], object] = lambda: None
     name: str = ""
     must_resume: bool = False
     has_trained: bool = False

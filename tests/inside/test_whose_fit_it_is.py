@@ -1,0 +1,357 @@
+"""What is kept belongs to one process, one call, one script: no training gets another's results."""
+
+import json
+import textwrap
+
+import pytest
+from starts import Starts
+
+BEGINNING = """
+import json, os, signal, sys
+import keras, numpy as np
+
+def rows(seed=0):
+    x = np.random.default_rng(seed).random((32, 4)).astype("float32")
+    return x, x.sum(1)
+
+def built(units=3, rate=0.0):
+    layers = [keras.layers.Dense(units, "relu"), keras.layers.Dropout(rate, seed=1)]
+    return keras.Sequential([keras.Input((4,)), *layers, keras.layers.Dense(1)])
+
+def compiled(loss="mse", **given):
+    model = built(**given)
+    model.compile(keras.optimizers.SGD(0.05), loss)
+    return model
+
+def tell(model, history=None, **more):
+    losses = history.history["loss"] if history else []
+    total = float(sum(np.abs(one).sum() for one in model.get_weights()))
+    print("TOLD " + json.dumps({"losses": losses, "total": total, **more}), flush=True)
+
+class Dies(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch == 1 and not os.path.exists("died"):
+            open("died", "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture(scope="module")
+def starts():
+    running = Starts()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def start(starts, tmp_path):
+    """Write a script, and start it with one run folder."""
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (tmp_path / "code").mkdir()
+
+    def start(program, *arguments, name="train.py", edit=("", ""), **more):
+        script = tmp_path / "code" / name
+        text = BEGINNING + textwrap.dedent(program)
+        script.write_text(text.replace(*edit) if edit[0] else text)
+        return starts.start(script, *arguments, run_dir=runs, **more)
+
+    start.runs, start.code = runs, tmp_path / "code"
+    return start
+
+
+PROCESSES = """
+from multiprocessing import get_context
+
+def train(seed):
+    keras.utils.set_random_seed(seed)
+    model = compiled()
+    tell(model, model.fit(*rows(), epochs=3, batch_size=8, verbose=0), seed=seed)
+
+if __name__ == "__main__":
+    for seed in range(3):
+        process = get_context("fork").Process(target=train, args=(seed,))
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+"""
+
+
+def test_each_process_of_a_start_trains_by_itself(start):
+    """A common way to give memory back. The first one keeps its fit, and all say what they do."""
+    ended = start(PROCESSES)
+    assert ended.code == 0, ended.output
+    assert [one["seed"] for one in ended.told] == [0, 1, 2]
+    assert len({one["total"] for one in ended.told}) == 3
+    assert all(len(one["losses"]) == 3 for one in ended.told)
+    assert ended.output.count("are not kept") == 2
+    again = start(PROCESSES)
+    assert again.told == ended.told, again.output
+
+
+def test_a_script_that_is_called_by_another_trains_unkept(start):
+    fit = "model = compiled(); tell(model, model.fit(*rows(), epochs=2, verbose=0))"
+    (start.code / "other.py").write_text(BEGINNING + fit)
+    program = f"""
+        import subprocess
+        {fit}
+        subprocess.run([sys.executable, "other.py"], check=True)
+    """
+    ended = start(program)
+    assert ended.code == 0, ended.output
+    assert len(ended.told) == 2
+    assert "other.py" in ended.output
+    assert "are not kept" in ended.output
+
+
+TWO_STAGES = """
+keras.utils.set_random_seed(5)
+model = compiled()
+FIRST
+model.compile(keras.optimizers.SGD(0.02), "mse")
+second = model.fit(*rows(1), epochs=4, batch_size=8, verbose=0, callbacks=[Dies()])
+tell(model, second)
+"""
+IF_EXISTS = """
+if os.path.exists("first.weights.h5"):
+    model.load_weights("first.weights.h5")
+else:
+    model.fit(*rows(), epochs=2, batch_size=8, verbose=0)
+    model.save_weights("first.weights.h5")
+"""
+
+
+def test_a_second_fit_is_not_taken_for_a_first_that_the_script_left_out(start):
+    """Killed in the second; the next start finds the file of the first, and leaves that out."""
+    program = TWO_STAGES.replace("FIRST", IF_EXISTS)
+    assert start(program).code == -9
+    ended = start(program)
+    assert ended.code == 0, ended.output
+    assert "had ended" not in ended.output
+    (start.code / "first.weights.h5").unlink()
+    undisturbed = start(program, TRAINER_RUN_DIR=str(start.code / "other"))
+    assert ended.told[0]["total"] == pytest.approx(undisturbed.told[0]["total"], rel=1e-6)
+    assert ended.told[0]["losses"] == pytest.approx(undisturbed.told[0]["losses"], rel=1e-6)
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+def test_one_of_a_loop_is_not_taken_for_another_that_the_script_left_out(start, seeded):
+    """An ensemble whose members that are done are left out, from one line of the script."""
+    program = f"""
+        for member in range(3):
+            if os.path.exists(f"{{member}}.weights.h5"):
+                continue
+            if {seeded}:
+                keras.utils.set_random_seed(member)
+            model = compiled()
+            history = model.fit(*rows(), epochs=3, batch_size=8, verbose=0)
+            model.save_weights(f"{{member}}.weights.h5")
+            tell(model, history, member=member)
+            if member == 0 and not os.path.exists("died"):
+                open("died", "w").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+    """
+    first = start(program)
+    assert first.code == -9, first.output
+    ended = start(program)
+    assert ended.code == 0, ended.output
+    assert [one["member"] for one in ended.told] == [1, 2]
+    totals = [one["total"] for one in [*first.told, *ended.told]]
+    assert len(set(totals)) == 3, ended.output
+
+
+def test_what_may_be_another_ended_fit_is_refused(start):
+    """The same line, as often, with the same data; but with weights that a fit has made."""
+    program = """
+        stage = 0
+        model = compiled()
+        while stage < 2:
+            file = f"stage-{stage}.weights.h5"
+            stage += 1
+            if os.path.exists(file):
+                model.load_weights(file)
+                continue
+            tell(model, model.fit(*rows(), epochs=2, batch_size=8, verbose=0), stage=stage)
+            model.save_weights(file)
+            if not os.path.exists("died"):
+                open("died", "w").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+    """
+    assert start(program).code == -9
+    refused = start(program)
+    assert refused.code == 78, refused.output
+    assert "TRAINER_RESUME=never" in refused.output
+    assert not refused.told
+    anew = start(program, TRAINER_RESUME="never")
+    assert anew.code == 0, anew.output
+    assert [one["stage"] for one in anew.told] == [2]
+
+
+PLAIN = """
+model = compiled()
+history = model.fit(*rows(), epochs=4, batch_size=8, verbose=0, callbacks=[Dies()])
+tell(model, history)
+"""
+
+
+@pytest.mark.parametrize(
+    ("edit", "what"),
+    [
+        (("compiled()", 'compiled("mae")'), "the loss"),
+        (("compiled()", "compiled(rate=0.2)"), "the layers"),
+        (("verbose=0", "verbose=0, class_weight={0: 1.0, 1: 2.0}"), "the class weights"),
+        (('"relu"', '"tanh"'), "the layers"),
+        (("0.05), loss)", '0.05), loss, metrics=["mae"])'), "the metrics"),
+    ],
+)
+def test_another_training_is_not_gone_on_with(start, edit, what):
+    assert start(PLAIN).code == -9
+    refused = start(PLAIN, edit=edit)
+    assert refused.code == 78, refused.output
+    assert what in refused.output
+    assert "TRAINER_RESUME=never" in refused.output
+
+
+def test_other_arguments_are_refused_and_not_shown(start):
+    assert start(PLAIN, "--password", "first-secret").code == -9
+    refused = start(PLAIN, "--password", "other-secret")
+    assert refused.code == 78, refused.output
+    assert "secret" not in refused.output
+    kept = (start.runs / "worker-0/fit-1/call.json").read_text()
+    assert "secret" not in kept
+
+
+def test_a_script_whose_text_alone_differs_goes_on_and_says_so(start):
+    assert start(PLAIN).code == -9
+    ended = start(PLAIN.replace("epochs=4", "epochs=5") + "\n# more words\n")
+    assert ended.code == 0, ended.output
+    assert "resuming from step" in ended.output
+    assert "WARNING" in ended.output
+    assert "train.py" in ended.output
+    assert len(ended.told[0]["losses"]) == 5
+
+
+@pytest.mark.parametrize("seed", ["", "keras.utils.set_random_seed(3)"])
+def test_a_plain_script_goes_on_where_it_was_killed(start, seed):
+    """With a seed and without, so that the model begins with other weights at each start."""
+    assert start(seed + PLAIN).code == -9
+    ended = start(seed + PLAIN)
+    assert ended.code == 0, ended.output
+    assert "resuming from step" in ended.output
+    assert len(ended.told[0]["losses"]) == 4
+
+
+def test_an_unseeded_script_of_several_fits_goes_on_in_the_second(start):
+    program = """
+        model = compiled()
+        first = model.fit(*rows(), epochs=2, batch_size=8, verbose=0)
+        second = model.fit(*rows(), epochs=4, batch_size=8, verbose=0, callbacks=[Dies()])
+        tell(model, second, first=first.history["loss"])
+    """
+    assert start(program).code == -9
+    ended = start(program)
+    assert ended.code == 0, ended.output
+    assert "fit 1: had ended" in ended.output
+    assert "fit 2: resuming" in ended.output
+    assert len(ended.told[0]["first"]) == 2
+
+
+def test_a_script_of_ones_own_resume_goes_on_too(start):
+    """It loads its best weights where there are some; the fit at that place is the same."""
+    program = """
+        model = compiled()
+        if os.path.exists("best.weights.h5"):
+            model.load_weights("best.weights.h5")
+        saving = keras.callbacks.ModelCheckpoint("best.weights.h5", save_weights_only=True)
+        tell(model, model.fit(*rows(), epochs=4, verbose=0, callbacks=[saving, Dies()]))
+    """
+    assert start(program).code == -9
+    ended = start(program)
+    assert ended.code == 0, ended.output
+    assert "resuming from step" in ended.output
+
+
+def test_the_next_script_moves_aside_what_the_first_has_left(start):
+    fit = "model = compiled(); model.fit(*rows(), epochs=2, verbose=0)"
+    assert start(fit, name="first.py").code == 0
+    left = {one.name for one in (start.runs / "worker-0/fit-1").iterdir()}
+    ended = start(fit, name="second.py")
+    assert ended.code == 0, ended.output
+    assert "first.py" in ended.output
+    (place,) = (start.runs / "worker-0/earlier").iterdir()
+    assert str(place) in ended.output
+    assert {one.name for one in (place / "fit-1").iterdir()} == left
+    assert (place / "events.jsonl").read_text()
+    for number in range(2):
+        assert start(fit, str(number), name="second.py").code == 0
+    assert len([*(start.runs / "worker-0/earlier").iterdir()]) == 3
+    assert start(fit, name="second.py", TRAINER_KEEP_EARLIER="1").code == 0
+    assert len([*(start.runs / "worker-0/earlier").iterdir()]) == 1
+
+
+def test_a_script_that_was_interrupted_is_not_mixed_with_another(start):
+    assert start(PLAIN, name="first.py").code == -9
+    before = sorted(one.name for one in (start.runs / "worker-0/fit-1").iterdir())
+    refused = start(PLAIN, name="second.py")
+    assert refused.code == 78, refused.output
+    assert "first.py" in refused.output
+    assert sorted(one.name for one in (start.runs / "worker-0/fit-1").iterdir()) == before
+    assert start(PLAIN, name="first.py").code == 0
+
+
+@pytest.mark.parametrize("end", ["sys.exit(1)", "raise SystemExit('no')", "os._exit(3)"])
+def test_only_code_0_is_an_end(start, end):
+    """Else each start after a failure would train from the beginning."""
+    program = f"""
+        model = compiled()
+        history = model.fit(*rows(), epochs=3, batch_size=8, verbose=0)
+        tell(model, history)
+        if not os.path.exists("mended"):
+            {end}
+    """
+    first = start(program)
+    assert first.code not in {0, 78}, first.output
+    (start.code / "mended").touch()
+    ended = start(program)
+    assert ended.code == 0, ended.output
+    assert "had ended" in ended.output
+    assert ended.told == first.told
+    assert "had ended" not in start(program).output
+
+
+def test_a_scripts_own_handler_is_called_after_the_checkpoint(start):
+    program = """
+        def handle(number, frame):
+            kept = sorted(os.listdir(os.environ["TRAINER_RUN_DIR"] + "/worker-0/fit-1/checkpoints"))
+            tell(model, number=number, kept=kept)
+            sys.exit(0)
+
+        signal.signal(signal.SIGTERM, handle)
+
+        class Stops(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                if epoch == 1:
+                    os.kill(os.getpid(), signal.SIGTERM)
+
+        model = compiled()
+        model.fit(*rows(), epochs=500, batch_size=8, verbose=0, callbacks=[Stops()])
+    """
+    ended = start(program)
+    assert ended.code == 143, ended.output
+    (told,) = ended.told
+    assert told["number"] == 15
+    last = json.loads(json.dumps(told["kept"]))[-1]
+    assert int(last.partition(".")[0]) >= 8
+
+
+def test_unseeded_data_that_were_interrupted_are_refused_with_what_to_do(start):
+    program = """
+        x, y = rows()
+        chosen = np.random.permutation(32)[:24]
+        model = compiled()
+        model.fit(x[chosen], y[chosen], epochs=4, batch_size=8, verbose=0, callbacks=[Dies()])
+    """
+    assert start(program).code == -9
+    refused = start(program)
+    assert refused.code == 78, refused.output
+    assert "set_random_seed" in refused.output

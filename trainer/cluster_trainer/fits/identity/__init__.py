@@ -1,0 +1,1 @@
+"""Whose a kept fit is: which process keeps fits, which call of the script each belongs to."""

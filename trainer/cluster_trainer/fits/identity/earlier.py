@@ -1,0 +1,68 @@
+"""What earlier runs have left in a worker's folder: it moves aside, and is not removed."""
+
+import logging
+import re
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from cluster_trainer.files import make_folder
+
+FOLDER = "earlier"
+NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+log = logging.getLogger("trainer")
+
+
+def move_aside(folder: Path, names: Sequence[str], label: str, began: float) -> Path | None:
+    """Move what an earlier run has left into a folder of its own: `earlier/20261125-101500-train`.
+
+    Args:
+        folder: the worker's own.
+        names: of the files and folders that are the run's; those that are not there are left out.
+        label: what the run is called, such as its script.
+        began: when it began, in seconds since 1970.
+
+    Returns:
+        where it is now; None: there was nothing.
+
+    Raises:
+        OSError: something could not be moved; all of it is in one of the two places.
+    """
+    found = [folder / name for name in names if (folder / name).exists()]
+    if not found:
+        return None
+    place = _new_folder(folder / FOLDER, label, began)
+    for one in found:
+        shutil.move(one, place / one.name)  # a bucket that is mounted may know no renaming
+    return place
+
+
+def _new_folder(parent: Path, label: str, began: float) -> Path:
+    """Make a folder named by the time when a run began."""
+    moment = time.strftime("%Y%m%d-%H%M%S", time.localtime(began))
+    name = f"{moment}-{NOT_IN_A_NAME.sub('_', label)}".rstrip("-")
+    make_folder(parent)
+    for number in range(1, 10_000):
+        place = parent / (name if number == 1 else f"{name}-{number}")
+        with suppress(FileExistsError):
+            place.mkdir()
+            return place
+    raise FileExistsError(str(parent / name))
+
+
+def keep_newest(folder: Path, most: int | None) -> None:
+    """Remove the oldest of the earlier runs, where the user has set how many are kept.
+
+    Args:
+        folder: the worker's own.
+        most: how many are kept; None: all.
+    """
+    if most is None:
+        return
+    with suppress(OSError):
+        there = sorted(one for one in (folder / FOLDER).iterdir() if one.is_dir())
+        for one in there[: max(0, len(there) - most)]:
+            log.info("removing %s: TRAINER_KEEP_EARLIER is %d", one, most)
+            shutil.rmtree(one, ignore_errors=True)

@@ -1,0 +1,123 @@
+"""Which process of a start keeps its fits: the first that calls one, and no other.
+
+A script may start processes that train: one for each seed, to give memory back, or another script.
+All of them have one folder. Fits are told apart by where the script calls them, which is the same
+in such processes. So each would be given what another has trained.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cluster_trainer.files import make_folder, write_whole
+from cluster_trainer.problems import ConfigurationError, Problem
+
+START = "START_ID"
+"""The entrypoint's variable: tells one start of the command from all others."""
+LOCK, FILE = "LOCK", "OWNER.json"
+log = logging.getLogger("trainer")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who keeps its fits in a worker's folder, or did.
+
+    Attributes:
+        start: the START_ID that it was started with; empty without an entrypoint.
+        script: its file's name.
+        began: when the script began there, in seconds since 1970.
+        pid: its number.
+    """
+
+    start: str
+    script: str
+    began: float
+    pid: int
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What became of a process's wish to keep its fits in a folder.
+
+    Attributes:
+        before: who has kept fits there before; None: nobody, as far as is known.
+        other: the process of the same start that keeps its fits there; None: this one does.
+    """
+
+    before: Owner | None = None
+    other: Owner | None = None
+
+
+class Lock:
+    """The lock of a worker's folder, held as long as this process lives."""
+
+    def __init__(self) -> None:
+        self._file: Any = None
+
+    def claim(self, folder: Path, mine: Owner) -> Claim:
+        """Take the folder, unless another process of the same start has it, or had it.
+
+        Args:
+            folder: the worker's own; it is made.
+            mine: this process.
+
+        Raises:
+            ConfigurationError: a process of another start trains into it.
+            OSError: it cannot be written.
+        """
+        make_folder(folder)
+        is_free = self._lock(folder)
+        before = read(folder)
+        if before and mine.start and before.start == mine.start:
+            return Claim(before, before)
+        if not is_free:
+            raise ConfigurationError([_taken(folder)])
+        goes_on = before is not None and before.script == mine.script
+        write(folder, replace(mine, began=before.began) if before and goes_on else mine)
+        return Claim(before)
+
+    def _lock(self, folder: Path) -> bool:
+        """Tell whether no other process holds the lock now."""
+        self._file = (folder / LOCK).open("a")
+        os.set_inheritable(self._file.fileno(), False)  # noqa: FBT003
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without locks
+            log.warning("%s cannot be locked: no other process may train into it", folder)
+        return True
+
+
+def this_process(environ: Mapping[str, str], script: str) -> Owner:
+    """Return what this process is told apart by."""
+    return Owner(environ.get(START, ""), script, time.time(), os.getpid())
+
+
+def read(folder: Path) -> Owner | None:
+    """Return who has kept fits in a folder; None: nobody, or it cannot be read."""
+    try:
+        return Owner(**json.loads((folder / FILE).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def write(folder: Path, owner: Owner) -> None:
+    """Write down who keeps its fits in a folder.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    write_whole(folder / FILE, json.dumps(asdict(owner)).encode(), durable=False)
+
+
+def _taken(folder: Path) -> Problem:
+    accepted = "a folder that no other process trains into"
+    advice = f"One does, into {folder}; TRAINER_CHECKPOINT_STEPS=0 keeps no checkpoints."
+    return Problem("TRAINER_RUN_DIR", str(folder.parent), accepted, advice)
