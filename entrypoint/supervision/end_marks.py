@@ -17,15 +17,21 @@ PENDING = ".pending"
 MOST_BYTES = 1_000_000
 
 
-def forget(file: Path) -> None:
+def variable(file: Path | None) -> dict[str, str]:
+    """Return what tells the command where to list its marks."""
+    return {VARIABLE: str(file)} if file else {}
+
+
+def forget(file: Path | None) -> None:
     """Forget what the command listed before it was started again."""
-    with suppress(OSError):
-        file.unlink(missing_ok=True)
+    if file:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
 
 
-def put(file: Path, log: Log) -> None:
+def put(file: Path | None, log: Log) -> None:
     """Give the marks that the command has listed their names: it has ended with 0."""
-    for mark in _listed(file):
+    for mark in _listed(file) if file else ():
         try:
             mark.replace(mark.with_suffix(""))
         except OSError as error:

@@ -39,15 +39,10 @@ def run(  # noqa: PLR0913 -- what, with what, by which rules, with whom, and whe
     """Run the command under supervision; return the exit code. The board is told what goes on."""
     terminal = os.isatty(STDIN)
     path = options.progress_file or _new_file(environment, "progress")
-    marks = _new_file(environment, "ends")
     command = CommandRunner(
         command=request.command,
-        environment={
-            **environment,
-            "PROGRESS_FILE": path,
-            end_marks.VARIABLE: marks,
-            **board.variables,
-        },
+        environment={**environment, "PROGRESS_FILE": path, **board.variables},
+        marks=Path(_new_file(environment, "ends")),
         log=log,
         grace_seconds=options.stop_grace_seconds,
         terminal=terminal,
@@ -98,22 +93,27 @@ class CommandRunner:
     board: Board = field(default_factory=Board)
     state: str = RUNNING
     """What the command is at until it says more."""
+    marks: Path | None = None
+    """Where the command lists marks of its end; see end_marks.py. None: nowhere."""
 
     def run(self, restart_count: int, meeting: str = "") -> tuple[Ended, Sequence[str]]:
         """Run the command to its end; return it with the last lines that it printed.
 
         `meeting` is the meeting at the gate, as a text, after so many restarts.
         """
-        marks = Path(self.environment[end_marks.VARIABLE])
-        end_marks.forget(marks)
+        end_marks.forget(self.marks)
         ended, last_lines = self._run(restart_count, meeting)
         if ended.code == 0:
-            end_marks.put(marks, self.log)
+            end_marks.put(self.marks, self.log)
         return ended, last_lines
 
     def _run(self, restart_count: int, meeting: str) -> tuple[Ended, Sequence[str]]:
-        of_this_start = {"RESTART_COUNT": str(restart_count), "START_ID": os.urandom(8).hex()}
-        environment = {**self.environment, **of_this_start}
+        environment = {
+            **self.environment,
+            **end_marks.variable(self.marks),
+            "RESTART_COUNT": str(restart_count),
+            "START_ID": os.urandom(8).hex(),
+        }
         self.board.note_start(self.state, restart_count)
         # Before there are threads: what is forked beside them may find a lock taken for ever.
         beside = Beside.start(self.peers, meeting, self.log)

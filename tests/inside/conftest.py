@@ -10,6 +10,10 @@ import tensorflow as tf
 
 from cluster_trainer.fits import script_fits
 
+# Each process that a test starts, and each fit of a test, is a start of its own; see starts.py.
+for of_a_start in ("START_ID", "END_MARKS"):
+    os.environ.pop(of_a_start, None)
+
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
 

@@ -5,6 +5,7 @@ import inspect
 import json
 import random
 import re
+import shutil
 import socket
 import threading
 import time
@@ -244,7 +245,7 @@ def test_whatever_its_data_a_fit_that_was_killed_ends_to_the_same_bits(
         return model.get_weights()
 
     expected = fit()
-    Store(tmp_path / "checkpoints").clear()
+    shutil.rmtree(tmp_path / "checkpoints")
     with pytest.raises(RuntimeError, match="killed"):
         fit(DiesAfter(random.Random(name).randrange(4, 20)))
     _, kept = keep()
@@ -342,7 +343,7 @@ def test_a_run_has_one_number_however_often_it_begins(keep, tmp_path):
     with running.fits_run_by(kept.run):
         model.fit(Examples(), batch_size=8, epochs=9, verbose=0)
     assert number() == first != UNKNOWN_RUN
-    Store(tmp_path / "checkpoints").clear()
+    shutil.rmtree(tmp_path / "checkpoints")
     failed(keep, Examples())  # with the same seeds
     assert number() != first
 

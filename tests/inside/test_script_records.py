@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,6 @@ from boards import read, steps
 
 from cluster_trainer.callbacks import records
 from cluster_trainer.callbacks.keeper import Place
-from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.engine import running
 from cluster_trainer.fits import script_fits, script_records
 from cluster_trainer.fits.kept.kept_fit import KeptFit
@@ -502,7 +502,7 @@ def test_nothing_is_shown_where_none_is_wanted_nor_of_the_hundredth_fit(keep):
     for given in ({"tensorboard": "none"}, {"number": script_records.MOST_SHOWN}):
         model, kept, folder = keep(**given)
         name = f"fit-{given.get('number', 0) + 1}"
-        Store(folder.parent / "checkpoints").clear()
+        shutil.rmtree(folder.parent / "checkpoints", ignore_errors=True)
         (folder / name).mkdir()
         (folder / name / "about.json").write_text("{}")  # of an earlier start
         fit(model, kept)
@@ -522,7 +522,7 @@ def test_the_steps_that_are_named_are_profiled_in_the_first_fit_alone(keep):
     model, kept, folder = keep(profile_steps="4-6")
     fit(model, kept)
     assert [*(folder / "fit-1/tensorboard/plugins/profile").glob("*/*.xplane.pb")]
-    Store(folder.parent / "checkpoints").clear()
+    shutil.rmtree(folder.parent / "checkpoints", ignore_errors=True)
     model, kept, folder = keep(profile_steps="4-6", number=1)
     fit(model, kept)
     assert not (folder / "fit-2/tensorboard/plugins").exists()
@@ -541,7 +541,7 @@ def test_what_records_may_fail_and_the_fit_goes_on(keep, monkeypatch):
 
     for make in (fails, lambda _: [Broken()]):
         model, kept, folder = keep(make=make)
-        Store(folder.parent / "checkpoints").clear()
+        shutil.rmtree(folder.parent / "checkpoints", ignore_errors=True)
         assert len(fit(model, kept).history["loss"]) == 3
     assert len(warnings) == 2
 

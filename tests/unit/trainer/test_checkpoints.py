@@ -182,12 +182,6 @@ def test_what_a_killed_run_left_unfinished_is_not_read_and_goes(store):
     assert numbers(store) == [10]
 
 
-def test_a_folder_that_is_cleared_holds_nothing(store):
-    store.write(10, b"content")
-    store.clear()
-    assert store.newest() is None
-
-
 @pytest.fixture
 def full(monkeypatch):
     """Let every fsync fail, as on a disk that has become full."""

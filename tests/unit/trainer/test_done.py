@@ -37,8 +37,6 @@ def test_a_run_that_is_done_says_so(job):
 def test_never_resume_trains_anew(job):
     done.mark(job(), 81)
     assert done.sentence_if_done(job(resume="never")) == ""
-    done.remove_mark(job())
-    assert done.sentence_if_done(job()) == ""
 
 
 def test_another_run_in_the_same_folder_is_refused_with_all_that_differs(job):

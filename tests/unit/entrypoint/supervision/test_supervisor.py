@@ -362,3 +362,27 @@ def test_refuses_an_option_that_is_wrong(begin: Callable, name: str, text: str) 
     code, _, err = begin("true", **{name: text}).end()
     assert code == 78
     assert f"{name}: received" in err
+
+
+@pytest.mark.parametrize("code", [0, 1, 75, 78])
+def test_a_mark_of_an_end_counts_after_0_alone(begin: Callable, tmp_path: Path, code: int) -> None:
+    script = f"touch {tmp_path}/END.pending; echo {tmp_path}/END.pending > $END_MARKS; exit {code}"
+    assert begin("sh", "-c", script, MAX_RESTARTS="0").end()[0] == code
+    assert (tmp_path / "END").exists() == (code == 0)
+
+
+def test_marks_of_an_earlier_run_of_the_command_are_forgotten(
+    begin: Callable, tmp_path: Path
+) -> None:
+    first = f"touch {tmp_path}/END.pending; echo {tmp_path}/END.pending > $END_MARKS; exit 1"
+    script = f'if [ "$RESTART_COUNT" = 0 ]; then {first}; fi'
+    assert begin("sh", "-c", script).end()[0] == 0
+    assert not (tmp_path / "END").exists()
+
+
+def test_each_start_of_the_command_has_an_id_of_its_own(begin: Callable) -> None:
+    script = 'echo "$START_ID"; sh -c "echo $START_ID"; [ "$RESTART_COUNT" != 0 ]'
+    code, out, _ = begin("sh", "-c", script).end()
+    first, its_child, second, _ = out.split()
+    assert (code, first) == (0, its_child)
+    assert second != first

@@ -48,12 +48,15 @@ class Call:
         """Read what `to_json` returned.
 
         Raises:
-            ValueError, TypeError, KeyError: it is something else.
+            ValueError: it is something else.
         """
-        document = json.loads(content)
-        place = document.pop("place")
-        lines = tuple(Line(**line) for line in place.pop("lines"))
-        return cls(place=Place(lines=lines, **place), **document)
+        try:
+            document = json.loads(content)
+            place = document.pop("place")
+            lines = tuple(Line(**line) for line in place.pop("lines"))
+            return cls(place=Place(lines=lines, **place), **document)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"not what is written to {FILE}") from error
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,7 @@ def read_kept(fits: Mapping[int, Path]) -> list[Kept]:
     """
     found = []
     for number, place in sorted(fits.items()):
-        with suppress(OSError, ValueError, TypeError, KeyError):
+        with suppress(OSError, ValueError):
             found.append(Kept(number, Call.from_json((place / FILE).read_bytes())))
     return found
 

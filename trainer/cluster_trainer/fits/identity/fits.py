@@ -56,8 +56,9 @@ class Chosen:
         return f"fit {self.number}"
 
     def note(self) -> None:
-        """Write down whose the folder is, now that the fit is known to be the one."""
-        calls.write(self.call, self.folder)
+        """Write down whose the folder is, once: later starts may begin with other weights."""
+        if not (self.folder / calls.FILE).exists():
+            calls.write(self.call, self.folder)
 
     def refuse_if_doubtful(self) -> None:
         """Refuse to give the results of a fit that had ended to what may be another one.

@@ -1,0 +1,129 @@
+"""Which kept fit a call of `fit` goes on from."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster_trainer.fits.identity.call import Call, Choice, Kept, choose, read_kept, write
+from cluster_trainer.fits.identity.place import Line, Place
+
+
+def fit(model, x):
+    model.fit(x)
+
+
+HERE = Line(__file__, "fit", "model.fit(x)")
+GONE = Line(__file__, "<module>", "a line that " + "is not in this file")
+
+
+def call(*lines, numbers=None, words=None, **more):
+    place = Place(lines or (HERE,), numbers or {}, words or {})
+    return Call(place, **more)
+
+
+def weights(bias, scale=0.5):
+    """The summary of a kernel that is drawn and of a bias."""
+    return [[12, scale, -scale, scale / 10, scale / 3], [4, bias, bias, bias, abs(bias) / 2]]
+
+
+FRESH, REDRAWN, TRAINED = weights(0.0), weights(0.0, 0.4), weights(0.3)
+
+
+def test_a_call_from_the_same_line_as_often_is_the_fit():
+    kept = [Kept(1, call()), Kept(2, call(same=1, time=1, order=1))]
+    assert choose(call(), kept) == Choice(1)
+    assert choose(call(same=1, time=1, order=1), kept) == Choice(2)
+
+
+def test_another_line_is_another_fit():
+    other = Line(__file__, "test", "def test_another_line_is_another_fit():")
+    assert choose(call(), [Kept(1, call(other))]) is None
+
+
+def test_the_callers_lines_count():
+    first, second = (Line("train.py", "main", f"train({name})") for name in "ab")
+    assert choose(call(HERE, second), [Kept(1, call(HERE, first))]) is None
+
+
+def test_a_loop_variable_of_another_value_is_another_fit():
+    kept = [Kept(1, call(numbers={"fold of frame 0": "a"}))]
+    assert choose(call(numbers={"fold of frame 0": "b"}), kept) is None
+
+
+def test_the_weights_at_the_beginning_tell_one_that_was_called_as_often():
+    kept = [Kept(1, call(began=FRESH)), Kept(2, call(began=TRAINED, same=1, time=1))]
+    assert choose(call(began=TRAINED, same=2, time=2), kept) == Choice(2)
+
+
+@pytest.mark.parametrize(
+    ("began", "seed", "is_doubtful"),
+    [
+        (FRESH, 1, False),
+        (FRESH, None, False),
+        (REDRAWN, None, False),
+        (REDRAWN, 1, True),
+        (TRAINED, None, True),
+        (None, None, False),
+    ],
+)
+def test_weights_that_no_other_draw_explains_are_doubtful(began, seed, is_doubtful):
+    kept = [Kept(1, call(began=FRESH, seed=seed))]
+    found = choose(call(began=began, seed=seed), kept)
+    assert found is not None
+    assert bool(found.doubts) == is_doubtful
+
+
+def test_a_parameter_that_is_text_may_differ_and_is_doubtful():
+    kept = [Kept(1, call(words={"folder of frame 0": "a"}))]
+    found = choose(call(words={"folder of frame 0": "b"}), kept)
+    assert found is not None
+    assert (found.number, "folder" in found.doubts[0]) == (1, True)
+
+
+def test_a_line_that_was_edited_is_still_the_fit_that_was_called_as_early():
+    kept = [Kept(1, call(GONE)), Kept(2, call(GONE, order=1))]
+    assert choose(call(order=1), kept) == Choice(2)
+
+
+texts = st.text(max_size=8)
+lines = st.builds(Line, texts, texts, texts)
+digests = st.dictionaries(texts, texts, max_size=2)
+calls = st.builds(
+    Call,
+    place=st.builds(Place, st.lists(lines, max_size=3).map(tuple), digests, digests),
+    time=st.integers(0, 9),
+    same=st.integers(0, 9),
+    order=st.integers(0, 9),
+    seed=st.none() | st.integers(0, 9),
+    began=st.none() | st.just(FRESH),
+    arguments=texts,
+    texts=digests,
+)
+
+
+@given(one=calls)
+def test_what_is_written_is_read_as_it_was(one, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fit")
+    write(one, folder)
+    assert read_kept({3: folder}) == [Kept(3, one)]
+
+
+@given(kept=st.lists(calls, max_size=4), mine=calls)
+def test_what_is_chosen_is_one_that_is_kept(kept, mine):
+    numbered = [Kept(number, one) for number, one in enumerate(kept, 1)]
+    found = choose(mine, numbered)
+    assert found is None or found.number in {one.number for one in numbered}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"place": 1}', b"\xff"])
+def test_a_file_that_cannot_be_read_is_no_fit(tmp_path, content):
+    (tmp_path / "call.json").write_bytes(content)
+    assert read_kept({1: tmp_path}) == []
+
+
+def test_a_file_of_a_later_version_is_no_fit(tmp_path):
+    (tmp_path / "call.json").write_text(json.dumps(asdict(call()) | {"more": 1}))
+    assert read_kept({1: tmp_path}) == []

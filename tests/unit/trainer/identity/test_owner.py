@@ -1,0 +1,100 @@
+"""Which process of a start keeps its fits."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from cluster_trainer.fits.identity.owner import Lock, Owner, read, this_process
+from cluster_trainer.problems import ConfigurationError
+
+HOLD = """
+import sys
+from pathlib import Path
+from cluster_trainer.fits.identity.owner import Lock, this_process
+lock = Lock()
+claim = lock.claim(Path(sys.argv[1]), this_process({"START_ID": sys.argv[2]}, "first.py"))
+print(claim.other is None, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Let another process take the folder, and hold it until told to end."""
+    running = []
+
+    def hold(start):
+        command = [sys.executable, "-c", HOLD, str(tmp_path), start]
+        environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ
+        )
+        running.append(child)
+        return child.stdout.readline().strip() == "True"
+
+    def end():
+        for child in running:
+            child.stdin.close()
+            child.wait(30)
+            child.stdout.close()
+        running.clear()
+
+    hold.end = end
+    yield hold
+    end()
+
+
+def mine(start, script="first.py"):
+    return this_process({"START_ID": start}, script)
+
+
+def test_the_first_process_of_a_start_keeps_its_fits_and_no_other(tmp_path, holder):
+    assert holder("a")
+    claim = Lock().claim(tmp_path, mine("a"))
+    assert isinstance(claim.other, Owner)
+    assert claim.other.pid != os.getpid()
+
+
+def test_nor_does_a_later_one_when_the_first_is_over(tmp_path, holder):
+    assert holder("a")
+    holder.end()
+    assert Lock().claim(tmp_path, mine("a")).other is not None
+
+
+def test_the_next_start_keeps_them_and_knows_who_did(tmp_path, holder):
+    assert holder("a")
+    holder.end()
+    claim = Lock().claim(tmp_path, mine("b", "second.py"))
+    assert claim.other is None
+    assert claim.before is not None
+    assert claim.before.script == "first.py"
+
+
+def test_a_process_of_another_start_at_the_same_time_is_refused(tmp_path, holder):
+    assert holder("a")
+    with pytest.raises(ConfigurationError, match="TRAINER_RUN_DIR"):
+        Lock().claim(tmp_path, mine("b"))
+
+
+def test_without_an_entrypoint_each_process_is_a_start(tmp_path, holder):
+    assert holder("")
+    holder.end()
+    assert Lock().claim(tmp_path, mine("")).other is None
+
+
+def test_a_run_that_goes_on_keeps_the_time_when_it_began(tmp_path):
+    first = Lock()
+    first.claim(tmp_path, mine("a"))
+    began = read(tmp_path).began
+    del first
+    second = Lock()
+    second.claim(tmp_path, mine("b"))
+    assert read(tmp_path).began == began
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"start": 1}'])
+def test_a_file_that_cannot_be_read_tells_of_nobody(tmp_path, content):
+    (tmp_path / "OWNER.json").write_text(content)
+    assert read(tmp_path) is None
