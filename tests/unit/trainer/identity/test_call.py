@@ -39,7 +39,7 @@ def test_a_call_from_the_same_line_as_often_is_the_fit():
 
 
 def test_another_line_is_another_fit():
-    other = Line(__file__, "test", "def test_another_line_is_another_fit():")
+    other = Line(__file__, "<module>", "def test_another_line_is_another_fit():")
     assert choose(call(), [Kept(1, call(other))]) is None
 
 
