@@ -95,7 +95,7 @@ class Starts:
         self._server.stdin.flush()
         code = int(self._server.stdout.readline())
         if code == 0 and marks.exists():
-            for mark in map(Path, marks.read_text().split()):
+            for mark in filter(Path.exists, map(Path, marks.read_text().split())):
                 mark.rename(mark.with_suffix(""))
         return Started(code, output.read_text(errors="replace"))
 

@@ -87,6 +87,7 @@ def test_each_process_of_a_start_trains_by_itself(start):
     assert ended.output.count("are not kept") == 2
     again = start(PROCESSES)
     assert again.told == ended.told, again.output
+    assert "had ended" not in again.output  # it was trained again, as the first start was over
 
 
 def test_a_script_that_is_called_by_another_trains_unkept(start):

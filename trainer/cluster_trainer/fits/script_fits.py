@@ -109,6 +109,11 @@ class Process:
         """Whether its fits have checkpoints."""
         return bool(self.job.config.checkpoint_steps)
 
+    def await_nothing(self) -> None:
+        """Let an end that comes now be no end of the script: a fit has not ended well."""
+        if self.keeps:
+            ending.await_nothing(self.job.folder)
+
     def note(self, state: str, detail: str = "") -> None:
         """Note what the script is at, if anything is recorded."""
         if self.records:
@@ -143,6 +148,7 @@ def fit(
     """
     try:
         process = _begin(environ)
+        process.await_nothing()
         with process.stop.handled(), process.deadline.kept(_stalled):
             history = _history(process, number, run, given, call)
     except BaseException as error:
@@ -157,6 +163,9 @@ def fit(
     finally:
         _tell_nothing_more()
     process.has_failed = process.was_interrupted
+    if process.keeps and not process.has_failed:
+        workers = workers_of(given.args[0].distribute_strategy)
+        ending.await_end(process.job.folder, workers, process.environ)
     if process.stop.signal_number:  # too late for this fit to end by it
         os.kill(os.getpid(), process.stop.signal_number)
     return history
