@@ -90,6 +90,40 @@ def test_each_process_of_a_start_trains_by_itself(start):
     assert "had ended" not in again.output  # it was trained again, as the first start was over
 
 
+OUR_OWN = """
+from cluster_trainer import fit
+
+def train(rate):
+    model = compiled(rate=rate)
+    told = fit(model, (rows(), None), epochs=2, run_dir=os.environ["TRAINER_RUN_DIR"])
+    tell(model, epochs=len(told))
+"""
+
+
+def test_our_own_fit_gives_no_process_the_results_of_another(start):
+    program = f"""
+{OUR_OWN}
+from multiprocessing import get_context
+for _ in range(2):
+    process = get_context("fork").Process(target=train, args=(0.0,))
+    process.start()
+    process.join()
+    print("TOLD", process.exitcode)
+"""
+    ended = start(program)
+    assert [told for told in ended.told if isinstance(told, int)] == [0, 78], ended.output
+    assert "run_dir" in ended.output
+
+
+def test_our_own_fit_goes_on_with_the_same_model_alone(start):
+    assert start(f"{OUR_OWN}\ntrain(0.0)\nsys.exit(1)").code == 1
+    refused = start(f"{OUR_OWN}\ntrain(0.2)")
+    assert refused.code == 78, refused.output
+    assert "the layers" in refused.output
+    ended = start(f"{OUR_OWN}\ntrain(0.0)")
+    assert ended.code == 0, ended.output
+
+
 def test_a_script_that_is_called_by_another_trains_unkept(start):
     fit = "model = compiled(); tell(model, model.fit(*rows(), epochs=2, verbose=0))"
     (start.code / "other.py").write_text(BEGINNING + fit)

@@ -28,6 +28,7 @@ from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet
 from cluster_trainer.data.plan import Plan, make_plan
+from cluster_trainer.fits.identity.owner import Lock, script_name, this_process
 from cluster_trainer.fits.lost_worker import explained
 from cluster_trainer.fits.predictions import write_predictions
 from cluster_trainer.fits.run import Completed, Run, complete
@@ -54,8 +55,8 @@ from cluster_trainer.settings.config import OF_COMPILING, OF_THE_OPTIMIZER, Trai
 from cluster_trainer.settings.job import Job
 
 log = logging.getLogger("trainer")
-# Folders that this process has trained into.
-_used: set[Path] = set()
+# Folders that this process has trained into, each with its lock.
+_used: dict[Path, Lock] = {}
 
 
 def start_strategy(**settings: object) -> tf.distribute.Strategy:
@@ -187,15 +188,19 @@ def _read(
 
 
 def _use(job: Job) -> None:
-    """Keep a second run of this process out of the folder: it would go on from the first.
+    """Keep a second run of this start out of the folder: it would go on from the first.
 
     Raises:
-        ConfigurationError: it is the second.
+        ConfigurationError: it is the second, of this process or of another one of the same start.
     """
-    if job.folder in _used:
-        accepted = "another folder for each fit of a script"
+    lock = Lock()
+    is_taken = job.folder in _used
+    if job.config.checkpoint_steps and not is_taken:
+        is_taken = lock.claim(job.folder, this_process(os.environ, script_name())).other is not None
+    if is_taken:
+        accepted = "another folder for each fit of a script, and for each process that it starts"
         raise ConfigurationError([Problem("run_dir", str(job.config.run_dir), accepted)])
-    _used.add(job.folder)
+    _used[job.folder] = lock
 
 
 def _refuse(error: ConfigurationError) -> NoReturn:

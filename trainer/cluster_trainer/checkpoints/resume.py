@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # it imports TensorFlow, of which nothing here has need
 NOTHING = -1
 NEWEST = "fit (the newest checkpoint)"
 SHOWN_VARIABLES = 3
+LAYERS = "the layers"
+"""The setting that holds a digest of their configurations."""
 log = logging.getLogger("trainer")
 
 
@@ -151,7 +153,9 @@ def refuse_other_run(found: Found, settings: Mapping[str, str], names: Sequence[
         for name in sorted(saved.settings.keys() | settings.keys())
         if saved.settings.get(name) != settings.get(name)
     ]
-    if not problems and list(saved.names) != list(names):
+    # The variables say more of other layers than the digest of these does.
+    tells = [problem for problem in problems if problem.name != LAYERS]
+    if not tells and list(saved.names) != list(names):
         problems = [_other_variables(saved.names, names, where)]
     if problems:
         raise ConfigurationError(problems)

@@ -24,6 +24,7 @@ from cluster_trainer.fits import predictions
 from cluster_trainer.fits.identity import earlier
 from cluster_trainer.fits.kept.agreement import facts_of, refuse_differing
 from cluster_trainer.fits.kept.beginning import Beginning
+from cluster_trainer.fits.kept.compiled import training_described
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit, close
 from cluster_trainer.fits.kept.plan import Plan as Keeping
 from cluster_trainer.fits.lost_worker import Survivor
@@ -210,7 +211,8 @@ def _described(run: Run, reporter: Reporter) -> dict[str, str]:
     reporter.settings(run.job.config.as_json())
     names = {"optimizer": used["optimizer"]["class_name"], "loss": used["loss"]}
     log.info(", ".join(f"{what} {name}" for what, name in names.items() if name) or "compiled")
-    return _settings_of(run) | {f"the {name}": record.as_text(used[name]) for name in run.own}
+    own = {f"the {name}": record.as_text(used[name]) for name in run.own}
+    return training_described(run.model, {}) | _settings_of(run) | own
 
 
 def _settings_of(run: Run) -> dict[str, str]:

@@ -13,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from tempfile import gettempdir
 from threading import Thread
 from typing import Any, NoReturn
@@ -30,7 +29,7 @@ from cluster_trainer.engine.running import Running, of_a_user
 from cluster_trainer.fits.about import asked_of
 from cluster_trainer.fits.identity import earlier, ending, owner
 from cluster_trainer.fits.identity.fits import ANEW, Chosen, Fits
-from cluster_trainer.fits.identity.owner import Claim, Lock, Owner, this_process
+from cluster_trainer.fits.identity.owner import Claim, Lock, Owner, script_name, this_process
 from cluster_trainer.fits.kept.beginning import Beginning
 from cluster_trainer.fits.kept.compiled import optimizer_described, training_described
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit, close
@@ -187,7 +186,7 @@ def _begin(environ: Mapping[str, str]) -> Process:
     global _process  # noqa: PLW0603  it is this process's
     if _process is None or _process.pid != os.getpid():
         lock = Lock()
-        job, claim = _claimed(_read(environ), lock, this_process(environ, _script()))
+        job, claim = _claimed(_read(environ), lock, this_process(environ, script_name()))
         LiveFile(job.live_file).remove()  # of a start that was killed
         stop = StopRequest(leave_process)
         _process = Process(job, stop, Beginning(job), environ, claim, lock)
@@ -216,10 +215,6 @@ def _claimed(job: Job, lock: Lock, mine: Owner) -> tuple[Job, Claim]:
     )
     config = job.config.model_copy(update={"checkpoint_steps": 0})
     return replace(job, config=config), claim
-
-
-def _script() -> str:
-    return Path(sys.argv[0]).name
 
 
 def _history(
@@ -297,7 +292,7 @@ def _take_over(process: Process) -> None:
 def _described(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return what must be as it was for a fit to go on: name -> value."""
     training = training_described(model, arguments)
-    return {"the script": _script(), **optimizer_described(model), **training}
+    return {"the script": script_name(), **optimizer_described(model), **training}
 
 
 def _asked(
@@ -355,7 +350,7 @@ def _records(
         return None
     is_first = not process.has_recorded
     return ScriptRecords(
-        process.job, number, process.journal, model, _script(), is_first, asked
+        process.job, number, process.journal, model, script_name(), is_first, asked
     ).made
 
 
@@ -393,7 +388,7 @@ def _begin_anew(process: Process, workers: Workers) -> None:
     if process.keeps and not process.beginning.is_over:
         if has_ended or job.config.resume == "never":
             _move_aside(process, has_ended=has_ended)
-        elif before and before.script != _script():
+        elif before and before.script != script_name():
             _refuse_other_script(job, before)
         process.beginning.end()
     ending.forget(job.folder, workers)
@@ -409,7 +404,7 @@ def _move_aside(process: Process, *, has_ended: bool) -> None:
         return
     why = "has ended with this TRAINER_RUN_DIR" if has_ended else "is not gone on with"
     log.info("%s %s: what it left in %s is now in %s", script, why, job.folder, place)
-    owner.write(job.folder, this_process(process.environ, _script()))
+    owner.write(job.folder, this_process(process.environ, script_name()))
     earlier.keep_newest(job.folder, job.config.keep_earlier)
 
 
@@ -422,7 +417,7 @@ def _refuse_other_script(job: Job, before: Owner) -> None:
     if any(job.folder.glob("fit-*")):
         owner.write(job.folder, before)
         accepted = f"{before.script}, whose fits in {job.folder} have not ended"
-        raise ConfigurationError([Problem("the script", _script(), accepted, ANEW)])
+        raise ConfigurationError([Problem("the script", script_name(), accepted, ANEW)])
 
 
 def _forget_signals() -> None:

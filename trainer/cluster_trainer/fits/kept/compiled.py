@@ -9,10 +9,10 @@ from typing import Any
 import keras
 
 from cluster_trainer.checkpoints.checkpoint import COUNTED
+from cluster_trainer.checkpoints.resume import LAYERS
 
 SHOWN_CHARACTERS = 120
 METRICS = ("metrics", "weighted_metrics")
-LAYERS = "the layers"
 TRAINING = ("the loss", "the loss weights", "the metrics", "the class weights", LAYERS)
 """What `training_described` tells; checkpoints of earlier versions hold none of it."""
 CODE = ("__lambda__", "function")

@@ -21,7 +21,7 @@ from cluster_trainer.checkpoints.checkpoint import (
     uncounted,
     variable_names,
 )
-from cluster_trainer.checkpoints.resume import Found, find_newest, keep, refuse_other_run
+from cluster_trainer.checkpoints.resume import LAYERS, Found, find_newest, keep, refuse_other_run
 from cluster_trainer.checkpoints.saver import Saver, touch
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives import group
@@ -35,7 +35,7 @@ from cluster_trainer.engine.running import Running, prepares
 from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.fits.kept import agreement
 from cluster_trainer.fits.kept.arguments import arrange, own_callbacks, telling_callbacks
-from cluster_trainer.fits.kept.compiled import LAYERS, TRAINING
+from cluster_trainer.fits.kept.compiled import TRAINING
 from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.fits.kept.shared_files import share_files
 from cluster_trainer.fits.pace_watch import PaceWatch
