@@ -23,6 +23,7 @@ from entrypoint.report.banner import banner
 from entrypoint.settings.command_environment import command_environment, trainer_settings
 from entrypoint.settings.environ import read_environ
 from entrypoint.settings.options import JSON, read_options
+from entrypoint.settings.proxies import proxy_note
 from entrypoint.sources import with_contract_settings
 from entrypoint.sources.resolve import find_on_this_machine, resolve
 from entrypoint.start import Start, start
@@ -50,7 +51,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
                 label=variables.label("REQUIREMENTS_FILE"),
             ),
         )
-        environment = command_environment(variables, answer.tf_config_text)
+        found_hosts = answer.resolution.hosts if answer.resolution else ()
+        environment = command_environment(variables, answer.tf_config_text, found_hosts)
         if requirements:
             environment = requirements.added_to(environment)
         if request.is_trainer:
@@ -86,6 +88,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
         options.min_workers, is_given=variables.given("REGROUP_SECONDS") and len(found_ports) > 1
     ):
         log.warning(warning)
+    if note := proxy_note(variables.texts(), found_hosts):
+        log.info(note)
     found = Start(request, answer.resolution, options, environment, requirements, places(environ))
     return start(found, log)
 

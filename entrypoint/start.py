@@ -22,6 +22,7 @@ from entrypoint.errors import (
 from entrypoint.log import Log
 from entrypoint.packages.requirements import Requirements
 from entrypoint.settings.options import Options
+from entrypoint.settings.proxies import grpc_note
 from entrypoint.status.board import STARTING, WAITING, Board
 from entrypoint.supervision.child_process import block_signals
 from entrypoint.supervision.failure_file import remove_failure
@@ -108,7 +109,7 @@ def _start(start: Start, warnings: Sequence[str], log: Log, board: Board) -> int
     peers = Peers(
         number=len(spec.members) - 1,
         meet=meet,
-        watch=watch_peers(spec, task, options.startup_timeout_seconds, log, asked),
+        watch=watch_peers(spec, task, start, log, asked),
         serve=neighbours(spec, task, start, settings, seen=generations, log=log, board=board),
         asked=asked,
     )
@@ -168,7 +169,7 @@ def _ask_trainer(start: Start, log: Log) -> tuple[int | None, Mapping[str, str]]
     return None, checked.settings
 
 
-def watch_peers(spec: ClusterSpec, task: Task, limit_seconds: float, log: Log, asked: Mark) -> Work:
+def watch_peers(spec: ClusterSpec, task: Task, start: Start, log: Log, asked: Mark) -> Work:
     """Return what watches the peers while TensorFlow waits for them.
 
     A command that has asked for its neighbours has no such wait.
@@ -177,7 +178,8 @@ def watch_peers(spec: ClusterSpec, task: Task, limit_seconds: float, log: Log, a
     def work() -> tuple[int, str]:
         from entrypoint.rendezvous import peer_watch  # noqa: PLC0415 -- in a child, as below
 
-        reason = peer_watch.watch_peers(spec, task, limit_seconds, asked.is_set)
+        limit_seconds, note = start.options.startup_timeout_seconds, grpc_note(start.environment)
+        reason = peer_watch.watch_peers(spec, task, limit_seconds, asked.is_set, note)
         return (EXIT_PEER_LOST, reason) if reason else (0, "")
 
     return retried(work, "the watch over the peers", log)

@@ -13,6 +13,7 @@ from entrypoint.packages.requirements import PACKAGES_DIR, Requirements
 from entrypoint.report.hiding import shown_command, shown_value
 from entrypoint.settings.environ import DEFAULT, Environ
 from entrypoint.settings.options import VARIABLES
+from entrypoint.settings.proxies import exceptions_for, proxy_in_use
 from entrypoint.settings.variables import TRAINER_PREFIX
 from entrypoint.sources import SOURCES, variables_of
 from entrypoint.sources.resolve import Answer
@@ -48,7 +49,15 @@ def explained_values(
     if resolution and resolution.source != "TF_CONFIG":
         source = f"derived: {resolution.source}"
         values["TF_CONFIG"] = Explained(resolution.tf_config_text(), source)
-    return values
+    return values | (_without_proxy(environ, resolution) if resolution else {})
+
+
+def _without_proxy(environ: Environ, resolution: Resolution) -> dict[str, Explained]:
+    """Return what keeps the workers' connections away from a proxy."""
+    variables = environ.texts()
+    source = f"derived: the workers' hosts join it, since {proxy_in_use(variables)} is set"
+    exceptions = exceptions_for(variables, resolution.hosts)
+    return {name: Explained(text, source) for name, text in exceptions.items()}
 
 
 def _packages(environ: Environ, requirements: Requirements) -> dict[str, Explained]:

@@ -96,8 +96,8 @@ class Options:
         "STARTUP_TIMEOUT",
         forms.whole_number(0, LONGEST_SECONDS),
         default="300",
-        purpose="How many seconds TensorFlow may wait for its peers, once the command has opened "
-        "this worker's port, or a command for its neighbours in the ring; 0 is no limit.",
+        purpose="How many seconds TensorFlow may wait for its peers to join, once its server has "
+        "opened this worker's port, or a command for its neighbours in the ring; 0 is no limit.",
         example="600",
     )
     stop_grace_seconds: float = option(

@@ -3,9 +3,9 @@
 from harness.ended import wait_for_end
 from harness.waiting import wait_for_text
 
-# The command opens the worker's port, so that the watch over the peers begins, and then takes
-# every thread that there is, so that the watch gets none for looking up a name. It ends when it is
-# told to.
+# The command takes every thread that there is, so that the watch over the peers gets none for
+# looking up a name, and answers at the worker's port as TensorFlow's server does, so that the watch
+# begins. It ends when it is told to.
 GREEDY = """
 import signal, socket, threading
 GO = {signal.SIGUSR1}
@@ -17,8 +17,15 @@ try:
         threading.Thread(target=until.wait, daemon=True).start()
 except RuntimeError:
     print("none left", flush=True)
+SETTINGS = bytes.fromhex("000000040000000000")
+ANSWER = bytes.fromhex("000005000100000001" "0000000000")
 port = socket.create_server(("", 2222))
-signal.sigwait(GO)
+port.settimeout(0.1)
+while not signal.sigtimedwait(GO, 0):
+    try:
+        port.accept()[0].sendall(SETTINGS + ANSWER)
+    except OSError:
+        pass
 print("trained", flush=True)
 """
 WATCH_FAILED = "WARNING worker-0 the watch over the peers failed"
