@@ -24,6 +24,7 @@ from entrypoint.settings.command_environment import command_environment, trainer
 from entrypoint.settings.environ import read_environ
 from entrypoint.settings.options import JSON, read_options
 from entrypoint.settings.proxies import proxy_note
+from entrypoint.settings.service_links import service_links_note
 from entrypoint.sources import with_contract_settings
 from entrypoint.sources.resolve import find_on_this_machine, resolve
 from entrypoint.start import Start, start
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
         found_ports = answer.resolution.ports if answer.resolution else ()
         all_of(
             lambda: check_machine(options.gpus_per_worker, environment),
-            lambda: check_metrics_port(options.metrics_port or None, found_ports),
+            lambda: check_metrics_port(options.metrics_port, found_ports),
             lambda: check_min_workers(
                 options.min_workers,
                 len(found_ports) or 1,
@@ -88,8 +89,12 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
         options.min_workers, is_given=variables.given("REGROUP_SECONDS") and len(found_ports) > 1
     ):
         log.warning(warning)
-    if note := proxy_note(variables.texts(), found_hosts):
-        log.info(note)
+    for note in (
+        service_links_note(variables.service_links),
+        proxy_note(variables.texts(), found_hosts),
+    ):
+        if note:
+            log.info(note)
     found = Start(request, answer.resolution, options, environment, requirements, places(environ))
     return start(found, log)
 

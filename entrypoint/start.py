@@ -73,7 +73,7 @@ def start(start: Start, log: Log) -> int:
     block_signals()  # from here on a stop waits to be taken, and none is lost between two steps
     board = Board.put_up(log.worker, start.status_places)
     board.note(STARTING)
-    metrics = Metrics(start.options.metrics_port or None, start.environment, log)
+    metrics = Metrics(start.options.metrics_port, start.environment, log)
     code = _start(start, warnings, replace(log, also=board.line), board)
     metrics.end()
     board.note_end(code, was_stopped=code in STOP_CODES)

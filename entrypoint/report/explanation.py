@@ -40,6 +40,7 @@ def explained_values(
     trainer = sorted(name for name in environ.values if name.startswith(TRAINER_PREFIX))
     others = [name for name in scheduler if name in environ.values] + trainer
     values = {name: _given(environ, name) for name in (*VARIABLES, *others)}
+    values |= {name: _service_link(environ, name) for name in environ.service_links}
     if answer.own_task:
         index = str(answer.own_task.task.index)
         values["WORKER_INDEX"] = Explained(index, f"derived: {answer.own_task.reason}")
@@ -76,6 +77,13 @@ def _given(environ: Environ, name: str) -> Explained:
     text = environ.get(name)
     shown = None if text is None else shown_value(name, text)
     return Explained(shown, given.source if given else DEFAULT)
+
+
+def _service_link(environ: Environ, name: str) -> Explained:
+    """Return what holds in place of a variable that Kubernetes set for a Service."""
+    shown = _given(environ, name)
+    ignored = f"ignored: {environ.service_links[name]}, of a Kubernetes Service"
+    return Explained(shown.value, ignored if shown.value is None else f"{shown.source}; {ignored}")
 
 
 def as_json(
@@ -146,7 +154,7 @@ def _marks(resolution: Resolution, task: Task) -> list[str]:
 def _value_rows(values: Mapping[str, Explained]) -> list[list[str]]:
     """Return a row a variable: name, value, source."""
     return [
-        [name, NOT_SET, ""]
+        [name, NOT_SET, "" if explained.source == DEFAULT else f"({explained.source})"]
         if explained.value is None
         else [name, shortened(explained.value, 60), f"({explained.source})"]
         for name, explained in values.items()
