@@ -29,6 +29,7 @@ from entrypoint.sources import with_contract_settings
 from entrypoint.sources.resolve import find_on_this_machine, resolve
 from entrypoint.start import Start, start
 from entrypoint.status.places import places
+from entrypoint.supervision.child_process import hold_notices
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) -> int:
@@ -107,4 +108,5 @@ def _die_of_interrupt() -> None:
 
 if __name__ == "__main__":
     _die_of_interrupt()
+    hold_notices()
     sys.exit(main(sys.argv[1:], os.environ, Path()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,13 +25,13 @@ from entrypoint.packages.requirements import Requirements
 from entrypoint.settings.options import Options
 from entrypoint.settings.proxies import grpc_note
 from entrypoint.status.board import STARTING, WAITING, Board
-from entrypoint.supervision.child_process import block_signals
+from entrypoint.supervision.child_process import become_subreaper, block_signals
 from entrypoint.supervision.failure_file import remove_failure
 from entrypoint.supervision.helper_process import Work, retried, run_helper
 from entrypoint.supervision.metrics import Metrics
 from entrypoint.supervision.peers.beside import Peers
 from entrypoint.supervision.peers.shared import Generations, Mark
-from entrypoint.supervision.run import run
+from entrypoint.supervision.run import EXIT_NO_PROCESS, run
 from entrypoint.supervision.supervisor import end
 from entrypoint.supervision.waiting import STOP_CODES, Ended
 
@@ -71,13 +72,24 @@ def start(start: Start, log: Log) -> int:
     # Before signals wait: this may ask nvidia-smi, for seconds, and a stop ends both then.
     warnings = machine_warnings(start.environment)
     block_signals()  # from here on a stop waits to be taken, and none is lost between two steps
+    become_subreaper()
     board = Board.put_up(log.worker, start.status_places)
     board.note(STARTING)
     metrics = Metrics(start.options.metrics_port, start.environment, log)
-    code = _start(start, warnings, replace(log, also=board.line), board)
+    try:
+        code = _start(start, warnings, replace(log, also=board.line), board)
+    except Exception as error:  # noqa: BLE001 -- whoever waits for this worker must hear of its end
+        code = _failed(error, start.options, log)
     metrics.end()
     board.note_end(code, was_stopped=code in STOP_CODES)
     return code
+
+
+def _failed(error: Exception, options: Options, log: Log) -> int:
+    """Return the exit code where the entrypoint itself fails; a limit of the system's is no bug."""
+    if not isinstance(error, (OSError, MemoryError)):
+        sys.excepthook(type(error), error, error.__traceback__)
+    return end(Ended(EXIT_NO_PROCESS, f"the entrypoint failed: {error!r}"), (), options, log)
 
 
 def _start(start: Start, warnings: Sequence[str], log: Log, board: Board) -> int:

@@ -1,5 +1,7 @@
 """A limit of processes (docker run --pids-limit) that the command uses up."""
 
+import pytest
+
 from harness.ended import wait_for_end
 from harness.waiting import wait_for_text
 
@@ -48,3 +50,11 @@ def test_a_watch_that_gets_no_thread_does_not_end_the_command(run_container):
     ended = wait_for_end(container)
     assert (ended.code, ended.out) == (0, "none left\ntrained\n"), ended
     assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("limit", [2, 3], ids=["no command", "no thread for its output"])
+def test_a_limit_that_the_entrypoint_itself_reaches_is_told(run_to_end, limit):
+    settings = {"FAILURE_FILE": "/dev/stdout", "MAX_RESTARTS": "0"}  # tini is the first process
+    ended = run_to_end("sleep", "300", pids_limit=limit, environment=settings)
+    assert (ended.code, "Traceback" in ended.err) == (71, False), ended
+    assert ended.out.startswith("worker-0: the command cannot be started")
