@@ -23,10 +23,13 @@ from entrypoint.report.banner import banner
 from entrypoint.settings.command_environment import command_environment, trainer_settings
 from entrypoint.settings.environ import read_environ
 from entrypoint.settings.options import JSON, read_options
+from entrypoint.settings.proxies import proxy_note
+from entrypoint.settings.service_links import service_links_note
 from entrypoint.sources import with_contract_settings
 from entrypoint.sources.resolve import find_on_this_machine, resolve
 from entrypoint.start import Start, start
 from entrypoint.status.places import places
+from entrypoint.supervision.child_process import hold_notices
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) -> int:
@@ -50,7 +53,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
                 label=variables.label("REQUIREMENTS_FILE"),
             ),
         )
-        environment = command_environment(variables, answer.tf_config_text)
+        found_hosts = answer.resolution.hosts if answer.resolution else ()
+        environment = command_environment(variables, answer.tf_config_text, found_hosts)
         if requirements:
             environment = requirements.added_to(environment)
         if request.is_trainer:
@@ -58,7 +62,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
         found_ports = answer.resolution.ports if answer.resolution else ()
         all_of(
             lambda: check_machine(options.gpus_per_worker, environment),
-            lambda: check_metrics_port(options.metrics_port or None, found_ports),
+            lambda: check_metrics_port(options.metrics_port, found_ports),
             lambda: check_min_workers(
                 options.min_workers,
                 len(found_ports) or 1,
@@ -86,6 +90,12 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
         options.min_workers, is_given=variables.given("REGROUP_SECONDS") and len(found_ports) > 1
     ):
         log.warning(warning)
+    for note in (
+        service_links_note(variables.service_links),
+        proxy_note(variables.texts(), found_hosts),
+    ):
+        if note:
+            log.info(note)
     found = Start(request, answer.resolution, options, environment, requirements, places(environ))
     return start(found, log)
 
@@ -98,4 +108,5 @@ def _die_of_interrupt() -> None:
 
 if __name__ == "__main__":
     _die_of_interrupt()
+    hold_notices()
     sys.exit(main(sys.argv[1:], os.environ, Path()))

@@ -43,15 +43,23 @@ class Problem:
     """A sentence that helps further, or nothing."""
 
 
+@dataclass(frozen=True)
+class OpenProblem(Problem):
+    """One that may be gone the next time: something has not answered, and nobody knows yet."""
+
+
 class ConfigurationError(Exception):
     """The user's configuration is wrong; carries all problems that were found."""
-
-    exit_code = EXIT_CONFIGURATION
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         """Keep the problems."""
         self.problems = tuple(problems)
         super().__init__(render(self.problems))
+
+    @property
+    def exit_code(self) -> int:
+        """78, or 75 where nothing but what may be gone the next time is in the way."""
+        return EXIT_PEER_LOST if _are_open(self.problems) else EXIT_CONFIGURATION
 
 
 def all_of(*steps: Callable[[], Any]) -> tuple[Any, ...]:
@@ -77,9 +85,10 @@ def raise_any(problems: Iterable[Problem]) -> None:
 def render(problems: Sequence[Problem], notes: Iterable[str] = ()) -> str:
     """Return the message: each problem on a line of its own, then sentences of no problem."""
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    where = "that may be gone the next time" if _are_open(problems) else "in the configuration"
     return "\n".join(
         [
-            f"cluster-trainer: {count} in the configuration",
+            f"cluster-trainer: {count} {where}",
             "",
             *(f"  {_line(problem)}" for problem in problems[:MOST_SHOWN]),
             *([f"  … and {len(problems) - MOST_SHOWN} more"] * (len(problems) > MOST_SHOWN)),
@@ -88,6 +97,11 @@ def render(problems: Sequence[Problem], notes: Iterable[str] = ()) -> str:
             "Nothing was started. docs/environment.md explains every variable.",
         ],
     )
+
+
+def _are_open(problems: Sequence[Problem]) -> bool:
+    """Whether there are problems, and all of them are open."""
+    return bool(problems) and all(isinstance(problem, OpenProblem) for problem in problems)
 
 
 def _line(problem: Problem) -> str:

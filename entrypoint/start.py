@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,14 +23,15 @@ from entrypoint.errors import (
 from entrypoint.log import Log
 from entrypoint.packages.requirements import Requirements
 from entrypoint.settings.options import Options
+from entrypoint.settings.proxies import grpc_note
 from entrypoint.status.board import STARTING, WAITING, Board
-from entrypoint.supervision.child_process import block_signals
+from entrypoint.supervision.child_process import become_subreaper, block_signals
 from entrypoint.supervision.failure_file import remove_failure
 from entrypoint.supervision.helper_process import Work, retried, run_helper
 from entrypoint.supervision.metrics import Metrics
 from entrypoint.supervision.peers.beside import Peers
 from entrypoint.supervision.peers.shared import Generations, Mark
-from entrypoint.supervision.run import run
+from entrypoint.supervision.run import EXIT_NO_PROCESS, run
 from entrypoint.supervision.supervisor import end
 from entrypoint.supervision.waiting import STOP_CODES, Ended
 
@@ -70,13 +72,24 @@ def start(start: Start, log: Log) -> int:
     # Before signals wait: this may ask nvidia-smi, for seconds, and a stop ends both then.
     warnings = machine_warnings(start.environment)
     block_signals()  # from here on a stop waits to be taken, and none is lost between two steps
+    become_subreaper()
     board = Board.put_up(log.worker, start.status_places)
     board.note(STARTING)
-    metrics = Metrics(start.options.metrics_port or None, start.environment, log)
-    code = _start(start, warnings, replace(log, also=board.line), board)
+    metrics = Metrics(start.options.metrics_port, start.environment, log)
+    try:
+        code = _start(start, warnings, replace(log, also=board.line), board)
+    except Exception as error:  # noqa: BLE001 -- whoever waits for this worker must hear of its end
+        code = _failed(error, start.options, log)
     metrics.end()
     board.note_end(code, was_stopped=code in STOP_CODES)
     return code
+
+
+def _failed(error: Exception, options: Options, log: Log) -> int:
+    """Return the exit code where the entrypoint itself fails; a limit of the system's is no bug."""
+    if not isinstance(error, (OSError, MemoryError)):
+        sys.excepthook(type(error), error, error.__traceback__)
+    return end(Ended(EXIT_NO_PROCESS, f"the entrypoint failed: {error!r}"), (), options, log)
 
 
 def _start(start: Start, warnings: Sequence[str], log: Log, board: Board) -> int:
@@ -108,7 +121,7 @@ def _start(start: Start, warnings: Sequence[str], log: Log, board: Board) -> int
     peers = Peers(
         number=len(spec.members) - 1,
         meet=meet,
-        watch=watch_peers(spec, task, options.startup_timeout_seconds, log, asked),
+        watch=watch_peers(spec, task, start, log, asked),
         serve=neighbours(spec, task, start, settings, seen=generations, log=log, board=board),
         asked=asked,
     )
@@ -168,7 +181,7 @@ def _ask_trainer(start: Start, log: Log) -> tuple[int | None, Mapping[str, str]]
     return None, checked.settings
 
 
-def watch_peers(spec: ClusterSpec, task: Task, limit_seconds: float, log: Log, asked: Mark) -> Work:
+def watch_peers(spec: ClusterSpec, task: Task, start: Start, log: Log, asked: Mark) -> Work:
     """Return what watches the peers while TensorFlow waits for them.
 
     A command that has asked for its neighbours has no such wait.
@@ -177,7 +190,8 @@ def watch_peers(spec: ClusterSpec, task: Task, limit_seconds: float, log: Log, a
     def work() -> tuple[int, str]:
         from entrypoint.rendezvous import peer_watch  # noqa: PLC0415 -- in a child, as below
 
-        reason = peer_watch.watch_peers(spec, task, limit_seconds, asked.is_set)
+        limit_seconds, note = start.options.startup_timeout_seconds, grpc_note(start.environment)
+        reason = peer_watch.watch_peers(spec, task, limit_seconds, asked.is_set, note)
         return (EXIT_PEER_LOST, reason) if reason else (0, "")
 
     return retried(work, "the watch over the peers", log)

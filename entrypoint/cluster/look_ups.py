@@ -5,11 +5,15 @@ from __future__ import annotations
 import signal
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
-AT_ONCE = 32
-"""Names that are asked for at the same time."""
+AT_FIRST, AT_ONCE = 32, 256
+"""Names that are asked for at the same time; the larger number where name servers are slow, so that
+silent ones do not hold up the others."""
+SLOW_SECONDS = 0.1
+"""For one name; a name server answers within a few milliseconds."""
 
 Endpoint = tuple[socket.AddressFamily, tuple[str | int, ...]]
 """What a socket connects to: a family and its form of an address, the IP address first."""
@@ -18,8 +22,18 @@ Found = list[Endpoint] | Exception
 """The endpoints of a name, each once, or why it has none."""
 
 
+UNDECIDED = (socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_SYSTEM, socket.EAI_MEMORY)
+"""Errors that say nothing of a name: a server is silent or broken, or something is missing here."""
+
+
 class NoThreadError(Exception):
     """No thread can be had to look up a name: this says nothing about the name."""
+
+
+def is_open(found: Found) -> bool:
+    """Whether a name may well exist: no name server has answered, or nobody could be asked."""
+    is_silent = isinstance(found, socket.gaierror) and found.errno in UNDECIDED
+    return is_silent or isinstance(found, NoThreadError)
 
 
 class LookUps:
@@ -32,7 +46,8 @@ class LookUps:
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[str, int, Callable[[Found], None]]] = deque()
-        self._threads = 0
+        self._threads = self._taken = 0
+        self._is_growing = False
         self._lock = threading.Lock()
 
     def ask(self, host: str, port: int, hand_over: Callable[[Found], None]) -> None:
@@ -42,27 +57,27 @@ class LookUps:
         """
         with self._lock:
             self._waiting.append((host, port, hand_over))
-            if self._threads < AT_ONCE:
-                self._start()
+            if self._threads < AT_FIRST:
+                self._threads += _start(self._work)
+            elif not self._is_growing:
+                self._is_growing = _start(self._grow)
             if self._threads:
                 return
             self._waiting.pop()
         hand_over(NoThreadError())
 
-    def _start(self) -> None:
-        """Start one more thread; without it those that run take the name.
-
-        It takes no signals: a lookup may outlast the start, and would take them from whoever
-        supervises the command by then.
-        """
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            threading.Thread(target=self._work, daemon=True).start()
-        except RuntimeError:  # a limit of processes
-            return
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        self._threads += 1
+    def _grow(self) -> None:
+        """Add threads as long as names wait and those that run are slow."""
+        while True:
+            before = self._taken
+            time.sleep(SLOW_SECONDS)
+            with self._lock:
+                if not self._waiting:
+                    self._is_growing = False
+                    return
+                if self._taken - before < self._threads:
+                    more = min(len(self._waiting), AT_ONCE - self._threads)
+                    self._threads += sum(_start(self._work) for _ in range(more))
 
     def _work(self) -> None:
         """Look up names until none is left."""
@@ -74,9 +89,26 @@ class LookUps:
         """Take the next name; with none left the thread counts no more."""
         with self._lock:
             if self._waiting:
+                self._taken += 1
                 return self._waiting.popleft()
             self._threads -= 1
             return None
+
+
+def _start(work: Callable[[], None]) -> bool:
+    """Start one more thread; return False where none can be had, and those that run do the work.
+
+    It takes no signals: a lookup may outlast the start, and would take them from whoever supervises
+    the command by then.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        threading.Thread(target=work, daemon=True).start()
+    except RuntimeError:  # a limit of processes
+        return False
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return True
 
 
 def look_up(host: str, port: int) -> Found:

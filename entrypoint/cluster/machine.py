@@ -7,13 +7,15 @@ import functools
 import queue
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from entrypoint.cluster.look_ups import Found, LookUps
+from entrypoint.cluster.look_ups import Found, LookUps, is_open
 
 RESOLVE_SECONDS = 0.5
-"""For all names together, so that a wrong configuration is refused within a second."""
+"""For all names together, where it is of little consequence that some of them are missing."""
+OWN_SECONDS = 5.0
+"""For all names together, where none so far is this machine's."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,13 @@ class Machine:
     has_address: Callable[[str], bool]
     """Whether an IP address is one of this machine's."""
     resolve: Callable[[Iterable[str]], Mapping[str, tuple[str, ...]]]
-    """Names or IP addresses -> their IP addresses; a name without an answer is left out."""
+    """Names or IP addresses -> their IP addresses, none for a name that there is not. A name that
+    nobody has answered for is left out."""
 
 
 def this_machine() -> Machine:
     """Return the machine that we run on."""
-    return Machine(socket.gethostname(), has_address, resolve)
+    return Machine(socket.gethostname(), has_address, resolve_own)
 
 
 def has_address(address: str) -> bool:
@@ -45,18 +48,55 @@ def has_address(address: str) -> bool:
 
 def resolve(hosts: Iterable[str], seconds: float = RESOLVE_SECONDS) -> dict[str, tuple[str, ...]]:
     """Return the hosts' IP addresses that are known within the time."""
+    known = _ask(list(dict.fromkeys(hosts)), lambda _: seconds)
+    return {host: addresses for host, addresses in known.items() if addresses}
+
+
+def resolve_own(hosts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return what `Machine.resolve` does; wait longer while no host is known to be this machine.
+
+    The host that is called as this machine is, with a domain or without, is asked for first.
+    """
+    own = socket.gethostname().lower()
+    names = sorted(dict.fromkeys(hosts), key=lambda host: _label(host) != _label(own))
+
+    def seconds(known: Mapping[str, tuple[str, ...]]) -> float:
+        addresses = (address for found in known.values() for address in found)
+        is_found = own in names or any(map(has_address, addresses))
+        return RESOLVE_SECONDS if is_found else OWN_SECONDS
+
+    return _ask(names, seconds)
+
+
+def _label(host: str) -> str:
+    """Return a name's first part."""
+    return host.partition(".")[0]
+
+
+def _ask(
+    names: Sequence[str], seconds: Callable[[Mapping[str, tuple[str, ...]]], float]
+) -> dict[str, tuple[str, ...]]:
+    """Ask for all names at once, and wait as long as `seconds` says by what is known so far."""
     answers: queue.SimpleQueue[tuple[str, Found]] = queue.SimpleQueue()
-    names, look_ups = set(hosts), LookUps()
+    look_ups = LookUps()
     for name in names:
         look_ups.ask(name, 0, functools.partial(_put, answers, name))
-    deadline = time.monotonic() + seconds
+    begin = time.monotonic()
     known: dict[str, tuple[str, ...]] = {}
     with contextlib.suppress(queue.Empty):  # the time is over
         for _ in names:
-            name, found = answers.get(timeout=max(0.0, deadline - time.monotonic()))
-            if not isinstance(found, Exception):
-                known[name] = tuple(dict.fromkeys(str(address[0]) for _, address in found))
+            left = begin + seconds(known) - time.monotonic()
+            name, found = answers.get(timeout=max(0.0, left))
+            if not is_open(found):
+                known[name] = _addresses(found)
     return known
+
+
+def _addresses(found: Found) -> tuple[str, ...]:
+    """Return the IP addresses of a name, each once."""
+    if isinstance(found, Exception):
+        return ()
+    return tuple(dict.fromkeys(str(address[0]) for _, address in found))
 
 
 def _put(answers: queue.SimpleQueue[tuple[str, Found]], name: str, found: Found) -> None:

@@ -135,6 +135,11 @@ class Resolution:
         return None if self.task is None else self.spec.rank(self.task)
 
     @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts of the cluster's members, in rank order."""
+        return tuple(address.host for address in self.spec.addresses)
+
+    @property
     def ports(self) -> tuple[int, ...]:
         """The ports of the cluster's members, in rank order."""
         return tuple(address.port for address in self.spec.addresses)

@@ -1,10 +1,11 @@
 """After the gate: whether the peers' commands come as far as this one's.
 
 TensorFlow waits for its peers for up to an hour, deaf to signals. So another process looks, as soon
-as the command has opened this worker's port: a peer that never opens its own, or that is at the
-gate again because its command has ended, is one that TensorFlow would wait for in vain. The chief
-looks at all others and these at the chief, as at the gate: the cost grows with the number of
-workers.
+as TensorFlow's server has opened this worker's port: a peer that never opens its own, that is at
+the gate again because its command has ended, or that does not join the cluster, is one that
+TensorFlow would wait for in vain. The chief looks at all others and these at the chief, as at the
+gate: the cost grows with the number of workers. Another program at this worker's port is no reason
+to look: only the command knows for whom that waits.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import ClusterSpec, Member, Task
 from entrypoint.errors import listed
+from entrypoint.rendezvous import tensorflow_server
 from entrypoint.rendezvous.outcome import with_reasons
 from entrypoint.rendezvous.transport import reasons, signing
 from entrypoint.rendezvous.transport.dialer import connect
@@ -31,31 +34,63 @@ LOOK_SECONDS = 2.0
 FIRST_BYTES_SECONDS = 1.0
 """A gate greets at once, and TensorFlow's server sends its settings; what is silent is no gate."""
 AT_ONCE = 64
+SILENT_SECONDS = 30.0
+"""For so long a server at this worker's port may be silent before it counts as another kind."""
+LOOPBACK = "127.0.0.1"
+"""TensorFlow's server listens on all addresses of its machine."""
 SETTLED_SECONDS = 60.0
 """For so long after all peers were there one may still fall back: TensorFlow connects them now."""
 
 
+NOT_JOINED = "its port is open, but it has not joined TensorFlow's cluster"
+
+
 def watch_peers(
-    spec: ClusterSpec, task: Task, limit_seconds: float, is_ring: Callable[[], bool]
+    spec: ClusterSpec, task: Task, limit_seconds: float, is_ring: Callable[[], bool], note: str = ""
 ) -> str:
     """Watch the peers; return why the command waits in vain, an empty text if it does not.
 
-    `limit_seconds` is how long a peer may take to open its port, 0 for no limit. `is_ring` tells
-    whether it is not the command that opens this worker's port, but what connects its neighbours.
+    `limit_seconds` is how long a peer may take to open its port and to join the cluster, 0 for no
+    limit. `is_ring` tells whether it is not the command that opens this worker's port, but what
+    connects its neighbours. `note` is a sentence on what may keep TensorFlow from its peers.
     """
     own = next(member.address for member in spec.members if member.task == task)
     while not is_listening(own.port):
+        if is_ring():  # its port may open and close between two looks
+            return ""
         time.sleep(POLL_SECONDS)
-    if is_ring():
+    return asyncio.run(_watch(spec, task, limit_seconds, is_ring, note))
+
+
+async def _watch(
+    spec: ClusterSpec, task: Task, limit_seconds: float, is_ring: Callable[[], bool], note: str
+) -> str:
+    """Watch them, where it is TensorFlow that waits for them."""
+    own = next(member.address for member in spec.members if member.task == task)
+    if not await _serves_tensorflow(own.port, is_ring):
         return ""
+    is_chief = task == spec.chief.task
     others = [member for member in spec.members if member.task != task]
-    peers = others if task == spec.chief.task else [spec.chief]
-    return asyncio.run(_watch(peers, limit_seconds))
+    watch = PeerWatch(
+        others if is_chief else [spec.chief],
+        cluster=spec.members,
+        leader=Address(LOOPBACK, own.port) if is_chief else spec.chief.address,
+        is_ring=is_ring,
+    )
+    reason = await watch.watch(limit_seconds)
+    return f"{reason} ({note})" if reason and note else reason
 
 
-async def _watch(peers: Sequence[Member], limit_seconds: float) -> str:
-    """Watch them; a loop runs now, which looking up names needs."""
-    return await PeerWatch(peers).watch(limit_seconds)
+async def _serves_tensorflow(port: int, is_ring: Callable[[], bool]) -> bool:
+    """Whether TensorFlow's server listens on this worker's port; a busy one may be slow to say."""
+    names, deadline = Names(0), time.monotonic() + SILENT_SECONDS
+    while not is_ring() and time.monotonic() < deadline:
+        try:
+            connected = await connect(names, Address(LOOPBACK, port), Timing())
+            return await tensorflow_server.is_tensorflow(connected)
+        except (PeerError, OSError):
+            await asyncio.sleep(LOOK_SECONDS)
+    return False
 
 
 def is_listening(port: int) -> bool:
@@ -76,33 +111,65 @@ def _lines(table: str) -> Sequence[str]:
 class PeerWatch:
     """Looks at some peers again and again."""
 
-    def __init__(self, peers: Sequence[Member]) -> None:
+    def __init__(
+        self,
+        peers: Sequence[Member],
+        *,
+        cluster: Sequence[Member] = (),
+        leader: Address | None = None,
+        is_ring: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Keep what is needed; the server at `leader` knows who of the cluster has joined it."""
         self._timing = Timing()
         self._names = Names(self._timing.look_up_seconds)
         self._missing = dict.fromkeys(peers, reasons.REFUSED)
-        self._peers = peers
+        self._not_joined: Sequence[Member] = cluster if leader else ()
+        self._why = NOT_JOINED
+        self._peers, self._leader, self._is_ring = peers, leader, is_ring
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def watch(self, limit_seconds: float) -> str:
         """Look until something is wrong, or has been right for a while; return what is wrong."""
         began = time.monotonic()
         settled = 0.0
-        while settled < SETTLED_SECONDS:
+        while settled < SETTLED_SECONDS and not self._is_ring():
             fallen = [member for member in await self._look() if member]
             if fallen:
                 return _at_the_gate(fallen)
             waited = time.monotonic() - began
-            if not self._missing:
+            if not self._missing and not self._not_joined:
                 settled += LOOK_SECONDS
             elif limit_seconds and waited > limit_seconds:
-                named = with_reasons(list(self._missing.items()))
+                named = with_reasons(self._absent())
                 return f"TensorFlow waited {waited:.0f} s (STARTUP_TIMEOUT) for its peers: {named}"
             await asyncio.sleep(LOOK_SECONDS)
         return ""
 
+    def _absent(self) -> Sequence[tuple[Member, str]]:
+        """Return for whom TensorFlow waits, and why."""
+        closed = list(self._missing.items())
+        return closed or [(member, self._why) for member in self._not_joined]
+
     async def _look(self) -> Iterable[Member | None]:
         """Look at every peer once; return those that are at the gate."""
-        return await asyncio.gather(*(self._look_at(member) for member in self._peers))
+        found = await asyncio.gather(*(self._look_at(member) for member in self._peers))
+        if not self._missing and self._not_joined and self._leader:
+            await self._ask(self._leader)
+        return found
+
+    async def _ask(self, leader: Address) -> None:
+        """Note who has not joined, or why that is not known."""
+        tasks = [member.task for member in self._not_joined]
+        try:
+            connected = await connect(self._names, leader, self._timing)
+            absent = await tensorflow_server.not_joined(connected, tasks)
+        except BlindError:
+            raise
+        except (PeerError, OSError) as error:
+            self._why = f"TensorFlow's server at {leader} cannot be asked for it: {_why(error)}"
+        else:
+            self._not_joined = [one for one in self._not_joined if one.task in absent]
+            self._why = NOT_JOINED
 
     async def _look_at(self, member: Member) -> Member | None:
         """Note whether a peer's port is open; return the peer if a gate answers there."""
@@ -113,8 +180,7 @@ class PeerWatch:
                 raise  # a watch that cannot see must not come to a verdict
             except (PeerError, OSError) as error:
                 if member in self._missing:
-                    reason = words(error) if isinstance(error, OSError) else str(error)
-                    self._missing[member] = reason
+                    self._missing[member] = _why(error)
                 return None
         self._missing.pop(member, None)
         return member if first.startswith(signing.GATE.greeting) else None
@@ -132,6 +198,11 @@ class PeerWatch:
         if not first:
             raise PeerError(reasons.CLOSED_AT_ONCE)
         return first
+
+
+def _why(error: PeerError | OSError) -> str:
+    """Return why a peer could not be asked."""
+    return words(error) if isinstance(error, OSError) else str(error)
 
 
 def _at_the_gate(fallen: Sequence[Member]) -> str:

@@ -13,6 +13,7 @@ from entrypoint.packages.requirements import PACKAGES_DIR, Requirements
 from entrypoint.report.hiding import shown_command, shown_value
 from entrypoint.settings.environ import DEFAULT, Environ
 from entrypoint.settings.options import VARIABLES
+from entrypoint.settings.proxies import exceptions_for, proxy_in_use
 from entrypoint.settings.variables import TRAINER_PREFIX
 from entrypoint.sources import SOURCES, variables_of
 from entrypoint.sources.resolve import Answer
@@ -39,6 +40,7 @@ def explained_values(
     trainer = sorted(name for name in environ.values if name.startswith(TRAINER_PREFIX))
     others = [name for name in scheduler if name in environ.values] + trainer
     values = {name: _given(environ, name) for name in (*VARIABLES, *others)}
+    values |= {name: _service_link(environ, name) for name in environ.service_links}
     if answer.own_task:
         index = str(answer.own_task.task.index)
         values["WORKER_INDEX"] = Explained(index, f"derived: {answer.own_task.reason}")
@@ -48,7 +50,15 @@ def explained_values(
     if resolution and resolution.source != "TF_CONFIG":
         source = f"derived: {resolution.source}"
         values["TF_CONFIG"] = Explained(resolution.tf_config_text(), source)
-    return values
+    return values | (_without_proxy(environ, resolution) if resolution else {})
+
+
+def _without_proxy(environ: Environ, resolution: Resolution) -> dict[str, Explained]:
+    """Return what keeps the workers' connections away from a proxy."""
+    variables = environ.texts()
+    source = f"derived: the workers' hosts join it, since {proxy_in_use(variables)} is set"
+    exceptions = exceptions_for(variables, resolution.hosts)
+    return {name: Explained(text, source) for name, text in exceptions.items()}
 
 
 def _packages(environ: Environ, requirements: Requirements) -> dict[str, Explained]:
@@ -67,6 +77,13 @@ def _given(environ: Environ, name: str) -> Explained:
     text = environ.get(name)
     shown = None if text is None else shown_value(name, text)
     return Explained(shown, given.source if given else DEFAULT)
+
+
+def _service_link(environ: Environ, name: str) -> Explained:
+    """Return what holds in place of a variable that Kubernetes set for a Service."""
+    shown = _given(environ, name)
+    ignored = f"ignored: {environ.service_links[name]}, of a Kubernetes Service"
+    return Explained(shown.value, ignored if shown.value is None else f"{shown.source}; {ignored}")
 
 
 def as_json(
@@ -137,7 +154,7 @@ def _marks(resolution: Resolution, task: Task) -> list[str]:
 def _value_rows(values: Mapping[str, Explained]) -> list[list[str]]:
     """Return a row a variable: name, value, source."""
     return [
-        [name, NOT_SET, ""]
+        [name, NOT_SET, "" if explained.source == DEFAULT else f"({explained.source})"]
         if explained.value is None
         else [name, shortened(explained.value, 60), f"({explained.source})"]
         for name, explained in values.items()

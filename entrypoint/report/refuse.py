@@ -10,7 +10,7 @@ from pathlib import Path
 from entrypoint.arguments import Request
 from entrypoint.checks.trainer_settings import Checked, check_trainer
 from entrypoint.cluster.spec import ALONE
-from entrypoint.errors import ConfigurationError, render
+from entrypoint.errors import EXIT_PEER_LOST, ConfigurationError, render
 from entrypoint.log import Log
 from entrypoint.packages.requirements import find_requirements, notes_on
 from entrypoint.settings.options import JSON, Options
@@ -29,11 +29,12 @@ def refuse(
     The trainer is asked without a TF_CONFIG, as there is none that could be trusted.
     """
     checked = _check(request, options, environment, directory) if request.is_trainer else Checked()
-    message = render((*error.problems, *checked.problems), checked.notes)
+    found = ConfigurationError((*error.problems, *checked.problems))
+    message = render(found.problems, checked.notes)
     log = Log(str(ALONE), as_json=options.log_format == JSON)
     log.message(message)
     write_failure(options.failure_file, log, message)
-    return error.exit_code
+    return options.peer_lost_exit_code if found.exit_code == EXIT_PEER_LOST else found.exit_code
 
 
 def _check(

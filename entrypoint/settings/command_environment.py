@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from entrypoint.errors import Problem, raise_any
 from entrypoint.settings.environ import Environ
 from entrypoint.settings.options import Options
+from entrypoint.settings.proxies import exceptions_for
 
 TRAINER_ENDS_EARLIER_SECONDS = 2
 """Before it would be killed, so that it can still say how it ended."""
@@ -18,15 +19,19 @@ LONGEST_VARIABLE = 131_071
 """Bytes of `NAME=value` that Linux gives to a program (MAX_ARG_STRLEN, less the final NUL)."""
 
 
-def command_environment(environ: Environ, tf_config: str | None) -> dict[str, str]:
+def command_environment(
+    environ: Environ, tf_config: str | None, hosts: Sequence[str] = ()
+) -> dict[str, str]:
     """Return the command's variables: all that were read, and TF_CONFIG only if there is one.
 
+    `hosts` are the workers'; no proxy is used for them.
     Raises ConfigurationError for a value from a file that is longer than Linux can hand over.
     """
     variables = environ.texts()
     if tf_config is not None:
         variables["TF_CONFIG"] = tf_config
         variables |= _without_pages_of_warnings(variables)
+        variables |= exceptions_for(variables, hosts)
     raise_any(
         Problem(environ.label(name), f"{len(text)} characters", f"{LONGEST_VARIABLE} bytes at most")
         for name, text in variables.items()

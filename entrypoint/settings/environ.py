@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from entrypoint.errors import ConfigurationError, Problem
 from entrypoint.settings.dotenv_file import read_dotenv
 from entrypoint.settings.forms import parse_whole_number
-from entrypoint.settings.options import VARIABLES, has_file_form, may_be_empty
+from entrypoint.settings.options import VARIABLES, has_file_form, is_ours, may_be_empty
+from entrypoint.settings.service_links import is_service_link
 from entrypoint.settings.text_files import READABLE_FILE, UnreadableFileError, read_text
 from entrypoint.settings.variables import FILE_SUFFIX
 
@@ -33,6 +34,8 @@ class Environ:
     broken: frozenset[str] = frozenset()
     """Names that were given in a form that could not be read, and so have no value."""
     problems: tuple[Problem, ...] = ()
+    service_links: Mapping[str, str] = field(default_factory=dict)
+    """What has the name of a setting of ours, and was left out: Kubernetes set it for a Service."""
     root: Path = Path("/")
     """Where the file system begins, for the files whose paths a scheduler fixes."""
 
@@ -66,11 +69,18 @@ def read_environ(environ: Mapping[str, str], directory: Path, *, root: Path = Pa
     """
     dotenv = read_dotenv(environ.get("ENV_FILE"), directory)
     below = _read_layer(dotenv.values, dotenv.source, directory)
-    above = _read_layer(environ, ENVIRONMENT, directory)
+    links = {
+        name: text
+        for name, text in environ.items()
+        if is_ours(name) and is_service_link(name, text)
+    }
+    given = {name: text for name, text in environ.items() if name not in links}
+    above = _read_layer(given, ENVIRONMENT, directory)
     return Environ(
         values={**below.values, **above.values},
         broken=below.broken | above.broken,
         problems=(*dotenv.problems, *below.problems, *above.problems),
+        service_links=links,
         root=root,
     )
 

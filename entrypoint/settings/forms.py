@@ -51,16 +51,6 @@ def flag() -> Form[int]:
     return Form("1; or 0, no, off, false", parse)
 
 
-def port_or_service() -> Form[int]:
-    """Return the form of a port; 0 for what Kubernetes sets for a service of this name."""
-    port = whole_number(1, LARGEST_PORT)
-
-    def parse(text: str) -> int | None:
-        return 0 if text.startswith("tcp://") else port.parse(text)
-
-    return Form(port.accepted, parse)
-
-
 def seconds() -> Form[float]:
     """Return the form of a number of seconds, with or without a fraction."""
 

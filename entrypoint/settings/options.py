@@ -96,8 +96,8 @@ class Options:
         "STARTUP_TIMEOUT",
         forms.whole_number(0, LONGEST_SECONDS),
         default="300",
-        purpose="How many seconds TensorFlow may wait for its peers, once the command has opened "
-        "this worker's port, or a command for its neighbours in the ring; 0 is no limit.",
+        purpose="How many seconds TensorFlow may wait for its peers to join, once its server has "
+        "opened this worker's port, or a command for its neighbours in the ring; 0 is no limit.",
         example="600",
     )
     stop_grace_seconds: float = option(
@@ -156,7 +156,7 @@ class Options:
     )
     metrics_port: int | None = option(
         "METRICS_PORT",
-        forms.port_or_service(),
+        forms.whole_number(1, forms.LARGEST_PORT),
         purpose="Serves what status says to Prometheus, at /metrics on this port of all of the "
         "container's addresses. Not given: nothing listens.",
         example="9400",
@@ -205,15 +205,18 @@ def read_options(texts: Texts) -> tuple[Options, tuple[Problem, ...]]:
     return Options(**values), tuple(problems)
 
 
+def is_ours(name: str) -> bool:
+    """Whether a variable of this name is a setting of ours or the trainer's."""
+    return name in VARIABLES or name.startswith(TRAINER_PREFIX)
+
+
 def has_file_form(name: str) -> bool:
     """Whether NAME_FILE is read for this name: ours, and any variable of the trainer's."""
-    if name in VARIABLES:
-        return VARIABLES[name].file_form
-    return name.startswith(TRAINER_PREFIX) and name != TRAINER_PREFIX
+    return (
+        VARIABLES[name].file_form if name in VARIABLES else is_ours(name) and name != TRAINER_PREFIX
+    )
 
 
 def may_be_empty(name: str) -> bool:
     """Whether this is an option of ours or the trainer's, which counts as unset when empty."""
-    if name in VARIABLES:
-        return VARIABLES[name].may_be_empty
-    return name.startswith(TRAINER_PREFIX)
+    return VARIABLES[name].may_be_empty if name in VARIABLES else is_ours(name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from entrypoint.cluster.spec import Member, Resolution, Task
-from entrypoint.errors import ConfigurationError, Problem, listed
+from entrypoint.errors import ConfigurationError, OpenProblem, Problem, listed
 
 if TYPE_CHECKING:  # its sockets are slow to import
     from entrypoint.cluster.machine import Machine
@@ -24,7 +24,8 @@ class OwnTask:
 def find_own_task(resolution: Resolution, machine: Machine) -> OwnTask:
     """Return the one task whose host is this machine's name or address.
 
-    Raises ConfigurationError, which says what was compared, if none or several are.
+    Raises ConfigurationError, which says what was compared, if none or several are; an
+    OpenProblem if none is and no name server has answered for some.
     """
     members = resolution.spec.members
     answers = machine.resolve(member.address.host for member in members)
@@ -54,7 +55,8 @@ def _problem(
 ) -> Problem:
     """Return the problem that says what was compared."""
     hosts = [address.host for address in resolution.spec.addresses]
-    silent = [host for host in hosts if host not in answers]
+    silent = [host for host in hosts if not answers.get(host)]
+    is_open = not places and any(host not in answers for host in hosts)
     said = [
         f'Compared the hosts with this machine\'s name "{machine.host_name}" and addresses:',
         "; ".join(place.reason for place in places[:3]) or f"none of {listed(hosts)} is this one",
@@ -62,4 +64,7 @@ def _problem(
     ]
     source, last = resolution.source, len(hosts) - 1
     accepted = f"0 to {last}, or nothing if exactly one entry of {source} is this machine"
-    return Problem("WORKER_INDEX", None, accepted, " ".join(filter(None, said)) + ".")
+    if is_open:
+        said.append("and no name server has answered for some of them: the next start may find it")
+    text = " ".join(filter(None, said)) + "."
+    return (OpenProblem if is_open else Problem)("WORKER_INDEX", None, accepted, text)

@@ -6,15 +6,22 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from entrypoint.supervision.out_of_memory import OomKills
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 """What asks a command to end, within its grace."""
-FORWARDED = (*STOPS, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
+NOTICES = (
+    *(signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM),
+    *(signal.SIGVTALRM, signal.SIGPROF, signal.SIGPOLL, signal.SIGPWR, signal.SIGSTKFLT),
+    *range(signal.SIGRTMIN, signal.SIGRTMAX + 1),
+)
+"""What ends a program only if it does not expect it: for the command, and for nothing else here."""
+FORWARDED = (*STOPS, *NOTICES)
 AWAITED = (*FORWARDED, signal.SIGCHLD, signal.SIGTTOU)
 """Blocked in this process and taken by `next_signal`. SIGTTOU: whoever gives a terminal away from
 the background would be stopped by it."""
@@ -22,9 +29,18 @@ KILLED_SECONDS = 5.0
 """How long a killed process may take to be gone: the kernel has its memory to give back first."""
 POLL_SECONDS = 0.01
 PROC = Path("/proc")
-STATE_FIELD = 0
-SESSION_FIELD = 3
+STATE_FIELD, PARENT_FIELD, SESSION_FIELD = 0, 1, 3
 """Of /proc/PID/stat, counted from the state, which follows the name (proc(5))."""
+PR_SET_CHILD_SUBREAPER = 36
+"""Of prctl(2)."""
+
+_running: dict[int, ChildProcess] = {}
+"""The children of this process whose end is not known yet."""
+
+
+def hold_notices() -> None:
+    """From now on the signals that are no stops wait, too early for the command as they are."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, NOTICES)
 
 
 def block_signals() -> None:
@@ -51,20 +67,63 @@ def take_stop() -> int | None:
     return received.si_signo if received else None
 
 
-class ChildProcess:
-    """A process that was forked from this one, and whatever it starts."""
+def take_notices() -> list[int]:
+    """Return the signals that wait and are no stops."""
+    taken = []
+    while received := signal.sigtimedwait(NOTICES, 0):
+        taken.append(received.si_signo)
+    return taken
 
-    def __init__(self, run: Callable[[], int], *, terminal: bool = False) -> None:
+
+def become_subreaper() -> None:
+    """Become the parent of whatever a command leaves behind, in whatever session.
+
+    Where the kernel does not allow that, what has left the command's session is not found.
+    """
+    import ctypes  # noqa: PLC0415 -- `explain` needs none
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def collect_ended() -> None:
+    """Take the ends of all children: this process's own, and those that it has been given."""
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if child := _running.pop(ended[0], None):
+                child.status = os.waitstatus_to_exitcode(ended[1])
+
+
+class ChildProcess:
+    """A process that was forked from this one, and whatever it starts.
+
+    Attributes:
+        ignores: signals that it does not hear.
+        status: its exit code, minus the signal if one killed it; None while it is not known to have
+            ended.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[], int],
+        *,
+        terminal: bool = False,
+        adopts: bool = False,
+        ignores: Collection[int] = (),
+    ) -> None:
         """Fork; the child runs the function, and ends with what it returns.
 
         With a terminal it stays in the session and gets the foreground, so that Ctrl-C reaches it
-        and not us; else it leads a session, so that whatever it starts can be found again.
+        and not us; else it leads a session, so that whatever it starts can be found again. One that
+        `adopts` has also started whatever else this process has become the parent of.
         """
-        self._terminal = terminal
+        self._terminal, self._adopts, self.ignores = terminal, adopts, ignores
+        self.status: int | None = None
         self.oom_kills = OomKills()
         self.pid = os.fork()
         if self.pid == 0:
-            os._exit(_run(run, terminal=terminal))
+            os._exit(_run(run, terminal=terminal, ignores=ignores))
+        _running[self.pid] = self
 
     def tell(self, number: int) -> bool:
         """Send a signal to the child and its group; return False if we may not.
@@ -96,32 +155,43 @@ class ChildProcess:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         deadline = time.monotonic() + KILLED_SECONDS
-        while not self._terminal and self._kill_session() and time.monotonic() < deadline:
+        while self._kill_left() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
+        collect_ended()
 
-    def _kill_session(self) -> bool:
-        """Kill what is in the child's session; return whether there was something to kill."""
+    def _kill_left(self) -> bool:
+        """Kill what the child has started; return whether there was something to kill."""
         killed = False
-        for pid in session_members(self.pid):
-            if pid != self.pid:
+        for process in processes():
+            if process.pid != self.pid and self._has_started(process):
                 with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(process.pid, signal.SIGKILL)
                     killed = True
         return killed
 
+    def _has_started(self, process: Process) -> bool:
+        """Whether a process is in the child's session, or was left to us by what it started."""
+        is_orphan = process.parent == os.getpid() and process.pid not in _running
+        return (self._adopts and is_orphan) or (not self._terminal and process.session == self.pid)
+
     def poll(self) -> int | None:
         """Return the exit code if it has ended, minus the signal if one killed it; else None."""
-        pid, status = os.waitpid(self.pid, os.WNOHANG)
-        return os.waitstatus_to_exitcode(status) if pid else None
+        collect_ended()
+        return self.status
 
     def wait(self) -> int:
         """Wait until it has ended; return as `poll` does."""
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        while (status := self.poll()) is None:
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        return status
 
 
-def _run(run: Callable[[], int], *, terminal: bool) -> int:
+def _run(run: Callable[[], int], *, terminal: bool, ignores: Collection[int]) -> int:
     """Be the child: a group or session of its own, signals as usual, then the function."""
     try:
+        _running.clear()
+        for number in ignores:
+            signal.signal(number, signal.SIG_IGN)
         if terminal:
             os.setpgid(0, 0)
             with suppress(OSError):
@@ -135,18 +205,29 @@ def _run(run: Callable[[], int], *, terminal: bool) -> int:
         return 1
 
 
-def session_members(session: int) -> Iterator[int]:
-    """Yield the living processes of a session, whatever their groups and parents are."""
-    for process in PROC.iterdir():
-        if process.name.isdigit() and _session(process) == session:
-            yield int(process.name)
+@dataclass(frozen=True)
+class Process:
+    """One of this machine's, or this container's, that lives."""
+
+    pid: int
+    parent: int
+    session: int
 
 
-def _session(process: Path) -> int | None:
-    """Return a process's session, None if it has ended."""
+def processes() -> Iterator[Process]:
+    """Yield the living processes, whatever their groups and parents are."""
+    for folder in PROC.iterdir():
+        if folder.name.isdigit() and (found := _process(folder)):
+            yield found
+
+
+def _process(folder: Path) -> Process | None:
+    """Return a process by its folder, None if it has ended."""
     try:
         # The name, in parentheses, may hold anything.
-        fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
+        fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
-    return None if fields[STATE_FIELD] == b"Z" else int(fields[SESSION_FIELD])
+    if fields[STATE_FIELD] == b"Z":
+        return None
+    return Process(int(folder.name), int(fields[PARENT_FIELD]), int(fields[SESSION_FIELD]))

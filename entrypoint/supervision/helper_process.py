@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from entrypoint.errors import EXIT_PEER_LOST, shortened
 from entrypoint.log import Log
-from entrypoint.supervision.child_process import ChildProcess, take_stop
+from entrypoint.supervision.child_process import NOTICES, ChildProcess, take_stop
 from entrypoint.supervision.waiting import Ended, Waiter, how_it_ended, stopped_by
 
 Work = Callable[[], tuple[int, str]]
@@ -42,7 +42,7 @@ class HelperProcess:
             return code
 
         try:
-            self.child = ChildProcess(run)
+            self.child = ChildProcess(run, ignores=NOTICES)
         except OSError:
             self.close()
             raise

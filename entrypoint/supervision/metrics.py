@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 
 from entrypoint.log import Log
-from entrypoint.supervision.child_process import ChildProcess
+from entrypoint.supervision.child_process import NOTICES, ChildProcess
 from entrypoint.supervision.command import become
 
 SERVER = (sys.executable, "-I", "-m", "cluster_trainer.metrics_server")
@@ -25,7 +25,9 @@ class Metrics:
         if port is None:
             return
         try:
-            self._child = ChildProcess(lambda: become([*SERVER, str(port)], environment))
+            self._child = ChildProcess(
+                lambda: become([*SERVER, str(port)], environment), ignores=NOTICES
+            )
         except OSError as error:
             log.warning(f"no metrics: the process cannot be started: {error.strerror}")
         else:

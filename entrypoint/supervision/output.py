@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 
 from entrypoint.log import INFO, WARNING, Log
@@ -45,26 +47,43 @@ class Output:
         for descriptor, (_, writing) in self._pipes.items():
             os.dup2(writing, descriptor)
 
-    def start(self) -> None:
-        """In our process: pass on what comes."""
-        for descriptor, (reading, writing) in self._pipes.items():
+    def start(self) -> bool:
+        """In our process: pass on what comes; return False where there is no thread for it."""
+        for _, writing in self._pipes.values():
             os.close(writing)
-            thread = threading.Thread(target=self._pump, args=(reading, descriptor), daemon=True)
-            thread.start()
-            self._threads.append(thread)
+        try:
+            for descriptor, (reading, _) in self._pipes.items():
+                self._start(self._pump, reading, descriptor)
+        except RuntimeError:  # a limit of threads
+            for reading, _ in list(self._pipes.values())[len(self._threads) :]:
+                os.close(reading)
+            return False
         if self._board:
-            self._noting = threading.Thread(target=self._note, args=(self._board,), daemon=True)
-            with suppress(RuntimeError):  # a limit of threads; nothing depends on this one
-                self._noting.start()
+            with suppress(RuntimeError):  # nothing depends on this one
+                self._start(self._note, self._board)
+        return True
+
+    def _start(self, work: Callable[..., None], *arguments: object) -> None:
+        """Do some work in a thread; raise RuntimeError where none can be had."""
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def close(self) -> None:
+        """Give up the pipes, where there is no command."""
+        for both in self._pipes.values():
+            for one in both:
+                os.close(one)
 
     def finish(self) -> list[str]:
         """Wait until all has been passed on; return the last lines that were not empty."""
-        for thread in self._threads:
-            thread.join(FLUSH_SECONDS)
+        deadline = time.monotonic() + FLUSH_SECONDS
+        for thread in self._threads[: len(self._pipes)]:
+            thread.join(max(0.0, deadline - time.monotonic()))
         self._is_over.set()
         self._has_new.set()
-        if self._board and self._noting.is_alive():
-            self._noting.join(FLUSH_SECONDS)
+        for thread in self._threads[len(self._pipes) :]:
+            thread.join(FLUSH_SECONDS)
         return list(self._last)
 
     def _note(self, board: Board) -> None:

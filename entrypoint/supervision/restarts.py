@@ -7,6 +7,7 @@ from pathlib import Path
 
 FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 60.0
+MOST_DOUBLINGS = 16
 # The gate holds back whoever comes too early.
 LONGEST_MEETING_DELAY_SECONDS = 4.0
 
@@ -53,7 +54,8 @@ class Count:
         By chance, so that many workers don't come back at the same moment (exponential backoff
         with jitter).
         """
-        delay = min(FIRST_DELAY_SECONDS * 2.0 ** (self.number - 1), self._longest)
+        doublings = min(self.number - 1, MOST_DOUBLINGS)  # a float has a largest power of 2
+        delay = min(FIRST_DELAY_SECONDS * 2.0**doublings, self._longest)
         return delay * (0.5 + 0.5 * random.random())  # noqa: S311 -- no secret
 
 

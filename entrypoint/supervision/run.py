@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -13,18 +14,19 @@ from entrypoint.log import Log
 from entrypoint.settings.options import Options
 from entrypoint.status.board import RUNNING, STARTING, STOPPING, Board
 from entrypoint.supervision import end_marks
-from entrypoint.supervision.child_process import ChildProcess
+from entrypoint.supervision.child_process import ChildProcess, take_notices
 from entrypoint.supervision.command import become
 from entrypoint.supervision.helper_process import run_helper
 from entrypoint.supervision.peers.beside import Beside, Peers
 from entrypoint.supervision.restarts import Progress, Restarts
 from entrypoint.supervision.supervisor import Job, supervise
-from entrypoint.supervision.waiting import Ended, Waiter
+from entrypoint.supervision.waiting import Ended, Waiter, say_unheard
 
 STDIN = 0
 """The file descriptor."""
 
 EXIT_NO_PROCESS = 71  # EX_OSERR of sysexits.h: "cannot fork"
+NO_THREAD = OSError(errno.EAGAIN, "no thread for its output: a limit of processes is reached")
 
 
 def run(  # noqa: PLR0913 -- what, with what, by which rules, with whom, and where to say so
@@ -115,30 +117,47 @@ class CommandRunner:
             "START_ID": os.urandom(8).hex(),
         }
         self.board.note_start(self.state, restart_count)
+        say_unheard(take_notices(), self.log)
         # Before there are threads: what is forked beside them may find a lock taken for ever.
         beside = Beside.start(self.peers, meeting, self.log)
         if self.terminal:
-            child = ChildProcess(
-                lambda: become(self.command, environment | beside.inherit()), terminal=True
-            )
+            try:
+                child = ChildProcess(
+                    lambda: become(self.command, environment | beside.inherit()),
+                    terminal=True,
+                    adopts=True,
+                )
+            except OSError as error:
+                return self._not_started(error, beside), ()
             return self._wait_for(child, beside), ()
         # Here, because threads take time to import, and `explain` needs none.
         from entrypoint.supervision.output import Output  # noqa: PLC0415
 
-        output = Output(self.log, self.board)
+        try:
+            output = Output(self.log, self.board)
+        except OSError as error:
+            return self._not_started(error, beside), ()
 
         def start() -> int:
             output.attach()
             return become(self.command, environment | beside.inherit())
 
         try:
-            child = ChildProcess(start)
+            child = ChildProcess(start, adopts=True)
         except OSError as error:
-            beside.end()
-            return Ended(EXIT_NO_PROCESS, f"the command cannot be started: {error.strerror}"), ()
-        output.start()
+            output.close()
+            return self._not_started(error, beside), ()
+        if not output.start():
+            child.kill()
+            child.wait()
+            return self._not_started(NO_THREAD, beside), output.finish()
         ended = self._wait_for(child, beside)
         return ended, output.finish()
+
+    def _not_started(self, error: OSError, beside: Beside) -> Ended:
+        """Return the end of a command that a limit keeps from running, which may be over soon."""
+        beside.end()
+        return Ended(EXIT_NO_PROCESS, f"the command cannot be started: {error.strerror}")
 
     def _wait_for(self, child: ChildProcess, beside: Beside) -> Ended:
         """Wait for the command's end, while the peers are watched."""

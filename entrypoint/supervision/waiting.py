@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from entrypoint.errors import (
@@ -14,7 +14,12 @@ from entrypoint.errors import (
     signal_name,
 )
 from entrypoint.log import Log
-from entrypoint.supervision.child_process import FORWARDED, STOPS, ChildProcess, next_signal
+from entrypoint.supervision.child_process import (
+    FORWARDED,
+    STOPS,
+    ChildProcess,
+    next_signal,
+)
 
 SIGNAL_CODES = 128
 """A process that a signal ended has this plus the signal's number as its code."""
@@ -83,12 +88,14 @@ class Waiter:
                     self._child.kill_rest()
                     return self._ended(status)
                 self._end_for(on_child_signal())
-            elif number in FORWARDED:
-                self._pass_on(number)
             elif number is None:
                 self._deadline = None
                 if not self._child.kill():
                     return stopped_by(self.stop, "what runs as another user was left behind")
+            elif number in self._child.ignores:
+                say_unheard([number], self._log)
+            elif number in FORWARDED:
+                self._pass_on(number)
 
     def _seconds_left(self) -> float | None:
         """Return the time until the child is killed."""
@@ -126,6 +133,12 @@ class Waiter:
         code = status if status >= 0 else SIGNAL_CODES - status
         reason = f"{self._name} {how_it_ended(status)}{_why(status, self._child.oom_kills.cause())}"
         return Ended(code, reason, stopped=code in STOP_CODES)
+
+
+def say_unheard(numbers: Iterable[int], log: Log) -> None:
+    """Say which signals have come before there was a command that could hear them."""
+    for number in numbers:
+        log.info(f"{signal_name(number)} is for the command, which does not run yet: ignored")
 
 
 def how_it_ended(status: int) -> str:

@@ -34,8 +34,13 @@ def workers(peers, tmp_path):
     return start
 
 
-def test_a_peer_that_crashed_before_tensorflow_is_met_again(workers):
-    first, second = (wait_for_end(worker, 90) for worker in workers("crashes once"))
+# As Docker's client configuration gives every container a proxy; nothing answers at this one.
+PROXY = "http://192.0.2.1:3128"
+
+
+def test_a_peer_that_crashed_before_tensorflow_is_met_again_past_a_proxy(workers):
+    started = workers("crashes once", http_proxy=PROXY, HTTP_PROXY=PROXY)
+    first, second = (wait_for_end(worker, 90) for worker in started)
     assert (first.code, second.code) == (0, 0), (first, second)
     assert "worker-1 is at the gate again: its command has ended; a peer was lost" in first.err
     assert "meeting the peers again: restart 1 of 3" in first.err
@@ -49,3 +54,12 @@ def test_a_peer_that_never_comes_is_not_waited_for_longer_than_allowed(workers):
     assert ended.code == 75, ended
     assert "s (STARTUP_TIMEOUT) for its peers: worker-1 at " in ended.err.splitlines()[-1]
     assert "refused" in ended.err.splitlines()[-1]
+
+
+def test_a_cluster_that_cannot_form_ends_on_every_worker(workers):
+    started = workers("comes", grpc_proxy=PROXY, STARTUP_TIMEOUT="4", MAX_RESTARTS="0")
+    for ended in [wait_for_end(worker, 60) for worker in started]:
+        assert ended.code == 75, ended
+        last = ended.err.splitlines()[-1]
+        assert "has not joined TensorFlow's cluster" in last
+        assert "grpc_proxy is set" in last

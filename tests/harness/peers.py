@@ -47,12 +47,13 @@ class Peers:
     def start(self, index: int, *command: str, **settings: object) -> Container:
         """Start the container of a worker.
 
-        Settings in capitals are environment variables, over WORKER_HOSTS, WORKER_INDEX and VERBOSE;
-        the others are the Docker SDK's options.
+        Settings in capitals, or with a name that ends with _proxy, are environment variables, over
+        WORKER_HOSTS, WORKER_INDEX and VERBOSE; the others are the Docker SDK's options.
         """
         environment = {"WORKER_HOSTS": self.hosts, "WORKER_INDEX": str(index), "VERBOSE": "1"}
-        environment |= {name: text for name, text in settings.items() if name.isupper()}
-        options = {name: value for name, value in settings.items() if not name.isupper()}
+        variables = [name for name in settings if name.isupper() or name.endswith("_proxy")]
+        environment |= {name: settings[name] for name in variables}
+        options = {name: value for name, value in settings.items() if name not in variables}
         own = {"name": self.name(index), "network": self.network, "environment": environment}
         own["mounts"] = as_mounts(self.bench.packages)
         self.started.append(self.bench.start(*command, **own, **options))

@@ -1,11 +1,13 @@
 """A limit of processes (docker run --pids-limit) that the command uses up."""
 
+import pytest
+
 from harness.ended import wait_for_end
 from harness.waiting import wait_for_text
 
-# The command opens the worker's port, so that the watch over the peers begins, and then takes
-# every thread that there is, so that the watch gets none for looking up a name. It ends when it is
-# told to.
+# The command takes every thread that there is, so that the watch over the peers gets none for
+# looking up a name, and answers at the worker's port as TensorFlow's server does, so that the watch
+# begins. It ends when it is told to.
 GREEDY = """
 import signal, socket, threading
 GO = {signal.SIGUSR1}
@@ -17,8 +19,15 @@ try:
         threading.Thread(target=until.wait, daemon=True).start()
 except RuntimeError:
     print("none left", flush=True)
+SETTINGS = bytes.fromhex("000000040000000000")
+ANSWER = bytes.fromhex("000005000100000001" "0000000000")
 port = socket.create_server(("", 2222))
-signal.sigwait(GO)
+port.settimeout(0.1)
+while not signal.sigtimedwait(GO, 0):
+    try:
+        port.accept()[0].sendall(SETTINGS + ANSWER)
+    except OSError:
+        pass
 print("trained", flush=True)
 """
 WATCH_FAILED = "WARNING worker-0 the watch over the peers failed"
@@ -41,3 +50,11 @@ def test_a_watch_that_gets_no_thread_does_not_end_the_command(run_container):
     ended = wait_for_end(container)
     assert (ended.code, ended.out) == (0, "none left\ntrained\n"), ended
     assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("limit", [2, 3], ids=["no command", "no thread for its output"])
+def test_a_limit_that_the_entrypoint_itself_reaches_is_told(run_to_end, limit):
+    settings = {"FAILURE_FILE": "/dev/stdout", "MAX_RESTARTS": "0"}  # tini is the first process
+    ended = run_to_end("sleep", "300", pids_limit=limit, environment=settings)
+    assert (ended.code, "Traceback" in ended.err) == (71, False), ended
+    assert ended.out.startswith("worker-0: the command cannot be started")

@@ -94,7 +94,7 @@ def test_a_silent_name_server_holds_nobody(name_server):
     released.set()
 
 
-def test_a_thousand_names_are_asked_for_32_at_a_time(name_server):
+def test_a_thousand_names_are_asked_for_so_many_at_a_time(name_server):
     running, most = threading.Semaphore(look_ups.AT_ONCE), []
 
     def answer(_: str, port: int, **__: object) -> list[object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -11,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from entrypoint.cluster.addresses import Address
-from entrypoint.cluster.spec import Member, Task
-from entrypoint.rendezvous import peer_watch
+from entrypoint.cluster.spec import ClusterSpec, Member, Task
+from entrypoint.rendezvous import peer_watch, tensorflow_server
 from entrypoint.rendezvous.transport import signing
 from entrypoint.rendezvous.transport.reasons import BlindError
 
@@ -126,6 +127,79 @@ def test_a_watch_that_gets_no_thread_comes_to_no_verdict(monkeypatch: pytest.Mon
     monkeypatch.setattr(threading.Thread, "start", no_more)
     with pytest.raises(BlindError, match="limit of processes"):
         asyncio.run(look())
+
+
+REFUSAL = bytes.fromhex("00000101050000000188")
+"""How gRPC answers a call that it does not know: with headers that end it."""
+STATUS = bytes.fromhex("000005000100000001") + bytes(5)
+WAITING = bytes.fromhex("000017000100000001 0000000012 0a10 0a0a0a06776f726b65721001 1001 180a")
+
+
+def watched(own: Member, peer: Member, limit_seconds: float = 0.3) -> str:
+    """Return what the watch says of a chief whose peer does not open its port."""
+    chief = replace(own, task=Task("worker", 0))
+    spec = ClusterSpec((chief, peer))
+    return peer_watch.watch_peers(spec, chief.task, limit_seconds, lambda: False)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[bytes], Address]]:
+    """Answer every connection with some bytes, from a thread; return the address."""
+    ports: list[socket.socket] = []
+
+    def start(says: bytes) -> Address:
+        port = socket.create_server(("127.0.0.1", 0))
+        ports.append(port)
+
+        def answer() -> None:
+            kept = []
+            with contextlib.suppress(OSError):  # the port is closed at the end of the test
+                while True:
+                    kept.append(port.accept()[0])
+                    kept[-1].sendall(says)
+
+        threading.Thread(target=answer, daemon=True).start()
+        return Address("127.0.0.1", port.getsockname()[1])
+
+    yield start
+    for port in ports:
+        port.shutdown(socket.SHUT_RDWR)
+        port.close()
+
+
+ABSENT = Member(Task("worker", 1), Address("127.0.0.1", 1))
+
+
+def test_tensorflow_at_the_own_port_is_watched(serve: Callable) -> None:
+    own = Member(Task("worker", 0), serve(TENSORFLOW + bytes(18) + STATUS + REFUSAL))
+    assert "worker-1 at" in watched(own, ABSENT)
+
+
+@pytest.mark.parametrize(
+    "says", [TENSORFLOW + bytes(18) + REFUSAL, b"", b"220 hello\r\n" * 2], ids=["gRPC", "-", "text"]
+)
+def test_what_is_not_tensorflow_at_the_own_port_waits_for_nobody(
+    serve: Callable, monkeypatch: pytest.MonkeyPatch, says: bytes
+) -> None:
+    # As JAX's coordinator, torch's store, and whatever else.
+    monkeypatch.setattr(peer_watch, "SILENT_SECONDS", 0.3)
+    monkeypatch.setattr(tensorflow_server, "ANSWER_SECONDS", 0.1)
+    assert watched(Member(Task("worker", 0), serve(says)), ABSENT) == ""
+
+
+def test_a_peer_with_an_open_port_that_does_not_join_is_named_at_the_limit(serve: Callable) -> None:
+    own = Member(Task("worker", 0), serve(TENSORFLOW + bytes(18) + WAITING + REFUSAL))
+    peer = Member(Task("worker", 1), serve(TENSORFLOW))
+    said = watched(own, peer)
+    assert "worker-1 at" in said
+    assert "has not joined" in said
+    assert "worker-0" not in said
+
+
+def test_a_ring_that_formed_between_two_looks_ends_the_watch() -> None:
+    looks = iter([False, True])
+    spec = ClusterSpec((replace(ABSENT, task=Task("worker", 0)), ABSENT))
+    assert peer_watch.watch_peers(spec, ABSENT.task, 0, lambda: next(looks)) == ""
 
 
 def test_knows_whether_a_port_is_listened_on() -> None:

@@ -200,3 +200,12 @@ def test_an_explanation_that_cannot_be_written_is_said_plainly(
     assert ended.code == 1
     assert "cannot write the explanation" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_shows_what_keeps_a_proxy_from_the_workers(run: Callable) -> None:
+    given = {"WORKER_HOSTS": "a:1,b:1", "WORKER_INDEX": "0", "http_proxy": "http://me:hunter2@p"}
+    ended = run("explain", "--json", **given)
+    shown = json.loads(ended.stdout)["values"]["no_proxy"]
+    assert shown["value"] == "a,b"
+    assert "http_proxy" in shown["source"]
+    assert "hunter2" not in ended.stdout + ended.stderr

@@ -23,3 +23,47 @@ LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 def test_a_cluster_that_may_sum_over_a_ring_leaves_warnings_out(tmp_path, tf_config, given, level):
     """A sum that fails is two pages of them; a level that somebody chose stays."""
     assert command_environment(read_environ(given, tmp_path), tf_config).get(LEVEL) == level
+
+
+HOSTS = ("worker-0", "10.0.0.2", "fd00::3")
+JOINED = "worker-0,10.0.0.2,fd00::3"
+
+
+def exceptions(tmp_path, tf_config=OF_CLUSTER, **given):
+    """Return what the command finds of what no proxy is used for."""
+    found = command_environment(read_environ(given, tmp_path), tf_config, HOSTS)
+    return {name: text for name, text in found.items() if name.lower().startswith("no_")}
+
+
+@pytest.mark.parametrize(
+    "name", ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]
+)
+def test_no_proxy_is_used_for_the_workers(tmp_path, name):
+    found = exceptions(tmp_path, **{name: "http://proxy:3128"})
+    assert found == {"no_proxy": JOINED, "NO_PROXY": JOINED}
+
+
+def test_the_workers_join_what_was_given_in_either_spelling(tmp_path):
+    given = {"http_proxy": "http://proxy:3128", "NO_PROXY": "localhost, 10.0.0.2"}
+    joined = "localhost,10.0.0.2,worker-0,fd00::3"
+    assert exceptions(tmp_path, **given) == {"no_proxy": joined, "NO_PROXY": joined}
+    both = exceptions(tmp_path, **given, no_proxy=".internal", no_grpc_proxy="a")
+    assert both == {
+        "no_proxy": f".internal,{JOINED}",
+        "NO_PROXY": joined,
+        "no_grpc_proxy": f"a,{JOINED}",
+    }
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"http_proxy": ""},
+        {"http_proxy": "http://proxy:3128", "grpc_proxy": "http://other:3128"},
+        {"tf_config": None, "http_proxy": "http://proxy:3128"},
+    ],
+    ids=["no proxy", "an empty one", "a proxy that is meant for gRPC", "one worker"],
+)
+def test_exceptions_of_a_proxy_stay_as_they_were_given(tmp_path, given):
+    assert exceptions(tmp_path, **given, no_proxy="a") == {"no_proxy": "a"}

@@ -11,10 +11,3 @@ from entrypoint.settings import forms
 )
 def test_any_text_is_a_flag(text: str, value: int) -> None:
     assert forms.flag().parse(text) == value
-
-
-@pytest.mark.parametrize(
-    ("text", "value"), [("9400", 9400), ("tcp://10.0.0.1:9090", 0), ("0", None), ("x", None)]
-)
-def test_kubernetes_variable_of_a_service_is_no_port(text: str, value: int | None) -> None:
-    assert forms.port_or_service().parse(text) == value

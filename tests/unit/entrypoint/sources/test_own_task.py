@@ -103,22 +103,67 @@ def test_a_name_server_that_does_not_answer_costs_no_more_than_the_bound(
     assert seconds < 0.5
 
 
-def test_a_look_up_that_hangs_does_not_hold_the_end_of_the_process(
-    entrypoint: tuple[str, ...],
-) -> None:
-    hang = "import socket, time; socket.getaddrinfo = lambda *_, **__: time.sleep(20); "
+LIST = "worker-0,worker-1"
+# What the name server does: the start's own code stands behind it.
+NAMES = "import socket, time; real = socket.getaddrinfo; socket.gethostname = lambda: 'x'; "
+HANG = "socket.getaddrinfo = lambda *_, **__: time.sleep(20); "
+NO_NAME = "def no(*_, **__): raise socket.gaierror(socket.{error}, '')\nsocket.getaddrinfo = no\n"
+SLOW = """
+def slow(host, *more, **named):
+    if host in ("worker-0", "worker-1"):
+        time.sleep(0.7)
+        return real({"worker-0": "127.0.0.1", "worker-1": "192.0.2.1"}[host], *more, **named)
+    time.sleep(20)
+socket.getaddrinfo = slow
+"""
+
+
+def started(
+    entrypoint: tuple[str, ...], names: str, hosts: str = LIST, **environ: str
+) -> tuple[subprocess.CompletedProcess[str], float]:
+    """Return what a start makes of such a name server, and the seconds that it took."""
     *python, start = entrypoint
     begin = time.perf_counter()
     child = subprocess.run(
-        [*python, hang + start, "true"],
-        env={"WORKER_HOSTS": "worker-0,worker-1"},
+        [*python, f"{NAMES}\n{names}\n{start}", "true"],
+        env={"WORKER_HOSTS": hosts, "RENDEZVOUS_TIMEOUT": "0"} | environ,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert child.returncode == 78
+    return child, time.perf_counter() - begin
+
+
+@pytest.mark.parametrize("names", [HANG, NO_NAME.format(error="EAI_AGAIN")], ids=["silent", "busy"])
+def test_a_name_server_that_does_not_answer_is_no_wrong_configuration(
+    entrypoint: tuple[str, ...], names: str
+) -> None:
+    child, seconds = started(entrypoint, names)
+    assert child.returncode == 75
     assert "not resolved: worker-0, worker-1" in child.stderr
-    assert time.perf_counter() - begin < 10
+    assert seconds < 10
+    assert started(entrypoint, names, PEER_LOST_EXIT_CODE="203")[0].returncode == 203
+
+
+@pytest.mark.parametrize(
+    ("names", "environ"),
+    [(NO_NAME.format(error="EAI_NONAME"), {}), (HANG, {"MAX_RESTARTS": "x"})],
+    ids=["no such name", "and something is wrong"],
+)
+def test_what_is_decided_is_refused(
+    entrypoint: tuple[str, ...], names: str, environ: dict[str, str]
+) -> None:
+    assert started(entrypoint, names, **environ)[0].returncode == 78
+
+
+def test_an_own_name_that_is_slow_is_waited_for_among_many_silent_ones(
+    entrypoint: tuple[str, ...],
+) -> None:
+    silent = [f"silent-{number}" for number in range(80)]
+    child, seconds = started(entrypoint, SLOW, ",".join([*silent, *LIST.split(",")]))
+    assert child.returncode == 0, child.stderr
+    assert "worker-80 of 82" in child.stderr
+    assert seconds < 4
 
 
 def test_a_thousand_names_are_asked_for_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,14 +53,14 @@ def test_a_file_from_an_earlier_start_is_no_progress(file: Path) -> None:
 @pytest.mark.parametrize(
     ("peer_lost", "longest"),
     [
-        (False, [1, 2, 4, 8, 16, 32, *[LONGEST_DELAY_SECONDS] * 90]),
-        (True, [1, 2, *[LONGEST_MEETING_DELAY_SECONDS] * 90]),
+        (False, [1, 2, 4, 8, 16, 32, *[LONGEST_DELAY_SECONDS] * 1090]),
+        (True, [1, 2, *[LONGEST_MEETING_DELAY_SECONDS] * 1090]),
     ],
 )
 def test_waits_twice_as_long_each_time_and_never_too_long(
     file: Path, *, peer_lost: bool, longest: list[float]
 ) -> None:
-    restarts = Restarts(100, 1, Progress(str(file))).after(peer_lost=peer_lost)
+    restarts = Restarts(1100, 1, Progress(str(file))).after(peer_lost=peer_lost)
     for seconds in longest:
         assert restarts.take()
         assert seconds / 2 <= restarts.delay_seconds() <= seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import pytest
 from entrypoint.log import Log
 from entrypoint.supervision.failure_file import remove_failure
 
+ROOT = Path(__file__).resolve().parents[4]
 PYTHON = (sys.executable, "-c")
 READY = "print('ready', flush=True)"
 DEAF = f"import signal, time; signal.signal(15, signal.SIG_IGN); {READY}; time.sleep(300)"
@@ -254,6 +256,99 @@ def test_nothing_that_the_command_started_outlives_it(begin: Callable, last: str
         started.process.terminate()
     started.end()
     assert not alive(left_behind)
+
+
+def free_port() -> int:
+    """Return a port on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        return int(port.getsockname()[1])
+
+
+# Each run leaves a process behind that has a session, a port and the output of its own.
+LEAVES_A_SESSION = """
+import os, signal, socket, time
+signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))
+port = socket.create_server(("127.0.0.1", {port}))
+ready, told = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:  # and a child, which is an orphan by the time that anybody looks
+        os.setsid()
+        os.write(told, b".")
+        time.sleep(300)
+    time.sleep(300)
+os.read(ready, 1)
+print("ran", flush=True)
+os._exit(1)
+"""
+
+
+def test_what_left_the_commands_session_neither_keeps_its_port_nor_costs_time(
+    begin: Callable,
+) -> None:
+    free = free_port()
+    before = time.monotonic()
+    started = begin(*PYTHON, LEAVES_A_SESSION.format(port=free), MAX_RESTARTS="1")
+    code, out, err = started.end()
+    assert (code, out) == (1, "ran\nran\n"), err
+    assert time.monotonic() - before < 4
+    with socket.create_server(("127.0.0.1", free)):
+        pass
+
+
+NOT_HEARD = ["SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGIO", "SIGWINCH", "SIGRTMIN"]
+
+
+def test_no_signal_but_a_stop_ends_a_worker_at_the_gate_or_what_helps_it(begin: Callable) -> None:
+    # As `docker kill -s` sends it to one process, and Slurm's --signal to all.
+    port = {"WORKER_PORT": str(free_port()), "RENDEZVOUS_TIMEOUT": "4"}
+    started = begin("true", **TWO_WORKERS, **port)
+    for line in started.process.stderr:
+        if "waiting for" in line:
+            break
+    for name in NOT_HEARD:
+        for pid in (*children(started.process.pid), started.process.pid):
+            os.kill(pid, getattr(signal, name))
+    code, _, err = started.end()
+    assert (code, "gave up after 4 s" in err) == (75, True), err
+    assert "SIGUSR1 is for the command" in err
+
+
+def children(parent: int) -> list[int]:
+    """Return the processes that one has started."""
+    return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+
+
+# A limit that lets a process through and no thread.
+NO_THREADS = """
+import sys, threading
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from entrypoint.__main__ import main
+
+def refuse(_):
+    raise RuntimeError("can't start new thread")
+
+threading.Thread.start = refuse
+sys.exit(main(["sh", "-c", "sleep 300"], {environ!r}, Path({folder!r})))
+"""
+
+
+def test_a_limit_that_allows_no_thread_ends_the_worker_in_words(tmp_path: Path) -> None:
+    failure = tmp_path / "failure"
+    environ = {
+        "TMPDIR": str(tmp_path),
+        "FAILURE_FILE": str(failure),
+        "MAX_RESTARTS": "0",
+        "PATH": os.environ["PATH"],
+    }
+    program = NO_THREADS.format(root=str(ROOT), environ=environ, folder=str(tmp_path))
+    line = [sys.executable, "-c", program]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, "Traceback" in done.stderr) == (71, False), done.stderr
+    assert "limit of processes" in failure.read_text()
+    (state,) = tmp_path.glob("*.status/state.json")
+    assert json.loads(state.read_text())["state"] == "failed"
 
 
 def test_json_makes_every_line_an_object(begin: Callable) -> None:

@@ -1,0 +1,59 @@
+"""Keeping the workers' own connections away from a proxy that is meant for the internet.
+
+Docker's client configuration gives every container `http_proxy`. gRPC, and so TensorFlow, sends
+everything through it that `no_proxy` does not name, the other workers included, and waits for an
+hour (https://grpc.github.io/grpc/core/md_doc_environment_variables.html).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+OWN_CHOICE = "grpc_proxy"
+"""Nobody sets this for other programs: whoever does wants gRPC to use that proxy."""
+PROXIES = ("https_proxy", "http_proxy", "all_proxy")
+EXCEPTIONS = "no_proxy"
+EXCEPTIONS_OF_GRPC = "no_grpc_proxy"
+"""gRPC reads it in place of `no_proxy`, where it is set."""
+
+
+def proxy_in_use(variables: Mapping[str, str]) -> str:
+    """Return the variable whose proxy programs would use for the workers; "" if there is none."""
+    names = (OWN_CHOICE, *(spelled for name in PROXIES for spelled in (name, name.upper())))
+    return next((name for name in names if variables.get(name)), "")
+
+
+def exceptions_for(variables: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
+    """Return the variables with which programs connect to these hosts without a proxy.
+
+    Nothing where there is no proxy, or one that is meant for gRPC. Programs differ in the spelling
+    that they read, so both are returned; where only one was given, the other continues it.
+    """
+    if proxy_in_use(variables) in ("", OWN_CHOICE):
+        return {}
+    lower = variables.get(EXCEPTIONS) or variables.get(EXCEPTIONS.upper(), "")
+    upper = variables.get(EXCEPTIONS.upper()) or lower
+    texts = {EXCEPTIONS: lower, EXCEPTIONS.upper(): upper}
+    if of_grpc := variables.get(EXCEPTIONS_OF_GRPC):
+        texts[EXCEPTIONS_OF_GRPC] = of_grpc
+    return {name: _extended(text, hosts) for name, text in texts.items()}
+
+
+def proxy_note(variables: Mapping[str, str], hosts: Sequence[str]) -> str:
+    """Return what to say where the workers' connections are kept away from a proxy, else ""."""
+    if not exceptions_for(variables, hosts):
+        return ""
+    proxy = proxy_in_use(variables)
+    return f"{proxy} is set: not used between the workers, whose hosts join {EXCEPTIONS}"
+
+
+def grpc_note(variables: Mapping[str, str]) -> str:
+    """Return what to say of a proxy that is meant for gRPC, where workers do not meet; else ""."""
+    is_set = proxy_in_use(variables) == OWN_CHOICE
+    return f"{OWN_CHOICE} is set: TensorFlow dials the workers through it" if is_set else ""
+
+
+def _extended(text: str, hosts: Sequence[str]) -> str:
+    """Return a list of exceptions with the hosts that it lacks."""
+    given = [entry.strip() for entry in text.split(",") if entry.strip()]
+    return ",".join(dict.fromkeys((*given, *hosts)))
