@@ -27,6 +27,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--soak-minutes", type=float, default=1, help="how long the soak kills workers")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _state_of_local_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what local clusters are started with out of the home of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def workbench(request: pytest.FixtureRequest) -> Iterator[Workbench]:
     """The session's place on the engine; at its end nothing of it may be left there."""

@@ -12,6 +12,10 @@ from local_cluster.messages import EXIT_ERROR, EndError
 NO_DOCKER = "there is no docker command here; `make engine` says what to install."
 PROJECT = "com.docker.compose.project"
 SERVICE = "com.docker.compose.service"
+UP = "cluster-trainer.up"
+"""The label of a worker with the number of the process that runs its cluster (compose.yaml)."""
+FIELDS = 3
+"""Of a worker."""
 TENSORBOARD = "tensorboard"
 INIT = "/usr/bin/tini"
 """The image's first process; with it as the entrypoint a container is no worker."""
@@ -109,6 +113,21 @@ def inspected(container: str, template: str) -> str:
 
 
 @dataclass(frozen=True)
+class Worker:
+    """A worker's container.
+
+    Attributes:
+        container: its id.
+        service: the worker.
+        up: the process that runs its cluster, or "".
+    """
+
+    container: str
+    service: str
+    up: str
+
+
+@dataclass(frozen=True)
 class Project:
     """The containers of one cluster, by Compose's name for it."""
 
@@ -129,15 +148,17 @@ class Project:
         """Return the ids of those that run."""
         return self.containers("--filter", "status=running")
 
-    def workers(self, status: str) -> list[str]:
-        """Return the workers with this status, in the order of their numbers."""
-        template = f'{{{{.Label "{SERVICE}"}}}}'
-        found = output_of(*self._ps("--filter", f"status={status}"), "--format", template).split()
-        return sorted(service for service in found if service.startswith("worker-"))
+    def workers(self, status: str) -> list[Worker]:
+        """Return the workers with this status, in the order of their numbers.
 
-    def container_of(self, service: str) -> str:
-        """Return the id of a service's container."""
-        return self.containers("--filter", f"label={SERVICE}={service}")[0]
+        One look tells all of a worker: at the next it may be gone.
+        """
+        template = f'{{{{.ID}}}}\t{{{{.Label "{SERVICE}"}}}}\t{{{{.Label "{UP}"}}}}'
+        shown = self._ps("--filter", f"status={status}")
+        lines = output_of(*shown, "--no-trunc", "--format", template).splitlines()
+        found = (Worker(*parts) for line in lines if len(parts := line.split("\t")) == FIELDS)
+        workers = (one for one in found if one.service.startswith("worker-"))
+        return sorted(workers, key=lambda one: one.service)
 
     def _ps(self, *options: str) -> list[str]:
         return ["ps", "--all", "--filter", f"label={PROJECT}={self.name}", *options]

@@ -9,6 +9,8 @@ import pytest
 
 from harness.cluster import RESUME, STOP, resume_cluster
 from harness.waiting import wait_until
+from local_cluster.settings.given import User
+from local_cluster.settings.remembered import record_of
 
 REPOSITORY = Path(__file__).parents[2]
 EPOCHS = 80
@@ -261,10 +263,11 @@ def resume_at(workbench, tmp_path):
         ("WORKERS=1\n", {"RUN_NAME": "other"}, 'RUN_NAME: received "other"; accepted: a run that'),
         ("WORKERS=1\nCLUSTER_TOKEN=\n", {}, "CLUSTER_TOKEN: not given, and the run was started"),
         ("WORKERS=many\n", {}, "WORKERS in "),
-        ("WORKERS=1\nNETWORK=wifi\n", {}, 'NETWORK: received "wifi"'),
+        ("WORKERS=1\nNETWORK=host\n", {}, "NETWORK: "),
+        ("WORKERS=1\n", {"NETWORK": "wifi"}, 'NETWORK: received "wifi"'),
         ("WORKERS=1\n", {"WORKERS": "9"}, 'WORKERS: received "9"'),
     ],
-    ids=["no-run", "other-run", "token", "damaged", "what-it-was-started-with", "what-is-set-here"],
+    ids=["no-run", "other-run", "token", "damaged", "by-workers", "network", "what-is-set-here"],
 )
 def test_a_run_that_cannot_go_on_is_refused(resume_at, settings, environ, sentence):
     ended = resume_at(settings, **environ)
@@ -280,9 +283,10 @@ def test_settings_that_the_workers_refuse_are_not_remembered(resume_at, tmp_path
 
 
 def test_make_hands_on_the_runs_own_image(workbench, tmp_path):
-    run = tmp_path / "test"
-    run.mkdir()
-    (run / "cluster.env").write_text("WORKERS=1\nIMAGE=cluster-trainer:of-the-run\n")
+    (tmp_path / "test").mkdir()
+    user = User(str(os.getuid()), str(os.getgid()))
+    was = {"WORKERS": "1", "IMAGE": "cluster-trainer:of-the-run"}
+    record_of(tmp_path, "test", os.environ).remember(was, user)
     own = ("IMAGE", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL")
     environ = {name: text for name, text in os.environ.items() if name not in own}
     environ |= {"RUNS_DIR": str(tmp_path), "COMPOSE_PROJECT_NAME": workbench.new_name("make")}

@@ -12,10 +12,11 @@ from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from local_cluster.messages import EXIT_CONFIGURATION, EndError, say
+from local_cluster.messages import say
 from local_cluster.run import folder as folders
 from local_cluster.settings.given import Given, project
 from local_cluster.settings.names import unknown_settings
+from local_cluster.shared_folder import SharedFolder, refusal
 
 RUNS = Path(folders.IN_CONTAINERS)
 OWN_RUN = Path("/var/lib/cluster-trainer-run")
@@ -30,17 +31,17 @@ def begin(environ: Mapping[str, str], runs: Path = RUNS, own_run: Path = OWN_RUN
         EndError: there is a mistake in what was given, or the folder cannot be made.
     """
     given = Given(environ)
-    name = given.run_name(unfinished(runs, own_run) or f"{datetime.now():%Y%m%d-%H%M%S}")
+    own = unfinished(runs, own_run)
+    name = given.run_name(own or f"{datetime.now():%Y%m%d-%H%M%S}")
     user = given.user()
     given.raise_problems([*unknown_settings(environ), *_wrong_image(environ.get("IMAGE", ""))])
     try:
-        folder = folders.make(runs, name, [])
+        name = folders.make(runs, name, [], is_new=not (own or environ.get("RUN_NAME")))
         folders.point_to(runs, name, project(environ))
-        folders.hand_over(runs, folder, project(environ), user)
+        folders.hand_over(runs, name, project(environ), user)
         own_run.write_text(name)
     except OSError as error:
-        message = f"RUNS_DIR: accepted: a folder that the engine's root can write ({error})."
-        raise EndError(EXIT_CONFIGURATION, message) from error
+        raise refusal(SharedFolder(runs, name), error) from error
     say(f"run {name}")
     return 0
 
@@ -63,8 +64,7 @@ def unfinished(runs: Path, own_run: Path) -> str:
         name = own_run.read_text()
     except FileNotFoundError:
         return ""
-    workers = [*(runs / name).glob("worker-*")]
-    done = bool(workers) and all(
-        any((worker / mark).exists() for mark in DONE) for worker in workers
-    )
+    folder = SharedFolder(runs, name)
+    workers = [folder.below(one) for one in folder.names() if one.startswith("worker-")]
+    done = bool(workers) and all(any(map(one.has_file, DONE)) for one in workers)
     return "" if done else name

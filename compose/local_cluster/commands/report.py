@@ -11,6 +11,7 @@ from typing import NoReturn
 from local_cluster import engine
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
 from local_cluster.settings.given import DEFAULT_IMAGE, LATEST, ROOT, RUN_NAME, Given, runs_folder
+from local_cluster.shared_folder import SharedFolder
 
 PACKAGES = ROOT / ".build/report"
 # It is no worker: the image's entrypoint has no part. Nothing of a page comes from a network.
@@ -50,16 +51,30 @@ def _names(runs: Path, text: str) -> list[str]:
     Raises:
         EndError: one is not there.
     """
-    names = text.split()
-    if not names and not (runs / LATEST).is_dir():
-        nothing = (
-            f"there is no newest run in {runs}; `make up-local` makes one, NAME= takes another."
-        )
-        raise EndError(EXIT_CONFIGURATION, nothing)
+    folder = SharedFolder(runs)
+    names = [_newest(folder) if one == LATEST else one for one in text.split() or [LATEST]]
     for name in names:
-        if not RUN_NAME.fullmatch(name) or not (runs / name).is_dir():
-            there = sorted(one.parent.name for one in runs.glob("*/worker-0"))
+        if not RUN_NAME.fullmatch(name) or not folder.has_folder(name):
+            there = [one for one in folder.names() if folder.below(one).has_folder("worker-0")]
             those = f": {', '.join(there[-10:])}" if there else "; there is none"
             accepted = f"runs in {runs}{those}"
             raise EndError(EXIT_CONFIGURATION, f'NAME: received "{name}"; accepted: {accepted}.')
-    return [os.path.basename(os.path.realpath(runs / name)) for name in names or [LATEST]]  # noqa: PTH119
+    return names
+
+
+def _newest(runs: SharedFolder) -> str:
+    """Return the name of the newest run.
+
+    Raises:
+        EndError: there is none.
+    """
+    try:
+        name = runs.target_of(LATEST)
+    except OSError:
+        name = ""
+    if RUN_NAME.fullmatch(name) and runs.has_folder(name):
+        return name
+    nothing = (
+        f"there is no newest run in {runs.path}; `make up-local` makes one, NAME= takes another."
+    )
+    raise EndError(EXIT_CONFIGURATION, nothing)

@@ -6,18 +6,23 @@ with another number of workers.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 
-from local_cluster import engine
-from local_cluster.commands.stop import numbers
+from local_cluster import compose, engine
+from local_cluster.commands.stop import chosen
 from local_cluster.commands.up import up
 from local_cluster.messages import EXIT_CONFIGURATION, EndError, say
 from local_cluster.run import checkpoints
 from local_cluster.settings import remembered
-from local_cluster.settings.given import LATEST, project, runs_folder
+from local_cluster.settings.given import LATEST, RUN_NAME, project, runs_folder
 from local_cluster.settings.names import MAX_WORKERS
+from local_cluster.settings.remembered import Record
+from local_cluster.settings.settings import read
+from local_cluster.shared_folder import SharedFolder
 
 GLOBAL_BATCH = "TRAINER_GLOBAL_BATCH_SIZE"
 BATCH = "TRAINER_PER_REPLICA_BATCH_SIZE"
@@ -39,15 +44,15 @@ def resume(environ: Mapping[str, str], shell: Mapping[str, str], worker: str = "
         return 0
     runs = runs_folder(environ)
     name = _name_of_run(runs, environ.get("RUN_NAME", ""))
-    was = remembered.recall(runs / name)
-    _refuse(runs / name, was, environ)
     given = {variable: text for variable, text in shell.items() if text}
-    kept = keep_global_batch(runs / name, was, given)
+    record = remembered.record_of(runs, name, environ)
+    was = _was(record, name, environ, given)
+    _refuse(record, was, environ)
+    kept = keep_global_batch(record.folder, was, given)
     return up({**environ, **kept, **given, "RUN_NAME": name})
 
 
 def _start_again(cluster: engine.Project, worker: str) -> None:
-    service = f"worker-{worker}"
     ended = cluster.workers("exited")
     if not ended:
         raise EndError(
@@ -55,34 +60,67 @@ def _start_again(cluster: engine.Project, worker: str) -> None:
             f'WORKER: received "{worker}", and no cluster here has a worker that ended; '
             "`make resume` without it goes on with a run.",
         )
-    if service not in ended:
-        accepted = f"the number of one that ended: {numbers(ended)}"
-        raise EndError(EXIT_CONFIGURATION, f'WORKER: received "{worker}"; accepted: {accepted}.')
-    engine.output_of("start", cluster.container_of(service))
-    say(f"{service} is started again")
+    one = chosen(worker, ended, "the number of one that ended")
+    engine.output_of("start", one.container)
+    say(f"{one.service} is started again")
 
 
 def _name_of_run(runs: Path, name: str) -> str:
     """Return the run's name: the newest one's, unless another is given."""
     if name in ("", LATEST):
         try:
-            name = str((runs / LATEST).readlink())
+            name = SharedFolder(runs).target_of(LATEST)
         except OSError:
             nothing = f"there is no run to go on with in {runs}; `make up-local` starts one."
             raise EndError(EXIT_CONFIGURATION, nothing) from None
-    file = runs / name / remembered.FILE
-    if not file.is_file():
-        accepted = f"a run that `make up-local` started (there is no {file})"
+    if not RUN_NAME.fullmatch(name) or not SharedFolder(runs).has_folder(name):
+        accepted = f"a run that `make up-local` started (there is no folder of this name in {runs})"
         raise EndError(EXIT_CONFIGURATION, f'RUN_NAME: received "{name}"; accepted: {accepted}.')
     return name
 
 
-def _refuse(folder: Path, was: Mapping[str, str], environ: Mapping[str, str]) -> None:
+def _was(
+    record: Record, name: str, environ: Mapping[str, str], given: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what a run was started with.
+
+    Of a run that is known by its folder alone, what decides about this machine has to be what it
+    would be anyway, or has to be given now: the workers can write that folder.
+    """
+    if kept := record.text():
+        return remembered.parse(kept)
+    was = remembered.parse(record.copy())
+    if not was:
+        file = record.folder.path / remembered.FILE
+        accepted = f"a run that `make up-local` started (there is no {file})"
+        raise EndError(EXIT_CONFIGURATION, f'RUN_NAME: received "{name}"; accepted: {accepted}.')
+    now = {**environ, **compose.settled(read(environ, datetime.now()))}
+    unsure = [
+        one
+        for one in remembered.OF_THE_MACHINE
+        if was.get(one) and not given.get(one) and was[one] != now.get(one)
+    ]
+    if unsure:
+        raise EndError(EXIT_CONFIGURATION, *(_not_trusted(one, was[one], record) for one in unsure))
+    return {one: text for one, text in was.items() if one not in remembered.OF_THE_MACHINE}
+
+
+def _not_trusted(variable: str, text: str, record: Record) -> str:
+    """Return the sentence about a setting that only a file that workers can write tells."""
+    file = record.folder.path / remembered.FILE
+    return (
+        f"{variable}: {file} says {json.dumps(text)}. Workers can write that file, and nothing "
+        "else tells: an earlier version or another user started the run, or it was moved. If the "
+        f"value is right, give it: `make resume {variable}=`."
+    )
+
+
+def _refuse(record: Record, was: Mapping[str, str], environ: Mapping[str, str]) -> None:
     problems = []
     workers = was.get("WORKERS", "")
     if not re.fullmatch(f"[1-{MAX_WORKERS}]", workers):
         accepted = f"a number from 1 to {MAX_WORKERS}"
-        file = folder / remembered.FILE
+        file = record.kept if record.kept.exists() else record.folder.path / remembered.FILE
         problems.append(f'WORKERS in {file}: received "{workers}"; accepted: {accepted}.')
     if remembered.SECRET in was and not environ.get(remembered.SECRET):
         problems.append(
@@ -94,7 +132,7 @@ def _refuse(folder: Path, was: Mapping[str, str], environ: Mapping[str, str]) ->
 
 
 def keep_global_batch(
-    folder: Path, was: Mapping[str, str], given: Mapping[str, str]
+    folder: SharedFolder, was: Mapping[str, str], given: Mapping[str, str]
 ) -> dict[str, str]:
     """Return what the run was started with, with its global batch in place of each replica's.
 

@@ -13,7 +13,7 @@ from local_cluster.settings.given import project
 
 END_SECONDS = 30
 LOOK_AGAIN_SECONDS = 0.1
-WHO_RUNS_IT = '{{index .Config.Labels "cluster-trainer.up"}}'
+IS_RUNNING = "{{.State.Running}}"
 
 
 def stop(environ: Mapping[str, str], worker: str = "") -> int:
@@ -27,32 +27,39 @@ def stop(environ: Mapping[str, str], worker: str = "") -> int:
     if not running:
         raise EndError(EXIT_ERROR, f"no worker of the project {cluster.name} runs here.")
     if worker:
-        _stop_one(cluster, worker, running)
+        _stop_one(worker, running)
     else:
         _stop_all(cluster, running)
     return 0
 
 
-def numbers(services: Sequence[str]) -> str:
-    """Return the workers' numbers as a list for people."""
-    return ", ".join(service.rpartition("-")[2] for service in services)
+def chosen(worker: str, among: Sequence[engine.Worker], accepted: str) -> engine.Worker:
+    """Return the worker of a number.
+
+    Raises:
+        EndError: there is none; it says which are accepted.
+    """
+    for one in among:
+        if one.service == f"worker-{worker}":
+            return one
+    numbers = ", ".join(one.service.rpartition("-")[2] for one in among)
+    refused = f'WORKER: received "{worker}"; accepted: {accepted}: {numbers}.'
+    raise EndError(EXIT_CONFIGURATION, refused)
 
 
-def _stop_one(cluster: engine.Project, worker: str, running: Sequence[str]) -> None:
-    service = f"worker-{worker}"
-    if service not in running:
-        accepted = f"the number of one that runs: {numbers(running)}"
-        raise EndError(EXIT_CONFIGURATION, f'WORKER: received "{worker}"; accepted: {accepted}.')
-    say(f"asking {service} to stop")
-    engine.output_of("stop", cluster.container_of(service))
-    say(f"{service} has ended; `make resume WORKER={worker}` starts it again")
+def _stop_one(worker: str, running: Sequence[engine.Worker]) -> None:
+    one = chosen(worker, running, "the number of one that runs")
+    say(f"asking {one.service} to stop")
+    ended = engine.ask("stop", one.container)
+    if ended.returncode and engine.inspected(one.container, IS_RUNNING) == "true":
+        raise EndError(EXIT_ERROR, ended.stderr.strip())
+    say(f"{one.service} has ended; `make resume WORKER={worker}` starts it again")
 
 
-def _stop_all(cluster: engine.Project, running: Sequence[str]) -> None:
-    containers = cluster.running()
-    up = engine.inspected(containers[0], WHO_RUNS_IT)
-    say(f"asking {', '.join(running)} to stop")
-    ended = engine.ask("stop", *containers)
+def _stop_all(cluster: engine.Project, running: Sequence[engine.Worker]) -> None:
+    up = running[0].up
+    say(f"asking {', '.join(one.service for one in running)} to stop")
+    ended = engine.ask("stop", *(one.container for one in running))
     # `up` may have removed them before `docker stop` has seen them end.
     if ended.returncode and cluster.running():
         raise EndError(EXIT_ERROR, ended.stderr.strip())

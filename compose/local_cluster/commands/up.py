@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 
 from local_cluster import compose, engine
-from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError
+from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError, complain
 from local_cluster.run import folder as folders
 from local_cluster.run import live
 from local_cluster.run.lines import Screen
 from local_cluster.run.report import report
 from local_cluster.run.run import Run
 from local_cluster.settings import remembered
+from local_cluster.settings.remembered import Before, Record
 from local_cluster.settings.settings import Settings, read
+from local_cluster.shared_folder import SharedFolder, refusal
 
+BYTES = "surrogateescape"
 NO = ("", "no", "off", "false")
 
 
@@ -32,11 +37,12 @@ def up(environ: Mapping[str, str]) -> int:
     begin = time.monotonic()
     settings = read(environ, datetime.now())
     refuse_engine(settings)
+    settings = make_folder(settings, is_new=not environ.get("RUN_NAME"))
     nvidia = "gpu" in settings.image and engine.has_nvidia()
     chosen = compose.variables(
         settings, environ, processors=os.cpu_count() or 1, process=os.getpid()
     )
-    before = prepare(settings, {**environ, **compose.settled(settings)})
+    start = remember(settings, {**environ, **compose.settled(settings)}, environ)
     # Every worker says all: it is for this process to leave something out, of the screen alone.
     chosen |= {"VERBOSE": "1", "LIVE_FILE": live.FILE}
     screen = Screen(shows_all=is_verbose(environ), draws=live.may_draw(environ))
@@ -44,7 +50,7 @@ def up(environ: Mapping[str, str]) -> int:
     run = Run(settings, compose.Compose(files, chosen), screen)
     code = run.to_the_end()
     if code == EXIT_CONFIGURATION:
-        remembered.forget(settings.folder, before)
+        forget(settings, start)
     report(settings, code, int(time.monotonic() - begin))
     return code
 
@@ -70,19 +76,83 @@ def refuse_engine(settings: Settings) -> None:
         )
 
 
-def prepare(settings: Settings, environ: Mapping[str, str]) -> str:
-    """Make the run's folder, write down its settings, and return those of an earlier start.
+@dataclass(frozen=True)
+class Start:
+    """What a start has written down, and what was there before.
+
+    Attributes:
+        record: where it is.
+        before: what was there.
+        aside: the folder into which cluster.env was moved; None: into none.
+    """
+
+    record: Record
+    before: Before
+    aside: SharedFolder | None
+
+
+def make_folder(settings: Settings, *, is_new: bool) -> Settings:
+    """Make the run's folder, and return the settings with the run's name as it has turned out.
 
     Raises:
         EndError: it cannot be made.
     """
     try:
-        folder = folders.make(settings.runs, settings.run_name, settings.services)
-        folders.point_to(settings.runs, settings.run_name, settings.project)
-        before = remembered.remember(folder, environ)
-        if os.getuid() == 0:
-            folders.hand_over(settings.runs, folder, settings.project, settings.user)
+        name = folders.make(settings.runs, settings.run_name, [], is_new=is_new)
     except OSError as error:
-        received = f'RUNS_DIR: received "{settings.runs}"; accepted: a folder that you can write'
-        raise EndError(EXIT_CONFIGURATION, f"{received} ({error}).") from error
-    return before
+        raise refusal(settings.folder, error) from error
+    return replace(settings, run_name=name)
+
+
+def remember(settings: Settings, decided: Mapping[str, str], environ: Mapping[str, str]) -> Start:
+    """Write down what the run is started with, and make the workers' folders.
+
+    Raises:
+        EndError: it cannot be written.
+    """
+    record = remembered.record_of(settings.runs, settings.run_name, environ)
+    before = record.before()
+    try:
+        aside = keep_earlier(settings, before, decided)
+        folders.make(settings.runs, settings.run_name, settings.services, is_new=False)
+        folders.point_to(settings.runs, settings.run_name, settings.project)
+        record.remember(decided, settings.user)
+        if os.getuid() == 0:
+            folders.hand_over(settings.runs, settings.run_name, settings.project, settings.user)
+    except remembered.StateError as error:
+        raise EndError(EXIT_CONFIGURATION, str(error)) from error
+    except OSError as error:
+        raise refusal(settings.folder, error) from error
+    return Start(record, before, aside)
+
+
+def keep_earlier(
+    settings: Settings, before: Before, decided: Mapping[str, str]
+) -> SharedFolder | None:
+    """Move aside what the run's last start left and this one would replace.
+
+    Its cluster.env, if other settings are given now, and the workers' logs, if another script is.
+
+    Raises:
+        OSError: it could not be moved.
+    """
+    was, folder = before.settings, settings.folder
+    if not was or was == remembered.parse(remembered.render(decided).encode(errors=BYTES)):
+        return None
+    script, now = was.get("SCRIPT", ""), decided.get("SCRIPT", "")
+    logs = [f"{one}/{folders.LOG}" for one in folder.names() if one.startswith("worker-")]
+    places = [remembered.FILE, *(logs if script != now else [])]
+    what = Path(script).stem or was.get("TRAINER_MODEL", "trainer")
+    name = folders.name_of_start(folder.time_of(remembered.FILE), what)
+    return folders.move_aside(folder, places, name)
+
+
+def forget(settings: Settings, start: Start) -> None:
+    """Put back what the run was started with before this start, which the workers refused."""
+    try:
+        start.record.forget(start.before, settings.user)
+        if start.aside:
+            start.aside.move(remembered.FILE, settings.folder)
+            start.aside.remove_empty()
+    except OSError as error:
+        complain(f"what the run was started with before could not be put back: {error}")

@@ -2,59 +2,84 @@
 
 from __future__ import annotations
 
-import mmap
 import re
-from pathlib import Path
+from dataclasses import dataclass
 
 from local_cluster.settings.given import services
+from local_cluster.shared_folder import SharedFolder
 
 FIT = re.compile(r"fit-(?P<number>[0-9]+)")
 NAME = re.compile(r"(?P<step>[0-9]+).*\.npz")
-GLOBAL_BATCH = re.compile(rb'"TRAINER_GLOBAL_BATCH_SIZE": "(?P<size>[0-9]+)"')
+GLOBAL_BATCH = re.compile(rb'"TRAINER_GLOBAL_BATCH_SIZE": "(?P<size>[0-9]{1,18})"')
+CHECKPOINTS = "checkpoints"
+PIECE = 1 << 20
+OVERLAP = 100
+"""Longer than what is looked for, which may lie across two pieces."""
 
 
-def newest(folder: Path, workers: int) -> Path | None:
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint's file.
+
+    Attributes:
+        folder: the one that it is in.
+        name: the file's.
+        fit: which of a script's fits it is of, counted from 1; 0: the trainer's own.
+    """
+
+    folder: SharedFolder
+    name: str
+    fit: int
+
+    @property
+    def step(self) -> int:
+        """The step that it was made after."""
+        match = NAME.fullmatch(self.name)
+        return int(match["step"]) if match else 0
+
+    @property
+    def place(self) -> str:
+        """What it was made after, for people; that of a fit is numbered otherwise."""
+        return f"the newest checkpoint of fit {self.fit}" if self.fit else f"step {self.step}"
+
+
+def newest(run: SharedFolder, workers: int) -> Checkpoint | None:
     """Return the newest checkpoint that any of a run's workers has, a script's last fit's first."""
     found = [
-        file
+        checkpoint
         for service in services(workers)
-        for place in ("checkpoints", "fit-*/checkpoints")
-        for file in (folder / service).glob(f"{place}/*.npz")
-        if NAME.fullmatch(file.name)
+        for home in _homes(run.below(service))
+        for checkpoint in _checkpoints_of(home)
     ]
-    return max(found, key=lambda file: (fit_of(_home_of(file)), step_of(file)), default=None)
+    return max(found, key=lambda one: (one.fit, one.step), default=None)
 
 
-def fit_of(folder: Path) -> int:
-    """Return which of a script's fits a folder is of, counted from 1; 0: the trainer's own."""
-    match = FIT.fullmatch(folder.name)
+def _homes(worker: SharedFolder) -> list[SharedFolder]:
+    """Return the folders that may have checkpoints: the worker's own, and those of its fits."""
+    return [worker, *(worker.below(name) for name in worker.names() if fit_of(name))]
+
+
+def _checkpoints_of(home: SharedFolder) -> list[Checkpoint]:
+    folder, fit = home.below(CHECKPOINTS), fit_of(home.path.name)
+    names = [name for name in folder.names() if NAME.fullmatch(name) and folder.has_file(name)]
+    return [Checkpoint(folder, name, fit) for name in names]
+
+
+def fit_of(name: str) -> int:
+    """Return which of a script's fits a folder of this name is of, counted from 1; 0: of none."""
+    match = FIT.fullmatch(name)
     return int(match["number"]) if match else 0
 
 
-def place_of(file: Path) -> str:
-    """Return what a checkpoint was made after, for people; that of a fit is numbered otherwise."""
-    fit = fit_of(_home_of(file))
-    return f"the newest checkpoint of fit {fit}" if fit else f"step {step_of(file)}"
-
-
-def _home_of(file: Path) -> Path:
-    """Return the folder of the fit, or of the trainer's worker, that a checkpoint is of."""
-    return file.parent.parent
-
-
-def step_of(file: Path) -> int:
-    """Return the step that a checkpoint was made after."""
-    match = NAME.fullmatch(file.name)
-    return int(match["step"]) if match else 0
-
-
-def global_batch(file: Path) -> str | None:
+def global_batch(checkpoint: Checkpoint) -> str | None:
     """Return the run's examples a step; a checkpoint says so as JSON that is not compressed."""
-    with file.open("rb") as opened:
-        try:
-            content = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError:  # an empty file
-            return None
-        with content:
-            match = GLOBAL_BATCH.search(content)
-            return match["size"].decode() if match else None
+    try:
+        with checkpoint.folder.open(checkpoint.name) as file:
+            seen = b""
+            while piece := file.read(PIECE):
+                seen = seen[-OVERLAP:] + piece
+                if match := GLOBAL_BATCH.search(seen):
+                    return match["size"].decode()
+    except OSError:
+        pass
+    return None

@@ -2,28 +2,60 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
+import itertools
+import re
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 from local_cluster.settings.given import LATEST, User
+from local_cluster.shared_folder import SharedFolder
 
 IN_CONTAINERS = "/runs"
 LOG = "container.log"
+EARLIER = "earlier"
+"""In a run's folder: what earlier starts left, a folder each, named by its time."""
+MOST_LETTERS = 60
 
 
-def make(runs: Path, name: str, services: Iterable[str]) -> Path:
-    """Make a run's folder with one for each worker, and return it.
+def make_new(above: SharedFolder, name: str) -> str:
+    """Make a folder of this name, or of the next free one where it is taken; return the name.
 
     Raises:
         OSError: it could not be made.
     """
-    folder = runs / name
+    for number in itertools.count(1):
+        free = name if number == 1 else f"{name}-{number}"
+        with suppress(FileExistsError):
+            above.below(free).make_new()
+            return free
+    raise AssertionError  # the numbers do not end
+
+
+def make(runs: Path, name: str, services: Iterable[str], *, is_new: bool) -> str:
+    """Make a run's folder with one for each worker, and return its name.
+
+    Args:
+        runs: the folder of all runs.
+        name: the run's.
+        services: the workers.
+        is_new: whether the run must not be there yet; another name is found then.
+
+    Raises:
+        OSError: it could not be made.
+    """
+    runs.mkdir(parents=True, exist_ok=True)
+    if is_new:
+        name = make_new(SharedFolder(runs), name)
+    folder = SharedFolder(runs, name)
+    folder.make()
     for service in services:
-        (folder / service).mkdir(parents=True, exist_ok=True)
-        (folder / service / LOG).touch()
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+        worker = folder.below(service)
+        worker.make()
+        worker.open_to_append(LOG).close()
+    return name
 
 
 def point_to(runs: Path, name: str, project: str) -> None:
@@ -34,23 +66,55 @@ def point_to(runs: Path, name: str, project: str) -> None:
     Raises:
         OSError: the folder of all runs cannot be written.
     """
-    latest, file = runs / f".{LATEST}-of-{project}", runs / f".new-run-of-{project}"
-    latest.unlink(missing_ok=True)
-    latest.symlink_to(name)
-    latest.replace(runs / LATEST)
-    file.write_text(f"{IN_CONTAINERS}/{name}\n")
-    file.replace(run_of(runs, project))
+    folder = SharedFolder(runs)
+    folder.link(LATEST, name)
+    folder.replace(run_of(project), f"{IN_CONTAINERS}/{name}\n".encode())
 
 
-def run_of(runs: Path, project: str) -> Path:
-    """Return the file that tells a project's workers their run (compose.yaml)."""
-    return runs / f".run-of-{project}"
+def run_of(project: str) -> str:
+    """Return the name of the file that tells a project's workers their run (compose.yaml)."""
+    return f".run-of-{project}"
 
 
-def hand_over(runs: Path, folder: Path, project: str, user: User) -> None:
-    """Give a run that root has made to whom the results belong."""
-    uid, gid = int(user.uid), int(user.gid)
-    paths = [runs / LATEST, run_of(runs, project), folder]
-    paths += [Path(place) / name for place, dirs, files in os.walk(folder) for name in dirs + files]
-    for path in paths:
-        os.chown(path, uid, gid, follow_symlinks=False)
+def move_aside(folder: SharedFolder, places: Sequence[str], name: str) -> SharedFolder | None:
+    """Move what an earlier start left into a folder of its own, and return that.
+
+    Args:
+        folder: the run's.
+        places: files, as paths below it; those that are not there are skipped.
+        name: the new folder's, unless it is taken.
+
+    Raises:
+        OSError: something could not be moved.
+    """
+    parts = [place.rpartition("/") for place in places]
+    found = [(above, file) for above, _, file in parts if folder.below(above).has_file(file)]
+    if not found:
+        return None
+    earlier = folder.below(EARLIER)
+    earlier.make()
+    target = earlier.below(make_new(earlier, name))
+    for above, file in found:
+        folder.below(above).move(file, target.below(above))
+    return target
+
+
+def name_of_start(seconds: float, what: str) -> str:
+    """Return the name of a folder for what a start left.
+
+    Args:
+        seconds: when that start was, since 1970; a worker may have said so.
+        what: the script or the model that it started.
+    """
+    when = datetime.fromtimestamp(min(max(seconds, 0), time.time()))  # noqa: DTZ006 -- a person's
+    return f"{when:%Y%m%d-%H%M%S}-{re.sub('[^A-Za-z0-9._-]', '_', what)[:MOST_LETTERS]}"
+
+
+def hand_over(runs: Path, name: str, project: str, user: User) -> None:
+    """Give a run that root has made to whom the results belong.
+
+    Raises:
+        OSError: it is not root's to give.
+    """
+    for one in (LATEST, run_of(project), name):
+        SharedFolder(runs).hand_over(one, int(user.uid), int(user.gid))

@@ -11,12 +11,12 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Thread
-from typing import IO, Callable
+from typing import IO, BinaryIO, Callable
 
 from local_cluster import engine
 from local_cluster.messages import complain, write
+from local_cluster.run.folder import LOG
 
 # TensorFlow's C++ notes (level I) cannot be switched off before it is up, and tell a person
 # nothing; nor does its warning about the iterator that tf.distribute itself makes.
@@ -126,7 +126,7 @@ def follow(  # noqa: PLR0913 -- whose lines, from when, and what becomes of them
     service: str,
     container: str,
     since: str,
-    log: Path,
+    log: BinaryIO,
     *,
     screen: Screen,
     on_error_line: Callable[[], None] | None,
@@ -137,7 +137,7 @@ def follow(  # noqa: PLR0913 -- whose lines, from when, and what becomes of them
         service: the worker.
         container: its id.
         since: the time.
-        log: where they are saved, all of them.
+        log: the open file in which they are saved, all of them.
         screen: what of them is shown.
         on_error_line: of the chief: is called after each line of its standard error.
     """
@@ -152,7 +152,7 @@ def follow(  # noqa: PLR0913 -- whose lines, from when, and what becomes of them
         voice = Voice(service, screen, is_chief=is_chief, is_error=is_error)
         with stream:
             for line in stream:
-                _save(log, line)
+                _save(service, log, line)
                 visible = voice.take(line)
                 if visible is not None:
                     write(sys.stdout, visible)
@@ -171,9 +171,8 @@ def follow(  # noqa: PLR0913 -- whose lines, from when, and what becomes of them
     return thread
 
 
-def _save(log: Path, line: bytes) -> None:
+def _save(service: str, log: BinaryIO, line: bytes) -> None:
     try:
-        with log.open("ab") as opened:
-            opened.write(line)
+        log.write(line)
     except OSError as error:  # a full disk, say: the run goes on, and its lines can still be seen
-        complain(f"{log}: {error.strerror}")
+        complain(f"{service}/{LOG}: {error.strerror}")

@@ -12,11 +12,11 @@ import sys
 import time
 import unicodedata
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Callable
 
 from local_cluster import messages
+from local_cluster.shared_folder import SharedFolder
 
 FILE = "live.json"
 TICK_SECONDS = 0.5
@@ -42,12 +42,12 @@ class Live:
     """The line, drawn twice a second from the begin of a `with` to its end.
 
     Args:
-        file: where the chief tells where the run is.
+        folder: the chief's, where it tells where the run is.
         missing: returns the workers that do not run.
     """
 
-    def __init__(self, file: Path, missing: Callable[[], Sequence[str]]) -> None:
-        self._file, self._missing = file, missing
+    def __init__(self, folder: SharedFolder, missing: Callable[[], Sequence[str]]) -> None:
+        self._folder, self._missing = folder, missing
         self._is_over = Event()
         self._thread = Thread(target=self._draw, daemon=True)
         self._forgotten = self._seen = b""
@@ -71,7 +71,7 @@ class Live:
             messages.draw(sys.stdout, cut(text, shutil.get_terminal_size().columns - 1))
 
     def _text(self) -> str:
-        told, now = _read(self._file), time.monotonic()
+        told, now = _read(self._folder), time.monotonic()
         waited_for = [one for one in self._missing() if one not in gone_on_without(told)]
         if waited_for:
             return f"waiting for {', '.join(waited_for)}"
@@ -92,7 +92,7 @@ def line(told: bytes) -> str:
         if members["what"] != "training":
             return "  ".join([f"{place}  {members['what']}", *facts])
         steps = f"{bar(done, total)} {done}/{total}" if total else f"{done} steps"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
     return "  ".join([place, steps, *facts])
 
@@ -101,7 +101,7 @@ def gone_on_without(told: bytes) -> list[str]:
     """Return which workers the chief tells that the others go on without (MIN_WORKERS)."""
     try:
         return [str(one) for one in json.loads(told)["missing"]]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return []
 
 
@@ -135,8 +135,8 @@ def columns(letter: str) -> int:
     return 2 if unicodedata.east_asian_width(letter) in WIDE else 1
 
 
-def _read(file: Path) -> bytes:
+def _read(folder: SharedFolder) -> bytes:
     try:
-        return file.read_bytes()
+        return folder.read(FILE)
     except OSError:
         return b""

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from local_cluster.messages import EXIT_CONFIGURATION, say, write
 from local_cluster.run import checkpoints
+from local_cluster.run.checkpoints import Checkpoint
 from local_cluster.settings.settings import Settings
+from local_cluster.shared_folder import SharedFolder
 
 CURVES = "`make tensorboard` shows those of all runs"
-METRICS = "metrics.jsonl"
+METRICS, TENSORBOARD = "metrics.jsonl", "tensorboard"
 MOST_MODELS = 3
 """That are named: a ModelCheckpoint may have saved one each epoch."""
 TOLD_TO_STOP = (129, 130, 143)
@@ -25,9 +26,10 @@ def report(settings: Settings, code: int, seconds: int) -> None:
     if code:
         say(how_to_go_on(code, checkpoints.newest(folder, settings.workers)))
     else:
-        fit = newest_fit(folder / "worker-0") if settings.script else None
-        last = list(last_epoch((fit or folder / "worker-0") / METRICS))
-        of_fit = f" of {fit.name.replace('-', ' ')}" if fit else ""
+        chief = folder.below("worker-0")
+        fit = newest_fit(chief) if settings.script else None
+        last = list(last_epoch(chief.below(fit) if fit else chief))
+        of_fit = f" of {fit.replace('-', ' ')}" if fit else ""
         of_last = f"; the last epoch{of_fit}:" if last else ""
         say(f"done: {settings.workers} worker(s), {seconds} s{of_last}")
         print_table(last)
@@ -36,32 +38,32 @@ def report(settings: Settings, code: int, seconds: int) -> None:
 
 def places(settings: Settings, *, is_done: bool) -> Iterator[tuple[str, str]]:
     """Yield where everything is, by names; a script's results are whatever it has written."""
-    folder = settings.folder
+    folder = settings.folder.path
+    chief = settings.folder.below("worker-0")
     if settings.script:
         yield "results", f"{folder}"
-        chief = folder / "worker-0"
-        for model in models_of(folder)[-MOST_MODELS:]:
-            yield "model", f"{model}"
+        for model in models_of(settings.folder)[-MOST_MODELS:]:
+            yield "model", f"{folder}/{model}"
         if newest_fit(chief):
-            yield "metrics", f"{chief}/fit-<n>/{METRICS}"
-        if any(chief.glob("fit-*/tensorboard")):
+            yield "metrics", f"{chief.path}/fit-<n>/{METRICS}"
+        if any(chief.below(fit).has_folder(TENSORBOARD) for fit in fits_of(chief)):
             yield "curves", CURVES
         yield "logs", f"{folder}/worker-<i>/container.log"
         return
     if is_done:
         yield "model", f"{folder}/worker-0/model.keras and saved_model/"
     yield "metrics", f"{folder}/worker-<i>/metrics.jsonl, result.json"
-    if (folder / "worker-0/tensorboard").is_dir():
+    if chief.has_folder(TENSORBOARD):
         yield "curves", CURVES
     yield "logs", f"{folder}/worker-<i>/train.log, container.log"
 
 
-def how_to_go_on(code: int, checkpoint: Path | None) -> str:
+def how_to_go_on(code: int, checkpoint: Checkpoint | None) -> str:
     """Return the sentence about a run that is not done."""
     if code == EXIT_CONFIGURATION:
         return f"failed with exit code {code}"
     if checkpoint:
-        how = f"`make resume` goes on from {checkpoints.place_of(checkpoint)}"
+        how = f"`make resume` goes on from {checkpoint.place}"
     else:
         how = "`make resume` begins at step 0: there is no checkpoint yet"
     if code in TOLD_TO_STOP:
@@ -69,27 +71,30 @@ def how_to_go_on(code: int, checkpoint: Path | None) -> str:
     return f"failed with exit code {code}" + (f"; {how}" if checkpoint else "")
 
 
-def newest_fit(chief: Path) -> Path | None:
+def fits_of(chief: SharedFolder) -> list[str]:
+    """Return the folders of a script's fits, the last fit's last."""
+    return sorted(filter(checkpoints.fit_of, chief.names()), key=checkpoints.fit_of)
+
+
+def newest_fit(chief: SharedFolder) -> str | None:
     """Return the folder of the last fit that a script's chief has numbers of."""
-    fits = [file.parent for file in chief.glob(f"*/{METRICS}") if checkpoints.fit_of(file.parent)]
-    return max(fits, key=checkpoints.fit_of, default=None)
+    found = [fit for fit in fits_of(chief) if chief.below(fit).has_file(METRICS)]
+    return found[-1] if found else None
 
 
-def models_of(folder: Path) -> list[Path]:
+def models_of(folder: SharedFolder) -> list[str]:
     """Return the models that a script has saved in a run's folder, the newest last."""
-    # A script's link may lead to where only its container has something.
-    files = [file for file in folder.glob("*.keras") if file.exists()]
-    found = [file for file in files if not file.name.startswith(".")]
-    return sorted(found, key=lambda file: file.stat().st_mtime)
+    names = [one for one in folder.names() if one.endswith(".keras") and not one.startswith(".")]
+    return sorted(filter(folder.has_file, names), key=folder.time_of)
 
 
-def last_epoch(file: Path) -> Iterator[tuple[str, str]]:
+def last_epoch(folder: SharedFolder) -> Iterator[tuple[str, str]]:
     """Yield the last line of metrics.jsonl, a flat object, by names; fractions to four digits."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = folder.read_end(METRICS).decode().splitlines()
         metrics = json.loads(lines[-1], parse_float=lambda text: f"{float(text):.4f}")
         yield from ((name, str(value)) for name, value in metrics.items())
-    except (OSError, ValueError, IndexError, AttributeError):
+    except (OSError, ValueError, IndexError, AttributeError, RecursionError):
         return  # a command that is not the trainer writes none
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from contextlib import ExitStack
 from queue import SimpleQueue
 from threading import Thread
+from typing import BinaryIO
 
 from local_cluster import engine
 from local_cluster.compose import Compose
@@ -15,8 +17,9 @@ from local_cluster.run.events import Event, Failed, Started, Stopped, Workers
 from local_cluster.run.folder import LOG
 from local_cluster.run.happenings import AskedToStart, Happening, Told, UpEnded
 from local_cluster.run.lines import Screen, follow
-from local_cluster.run.live import FILE, Live
+from local_cluster.run.live import Live
 from local_cluster.settings.settings import Settings
+from local_cluster.shared_folder import refusal
 
 KILLED = 137
 REASONS = {75: "it lost a peer", 78: "bad configuration", KILLED: "killed"}
@@ -37,22 +40,34 @@ class Run:
         self._queue: SimpleQueue[Happening] = SimpleQueue()
         self._left = dict.fromkeys(settings.services, MOST_STARTS_AGAIN)
         self._workers = Workers(settings.services)
+        self._logs: dict[str, BinaryIO] = {}
         self._followers: dict[str, Thread] = {}
         self._up: subprocess.Popen[bytes] | None = None
         self._events: subprocess.Popen[bytes] | None = None
-        self._live = Live(settings.folder / settings.services[0] / FILE, self._workers.missing)
+        self._live = Live(settings.folder.below(settings.services[0]), self._workers.missing)
 
     def to_the_end(self) -> int:
         """Start the workers, show their lines, and remove all; return the exit code."""
         happenings.listen_to_signals(self._queue)
         code = EXIT_ERROR
-        try:
-            code = self._start() or self._show()
-        finally:
-            happenings.ignore_signals()
-            if not self._remove():
-                complain("the engine could not remove everything; `make down` tries again.")
+        with ExitStack() as files:
+            self._open_logs(files)
+            try:
+                code = self._start() or self._show()
+            finally:
+                happenings.ignore_signals()
+                if not self._remove():
+                    complain("the engine could not remove everything; `make down` tries again.")
         return code
+
+    def _open_logs(self, files: ExitStack) -> None:
+        """Open each worker's log once: what a worker puts in its place later gets nothing."""
+        for service in self._settings.services:
+            folder = self._settings.folder.below(service)
+            try:
+                self._logs[service] = files.enter_context(folder.open_to_append(LOG))
+            except OSError as error:
+                raise refusal(folder, error) from error
 
     def _start(self) -> int:
         """Start the workers; return 0, or the exit code where that does not come about."""
@@ -144,13 +159,12 @@ class Run:
         if worker.again:
             say(f"{worker.service} is started again")
             self._followers[worker.service].join()
-        log = self._settings.folder / worker.service / LOG
         is_chief = worker.service == self._settings.services[0]
         self._followers[worker.service] = follow(
             worker.service,
             worker.container,
             worker.since,
-            log,
+            self._logs[worker.service],
             screen=self._screen,
             # There the entrypoint speaks: training has not begun, or was ended.
             on_error_line=self._live.forget if is_chief else None,

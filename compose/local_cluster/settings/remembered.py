@@ -1,22 +1,157 @@
-"""cluster.env in a run's folder: what the run was started with, one NAME=value a line.
+"""What a run was started with, one NAME=value a line: kept for `make resume`, copied for people.
+
+`make resume` takes mounts, compose files and the user from it, so it lies in a folder of the
+user's (XDG_STATE_HOME) that no container can write. The copy in the run's folder, cluster.env,
+decides nothing: the workers can write it. A run of an earlier version, or one that was moved, has
+only that copy. There, settings that decide about this machine have to be given again.
 
 A value that would not survive as it is, such as one of several lines, is written as a JSON string.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import pwd
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from local_cluster.settings import names
+from local_cluster.settings.given import User
+from local_cluster.shared_folder import SharedFolder
 
 FILE = "cluster.env"
-HEAD = "# What this run was started with; `make resume` takes it from here."
+HEAD = "# What this run was started with."
 SECRET = "CLUSTER_TOKEN"  # noqa: S105 -- its name, which is all that is kept of it
 LINE = re.compile(r"(?P<name>[A-Z0-9_]+)=(?P<value>.*)", re.DOTALL)
 IN_NEED_OF_QUOTES = re.compile(r'"|.*[\r\n]', re.DOTALL)
+OF_THE_MACHINE = (
+    *("OVERLAYS", "IMAGE", "NETWORK", "SCRIPT", "WORKSPACE_DIR", "DATA_DIR", "RUN_UID", "RUN_GID"),
+    *(f"WORKER_{index}_GPUS" for index in range(names.MAX_WORKERS)),
+)
+"""What decides which files, devices and networks of this machine the workers get."""
+
+
+class StateError(Exception):
+    """The user's folder for what programs keep cannot be written."""
+
+
+@dataclass(frozen=True)
+class Before:
+    """What an earlier start has left, or nothing.
+
+    Attributes:
+        kept: what was kept of it.
+        copy: its cluster.env.
+    """
+
+    kept: bytes
+    copy: bytes
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the run was started with, as far as it is known."""
+        return parse(self.kept or self.copy)
+
+
+@dataclass(frozen=True)
+class Record:
+    """Where what a run was started with is kept.
+
+    Attributes:
+        folder: the run's, with the copy.
+        kept: the file that no container can write.
+    """
+
+    folder: SharedFolder
+    kept: Path
+
+    def before(self) -> Before:
+        """Return what an earlier start of the run has left."""
+        return Before(self.text(), self.copy()) if self.folder.is_there() else Before(b"", b"")
+
+    def remember(self, environ: Mapping[str, str], user: User) -> None:
+        """Write down what decides the run.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._write(render(environ).encode(errors="surrogateescape"), user)
+
+    def forget(self, before: Before, user: User) -> None:
+        """Put back what was there before: the workers have refused what came after it."""
+        if before.kept:
+            self._write(before.kept, user)
+        elif before.copy:  # it must not become what decides
+            self.kept.unlink(missing_ok=True)
+            self.folder.replace(FILE, before.copy)
+
+    def text(self) -> bytes:
+        """Return what is kept of the last start; empty: nothing is."""
+        try:
+            return self.kept.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return b""
+
+    def copy(self) -> bytes:
+        """Return what cluster.env says; empty: there is none. A worker may have written it."""
+        try:
+            return self.folder.read(FILE)
+        except OSError:
+            return b""
+
+    def _write(self, content: bytes, user: User) -> None:
+        try:
+            self._keep(content, user)
+        except OSError as error:
+            accepted = "a folder of yours that you can write and no container can"
+            message = f"XDG_STATE_HOME: accepted: {accepted} ({error})."
+            raise StateError(message) from error
+        self.folder.replace(FILE, content.replace(HEAD.encode(), self._head(), 1))
+
+    def _keep(self, content: bytes, user: User) -> None:
+        folder = self.kept.parent
+        made = [one for one in (folder, *folder.parents) if not one.exists()]
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = self.kept.with_name(f".new-{self.kept.name}")
+        new.write_bytes(content)
+        new.replace(self.kept)
+        if os.getuid() == 0:  # under sudo it is the user's all the same
+            for path in (self.kept, *made):
+                os.chown(path, int(user.uid), int(user.gid))
+
+    def _head(self) -> bytes:
+        told = f"{HEAD} A copy to read: `make resume` takes it from {self.kept}."
+        return told.encode(errors="surrogateescape")
+
+
+def record_of(runs: Path, name: str, environ: Mapping[str, str]) -> Record:
+    """Return where it is kept what a run was started with."""
+    whole = os.path.realpath(runs).encode(errors="surrogateescape")
+    place = hashlib.sha256(whole).hexdigest()[:16]
+    return Record(SharedFolder(runs, name), state_folder(environ) / "runs" / place / f"{name}.env")
+
+
+def state_folder(environ: Mapping[str, str]) -> Path:
+    """Return the user's folder for what programs keep (XDG Base Directory Specification)."""
+    given = environ.get("XDG_STATE_HOME", "")
+    # The specification ignores one that is not absolute.
+    base = Path(given) if os.path.isabs(given) else _home(environ) / ".local/state"  # noqa: PTH117
+    return base / "cluster-trainer"
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    """Return the home of whom the results belong to: under sudo the person's at the keyboard."""
+    person = environ.get("SUDO_UID", "")
+    if os.getuid() == 0 and person.isdecimal():
+        try:
+            return Path(pwd.getpwuid(int(person)).pw_dir)
+        except KeyError:
+            pass
+    return Path(os.path.expanduser("~"))  # noqa: PTH111 -- it does not raise where there is none
 
 
 def is_remembered(name: str) -> bool:
@@ -27,24 +162,6 @@ def is_remembered(name: str) -> bool:
     if name in (SECRET, "TRAINER_RESUME", "VERBOSE") or name.startswith("PIP_"):
         return False
     return name in names.OWN or name in names.passed_on()
-
-
-def remember(folder: Path, environ: Mapping[str, str]) -> str:
-    """Write down what decides the run, and return what was there before."""
-    before = _text(folder)
-    (folder / FILE).write_bytes(render(environ).encode(errors="surrogateescape"))
-    return before
-
-
-def forget(folder: Path, before: str) -> None:
-    """Put back what was there before: the workers have refused what came after it."""
-    if before:
-        (folder / FILE).write_bytes(before.encode(errors="surrogateescape"))
-
-
-def recall(folder: Path) -> dict[str, str]:
-    """Return what the run in a folder was started with; SECRET is there, but empty."""
-    return parse(_text(folder))
 
 
 def render(environ: Mapping[str, str]) -> str:
@@ -58,18 +175,12 @@ def render(environ: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def parse(text: str) -> dict[str, str]:
-    """Return what the file says of names that are ours; the workers can write there, too."""
+def parse(content: bytes) -> dict[str, str]:
+    """Return what the file says of names that are ours; SECRET is there, but empty."""
+    text = content.decode(errors="surrogateescape")
     matches = (LINE.fullmatch(line) for line in text.split("\n"))
     found = {match["name"]: _unquoted(match["value"]) for match in matches if match}
     return {name: text for name, text in found.items() if is_remembered(name) or name == SECRET}
-
-
-def _text(folder: Path) -> str:
-    try:
-        return (folder / FILE).read_bytes().decode(errors="surrogateescape")
-    except FileNotFoundError:
-        return ""
 
 
 def _quoted(text: str) -> str:

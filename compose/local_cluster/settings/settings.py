@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from local_cluster.settings import mounts
 from local_cluster.settings.given import DEFAULT_IMAGE, Given, User, project, runs_folder, services
 from local_cluster.settings.names import unknown_settings
+from local_cluster.settings.remembered import state_folder
+from local_cluster.shared_folder import SharedFolder
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,9 @@ class Settings:
         return self.workspace or os.path.dirname(self.script)  # noqa: PTH120 -- "" stays ""
 
     @property
-    def folder(self) -> Path:
-        """Where the run's results are."""
-        return self.runs / self.run_name
+    def folder(self) -> SharedFolder:
+        """Where the run's results are, which the workers write."""
+        return SharedFolder(self.runs, self.run_name)
 
 
 def read(environ: Mapping[str, str], now: datetime) -> Settings:
@@ -84,5 +87,15 @@ def read(environ: Mapping[str, str], now: datetime) -> Settings:
         overlays=given.overlays(),
         user=given.user(),
     )
-    given.raise_problems(unknown_settings(environ))
+    refused = mounts.problems(
+        {"RUNS_DIR": settings.runs, **({"DATA_DIR": Path(settings.data)} if settings.data else {})},
+        {
+            "DATA_DIR": settings.data,
+            "WORKSPACE_DIR": settings.workspace,
+            "SCRIPT": settings.script,
+        },
+        environ.get("OVERLAYS", "").split(),
+        state_folder(environ),
+    )
+    given.raise_problems([*unknown_settings(environ), *refused])
     return settings

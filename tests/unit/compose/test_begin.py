@@ -2,6 +2,7 @@
 
 import os
 import re
+from datetime import datetime
 
 import pytest
 
@@ -35,6 +36,33 @@ def finish(folder, *workers, mark="DONE"):
 
 def test_a_run_is_named_by_the_clock(run):
     assert re.fullmatch(r"\d{8}-\d{6}", run().name)
+
+
+def test_two_that_begin_in_the_same_second_have_a_folder_each(run, monkeypatch):
+    class Clock(datetime):
+        @classmethod
+        def now(cls):
+            return cls(2026, 11, 22, 9, 5, 7)
+
+    monkeypatch.setattr(begin_module, "datetime", Clock)
+    names = [run(container=number).name for number in range(3)]
+    assert names == ["20261122-090507", "20261122-090507-2", "20261122-090507-3"]
+    assert run(container=1).name == names[1]
+
+
+def test_a_link_in_the_place_of_its_files_is_not_followed(run, tmp_path):
+    """It is root, and runs/ may belong to anybody."""
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (tmp_path / "runs").mkdir()
+    for name in (".run-of-mine", ".new-.run-of-mine", ".new-run-of-mine", "latest"):
+        (tmp_path / "runs" / name).symlink_to(mine)
+    run()
+    assert mine.read_text() == "mine"
+    (tmp_path / "runs/x").symlink_to(tmp_path)
+    with pytest.raises(EndError) as caught:
+        run(RUN_NAME="x")
+    assert caught.value.code == 78
 
 
 def test_containers_that_start_again_go_on_with_their_run(run):

@@ -40,8 +40,9 @@ def test_no_docker_command(monkeypatch, tmp_path):
 
 
 def test_workers_are_told_by_their_numbers_and_nothing_else_is_one(docker):
-    docker('printf "%s\\n" worker-1 run-folder worker-0')
-    assert engine.Project("p").workers("running") == ["worker-0", "worker-1"]
+    docker('printf "%s\t%s\t%s\\n" 0a worker-1 12 0b run-folder "" 0c worker-0 ""')
+    found = [engine.Worker("0c", "worker-0", ""), engine.Worker("0a", "worker-1", "12")]
+    assert engine.Project("p").workers("running") == found
 
 
 def test_what_shows_the_curves_is_no_part_of_a_cluster(docker):

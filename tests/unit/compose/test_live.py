@@ -8,6 +8,7 @@ import pytest
 
 from local_cluster import messages
 from local_cluster.run import live
+from local_cluster.shared_folder import SharedFolder
 
 TOLD = {
     "what": "training",
@@ -98,7 +99,7 @@ def test_what_the_chief_told_before_it_did_something_else_is_not_shown(tmp_path)
     file = tmp_path / live.FILE
     file.write_bytes(told())
     missing = []
-    line = live.Live(file, lambda: missing)
+    line = live.Live(SharedFolder(tmp_path), lambda: missing)
     assert line._text().startswith("epoch 2/30")  # noqa: SLF001
     line.forget()
     assert line._text() == ""  # noqa: SLF001
@@ -112,7 +113,7 @@ def test_a_worker_that_the_others_go_on_without_is_not_waited_for(tmp_path):
     file = tmp_path / live.FILE
     file.write_bytes(told(facts=["without worker-1"], missing=["worker-1"]))
     missing = ["worker-1"]
-    line = live.Live(file, lambda: missing)
+    line = live.Live(SharedFolder(tmp_path), lambda: missing)
     assert line._text() == "epoch 2/30  ━━━━━───── 5/10  without worker-1"  # noqa: SLF001
     missing.append("worker-2")
     assert line._text() == "waiting for worker-2"  # noqa: SLF001

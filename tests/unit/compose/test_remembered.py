@@ -1,11 +1,15 @@
 """cluster.env: what was written is read again, whatever it is, and nothing else."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from local_cluster.settings import names, remembered
+from local_cluster.settings.given import User
 
+ME = User(str(os.getuid()), str(os.getgid()))
 KEPT = sorted(name for name in (*names.OWN, *names.passed_on()) if remembered.is_remembered(name))
 # Whatever a variable may hold: all but NUL, and bytes that are no UTF-8 as Python shows them.
 TEXTS = st.text(
@@ -20,12 +24,12 @@ TEXTS = st.text(
 @given(st.dictionaries(st.sampled_from(KEPT), TEXTS))
 def test_everything_comes_back_as_it_was(environ):
     text = remembered.render(environ).encode(errors="surrogateescape")
-    assert remembered.parse(text.decode(errors="surrogateescape")) == environ
+    assert remembered.parse(text) == environ
 
 
 @given(st.text())
 def test_no_content_is_too_odd_to_read(text):
-    assert set(remembered.parse(text)) <= {*KEPT, remembered.SECRET}
+    assert set(remembered.parse(text.encode(errors="surrogatepass"))) <= {*KEPT, remembered.SECRET}
 
 
 @given(TEXTS)
@@ -33,7 +37,7 @@ def test_a_secret_is_remembered_by_its_name_alone(secret):
     environ = {"CLUSTER_TOKEN": secret, "PIP_INDEX_URL": secret, "TRAINER_RESUME": "never"}
     text = remembered.render(environ)
     assert text == remembered.render({"CLUSTER_TOKEN": "x"})
-    assert remembered.parse(text) == {"CLUSTER_TOKEN": ""}
+    assert remembered.parse(text.encode()) == {"CLUSTER_TOKEN": ""}
 
 
 def test_plain_values_stay_legible():
@@ -44,21 +48,69 @@ def test_plain_values_stay_legible():
 
 def test_a_file_of_an_earlier_version_is_read():
     text = '# What this run was started with.\nWORKERS=3\nTRAINER_MODEL="odd\nDOCKER_HOST=evil\n'
-    assert remembered.parse(text) == {"WORKERS": "3", "TRAINER_MODEL": '"odd'}
+    assert remembered.parse(text.encode()) == {"WORKERS": "3", "TRAINER_MODEL": '"odd'}
 
 
-def test_settings_that_were_refused_are_forgotten_for_the_earlier_ones(tmp_path):
-    assert remembered.remember(tmp_path, {"WORKERS": "1"}) == ""
-    first = (tmp_path / remembered.FILE).read_text()
-    before = remembered.remember(tmp_path, {"WORKERS": "2"})
-    assert before == first
-    remembered.forget(tmp_path, before)
-    assert remembered.recall(tmp_path) == {"WORKERS": "1"}
+@pytest.fixture
+def record(tmp_path):
+    (tmp_path / "runs/x").mkdir(parents=True)
+    return remembered.record_of(tmp_path / "runs", "x", {"XDG_STATE_HOME": str(tmp_path / "state")})
 
 
-def test_the_first_settings_of_a_run_stay_even_if_they_were_refused(tmp_path):
-    remembered.forget(tmp_path, remembered.remember(tmp_path, {"WORKERS": "1"}))
-    assert remembered.recall(tmp_path) == {"WORKERS": "1"}
+def test_it_is_kept_where_no_container_writes_and_copied_to_read(record, tmp_path):
+    record.remember({"WORKERS": "1"}, ME)
+    assert tmp_path / "state" in record.kept.parents
+    copy = (tmp_path / "runs/x" / remembered.FILE).read_text()
+    assert str(record.kept) in copy.splitlines()[0]
+    assert copy.splitlines()[1:] == record.kept.read_text().splitlines()[1:] == ["WORKERS=1"]
+    (tmp_path / "runs/x" / remembered.FILE).write_text("WORKERS=8\n")
+    assert remembered.parse(record.text()) == {"WORKERS": "1"}
+
+
+def test_settings_that_were_refused_are_forgotten_for_the_earlier_ones(record):
+    record.remember({"WORKERS": "1"}, ME)
+    before = record.before()
+    record.remember({"WORKERS": "2"}, ME)
+    record.forget(before, ME)
+    assert remembered.parse(record.text()) == remembered.parse(record.copy()) == {"WORKERS": "1"}
+
+
+def test_what_a_worker_could_write_is_put_back_but_not_kept(record):
+    record.folder.replace(remembered.FILE, b"OVERLAYS=theirs.yaml\n")
+    before = record.before()
+    record.remember({"WORKERS": "2"}, ME)
+    record.forget(before, ME)
+    assert (record.text(), record.copy()) == (b"", b"OVERLAYS=theirs.yaml\n")
+
+
+def test_the_first_settings_of_a_run_stay_even_if_they_were_refused(record):
+    before = record.before()
+    record.remember({"WORKERS": "1"}, ME)
+    record.forget(before, ME)
+    assert remembered.parse(record.text()) == {"WORKERS": "1"}
+
+
+def test_a_link_in_the_place_of_the_copy_is_replaced_and_not_followed(record, tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    for name in (remembered.FILE, f".new-{remembered.FILE}"):
+        (tmp_path / "runs/x" / name).symlink_to(mine)
+    record.remember({"WORKERS": "1"}, ME)
+    assert mine.read_text() == "mine"
+    assert not (tmp_path / "runs/x" / remembered.FILE).is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("environ", "place"),
+    [
+        ({"XDG_STATE_HOME": "/s"}, "/s/cluster-trainer"),
+        ({"XDG_STATE_HOME": "relative"}, "/h/.local/state/cluster-trainer"),
+        ({}, "/h/.local/state/cluster-trainer"),
+    ],
+)
+def test_it_lies_where_the_users_programs_keep_such_things(monkeypatch, environ, place):
+    monkeypatch.setenv("HOME", "/h")
+    assert str(remembered.state_folder(environ)) == place
 
 
 @pytest.mark.parametrize("name", ["WORKERS", "WORKER_7_GPUS", "TRAINER_EPOCHS", "LOG_FORMAT"])

@@ -6,16 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from local_cluster.run.checkpoints import Checkpoint
 from local_cluster.run.report import how_to_go_on, last_epoch, places, report
 from local_cluster.settings.settings import read
+from local_cluster.shared_folder import SharedFolder
 
-CHECKPOINT = Path("00001200-0123456789abcdef.npz")
+NAME = "00001200-0123456789abcdef.npz"
+CHECKPOINT = Checkpoint(SharedFolder(Path("/r")), NAME, 0)
 
 
 def test_the_last_epoch_is_read(tmp_path):
     file = tmp_path / "metrics.jsonl"
     file.write_text('{"epoch": 1}\n{"epoch": 2, "loss": 0.39166, "rate": 2e-05, "seconds": 0.17}\n')
-    assert dict(last_epoch(file)) == {
+    assert dict(last_epoch(SharedFolder(tmp_path))) == {
         "epoch": "2",
         "loss": "0.3917",
         "rate": "0.0000",
@@ -28,7 +31,7 @@ def test_without_metrics_there_is_nothing_to_show(tmp_path, content):
     file = tmp_path / "metrics.jsonl"
     if content is not None:
         file.write_text(content)
-    assert list(last_epoch(file)) == []
+    assert list(last_epoch(SharedFolder(tmp_path))) == []
 
 
 @pytest.mark.parametrize("code", [129, 130, 143])
@@ -38,7 +41,7 @@ def test_a_run_that_was_stopped_goes_on(code):
 
 
 def test_a_script_goes_on_in_the_fit_that_was_interrupted():
-    checkpoint = Path("fit-2/checkpoints", CHECKPOINT)
+    checkpoint = Checkpoint(SharedFolder(Path("/r")), NAME, 2)
     said = how_to_go_on(143, checkpoint)
     assert said == "stopped; `make resume` goes on from the newest checkpoint of fit 2"
 

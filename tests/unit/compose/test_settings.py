@@ -32,7 +32,7 @@ def test_defaults():
         10,
     )
     assert (found.project, found.run_name) == ("cluster-trainer", "20261122-090507")
-    assert found.folder == ROOT / "runs/20261122-090507"
+    assert found.folder.path == ROOT / "runs/20261122-090507"
     assert (found.data, found.workspace, found.script, found.overlays) == ("", "", "", ())
     assert found.user == User(str(os.getuid()), str(os.getgid()))
 

@@ -43,9 +43,8 @@ cd "$(dirname "$0")"
 worker=0
 [ ! -e stopped-c0 ] || worker=1
 case "$1 $*" in
-    ps*ID*) [ -e stopped-c1 ] || echo "c$worker worker-$worker";;
-    ps*) echo worker-$worker;;
-    inspect*) cat up;;
+    ps*up*) printf "c$worker\\tworker-$worker\\t$(cat up)\\n";;
+    ps*) [ -e stopped-c1 ] || echo "c$worker worker-$worker";;
     stop*c1) sleep 1.5; touch stopped-c1;;
     stop*c0) touch stopped-c0;;
 esac
@@ -86,3 +85,27 @@ def test_one_that_does_not_end_is_told_of(cluster):
     with pytest.raises(EndError) as caught:
         stop({})
     assert "the program that runs them" in caught.value.sentences[0]
+
+
+# Each look shows what is left: nothing, after the first one.
+ENDING = """#!/bin/sh
+cd "$(dirname "$0")"
+case "$1" in
+    ps) [ -e looked ] || printf "c0\\tworker-0\\t\\nc1\\tworker-1\\t\\n"; touch looked;;
+    stop) echo "Error response from daemon: No such container: $2" >&2; exit 1;;
+    inspect) echo "Error: No such object: $2" >&2; exit 1;;
+esac
+"""
+
+
+@pytest.mark.parametrize("worker", ["", "1"])
+def test_workers_that_end_meanwhile_have_ended(cluster, tmp_path, worker):
+    cluster("true")
+    (tmp_path / "docker").write_text(ENDING)
+    assert stop({}, worker) == 0
+
+
+def test_another_number_is_refused_with_those_that_run(cluster):
+    cluster("true")
+    with pytest.raises(EndError, match=r'WORKER: received "3".* runs: 0\.'):
+        stop({}, "3")

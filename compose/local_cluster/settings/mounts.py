@@ -1,0 +1,51 @@
+"""Which paths a local cluster may not be given, since what its workers write would decide them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from local_cluster.settings.given import ROOT
+
+
+def problems(
+    written: Mapping[str, Path], mounted: Mapping[str, str], overlays: Iterable[str], state: Path
+) -> Iterator[str]:
+    """Yield a sentence for each path that is refused.
+
+    Args:
+        written: the folders in which workers can write, by the variables that name them.
+        mounted: what is mounted into them, by its variable.
+        overlays: the compose files that are added, as they were given.
+        state: where it is kept what runs were started with.
+    """
+    for variable, folder in written.items():
+        for place in (ROOT, state):
+            if _holds(folder, place):
+                accepted = f"a folder without {place} in it, since workers can write there"
+                yield f'{variable}: received "{folder}"; accepted: {accepted}.'
+        for file in overlays:
+            path = _whole(file)
+            if any(_holds(folder, one) for one in (path, *path.parents)):
+                accepted = f"compose files outside of {folder}, in which workers can write"
+                yield f'OVERLAYS: received "{file}"; accepted: {accepted}.'
+        for name, text in mounted.items():
+            if text and _is_led_by_a_link(_whole(text), folder):
+                accepted = f"a path without links below {folder}, in which workers can write"
+                yield f'{name}: received "{text}"; accepted: {accepted}.'
+
+
+def _whole(text: str) -> Path:
+    return Path(os.path.abspath(text))  # noqa: PTH100 -- a link stays a link
+
+
+def _holds(folder: Path, place: Path) -> bool:
+    """Tell whether a place is in a folder, or is the folder, wherever links lead."""
+    outer, inner = Path(os.path.realpath(folder)), Path(os.path.realpath(place))
+    return outer == inner or outer in inner.parents
+
+
+def _is_led_by_a_link(path: Path, folder: Path) -> bool:
+    """Tell whether a part of the path is a link that lies in the folder."""
+    return any(one.is_symlink() and _holds(folder, one.parent) for one in (path, *path.parents))

@@ -1,0 +1,221 @@
+"""Folders that the workers can write, too: nothing in them is followed, and nothing is trusted.
+
+A worker could leave a link where this program writes a file of its own: it would write to whatever
+the link leads to on this machine. It would wait for ever at a FIFO, and a device never ends. So
+each part of a path below such a folder is opened by itself, none of them may be a link, and what
+is opened has to be a regular file. What decides about this machine lies elsewhere
+(`settings/remembered.py`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, cast
+
+from local_cluster.messages import EXIT_CONFIGURATION, EndError
+
+ROOT_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+FOLDER_FLAGS = ROOT_FLAGS | os.O_NOFOLLOW
+FILE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+OF_ANOTHER_KIND = (errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.ENXIO, errno.EISDIR)
+"""What the system says of a link, a FIFO or a folder where a file was expected, and the like."""
+MOST_BYTES = 1 << 20
+"""Of a small file that is read as a whole."""
+
+
+@dataclass(frozen=True)
+class SharedFolder:
+    """A folder at or below one that is mounted into the workers.
+
+    Every method raises OSError where something on the way is a link, is missing or is of another
+    kind, unless it says otherwise.
+
+    Attributes:
+        root: the folder that is mounted; the user's own choice, which may be a link.
+        inside: the folder's place below it.
+    """
+
+    root: Path
+    inside: str = ""
+
+    @property
+    def path(self) -> Path:
+        """Where it is, for people."""
+        return self.root / self.inside
+
+    def below(self, place: str) -> SharedFolder:
+        """Return a folder below this one, which need not be there."""
+        return SharedFolder(self.root, str(PurePosixPath(self.inside, place)))
+
+    @contextmanager
+    def opened(self, *, make: bool = False) -> Iterator[int]:
+        """Open the folder, and yield its file descriptor.
+
+        Args:
+            make: whether to make the folders that are missing.
+        """
+        with ExitStack() as stack:
+            number = _closing(stack, os.open(self.root, ROOT_FLAGS))
+            for part in PurePosixPath(self.inside).parts:
+                if part == "..":
+                    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(self.path))
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=number)
+                number = _closing(stack, self._open_part(part, FOLDER_FLAGS, number))
+            yield number
+
+    def make(self) -> None:
+        """Make the folder, with those above it, unless it is there."""
+        with self.opened(make=True):
+            pass
+
+    def make_new(self) -> None:
+        """Make the folder.
+
+        Raises:
+            FileExistsError: it is there.
+        """
+        place = PurePosixPath(self.inside)
+        with SharedFolder(self.root, str(place.parent)).opened(make=True) as parent:
+            os.mkdir(place.name, dir_fd=parent)
+
+    def is_there(self) -> bool:
+        """Tell whether the folder can be opened; never raises OSError."""
+        try:
+            with self.opened():
+                return True
+        except OSError:
+            return False
+
+    def names(self) -> list[str]:
+        """Return what is in the folder, sorted; nothing where it cannot be opened."""
+        try:
+            with self.opened() as number:
+                return sorted(os.listdir(number))  # noqa: PTH208 -- of a file descriptor
+        except OSError:
+            return []
+
+    def has_folder(self, name: str) -> bool:
+        """Tell whether it holds a folder of this name; never raises OSError."""
+        return stat.S_ISDIR(self._mode(name))
+
+    def has_file(self, name: str) -> bool:
+        """Tell whether it holds a regular file of this name; never raises OSError."""
+        return stat.S_ISREG(self._mode(name))
+
+    def time_of(self, name: str) -> float:
+        """Return when a file was last written, in seconds since 1970; 0 where it is not there."""
+        try:
+            with self.opened() as number:
+                return os.stat(name, dir_fd=number, follow_symlinks=False).st_mtime
+        except OSError:
+            return 0.0
+
+    def open(self, name: str, flags: int = os.O_RDONLY) -> BinaryIO:
+        """Open a regular file, without a buffer."""
+        with self.opened() as number:
+            file = self._open_part(name, flags | FILE_FLAGS, number)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise OSError(errno.EINVAL, "not a regular file", str(self.path / name))
+        mode = "rb" if flags & os.O_ACCMODE == os.O_RDONLY else "wb"
+        return cast("BinaryIO", os.fdopen(file, mode, buffering=0))
+
+    def open_to_append(self, name: str) -> BinaryIO:
+        """Open a regular file to write at its end, and make it if it is missing."""
+        return self.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def read(self, name: str, most: int = MOST_BYTES) -> bytes:
+        """Return the first bytes of a regular file."""
+        with self.open(name) as file:
+            return file.read(most)
+
+    def read_end(self, name: str, most: int = MOST_BYTES) -> bytes:
+        """Return the last bytes of a regular file."""
+        with self.open(name) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+            return file.read(most)
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a file that is there whole or not at all, in the place of whatever was there."""
+        new = f".new-{name.lstrip('.')}"
+        with self.opened() as number:
+            _remove(new, number)
+            file = os.open(new, NEW_FLAGS | FILE_FLAGS, 0o666, dir_fd=number)
+            with os.fdopen(file, "wb") as opened:
+                opened.write(content)
+            os.replace(new, name, src_dir_fd=number, dst_dir_fd=number)
+
+    def link(self, name: str, to: str) -> None:
+        """Leave a link for people, in the place of whatever was there."""
+        new = f".new-{name}"
+        with self.opened() as number:
+            _remove(new, number)
+            os.symlink(to, new, dir_fd=number)
+            os.replace(new, name, src_dir_fd=number, dst_dir_fd=number)
+
+    def target_of(self, name: str) -> str:
+        """Return where a link says that it leads to."""
+        with self.opened() as number:
+            return os.readlink(name, dir_fd=number)
+
+    def move(self, name: str, to: SharedFolder) -> None:
+        """Move a file into another folder, which is made; a file there of that name is replaced."""
+        with self.opened() as here, to.opened(make=True) as there:
+            os.rename(name, name, src_dir_fd=here, dst_dir_fd=there)
+
+    def remove_empty(self) -> None:
+        """Remove the folder, unless it holds something."""
+        place = PurePosixPath(self.inside)
+        with suppress(OSError), SharedFolder(self.root, str(place.parent)).opened() as above:
+            os.rmdir(place.name, dir_fd=above)
+
+    def hand_over(self, name: str, uid: int, gid: int) -> None:
+        """Give what has this name, and all below it, to a user; links, but not their targets."""
+        with self.opened() as number:
+            os.chown(name, uid, gid, dir_fd=number, follow_symlinks=False)
+            for _, folders, files, inside in os.fwalk(name, dir_fd=number, follow_symlinks=False):
+                for one in folders + files:
+                    os.chown(one, uid, gid, dir_fd=inside, follow_symlinks=False)
+
+    def _open_part(self, part: str, flags: int, inside: int) -> int:
+        try:
+            return os.open(part, flags, 0o666, dir_fd=inside)
+        except OSError as error:  # its path is the last part alone
+            place = str(self.path) if flags == FOLDER_FLAGS else str(self.path / part)
+            raise OSError(error.errno, error.strerror, place) from error
+
+    def _mode(self, name: str) -> int:
+        try:
+            with self.opened() as number:
+                return os.stat(name, dir_fd=number, follow_symlinks=False).st_mode
+        except OSError:
+            return 0
+
+
+def refusal(folder: SharedFolder, error: OSError) -> EndError:
+    """Return the refusal of a folder in which something is not what this program has left there."""
+    if error.errno in OF_ANOTHER_KIND:
+        accepted = "folders and regular files, no links, since workers can write there. Remove it"
+        place = error.filename or folder.path
+        return EndError(EXIT_CONFIGURATION, f"{place}: {error.strerror}; accepted: {accepted}.")
+    received = f'RUNS_DIR: received "{folder.root}"; accepted: a folder that you can write'
+    return EndError(EXIT_CONFIGURATION, f"{received} ({error}).")
+
+
+def _closing(stack: ExitStack, number: int) -> int:
+    stack.callback(os.close, number)
+    return number
+
+
+def _remove(name: str, inside: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=inside)

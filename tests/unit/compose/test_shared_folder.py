@@ -1,0 +1,113 @@
+"""Folders that workers can write: whatever they leave there, nothing of it is followed."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from local_cluster.shared_folder import SharedFolder
+
+KINDS = ["link", "link to a device", "FIFO", "folder"]
+
+
+def leave(path, kind, victim):
+    """Leave at a path what a worker may leave there."""
+    if kind == "link":
+        path.symlink_to(victim)
+    elif kind == "link to a device":
+        path.symlink_to("/dev/zero")
+    elif kind == "FIFO":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+
+
+@pytest.fixture
+def victim(tmp_path):
+    """A file of the user's that workers cannot reach."""
+    (tmp_path / "mine").mkdir()
+    file = tmp_path / "mine/file"
+    file.write_text("mine")
+    yield file
+    assert file.read_text() == "mine"
+    assert [one.name for one in file.parent.iterdir()] == ["file"]
+
+
+@pytest.fixture
+def shared(tmp_path):
+    (tmp_path / "runs/x").mkdir(parents=True)
+    return SharedFolder(tmp_path / "runs", "x")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("use", ["read", "read_end", "open", "open_to_append"])
+def test_only_regular_files_are_opened(shared, victim, kind, use):
+    leave(shared.path / "file", kind, victim)
+    with pytest.raises(OSError, match="x/file"):
+        getattr(shared, use)("file")
+    assert not shared.has_file("file")
+
+
+@pytest.mark.parametrize("part", ["x", "x/worker-0", "x/worker-0/checkpoints"])
+def test_no_part_of_a_path_may_be_a_link(tmp_path, victim, part):
+    place = tmp_path / "runs" / part
+    place.parent.mkdir(parents=True)
+    place.symlink_to(victim.parent)
+    folder = SharedFolder(tmp_path / "runs", "x/worker-0/checkpoints")
+    for use in (folder.make, folder.make_new, lambda: folder.replace("file", b"theirs")):
+        with pytest.raises(OSError, match=r"Not a directory|File exists"):
+            use()
+    assert folder.names() == []
+    assert not folder.has_file("file")
+    assert not folder.is_there()
+
+
+def test_the_folder_that_is_mounted_may_be_a_link(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "runs").symlink_to("disk")
+    SharedFolder(tmp_path / "runs", "x").make()
+    assert (tmp_path / "disk/x").is_dir()
+
+
+def test_nothing_above_it_is_reached(shared):
+    assert shared.below("..").names() == []
+
+
+@pytest.mark.parametrize("kind", ["link", "link to a device", "FIFO"])
+def test_what_is_written_replaces_whatever_is_there(shared, victim, kind):
+    for name in ("file", ".new-file", "latest", ".new-latest"):
+        leave(shared.path / name, kind, victim)
+    shared.replace("file", b"ours")
+    shared.link("latest", "x")
+    assert not (shared.path / "file").is_symlink()
+    assert shared.read("file") == b"ours"
+    assert shared.target_of("latest") == "x"
+
+
+def test_a_file_is_read_from_either_end(shared):
+    shared.replace("file", b"0123456789")
+    assert (shared.read("file", 3), shared.read_end("file", 3)) == (b"012", b"789")
+    with shared.open_to_append("file") as file:
+        file.write(b"ab")
+    assert shared.read_end("file", 3) == b"9ab"
+
+
+def test_the_owner_of_links_is_changed_and_not_of_what_they_lead_to(shared, victim, monkeypatch):
+    """Root hands a run over, in which a worker has left links."""
+    given = []
+
+    def chown(name, *user, dir_fd, follow_symlinks):
+        assert (user, follow_symlinks) == ((1, 2), False)
+        given.append(Path(f"/proc/self/fd/{dir_fd}").readlink() / name)
+
+    (shared.path / "worker-0").mkdir()
+    (shared.path / "worker-0/file").touch()
+    (shared.path / "worker-1").symlink_to(victim.parent)
+    monkeypatch.setattr(os, "chown", chown)
+    SharedFolder(shared.root).hand_over("x", 1, 2)
+    names = ["", "worker-0", "worker-0/file", "worker-1"]
+    assert sorted(given) == [shared.path / name for name in names]
+    (shared.root / "y").symlink_to(victim.parent)
+    given.clear()
+    SharedFolder(shared.root).hand_over("y", 1, 2)
+    assert given == [shared.root / "y"]

@@ -1,0 +1,119 @@
+"""What `make up-local` does in a run's folder: made anew, moved aside, never followed."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parents[3] / "compose/cluster.py"
+# A worker that ends at once. `logs` is where its lines come from, and a test may let it do more.
+DOCKER = """#!/bin/sh
+here="$(dirname "$0")"
+event() { echo "$1 worker-0 $2 - id-0 1795351041850215000"; }
+case "$1" in
+    events) event start -; while [ ! -e "$here/ended-$RUN_NAME" ]; do sleep 0.05; done
+        event die $(cat "$here/code"); exec sleep 60;;
+    logs) . "$here/worker"; touch "$here/ended-$RUN_NAME";;
+esac
+"""
+
+
+@pytest.fixture
+def up(tmp_path):
+    """Run `cluster.py up` with one worker, and return what it printed and its exit code."""
+    (tmp_path / "docker").write_text(DOCKER)
+    (tmp_path / "docker").chmod(0o755)
+
+    def run(worker="echo here", code=0, **environ):
+        (tmp_path / "worker").write_text(worker)
+        (tmp_path / "code").write_text(f"{code}")
+        for mark in tmp_path.glob("ended-*"):
+            mark.unlink()
+        place = {"RUNS_DIR": str(tmp_path / "runs"), "XDG_STATE_HOME": str(tmp_path / "state")}
+        path = {"PATH": f"{tmp_path}:/usr/bin:/bin", "WORKERS": "1"}
+        return subprocess.run(
+            [sys.executable, PROGRAM, "up"],
+            env={**os.environ, **place, **path, **environ},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+def test_a_link_that_a_worker_puts_in_the_place_of_its_log_gets_nothing(up, tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("mine\n")
+    log = tmp_path / "runs/x/worker-0/container.log"
+    swap = f"echo first; sleep 0.2; mv {log} {log}.old; ln -s {mine} {log}; echo second"
+    done = up(swap, RUN_NAME="x")
+    assert done.returncode == 0, done
+    assert mine.read_text() == "mine\n"
+    assert Path(f"{log}.old").read_text() == "first\nsecond\n"
+    again = up(RUN_NAME="x")
+    assert again.returncode == 78, again
+    assert str(log) in again.stderr
+    assert mine.read_text() == "mine\n"
+
+
+def test_two_clusters_of_one_second_have_a_folder_each(up, tmp_path):
+    with ThreadPoolExecutor(4) as pool:
+        projects = [f"p{number}" for number in range(4)]
+        done = [*pool.map(lambda name: up(COMPOSE_PROJECT_NAME=name), projects)]
+    assert [one.returncode for one in done] == [0] * 4, done
+    folders = [one for one in (tmp_path / "runs").iterdir() if (one / "worker-0").is_dir()]
+    assert len([one for one in folders if not one.is_symlink()]) == 4
+    assert all((one / "worker-0/container.log").read_text() == "here\n" for one in folders)
+
+
+def scripts(tmp_path):
+    for name in ("first.py", "second.py"):
+        (tmp_path / name).touch()
+    return str(tmp_path / "first.py"), str(tmp_path / "second.py")
+
+
+def test_another_script_moves_the_first_ones_log_and_settings_aside(up, tmp_path):
+    first, second = scripts(tmp_path)
+    assert up("echo one", RUN_NAME="x", SCRIPT=first).returncode == 0
+    run = tmp_path / "runs/x"
+    (run / "model.keras").write_text("of the first script")
+    was = (run / "cluster.env").read_text()
+    assert up("echo two", RUN_NAME="x", SCRIPT=second).returncode == 0
+    (aside,) = (run / "earlier").iterdir()
+    assert aside.name.endswith("-first")
+    assert (aside / "cluster.env").read_text() == was
+    assert (aside / "worker-0/container.log").read_text() == "one\n"
+    assert (run / "worker-0/container.log").read_text() == "two\n"
+    assert second in (run / "cluster.env").read_text()
+    assert (run / "model.keras").read_text() == "of the first script"
+    # A third start of the same second finds a folder of its own.
+    assert up("echo three", RUN_NAME="x", SCRIPT=first).returncode == 0
+    assert len(list((run / "earlier").iterdir())) == 2
+
+
+def test_the_same_again_goes_on_in_the_same_files(up, tmp_path):
+    for _ in range(2):
+        assert up(RUN_NAME="x", TRAINER_EPOCHS="2").returncode == 0
+    run = tmp_path / "runs/x"
+    assert (run / "worker-0/container.log").read_text() == "here\nhere\n"
+    assert not (run / "earlier").exists()
+    assert up(RUN_NAME="x", TRAINER_EPOCHS="3").returncode == 0
+    (aside,) = (run / "earlier").iterdir()
+    assert "TRAINER_EPOCHS=2" in (aside / "cluster.env").read_text()
+    assert (run / "worker-0/container.log").read_text() == "here\nhere\nhere\n"
+
+
+def test_what_the_workers_refuse_leaves_the_settings_as_they_were(up, tmp_path):
+    assert up(RUN_NAME="x", TRAINER_EPOCHS="2").returncode == 0
+    run = tmp_path / "runs/x"
+    was = (run / "cluster.env").read_text()
+    refused = up(code=78, RUN_NAME="x", TRAINER_EPOCHS="2", TRAINER_MODEL="other")
+    assert refused.returncode == 78, refused
+    assert (run / "cluster.env").read_text() == was
+    assert not list((run / "earlier").iterdir())
