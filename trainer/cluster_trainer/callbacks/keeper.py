@@ -15,6 +15,8 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
 
 from cluster_trainer.callbacks import states
+from cluster_trainer.callbacks.tracked import Tracked
+from cluster_trainer.callbacks.unkept import Unkept
 from cluster_trainer.checkpoints.checkpoint import (
     KEPT_STATE,
     RUN,
@@ -29,7 +31,7 @@ from cluster_trainer.engine.replicas import alike, statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
 from cluster_trainer.engine.replicas.random_layers import global_seed
 from cluster_trainer.engine.running import BEGINNING_HOOKS, prepares
-from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.problems import ConfigurationError, Problem, listed
 
 log = logging.getLogger("trainer")
 
@@ -160,6 +162,8 @@ class Keeper(keras.callbacks.Callback):
         self.iterator: Any = None
         self.has_begun = False
         self.logs_of_epoch = found.progress["logs"] if found else {}
+        self._unkept = Unkept([])
+        self._unkept_before = found.progress.get("unkept", {}) if found else {}
 
     def others_begin(self) -> None:
         """Note that the others are given the model, which one of a user's own may train."""
@@ -233,10 +237,12 @@ class Keeper(keras.callbacks.Callback):
             if ring_of(self.model.distribute_strategy):
                 self._save()  # from which to go on when a worker is lost before the next
             self.has_begun = True
+            self._unkept = Unkept(self._callbacks)
             return
         self._check_found(self._found)
         self.has_begun = True
         self._put_back(self._found)
+        self._warn_of_unkept()
         self.model.stop_training = self.place.stopped
 
     def _check_found(self, found: Checkpoint) -> None:
@@ -252,8 +258,21 @@ class Keeper(keras.callbacks.Callback):
             self._plan.check(self._described, self._state().names)
         except ConfigurationError as error:
             problems += error.problems
+        problems += self._tracked().missing(found.progress.get("tracked", {}))
         if problems:
             raise ConfigurationError(problems)
+
+    def _warn_of_unkept(self) -> None:
+        """Name the callbacks that begin anew, although what they remember had changed."""
+        self._unkept = Unkept(self._callbacks)
+        if self.place.stage == Stage.ALL:
+            return
+        for callback, names in self._unkept_before.items():
+            log.warning(
+                "the callback %s goes on without what it remembered: no checkpoint has its %s. "
+                "Give it `get_state()` and `set_state(state)`, which checkpoints keep",
+                *(callback, listed(names)),
+            )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Begin an epoch; the first with what the metrics had come to."""
@@ -332,6 +351,7 @@ class Keeper(keras.callbacks.Callback):
             if alike.renew_constants(self.model):
                 self.model.train_function.forget_traces()
                 self.model.test_function = self.model.predict_function = None
+            self._tracked().put_back(saved.progress.get("tracked", {}), saved.arrays)
         self._put_callbacks_back(saved)
         _put_random_back(random_state)
 
@@ -377,6 +397,8 @@ class Keeper(keras.callbacks.Callback):
             "callbacks": states.taken(self._callbacks, arrays),
             "metrics": states.as_json(self._metric_rows(), arrays),
             "random": states.as_json(_random_state(), arrays),
+            "tracked": self._tracked().take(arrays),
+            "unkept": self._unkept.changed(self._unkept_before),
         }
         others = range(len(state.names), len(arrays))
         names = [*state.names, *(f"{KEPT_STATE}{index}" for index in others)]
@@ -395,6 +417,11 @@ class Keeper(keras.callbacks.Callback):
 
     def _state(self) -> State:
         return State(self._variables())
+
+    def _tracked(self) -> Tracked:
+        """Return the state that Keras does not list, nor the metrics and its global generator."""
+        known = [*self._variables(), *statistics.of_metrics(self.model), *global_seed()]
+        return Tracked(self.model, self._callbacks, known)
 
     def _variables(self) -> list[Any]:
         variables = [*self.model.variables]
