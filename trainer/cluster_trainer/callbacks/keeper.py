@@ -24,7 +24,7 @@ from cluster_trainer.checkpoints.checkpoint import (
     Stage,
     variable_names,
 )
-from cluster_trainer.checkpoints.saver import Saver
+from cluster_trainer.checkpoints.saver import Saver, warn_unsaved
 from cluster_trainer.checkpoints.state import State
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.replicas import alike, statistics
@@ -34,6 +34,9 @@ from cluster_trainer.engine.running import BEGINNING_HOOKS, prepares
 from cluster_trainer.problems import ConfigurationError, Problem, listed
 
 log = logging.getLogger("trainer")
+SHARE = 0.1
+"""Of the time between two checkpoints, what that of an epoch's end may cost at most."""
+SAVING = "whether to save"
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,7 @@ class Keeper(keras.callbacks.Callback):
         self._trainable: dict[int, bool] = {}
         self.place = place_of(found) if found else Place(epoch=first, first=first)
         self.held_up: tuple[int, float] | None = None
-        self.seconds_held_up = 0.0
+        self.seconds_held_up = self._saved_at = 0.0
         self.iterator: Any = None
         self.has_begun = False
         self.logs_of_epoch = found.progress["logs"] if found else {}
@@ -209,7 +212,9 @@ class Keeper(keras.callbacks.Callback):
         """Note that `steps` steps were done, and `done` of the epoch; all workers call it."""
         self._move(Stage.TRAINING, step=self.place.step + steps, done=done)
         is_due = self._every and self.place.step % self._every == 0
-        if is_due or self._plan.stops():
+        if self._plan.stops():
+            self._save()
+        elif is_due and self._is_room():
             self._save(another_follows=done == self.params.get("steps"))
         self._plan.meet()
 
@@ -220,7 +225,7 @@ class Keeper(keras.callbacks.Callback):
     def after_training(self) -> None:
         """Note that an epoch's steps are done; its validation is to come."""
         self._move(Stage.TRAINED)
-        if self._plan.validates:
+        if self._plan.validates and self._is_room(at_an_end=True):
             self._save(another_follows=True)
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -299,8 +304,11 @@ class Keeper(keras.callbacks.Callback):
         """Keep the epoch, with what other callbacks have decided at its end."""
         del logs
         self.model.stop_training = self._plan.any(bool(self.model.stop_training))
-        self._move(Stage.EPOCH, epoch=epoch + 1, done=0, stopped=bool(self.model.stop_training))
-        self._save()
+        is_stopped = bool(self.model.stop_training)
+        self._move(Stage.EPOCH, epoch=epoch + 1, done=0, stopped=is_stopped)
+        is_last = is_stopped or epoch + 1 == self.params.get("epochs")
+        if self._is_room(at_an_end=True):
+            self._save(another_follows=is_last)
 
     def on_train_end(self, logs: Any = None) -> None:
         """Keep the end, so that this fit is not trained again."""
@@ -380,14 +388,50 @@ class Keeper(keras.callbacks.Callback):
         had_ended = place.stopped or place.epoch >= self.params["epochs"]
         return place.stage == Stage.ALL and had_ended
 
+    def _is_room(self, *, at_an_end: bool = False) -> bool:
+        """Tell whether a checkpoint is to be taken here; all workers call it.
+
+        None is while one is being written. At an epoch's end none is that would cost more than its
+        SHARE of the time since the one before.
+
+        Args:
+            at_an_end: of an epoch, or of its steps.
+        """
+        if self._every is None:
+            return False
+        passed = time.monotonic() - self._saved_at
+        is_too_soon = at_an_end and passed * SHARE < self._cost()
+        return not self._plan.any(self._saver.is_busy or is_too_soon, SAVING)
+
+    def _cost(self) -> float:
+        """Return how many seconds the last checkpoint took, in training and beside it."""
+        held_up = self.held_up[1] if self.held_up else 0.0
+        return held_up + self._saver.newest_seconds
+
     def _save(self, *, another_follows: bool = False) -> None:
         if self._every is None:
             return
-        began = time.monotonic()
+        self._saver.make_room()  # no two copies of all variables at a time
+        began = self._saved_at = time.monotonic()
         self._plan.share_files()  # what was the best is in the checkpoint
         statistics.average(self.model, self.model.distribute_strategy)
+        rows = self._metric_rows()
         state = self._state()
-        arrays = state.take()
+        arrays: list[Any] = [None] * len(state.names)
+        tracked = self._tracked().take(arrays)
+        try:  # what follows asks nothing of the other workers
+            checkpoint = self._checkpoint(state, arrays, rows, tracked)
+        except Exception as error:  # noqa: BLE001  as where there is no memory for a copy
+            warn_unsaved(self.place.step, error)
+            return
+        self._saver.save(checkpoint, another_follows=another_follows)
+        self.held_up = self.place.step, time.monotonic() - began
+        self.seconds_held_up += self.held_up[1]
+
+    def _checkpoint(
+        self, state: State, arrays: list[Any], rows: np.ndarray | None, tracked: dict[str, Any]
+    ) -> Checkpoint:
+        arrays[: len(state.names)] = state.take()
         progress = {
             RUN: self._plan.run_number,
             "place": asdict(self.place),
@@ -395,20 +439,15 @@ class Keeper(keras.callbacks.Callback):
             "logs": _numbers(self.model.train_function.logs),
             "trains": self.model.train_function.trains,
             "callbacks": states.taken(self._callbacks, arrays),
-            "metrics": states.as_json(self._metric_rows(), arrays),
+            "metrics": states.as_json(rows, arrays),
             "random": states.as_json(_random_state(), arrays),
-            "tracked": self._tracked().take(arrays),
+            "tracked": tracked,
             "unkept": self._unkept.changed(self._unkept_before),
         }
         others = range(len(state.names), len(arrays))
         names = [*state.names, *(f"{KEPT_STATE}{index}" for index in others)]
         place = self.place
-        self._saver.save(
-            Checkpoint(place.step, place.stage, self._described, progress, names, arrays),
-            another_follows=another_follows,
-        )
-        self.held_up = place.step, time.monotonic() - began
-        self.seconds_held_up += self.held_up[1]
+        return Checkpoint(place.step, place.stage, self._described, progress, names, arrays)
 
     def _metric_rows(self) -> np.ndarray | None:
         """Return what the metrics have come to, None where they begin anew next."""

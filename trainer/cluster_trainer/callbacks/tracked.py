@@ -43,7 +43,7 @@ LIBRARIES = {"keras", "tensorflow", "numpy", "pandas", "cluster_trainer", *sys.s
 LIBRARIES -= {"__main__"}
 TEXT = "serialized"
 """The part of a tensor of texts, of which NumPy knows no array that can be written."""
-WHAT = "a checkpoint (variables that Keras does not list)"
+WHAT = "a checkpoint (other variables)"
 SHOWN = 5
 log = logging.getLogger("trainer")
 
