@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from cluster_trainer.callbacks import keeper
+from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.fits import script_fits
 
 # Each process that a test starts, and each fit of a test, is a start of its own; see starts.py.
@@ -32,6 +34,13 @@ def strategy_of(replicas):
 @pytest.fixture(params=[1, 4])
 def strategy(request):
     return strategy_of(request.param)
+
+
+@pytest.fixture(autouse=True)
+def saves_at_the_end_of_each_epoch(monkeypatch):
+    """Whatever that costs, and if it has to wait: the epochs of tests take milliseconds."""
+    monkeypatch.setattr(keeper, "SHARE", float("inf"))
+    monkeypatch.setattr(Saver, "is_busy", False)
 
 
 @pytest.fixture

@@ -18,9 +18,10 @@ import pytest
 import tensorflow as tf
 
 from cluster_trainer import train
-from cluster_trainer.callbacks import heartbeat
+from cluster_trainer.callbacks import heartbeat, keeper
 from cluster_trainer.callbacks.chief import for_worker
 from cluster_trainer.checkpoints.checkpoint import RUN, UNKNOWN_RUN, Checkpoint, Stage
+from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.rehearsal import Rehearsal
@@ -44,6 +45,7 @@ from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
 from cluster_trainer.settings.task import Task
 
+IS_BUSY = Saver.is_busy  # before a fixture has changed that
 ROWS = np.random.default_rng(0).normal(size=(40, 4)).astype("float32")
 WANTED = ROWS.sum(axis=1, keepdims=True)
 
@@ -692,3 +694,60 @@ def test_a_model_that_gets_a_checkpoints_values_is_not_given_the_chiefs_before(
         model.fit(Examples(), batch_size=8, epochs=9, verbose=0, callbacks=own)
     assert kept.place.step == 45
     assert ("fit (a model's values)" in asked) == is_given
+
+
+def steps_saved(monkeypatch, kept, model, seconds, **given):
+    """Return the steps of the checkpoints, and at which the disk had one, by a clock."""
+    steps, clock, stream = [], [0.0], Store.stream
+
+    def write(store, number, write):
+        steps.append(number // len(Stage))
+        stream(store, number, write)
+        kept._saver.newest_seconds = 0.0  # noqa: SLF001
+
+    class Takes(keras.callbacks.Callback):
+        several_batches_a_call = True
+
+        def on_epoch_end(self, epoch, logs=None):  # noqa: ARG002  Keras gives them by name
+            clock[0] += seconds
+
+    monkeypatch.setattr(Store, "stream", write)
+    monkeypatch.setattr(keeper.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(keeper.Keeper, "_cost", lambda _: 1.0)
+    with running.fits_run_by(kept.run):
+        model.fit(ROWS, WANTED, batch_size=8, verbose=0, callbacks=[Takes()], **given)
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(20.0, [5, 10, 15, 20, 25, 30]), (4.0, [15, 30]), (0.1, [30])]
+)
+def test_an_epochs_end_is_saved_no_more_often_than_a_tenth_of_its_cost(
+    keep, monkeypatch, seconds, expected
+):
+    """And the fit's always."""
+    monkeypatch.setattr(keeper, "SHARE", 0.1)
+    model, kept = keep(every=1000)
+    assert steps_saved(monkeypatch, kept, model, seconds, epochs=6) == expected
+
+
+def test_no_checkpoint_waits_for_the_one_before(keep, monkeypatch):
+    """The one that a step or an epoch asks for is left out while another is written."""
+    written, may_go_on, stream = [], threading.Event(), Store.stream
+
+    def write(store, number, write):
+        written.append(number // len(Stage))
+        assert may_go_on.wait(60)
+        stream(store, number, write)
+
+    class Ends(keras.callbacks.Callback):
+        def on_train_end(self, logs=None):  # noqa: ARG002
+            may_go_on.set()
+
+    monkeypatch.setattr(Store, "stream", write)
+    monkeypatch.setattr(Saver, "is_busy", IS_BUSY)
+    model, kept = keep(every=3)
+    with running.fits_run_by(kept.run):
+        model.fit(ROWS, WANTED, batch_size=8, epochs=4, verbose=0, callbacks=[Ends()])
+    assert written == [3, 20]
+    assert Store(kept._plan.folder).newest().number == 20 * len(Stage) + Stage.ALL  # noqa: SLF001

@@ -1,8 +1,10 @@
 """Files that are there whole under their name, or not at all."""
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 UNFINISHED = ".unfinished."
 
@@ -18,19 +20,45 @@ def write_whole(file: Path, content: bytes, *, durable: bool) -> None:
     Raises:
         OSError: it could not be written; an earlier file of that name is still there.
     """
-    unfinished = file.with_name(UNFINISHED + file.name)
+
+    def write(opened: BinaryIO) -> str:
+        opened.write(content)
+        return file.name
+
+    write_streamed(file.parent, file.name, write, durable=durable)
+
+
+def write_streamed(
+    folder: Path, name: str, write: Callable[[BinaryIO], str], *, durable: bool
+) -> Path:
+    """Write a file piece by piece; see `write_whole`.
+
+    Args:
+        folder: it is there.
+        name: tells the unfinished file from others.
+        write: is given the file, and returns its final name, which may depend on its content.
+        durable: wait until it would survive a loss of power.
+
+    Returns:
+        the complete file.
+
+    Raises:
+        OSError: it could not be written; an earlier file of that name is still there.
+    """
+    unfinished = folder / f"{UNFINISHED}{name}"
     try:
         with unfinished.open("wb") as opened:
-            opened.write(content)
+            file = folder / write(opened)
             if durable:
                 opened.flush()
                 os.fsync(opened.fileno())
         unfinished.replace(file)
-    except OSError:
+    except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
     if durable:
-        sync_folder(file.parent)
+        sync_folder(folder)
+    return file
 
 
 def make_folder(folder: Path) -> None:

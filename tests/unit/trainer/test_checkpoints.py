@@ -4,6 +4,7 @@ import os
 import stat
 import threading
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -310,11 +311,54 @@ def test_what_does_not_fit_on_the_disk_costs_a_warning_as_well(store, request, w
     assert "the checkpoint of step 30 could not be saved" in warnings.text
 
 
-def test_an_error_of_our_own_is_not_hidden(store):
+@pytest.mark.parametrize("error", [MemoryError("no room"), TypeError("odd"), OSError("gone")])
+def test_whatever_goes_wrong_in_the_writer_costs_a_warning(store, warnings, error):
+    def fail(_):
+        raise error
+
+    saver = Saver(store, fail)
+    saver.save(checkpoint(1))
+    saver.save(checkpoint(2, progress={"not": object()}))
+    saver.save(checkpoint(3))
+    saver.close()
+    assert str(error) in warnings.text
+    assert "Object of type object is not JSON serializable" in warnings.text
+    assert numbers(store) == [number_of(step, Stage.EPOCH) for step in (1, 3)]
+
+
+def test_so_it_does_where_there_is_no_thread_to_be_had(store, warnings, monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("can't start new thread")
+
     saver = Saver(store, lambda _: None)
-    saver.save(checkpoint(progress={"not": object()}))
-    with pytest.raises(TypeError):
-        saver.wait()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    saver.save(checkpoint(1))
+    assert "can't start new thread" in warnings.text
+    saver.wait()
+
+
+def test_one_that_is_being_written_is_told_of(store, slow):
+    saver = Saver(store, lambda _: None)
+    assert not saver.is_busy
+    saver.save(checkpoint(1), another_follows=True)
+    assert not saver.is_busy  # it may be dropped
+    saver.save(checkpoint(2))
+    assert saver.is_busy
+    slow.set()
+    saver.wait()
+    assert not saver.is_busy
+
+
+def test_it_is_streamed_without_a_copy_of_its_arrays(store):
+    """A name that tells the digest of all is known at the end alone."""
+    saved = checkpoint(5, [np.ones(2**25, np.float32)])  # 128 MiB
+    tracemalloc.start()
+    store.stream(saved.number, saved.write)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 0.3 * saved.arrays[0].nbytes
+    newest = store.newest()
+    np.testing.assert_array_equal(Checkpoint.from_bytes(newest.content).arrays[0], saved.arrays[0])
 
 
 def test_a_touched_file_differs_each_time(tmp_path):
@@ -334,7 +378,7 @@ def test_a_progress_file_that_cannot_be_written_is_a_warning(tmp_path, warnings)
 def test_a_checkpoint_survives_a_loss_of_power(store, disk):
     store.write(1, b"content")
     (name,) = files(store)
-    unfinished = f".unfinished.{name}"
+    unfinished = ".unfinished.00000000.1.npz"  # its digest is known at the end
     above = store.folder.parent.name
     first = [f"sync {above}"]  # which has got the folder
     written = [f"sync {unfinished}", f"rename {unfinished} {name}", f"sync {store.folder.name}"]

@@ -32,6 +32,15 @@ def test_a_slow_worker_shortens_everybodys_calls():
     assert pace.steps(None) == 1
 
 
+def test_the_first_call_of_a_pass_does_not_shorten_those_that_follow():
+    """It may have waited for the first batch of a shuffled pipeline."""
+    pace = Pace(None, lambda seconds: seconds)
+    for _ in range(6):
+        pace.took(pace.steps(None), 0.01 * pace.steps(None))
+    pace.took(pace.steps(None), 70.0, is_first=True)
+    assert pace.steps(None) == 100
+
+
 def test_no_call_is_longer_than_what_is_left():
     pace = Pace(7, lambda seconds: seconds)
     assert (pace.steps(3), pace.steps(None)) == (3, 7)

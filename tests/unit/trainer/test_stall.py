@@ -56,7 +56,48 @@ def test_auto_grows_with_the_longest_call(deadline, monkeypatch):
         with limit.call(step):
             clock += seconds
     with limit.call(step):
-        assert deadline.moment - clock == LEAST_SECONDS + 30.0
+        assert deadline.moment - clock == pytest.approx(LEAST_SECONDS + 30.0)
+
+
+@pytest.fixture
+def timed(deadline, monkeypatch):
+    """Make calls of a kind that take so many seconds; return what each might have taken."""
+    limit, clock = StallLimit(deadline, "auto"), [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+    def call(seconds, *, is_first=False, traces=False):
+        with limit.call(step, is_first=is_first):
+            if traces:
+                limit.traces()
+            might = deadline.moment - clock[0]
+            clock[0] += seconds
+        return might
+
+    return call
+
+
+def test_the_first_call_of_a_pass_is_measured_by_those_of_its_kind(timed):
+    """A pipeline takes 70 s to its first batch, in each pass."""
+    assert timed(70.0, is_first=True) == math.inf
+    assert timed(0.1) == pytest.approx(LEAST_SECONDS)
+    assert timed(80.0, is_first=True) == pytest.approx(LEAST_SECONDS + 700.0)
+    assert timed(0.1) == pytest.approx(LEAST_SECONDS + 1.0)
+    assert timed(0.1, is_first=True) == pytest.approx(LEAST_SECONDS + 800.0)
+
+
+def test_so_is_one_that_traces_again(timed):
+    timed(300.0, is_first=True)
+    timed(0.1)
+    assert timed(200.0, traces=True) == pytest.approx(LEAST_SECONDS + 3000.0)
+    assert timed(0.1) == pytest.approx(LEAST_SECONDS + 1.0)  # which is not longer for that
+
+
+def test_a_limit_of_ones_own_holds_for_the_first_call_of_each_pass(deadline):
+    limit = StallLimit(deadline, 5)
+    for _ in range(2):
+        with limit.call(step, is_first=True):
+            within = seconds_left(deadline)
+    assert 4 < within < 5
 
 
 def test_0_is_no_limit(deadline):

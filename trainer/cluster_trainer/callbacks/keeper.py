@@ -15,6 +15,8 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
 
 from cluster_trainer.callbacks import states
+from cluster_trainer.callbacks.tracked import Tracked
+from cluster_trainer.callbacks.unkept import Unkept
 from cluster_trainer.checkpoints.checkpoint import (
     KEPT_STATE,
     RUN,
@@ -22,16 +24,19 @@ from cluster_trainer.checkpoints.checkpoint import (
     Stage,
     variable_names,
 )
-from cluster_trainer.checkpoints.saver import Saver
+from cluster_trainer.checkpoints.saver import Saver, warn_unsaved
 from cluster_trainer.checkpoints.state import State
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.replicas import alike, statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
 from cluster_trainer.engine.replicas.random_layers import global_seed
 from cluster_trainer.engine.running import BEGINNING_HOOKS, prepares
-from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.problems import ConfigurationError, Problem, listed
 
 log = logging.getLogger("trainer")
+SHARE = 0.1
+"""Of the time between two checkpoints, what that of an epoch's end may cost at most."""
+SAVING = "whether to save"
 
 
 @dataclass(frozen=True)
@@ -156,10 +161,12 @@ class Keeper(keras.callbacks.Callback):
         self._trainable: dict[int, bool] = {}
         self.place = place_of(found) if found else Place(epoch=first, first=first)
         self.held_up: tuple[int, float] | None = None
-        self.seconds_held_up = 0.0
+        self.seconds_held_up = self._saved_at = 0.0
         self.iterator: Any = None
         self.has_begun = False
         self.logs_of_epoch = found.progress["logs"] if found else {}
+        self._unkept = Unkept([])
+        self._unkept_before = found.progress.get("unkept", {}) if found else {}
 
     def others_begin(self) -> None:
         """Note that the others are given the model, which one of a user's own may train."""
@@ -205,7 +212,9 @@ class Keeper(keras.callbacks.Callback):
         """Note that `steps` steps were done, and `done` of the epoch; all workers call it."""
         self._move(Stage.TRAINING, step=self.place.step + steps, done=done)
         is_due = self._every and self.place.step % self._every == 0
-        if is_due or self._plan.stops():
+        if self._plan.stops():
+            self._save()
+        elif is_due and self._is_room():
             self._save(another_follows=done == self.params.get("steps"))
         self._plan.meet()
 
@@ -216,7 +225,7 @@ class Keeper(keras.callbacks.Callback):
     def after_training(self) -> None:
         """Note that an epoch's steps are done; its validation is to come."""
         self._move(Stage.TRAINED)
-        if self._plan.validates:
+        if self._plan.validates and self._is_room(at_an_end=True):
             self._save(another_follows=True)
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -233,10 +242,12 @@ class Keeper(keras.callbacks.Callback):
             if ring_of(self.model.distribute_strategy):
                 self._save()  # from which to go on when a worker is lost before the next
             self.has_begun = True
+            self._unkept = Unkept(self._callbacks)
             return
         self._check_found(self._found)
         self.has_begun = True
         self._put_back(self._found)
+        self._warn_of_unkept()
         self.model.stop_training = self.place.stopped
 
     def _check_found(self, found: Checkpoint) -> None:
@@ -252,8 +263,21 @@ class Keeper(keras.callbacks.Callback):
             self._plan.check(self._described, self._state().names)
         except ConfigurationError as error:
             problems += error.problems
+        problems += self._tracked().missing(found.progress.get("tracked", {}))
         if problems:
             raise ConfigurationError(problems)
+
+    def _warn_of_unkept(self) -> None:
+        """Name the callbacks that begin anew, although what they remember had changed."""
+        self._unkept = Unkept(self._callbacks)
+        if self.place.stage == Stage.ALL:
+            return
+        for callback, names in self._unkept_before.items():
+            log.warning(
+                "the callback %s goes on without what it remembered: no checkpoint has its %s. "
+                "Give it `get_state()` and `set_state(state)`, which checkpoints keep",
+                *(callback, listed(names)),
+            )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Begin an epoch; the first with what the metrics had come to."""
@@ -280,8 +304,11 @@ class Keeper(keras.callbacks.Callback):
         """Keep the epoch, with what other callbacks have decided at its end."""
         del logs
         self.model.stop_training = self._plan.any(bool(self.model.stop_training))
-        self._move(Stage.EPOCH, epoch=epoch + 1, done=0, stopped=bool(self.model.stop_training))
-        self._save()
+        is_stopped = bool(self.model.stop_training)
+        self._move(Stage.EPOCH, epoch=epoch + 1, done=0, stopped=is_stopped)
+        is_last = is_stopped or epoch + 1 == self.params.get("epochs")
+        if self._is_room(at_an_end=True):
+            self._save(another_follows=is_last)
 
     def on_train_end(self, logs: Any = None) -> None:
         """Keep the end, so that this fit is not trained again."""
@@ -332,6 +359,7 @@ class Keeper(keras.callbacks.Callback):
             if alike.renew_constants(self.model):
                 self.model.train_function.forget_traces()
                 self.model.test_function = self.model.predict_function = None
+            self._tracked().put_back(saved.progress.get("tracked", {}), saved.arrays)
         self._put_callbacks_back(saved)
         _put_random_back(random_state)
 
@@ -360,14 +388,50 @@ class Keeper(keras.callbacks.Callback):
         had_ended = place.stopped or place.epoch >= self.params["epochs"]
         return place.stage == Stage.ALL and had_ended
 
+    def _is_room(self, *, at_an_end: bool = False) -> bool:
+        """Tell whether a checkpoint is to be taken here; all workers call it.
+
+        None is while one is being written. At an epoch's end none is that would cost more than its
+        SHARE of the time since the one before.
+
+        Args:
+            at_an_end: of an epoch, or of its steps.
+        """
+        if self._every is None:
+            return False
+        passed = time.monotonic() - self._saved_at
+        is_too_soon = at_an_end and passed * SHARE < self._cost()
+        return not self._plan.any(self._saver.is_busy or is_too_soon, SAVING)
+
+    def _cost(self) -> float:
+        """Return how many seconds the last checkpoint took, in training and beside it."""
+        held_up = self.held_up[1] if self.held_up else 0.0
+        return held_up + self._saver.newest_seconds
+
     def _save(self, *, another_follows: bool = False) -> None:
         if self._every is None:
             return
-        began = time.monotonic()
+        self._saver.make_room()  # no two copies of all variables at a time
+        began = self._saved_at = time.monotonic()
         self._plan.share_files()  # what was the best is in the checkpoint
         statistics.average(self.model, self.model.distribute_strategy)
+        rows = self._metric_rows()
         state = self._state()
-        arrays = state.take()
+        arrays: list[Any] = [None] * len(state.names)
+        tracked = self._tracked().take(arrays)
+        try:  # what follows asks nothing of the other workers
+            checkpoint = self._checkpoint(state, arrays, rows, tracked)
+        except Exception as error:  # noqa: BLE001  as where there is no memory for a copy
+            warn_unsaved(self.place.step, error)
+            return
+        self._saver.save(checkpoint, another_follows=another_follows)
+        self.held_up = self.place.step, time.monotonic() - began
+        self.seconds_held_up += self.held_up[1]
+
+    def _checkpoint(
+        self, state: State, arrays: list[Any], rows: np.ndarray | None, tracked: dict[str, Any]
+    ) -> Checkpoint:
+        arrays[: len(state.names)] = state.take()
         progress = {
             RUN: self._plan.run_number,
             "place": asdict(self.place),
@@ -375,18 +439,15 @@ class Keeper(keras.callbacks.Callback):
             "logs": _numbers(self.model.train_function.logs),
             "trains": self.model.train_function.trains,
             "callbacks": states.taken(self._callbacks, arrays),
-            "metrics": states.as_json(self._metric_rows(), arrays),
+            "metrics": states.as_json(rows, arrays),
             "random": states.as_json(_random_state(), arrays),
+            "tracked": tracked,
+            "unkept": self._unkept.changed(self._unkept_before),
         }
         others = range(len(state.names), len(arrays))
         names = [*state.names, *(f"{KEPT_STATE}{index}" for index in others)]
         place = self.place
-        self._saver.save(
-            Checkpoint(place.step, place.stage, self._described, progress, names, arrays),
-            another_follows=another_follows,
-        )
-        self.held_up = place.step, time.monotonic() - began
-        self.seconds_held_up += self.held_up[1]
+        return Checkpoint(place.step, place.stage, self._described, progress, names, arrays)
 
     def _metric_rows(self) -> np.ndarray | None:
         """Return what the metrics have come to, None where they begin anew next."""
@@ -395,6 +456,11 @@ class Keeper(keras.callbacks.Callback):
 
     def _state(self) -> State:
         return State(self._variables())
+
+    def _tracked(self) -> Tracked:
+        """Return the state that Keras does not list, nor the metrics and its global generator."""
+        known = [*self._variables(), *statistics.of_metrics(self.model), *global_seed()]
+        return Tracked(self.model, self._callbacks, known)
 
     def _variables(self) -> list[Any]:
         variables = [*self.model.variables]

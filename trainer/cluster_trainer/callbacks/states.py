@@ -35,7 +35,7 @@ def taken(callbacks: Sequence[Any], arrays: list[np.ndarray]) -> dict[str, Any]:
     One that cannot be kept is left out, and that is said.
     """
     found = {}
-    for name, callback in _named(callbacks):
+    for name, callback in named(callbacks):
         before = len(arrays)
         try:
             state = as_json(_state(callback), arrays)
@@ -50,16 +50,16 @@ def taken(callbacks: Sequence[Any], arrays: list[np.ndarray]) -> dict[str, Any]:
 
 def put_back(callbacks: Sequence[Any], states: Mapping[str, Any]) -> None:
     """Give each its state, if one of its class and its place among these had one."""
-    for name, callback in _named(callbacks):
+    for name, callback in named(callbacks):
         if (state := states.get(name)) is None:
             continue
-        if _has_own(callback):
+        if has_state(callback):
             callback.set_state(state)
         else:
             vars(callback).update(state)
 
 
-def _named(callbacks: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+def named(callbacks: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     """Yield each callback with its class, and its place among those: workers may have others."""
     counted: Counter[str] = Counter()
     for callback in callbacks:
@@ -69,13 +69,19 @@ def _named(callbacks: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _state(callback: Any) -> Any:
-    if _has_own(callback):
+    if has_state(callback):
         return callback.get_state()
-    names = next((names for kind, names in KEPT.items() if isinstance(callback, kind)), ())
+    names = kept_names(callback)
     return {name: vars(callback)[name] for name in names if name in vars(callback)} or None
 
 
-def _has_own(callback: Any) -> bool:
+def kept_names(callback: Any) -> tuple[str, ...]:
+    """Return the attributes that are kept of one of Keras's callbacks, or of a subclass of it."""
+    return next((names for kind, names in KEPT.items() if isinstance(callback, kind)), ())
+
+
+def has_state(callback: Any) -> bool:
+    """Tell whether a callback offers a state of its own."""
     return hasattr(callback, "get_state") and hasattr(callback, "set_state")
 
 

@@ -4,11 +4,12 @@ import hashlib
 import io
 import json
 import re
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
@@ -18,6 +19,16 @@ RUN, UNKNOWN_RUN = "run", 0
 KEPT_STATE = "state of a callback or metric, array "
 COUNTED = re.compile(r"_\d+(?=[/_ ]|$)")
 SCALED = "loss_scale_optimizer/"
+
+
+class Sink(Protocol):
+    """Takes a file's content, piece by piece."""
+
+    def write(self, piece: Any, /) -> Any:
+        """Take the next bytes."""
+
+    def flush(self) -> None:
+        """Hand on what was taken."""
 
 
 class Stage(IntEnum):
@@ -64,8 +75,11 @@ class Checkpoint:
         """A random number of the run, the same on all workers; see `run_of`."""
         return run_of(self.progress)
 
-    def to_bytes(self) -> bytes:
-        """Return it as an .npz file, which `numpy.load` reads: `about` is JSON, the rest arrays."""
+    def write(self, file: Sink) -> None:
+        """Write it as an .npz file, which `numpy.load` reads: `about` is JSON, the rest arrays.
+
+        NumPy writes a few megabytes at a time, so that no second copy of the arrays is made.
+        """
         about = {
             "form": FORM,
             "step": self.step,
@@ -74,10 +88,15 @@ class Checkpoint:
             "progress": dict(self.progress),
             "names": list(self.names),
         }
-        members = {ABOUT: np.frombuffer(json.dumps(about).encode(), np.uint8)}
-        members |= {_member(index): array for index, array in enumerate(self.arrays)}
+        with zipfile.ZipFile(file, "w") as members:  # type: ignore[call-overload]  # it need not be read
+            _add(members, ABOUT, np.frombuffer(json.dumps(about).encode(), np.uint8))
+            for index, array in enumerate(self.arrays):
+                _add(members, _member(index), array)
+
+    def to_bytes(self) -> bytes:
+        """Return what `write` writes."""
         file = io.BytesIO()
-        np.savez(file, allow_pickle=False, **members)
+        self.write(file)
         return file.getvalue()
 
     @classmethod
@@ -131,10 +150,33 @@ def uncounted(names: Sequence[str]) -> list[str]:
     return [COUNTED.sub("", name).removeprefix(SCALED) for name in names]
 
 
+def _add(members: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
+    with members.open(f"{name}.npy", "w", force_zip64=True) as member:
+        np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+
+
 def _member(index: int) -> str:
     return f"variable_{index:05d}"
 
 
+class Digest:
+    """The first 16 hexadecimal digits of a SHA-256, enough to notice any accident."""
+
+    def __init__(self) -> None:
+        self._sha = hashlib.sha256()
+
+    def update(self, piece: Any) -> None:
+        """Add the next bytes."""
+        self._sha.update(piece)
+
+    @property
+    def text(self) -> str:
+        """That of all bytes so far."""
+        return self._sha.hexdigest()[:16]
+
+
 def checksum(content: bytes) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256, enough to notice any accident."""
-    return hashlib.sha256(content).hexdigest()[:16]
+    """Return the digest of a whole content."""
+    digest = Digest()
+    digest.update(content)
+    return digest.text

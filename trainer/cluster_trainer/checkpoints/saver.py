@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
 from cluster_trainer.checkpoints.store import Store
@@ -17,8 +18,8 @@ log = logging.getLogger("trainer")
 class Saver:
     """Writes one checkpoint at a time, in the order in which they are given.
 
-    A disk that is full or broken costs a warning and not the run: the older checkpoints remain,
-    and the next one is tried again.
+    Whatever goes wrong costs a warning and not the run, as on a disk that is full or broken: the
+    older checkpoints remain, and the next one is tried again.
 
     Args:
         store: where to.
@@ -37,6 +38,17 @@ class Saver:
         self._pending: Future[None] | None = None
         self._held = _Held()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether one is being written, with its arrays in memory; the next would have to wait."""
+        is_over = self._pending is None or self._pending.done()
+        return not is_over and self._held.is_decided
+
+    def make_room(self) -> None:
+        """Drop the one that another is to follow, or wait until it is written if that has begun."""
+        self._held.drop()
+        self.wait()
+
     def save(self, checkpoint: Checkpoint, *, another_follows: bool = False) -> None:
         """Begin to write a checkpoint, once the one before it is done.
 
@@ -45,12 +57,11 @@ class Saver:
             another_follows: whether the next is expected before long. If it comes within
                 FOLLOWED_SECONDS it takes the place of this one, which is not written.
         """
-        self._held.drop()
-        self.wait()
+        self.make_room()
         self._held = _Held()
         if not another_follows:
             self._held.release()
-        self._pending = self._thread.submit(self._write, checkpoint, self._held)
+        self._begin(checkpoint.step, self._write, checkpoint, self._held)
 
     def keep(self, number: int, content: bytes) -> None:
         """Begin to write what another worker has given, once the one before it is done.
@@ -60,7 +71,9 @@ class Saver:
             content: of its file.
         """
         self.wait()
-        self._pending = self._thread.submit(self._keep, number, content)
+        self._held = _Held()
+        self._held.release()
+        self._begin(number // len(Stage), self._keep, number, content)
 
     def wait(self) -> None:
         """Wait until nothing is left to write."""
@@ -74,24 +87,29 @@ class Saver:
         self.wait()
         self._thread.shutdown()
 
+    def _begin(self, step: int, write: Callable[..., None], *given: Any) -> None:
+        def guarded() -> None:
+            try:
+                write(*given)
+            except Exception as error:  # noqa: BLE001  no checkpoint is worth a training
+                warn_unsaved(step, error)
+
+        try:
+            self._pending = self._thread.submit(guarded)
+        except RuntimeError as error:  # no thread to be had
+            warn_unsaved(step, error)
+
     def _write(self, checkpoint: Checkpoint, held: "_Held") -> None:
         if not held.is_to_be_written():
             return
         began = time.monotonic()
-        try:
-            self._store.write(checkpoint.number, checkpoint.to_bytes())
-        except OSError as error:
-            warn_unsaved(checkpoint.step, error)
-        else:
-            self.newest_seconds = time.monotonic() - began
-            self.newest = checkpoint.step
-            self._on_saved(checkpoint.number)
+        self._store.stream(checkpoint.number, checkpoint.write)
+        self.newest_seconds = time.monotonic() - began
+        self.newest = checkpoint.step
+        self._on_saved(checkpoint.number)
 
     def _keep(self, number: int, content: bytes) -> None:
-        try:
-            self._store.write(number, content)
-        except OSError as error:
-            warn_unsaved(number // len(Stage), error)
+        self._store.write(number, content)
 
 
 class _Held:
@@ -99,11 +117,17 @@ class _Held:
 
     def __init__(self) -> None:
         self._decided, self._is_dropped = threading.Event(), False
+        self._lock = threading.Lock()
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it is known whether it is written."""
+        return self._decided.is_set()
 
     def drop(self) -> None:
         """Let it not be written, unless it was released, or that has begun."""
-        if not self._decided.is_set():
-            self._is_dropped = True
+        with self._lock:
+            self._is_dropped |= not self.is_decided
             self._decided.set()
 
     def release(self) -> None:
@@ -113,16 +137,18 @@ class _Held:
     def is_to_be_written(self) -> bool:
         """Wait until that is known, for FOLLOWED_SECONDS at most."""
         self._decided.wait(FOLLOWED_SECONDS)
-        return not self._is_dropped
+        with self._lock:
+            self._decided.set()
+            return not self._is_dropped
 
 
-def warn_unsaved(step: int, error: OSError) -> None:
+def warn_unsaved(step: int, error: Exception) -> None:
     """Say that a checkpoint is missing here, and that this is not the end."""
     log.warning(
         "the checkpoint of step %d could not be saved: %s; training goes on, older checkpoints "
         "remain",
         step,
-        error,
+        error if isinstance(error, OSError) else repr(error),
     )
 
 

@@ -2,11 +2,14 @@
 
 import logging
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, BinaryIO
 
-from cluster_trainer.checkpoints.checkpoint import Stage, checksum, number_of
-from cluster_trainer.files import UNFINISHED, make_folder, write_whole
+from cluster_trainer.checkpoints.checkpoint import Digest, Sink, Stage, checksum, number_of
+from cluster_trainer.files import UNFINISHED, make_folder, write_streamed
 
 KEPT = 3
 NAME = re.compile(r"(?P<step>\d{8,})\.(?P<stage>\d)-(?P<checksum>[0-9a-f]{16})\.npz")
@@ -36,20 +39,34 @@ class Store:
         return None
 
     def write(self, number: int, content: bytes) -> None:
-        """Write a checkpoint: it is there whole under its name, or not at all.
+        """Write a checkpoint whose content is known; see `stream`."""
+        self.stream(number, lambda file: file.write(content))
+
+    def stream(self, number: int, write: Callable[[Sink], object]) -> None:
+        """Write a checkpoint piece by piece: it is there whole under its name, or not at all.
 
         Older ones are removed first, so that there is never need for more than KEPT at a time.
+
+        Args:
+            number: of the checkpoint.
+            write: writes its content to what it is given.
 
         Raises:
             OSError: it could not be written; the older ones are still there.
         """
         make_folder(self.folder)
         step, stage = divmod(number, len(Stage))
-        file = self.folder / f"{step:08d}.{stage}-{checksum(content)}.npz"
+        name = f"{step:08d}.{stage}"
+
+        def write_it(opened: BinaryIO) -> str:
+            file = _Digested(opened)
+            write(file)
+            return f"{name}-{file.digest.text}.npz"
+
         others = [other for other in self._files() if _number(other) != number]
         for other in others[: -(KEPT - 1)]:
             other.unlink()
-        write_whole(file, content, durable=True)
+        file = write_streamed(self.folder, f"{name}.npz", write_it, durable=True)
         for other in self._files():  # an earlier one of the same place, with other metrics
             if _number(other) == number and other != file:
                 other.unlink()
@@ -61,9 +78,10 @@ class Store:
                 file.unlink(missing_ok=True)
 
     def keep_newest(self) -> None:
-        """Remove all but the newest."""
-        for older in self._files()[:-1]:
-            older.unlink(missing_ok=True)
+        """Remove all but the newest, unless the disk is broken."""
+        with suppress(OSError):
+            for older in self._files()[:-1]:
+                older.unlink(missing_ok=True)
 
     def tidy(self) -> None:
         """Remove what a run that was killed left unfinished."""
@@ -75,6 +93,21 @@ class Store:
         if not self.folder.is_dir():
             return []
         return sorted((file for file in self.folder.iterdir() if _matches(file)), key=_number)
+
+
+@dataclass(frozen=True)
+class _Digested:
+    """A file whose content is digested as it is written."""
+
+    file: BinaryIO
+    digest: Digest = field(default_factory=Digest)
+
+    def write(self, piece: Any) -> int:
+        self.digest.update(piece)
+        return self.file.write(piece)
+
+    def flush(self) -> None:
+        self.file.flush()
 
 
 def _matches(file: Path) -> re.Match[str] | None:

@@ -43,21 +43,24 @@ class Call:
         workers: who reads them.
         spec: returns what a replica gets of a batch; see EpochIterator.spec.
         done: how many were done; fewer than `steps` where the batches ended before.
+        is_first: whether they begin an epoch or a pass, whose first batch may take long.
         seconds: how long they took.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         batches: Any,
         steps: int,
         source: Source,
         workers: Workers,
         spec: Callable[[], Any],
+        *,
+        is_first: bool = False,
     ) -> None:
         # NumPy's whole numbers, as a dataset's cardinality is one, are taken, too.
         self.batches, self.steps = batches, int(steps)
         self.source, self.workers, self.spec = source, workers, spec
-        self.done, self.seconds = 0, 0.0
+        self.is_first, self.done, self.seconds = is_first, 0, 0.0
 
     def __next__(self) -> Any:
         """Return the next batch of this call, as `predict` asks for it; see Source.shares."""
@@ -294,7 +297,7 @@ class EpochIterator(KerasEpochIterator):
         if self._current_iterator is None or not (self.steps_per_epoch or self.source.is_endless):
             self._open()
         done, self._done = self._done, 0
-        self._is_between_passes = False
+        self._is_between_passes, is_first = False, True
         while wanted is None or done < wanted:
             if self._has_run_out():
                 if self.steps_per_epoch:
@@ -302,10 +305,18 @@ class EpochIterator(KerasEpochIterator):
                 break
             left = self._left(wanted, done)
             steps = self._pace.steps(_smallest(left, self._until_checkpoint()))
-            call = Call(self._current_iterator, steps, self.source, self._workers, self.spec)
+            call = Call(
+                self._current_iterator,
+                steps,
+                self.source,
+                self._workers,
+                self.spec,
+                is_first=is_first or self._ends_pass(steps),
+            )
             with self._taking_a_stop(call, done):
                 yield done, done + self._said(steps, left) - 1, call
-            self._pace.took(call.done, call.seconds)
+            self._pace.took(call.done, call.seconds, is_first=call.is_first)
+            is_first = False
             done += call.done
             self._count(call.done)
             if self._keeper:
@@ -327,6 +338,10 @@ class EpochIterator(KerasEpochIterator):
         if self._num_batches and self._goes_on:
             passes, self._steps_seen = divmod(self._steps_seen, self._num_batches)
             self._pass += passes
+
+    def _ends_pass(self, steps: int) -> bool:
+        """Tell whether so many steps go on with the first batch of the next pass, or after it."""
+        return bool(self._num_batches and self._steps_seen + steps > self._num_batches)
 
     @property
     def _goes_on(self) -> bool:

@@ -46,10 +46,16 @@ class Pace:
         """
         return self._steps if limit is None else min(self._steps, limit)
 
-    def took(self, steps: int, seconds: float) -> None:
+    def took(self, steps: int, seconds: float, *, is_first: bool = False) -> None:
         """Note how long a call took.
 
         Calls of a fixed length, which may be short, are not told of one by one.
+
+        Args:
+            steps: that it did.
+            seconds: that it took.
+            is_first: whether it began a pass. Its time is not that of its steps where it waited for
+                the first batch, and does not shorten the calls that follow.
         """
         self._calls_left -= 1
         self._seconds += seconds
@@ -62,7 +68,8 @@ class Pace:
             return
         # A call cut short by the end of an epoch says nothing against a longer one.
         if steps == self._steps or slowest > self._target:
-            self._steps = next_steps(steps, slowest, self._target)
+            fitting = next_steps(steps, slowest, self._target)
+            self._steps = max(self._steps, fitting) if is_first else fitting
         self._begin(1)
 
     def _begin(self, calls: int) -> None:

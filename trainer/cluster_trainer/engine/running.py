@@ -63,6 +63,7 @@ class Running:
         alike: the models that all workers of a ring have with the same values.
         asked: the others that this call has given what values all have; None: it asks again.
         limit: limits the time of a call of TensorFlow.
+        traces: is called within it where that traces.
         arrays: that a fit is given, which may begin again; None: it does not.
         has_iterator: whether the fit's own iterator is there; it is the first.
     """
@@ -78,7 +79,8 @@ class Running:
     keeper: Any = None
     agree: Callable[[float], float] | None = None
     meet: Callable[[], None] = lambda: None
-    limit: Callable[[Any], AbstractContextManager[Any]] = nullcontext
+    limit: Callable[..., AbstractContextManager[Any]] = lambda *_, **__: nullcontext()
+    traces: Callable[[], None] = lambda: None
     alike: WeakSet[Any] = field(default_factory=WeakSet)
     asked: WeakSet[Any] | None = None
     arrays: GivenArrays | None = None

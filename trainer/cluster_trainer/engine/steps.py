@@ -114,7 +114,7 @@ class Steps:
         if not isinstance(batches, Call):
             return self._one_by_one(batches)
         began = time.monotonic()
-        with running.current().limit(self), self._changes_noted():
+        with running.current().limit(self, is_first=batches.is_first), self._changes_noted():
             done, last = self._run(batches)
         batches.over(done, began)
         if not done:
@@ -273,6 +273,7 @@ class Steps:
         Returns:
             How many were done, and each local replica's own logs of the last.
         """
+        running.current().traces()  # as what is written in Python runs when it is traced alone
         nothing = tuple(tf.zeros([0], tf.float64) for _ in range(self._replicas.local))
         vectors = tuple(tf.TensorShape([None]) for _ in nothing)
         if reading.is_known:

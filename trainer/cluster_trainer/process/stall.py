@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum, auto
 from typing import Any, Literal
 
 LEAST_SECONDS = 60.0
@@ -59,39 +60,67 @@ class Deadline:
             over.set()
 
 
+class Kind(Enum):
+    """What a call of TensorFlow does beside its steps; each kind is as long as others of it."""
+
+    STEPS = auto()  # nothing
+    FIRST = auto()  # it begins a pass through the data, and waits for its first batch
+    TRACES = auto()  # it traces and compiles
+
+
 class StallLimit:
     """Sets the deadline for each call of TensorFlow.
 
     Args:
         deadline: what the watching process sees.
-        seconds: how long a call may take; `auto`: a minute and ten times the longest so far; 0: no
-            limit.
+        seconds: how long a call may take; `auto`: a minute and ten times the longest of its kind so
+            far; 0: no limit.
     """
 
     def __init__(self, deadline: Deadline, seconds: int | Literal["auto"]) -> None:
         self._deadline, self._seconds = deadline, seconds
-        self._longest = 0.0
+        self._longest = dict.fromkeys(Kind, 0.0)
         self._known: set[Callable[..., Any]] = set()
+        self._present: set[Kind] = set()
 
     @contextmanager
-    def call(self, function: Callable[..., Any]) -> Iterator[None]:
+    def call(self, function: Callable[..., Any], *, is_first: bool = False) -> Iterator[None]:
         """Limit what runs inside, which calls `function`.
 
         The first call of each has no limit: it compiles, which may take many minutes on a GPU whose
         kernels have to be translated first.
+
+        Args:
+            function: is called.
+            is_first: whether the call is the first of a pass, or of an epoch.
         """
-        limit = self._limit() if function in self._known else math.inf
-        self._deadline.set_in(limit)
+        kind = Kind.FIRST if is_first else Kind.STEPS
+        is_known = function in self._known
+        self._present = {kind}
+        self._deadline.set_in(self._limit(kind) if is_known else math.inf)
         begin = time.monotonic()
         try:
             yield
         finally:
             self._deadline.clear()
-        if function in self._known:
-            self._longest = max(self._longest, time.monotonic() - begin)
+        if not is_known:  # it traces, too
+            self._present |= {Kind.FIRST, Kind.TRACES}
+        passed = time.monotonic() - begin
+        for one in self._present & {Kind.FIRST, Kind.TRACES} or self._present:
+            self._longest[one] = max(self._longest[one], passed)
         self._known.add(function)
 
-    def _limit(self) -> float:
+    def traces(self) -> None:
+        """Note that the present call traces, whose compiling is limited as that of others is."""
+        if Kind.TRACES in self._present or self._deadline.moment == math.inf:
+            return
+        self._present.add(Kind.TRACES)
+        self._deadline.set_in(max(self._limit(Kind.TRACES), self._limit(Kind.FIRST)))
+
+    def _limit(self, kind: Kind) -> float:
+        if self._seconds == 0:
+            return math.inf
+        of_kind = LEAST_SECONDS + TIMES_THE_LONGEST * self._longest[kind]
         if self._seconds == "auto":
-            return LEAST_SECONDS + TIMES_THE_LONGEST * self._longest
-        return self._seconds or math.inf
+            return of_kind
+        return max(self._seconds, of_kind) if kind == Kind.TRACES else self._seconds

@@ -397,8 +397,8 @@ class TrainerConfig(BaseSettings):
     stall_timeout_seconds: AutoOrNonNegative = Field(
         "auto",
         description="How long one call of TensorFlow may take before the run counts as stuck and "
-        "starts again from its last checkpoint. auto: a minute and ten times the longest so far; "
-        "0 is no limit.",
+        "starts again from its last checkpoint. auto: a minute and ten times the longest of its "
+        "kind so far; 0 is no limit.",
     )
     stop_seconds: PositiveInt = Field(
         6,

@@ -7,13 +7,14 @@ without one creates its variables on each worker for itself, from seeds of its o
 import hashlib
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from cluster_trainer.collectives.group import AnyRing
 from cluster_trainer.collectives.newcomers import leave_out
@@ -27,6 +28,7 @@ from cluster_trainer.problems import ConfigurationError, Problem
 CHIEF = 0
 CHANGED, ABSENT = 1, 2
 SHOWN = 5
+PACK_BYTES = 2**25
 log = logging.getLogger("trainer")
 
 
@@ -202,27 +204,94 @@ def _take_from_chief(
             raise ConfigurationError([Problem("the model", mine, "that of the others", message)])
         raise ValueError(message)
     before()
-    values = [np.asarray(one.value) for one in variables]
-    content, what = b"".join(value.tobytes() for value in values), f"{call} (a model's values)"
-    if len({*ring.all_gather(_digest([content]), what=what)}) == 1:  # as after a `fit`
+    what = f"{call} (a model's values)"
+    digest = _digest(map(_bytes_of, variables))
+    if len({*ring.all_gather(digest, what=what)}) == 1:  # as after a `fit`
         return True
-    is_chief = ring.rank == CHIEF
-    content, begin = ring.broadcast(content if is_chief else None, CHIEF, what=what), 0
-    if not is_chief:
-        for variable, value in zip(variables, values, strict=True):
-            given = np.frombuffer(content, value.dtype, value.size, begin).reshape(value.shape)
-            variable.assign(given)
-            begin += value.nbytes
+    for pieces in _packs(variables):
+        content = b"".join(map(bytes, map(_content, pieces))) if ring.rank == CHIEF else None
+        given = ring.broadcast(content, CHIEF, what=what)
+        if ring.rank != CHIEF:
+            _assign(pieces, given)
     log.debug("%d variables begin with the chief's values", len(variables))
     return True
 
 
+class _Piece(NamedTuple):
+    """Some rows of a variable; all of it where `rows` is None."""
+
+    variable: Any
+    rows: slice | None
+    size: int
+
+
+def _packs(variables: Iterable[Any]) -> Iterator[list[_Piece]]:
+    """Yield all variables in packs of about PACK_BYTES: no copy of all is made at a time."""
+    pack: list[_Piece] = []
+    for piece in itertools.chain.from_iterable(map(_pieces, variables)):
+        if pack and sum(one.size for one in pack) + piece.size > PACK_BYTES:
+            yield pack
+            pack = []
+        pack.append(piece)
+    if pack:
+        yield pack
+
+
+def _pieces(variable: Any) -> Iterator[_Piece]:
+    value = _value(variable)
+    if value.nbytes <= PACK_BYTES or not value.ndim:
+        yield _Piece(variable, None, value.nbytes)
+        return
+    row = value.nbytes // len(value)
+    rows = max(1, PACK_BYTES // row)
+    for begin in range(0, len(value), rows):
+        end = min(begin + rows, len(value))
+        yield _Piece(variable, slice(begin, end), (end - begin) * row)
+
+
+def _content(piece: _Piece) -> memoryview:
+    value = _value(piece.variable)
+    return _bytes(value if piece.rows is None else value[piece.rows])
+
+
+def _assign(pieces: Iterable[_Piece], content: bytes) -> None:
+    begin = 0
+    for variable, rows, size in pieces:
+        like = _value(variable)
+        shape = like.shape if rows is None else like[rows].shape
+        dtype = like.dtype
+        del like  # TensorFlow would copy what somebody holds before it changes it
+        given = np.frombuffer(content, dtype, size // dtype.itemsize, begin).reshape(shape)
+        if rows is None:
+            variable.assign(given)
+        else:
+            variable.value[rows].assign(given)
+        begin += size
+
+
+def _value(variable: Any) -> np.ndarray:
+    """Return what a variable holds, without a copy of it."""
+    value = variable.value
+    if isinstance(value, tf.Variable):
+        value = tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
+    return np.asarray(value)
+
+
+def _bytes_of(variable: Any) -> memoryview:
+    return _bytes(_value(variable))
+
+
+def _bytes(value: np.ndarray) -> memoryview:
+    return np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
+
+
 def _digest_of(variable: Any) -> bytes:
-    return _digest([np.asarray(variable.value).tobytes()])
+    return _digest([_bytes_of(variable)])
 
 
-def _digest(parts: Iterable[bytes]) -> bytes:
+def _digest(parts: Iterable[Any]) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
-        digest.update(len(part).to_bytes(8) + part)
+        digest.update(len(part).to_bytes(8))
+        digest.update(part)
     return digest.digest()

@@ -247,8 +247,8 @@ class KeptFit:
         arrange(given, callbacks, [*self._records, *telling], self._plan, self._keeper)
         self._first_epoch = self.place.epoch
         call.keeper, call.agree, call.meet = self._keeper, self._agree, self.meet
-        limit = self._job.config.stall_timeout_seconds
-        call.limit = StallLimit(self._plan.deadline, limit).call
+        stall = StallLimit(self._plan.deadline, self._job.config.stall_timeout_seconds)
+        call.limit, call.traces = stall.call, stall.traces
         self._plan.stop.is_watched = True
         try:
             history = run(given, call)

@@ -1,0 +1,34 @@
+"""Calls that begin a pass, or trace, have limits of their own: they are announced as such."""
+
+from contextlib import contextmanager
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from cluster_trainer.engine import running
+
+ROWS = np.ones((8, 2), np.float32)
+
+
+def test_the_first_call_of_each_epoch_and_each_trace_are_told():
+    told = []
+
+    @contextmanager
+    def limit(function, *, is_first):
+        told.append((function._name, is_first))  # noqa: SLF001
+        yield
+
+    def around(fit, given, call):
+        call.limit, call.traces = limit, lambda: told.append("traces")
+        call.steps_a_call = 1
+        return fit(given, call)
+
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    data = tf.data.Dataset.from_tensor_slices((ROWS, ROWS[:, :1])).batch(4)
+    with running.fits_run_by(around):
+        model.fit(data, epochs=2, verbose=0, validation_data=(ROWS[:4], ROWS[:4, :1]))
+    first, later = [("training", True), ("training", False)], [("evaluation", True)]
+    traced = [first[0], "traces", first[1], later[0], "traces"]
+    assert told == [*traced, *first, *later]

@@ -1,0 +1,248 @@
+"""State that Keras does not list is in checkpoints, and is put back: variables, modules, tables."""
+
+import logging
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from cluster_trainer.callbacks import tracked
+from cluster_trainer.callbacks.tracked import Tracked
+from cluster_trainer.callbacks.unkept import Unkept
+from cluster_trainer.engine import running
+from cluster_trainer.fits.kept.kept_fit import KeptFit
+from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.problems import ConfigurationError
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.job import Job
+from cluster_trainer.settings.task import Task
+
+ROWS = np.ones((8, 2), np.float32)
+WANTED = ROWS[:, :1]
+FIRST = tf.VariableAggregation.ONLY_FIRST_REPLICA
+
+
+class Helper:
+    """No part of Keras or TensorFlow."""
+
+    def __init__(self):
+        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=FIRST)
+
+
+class Module(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = {"half": [tf.Variable(0.0, trainable=False, aggregation=FIRST)]}
+        self.text = tf.Variable("begun", trainable=False)
+
+
+class Counted(keras.layers.Layer):
+    """Counts its calls in a variable that it makes when it is built."""
+
+    def build(self, _):
+        self.calls = tf.Variable(0, trainable=False, aggregation=FIRST)
+
+    def call(self, inputs, *, training=False):
+        if training:
+            self.calls.assign_add(1)
+        return inputs
+
+
+class Model(keras.Model):
+    """Counts in all of these, and in one that its first step makes."""
+
+    def __init__(self, *, lazily=True):
+        super().__init__()
+        self.dense, self.counted, self.helper, self.module = (
+            keras.layers.Dense(1),
+            Counted(),
+            Helper(),
+            Module(),
+        )
+        self.words = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+        self.draws = tf.random.Generator.from_seed(3)
+        self.buffers = None if lazily else self._made()
+
+    @staticmethod
+    def _made():
+        return [tf.Variable(tf.zeros([2]), trainable=False, aggregation=FIRST)]
+
+    def call(self, inputs, *, training=False):
+        return self.dense(self.counted(inputs, training=training))
+
+    def train_step(self, data):
+        if self.buffers is None:
+            self.buffers = self._made()
+        self.helper.steps.assign_add(1)
+        self.module.parts["half"][0].assign_add(0.5)
+        self.buffers[0].assign_add(tf.constant([1.0, 2.0]))
+        return super().train_step(data)
+
+    def counts(self):
+        word = self.words.lookup(tf.constant(["a word"])).numpy().tolist()
+        return [
+            *(
+                np.asarray(one.read_value()).tolist()
+                for one in (
+                    self.helper.steps,
+                    self.module.parts["half"][0],
+                    self.module.text,
+                    self.counted.calls,
+                    self.buffers[0],
+                )
+            ),
+            word,
+            self.draws.state.numpy().tolist(),
+        ]
+
+
+class Own(keras.callbacks.Callback):
+    """Has a variable, and a model, and a number that nobody keeps; ends the process, in a way."""
+
+    several_batches_a_call = True
+
+    def __init__(self, dies_after=None, *, makes_late=False):
+        super().__init__()
+        self.dies_after, self.makes_late = dies_after, makes_late
+        self.epochs = tf.Variable(0)
+        self.other = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, use_bias=False)])
+        self.seen = [0]
+
+    def on_epoch_end(self, epoch, logs=None):  # noqa: ARG002  Keras gives them by name
+        self.seen[0] += 1
+        self.epochs.assign_add(1)
+        self.other.layers[0].kernel.assign([[epoch], [1.0]])
+        if self.makes_late:
+            self.late = tf.Variable(1.0)
+        if hasattr(self.model, "words"):
+            self.model.words.insert(tf.constant(["a word"]), tf.constant([epoch], tf.int64))
+            self.model.module.text.assign(f"epoch {epoch}")
+            self.model.draws.normal([2])
+
+    def on_epoch_begin(self, epoch, logs=None):  # noqa: ARG002
+        if epoch == self.dies_after:
+            raise RuntimeError("killed")
+
+
+@pytest.fixture
+def fitted(tmp_path):
+    """Train a model as a process of its own; return it, after a death of the process if asked."""
+
+    def fit(make, *callbacks, epochs=4, scope=None):
+        keras.utils.clear_session()
+        keras.utils.set_random_seed(3)
+        with (scope or tf.distribute.get_strategy()).scope():
+            model = make()
+            model.compile("sgd", "mse")
+        job = Job(TrainerConfig(run_dir=tmp_path, checkpoint_steps=2), Task())
+        folder = tmp_path / "checkpoints"
+        plan = Plan(job, StopRequest(print), Deadline(), folder, described={})
+        kept = KeptFit(plan, model)
+        given = {"batch_size": 4, "epochs": epochs, "verbose": 0}
+        with running.fits_run_by(kept.run):
+            model.fit(ROWS, WANTED, callbacks=list(callbacks), **given)
+        return model
+
+    return fit
+
+
+def test_all_of_it_goes_on(fitted):
+    with pytest.raises(RuntimeError, match="killed"):
+        fitted(Model, Own(dies_after=2))
+    own = Own()
+    model = fitted(Model, own)
+    counts = [8, 4.0, b"epoch 3", 8, [8.0, 16.0], [3]]
+    assert model.counts()[:-1] == counts
+    undisturbed = tf.random.Generator.from_seed(3)
+    for _ in range(4):
+        undisturbed.normal([2])
+    assert model.counts()[-1] == undisturbed.state.numpy().tolist()
+    assert int(own.epochs) == 4
+    assert own.other.get_weights()[0].tolist() == [[3.0], [1.0]]
+
+
+def test_so_it_does_on_several_replicas(fitted, strategy):
+    def make():
+        return Model(lazily=False)
+
+    with pytest.raises(RuntimeError, match="killed"):
+        fitted(make, Own(dies_after=2), scope=strategy)
+    model = fitted(make, Own(), scope=strategy)
+    assert model.counts()[:-1] == [8, 4.0, b"epoch 3", 8, [8.0, 16.0], [3]]
+
+
+def plain():
+    return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+
+
+def test_a_callback_that_offers_no_state_is_named(fitted, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
+    with pytest.raises(RuntimeError, match="killed"):
+        fitted(plain, Own(dies_after=2))
+    assert "goes on without" not in caplog.text
+    fitted(plain, Own())
+    assert "the callback Own 1 goes on without what it remembered" in caplog.text
+    assert "no checkpoint has its seen." in caplog.text
+
+
+def test_a_variable_that_comes_too_late_to_be_put_back_is_refused(fitted):
+    with pytest.raises(RuntimeError, match="killed"):
+        fitted(plain, Own(dies_after=2, makes_late=True))
+    with pytest.raises(ConfigurationError) as error:
+        fitted(plain, Own(makes_late=True))
+    (problem,) = error.value.problems
+    assert "Own 1.late" in problem.accepted
+    assert "__init__" in problem.advice
+
+
+def test_what_is_kept_otherwise_is_kept_once(fitted):
+    model = fitted(plain)
+    known = [*model.variables, *model.optimizer.variables]
+    known += [one for metric in model.metrics for one in metric.variables]
+    assert Tracked(model, [], known).take([]) == {}
+
+
+class Workers:
+    """Three workers, of which each has numbers that are one larger than those of the one before."""
+
+    count, rank = 3, 0
+
+    def __init__(self, model):
+        self._model, self._content = model, None
+
+    def gather(self, number, what):
+        del what
+        is_of_paths = number == tracked._number([b"model.counter"])  # noqa: SLF001
+        return [number, number, number if is_of_paths else number + 1]
+
+    def broadcast(self, content, holder, what):
+        del what
+        self._content = content or self._content
+        (row,) = tracked._unpacked(self._content)  # noqa: SLF001
+        return tracked._packed([{"value": row["value"] + holder}])  # noqa: SLF001
+
+
+def test_what_differs_between_workers_is_kept_of_each(monkeypatch, caplog):
+    """Another number of workers than before gets the mean, which is said."""
+    model = plain()
+    model.counter = tf.Variable([1.0, 2.0])
+    monkeypatch.setattr(tracked, "workers_of", lambda _: Workers(model))
+    arrays = []
+    kept = Tracked(model, [], model.variables)
+    saved = kept.take(arrays)
+    assert [array.tolist() for array in arrays] == [[1.0, 2.0], [2.0, 3.0], [3.0, 4.0]]
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
+    kept.put_back(saved, arrays)
+    assert model.counter.numpy().tolist() == [2.0, 3.0]
+    assert "model.counter differs between the 3 replicas" in caplog.text
+
+
+def test_an_attribute_that_is_a_collection_changes_with_what_it_holds():
+    callback = Own()
+    unkept = Unkept([callback])
+    assert unkept.changed({}) == {}
+    callback.seen[0] = 5
+    assert unkept.changed({"Own 1": ["another"]}) == {"Own 1": ["another", "seen"]}

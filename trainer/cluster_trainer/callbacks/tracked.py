@@ -1,0 +1,257 @@
+"""State that Keras does not list: plain `tf.Variable`s, variables of helpers, lookup tables.
+
+Keras lists the variables that it has made for a model and an optimizer. A program may have others:
+a counter that is a `tf.Variable`, buffers in a `tf.Module`, a second model within a callback, a
+table that grows. They are found by their attributes, whose names are the same in each process that
+runs the same program.
+"""
+
+import hashlib
+import io
+import logging
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from cluster_trainer.callbacks import states
+from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.collectives.workers import workers_of
+from cluster_trainer.engine.running import of_a_user
+from cluster_trainer.problems import Problem, listed
+
+VARIABLES = (tf.Variable, keras.Variable)
+TABLES = (tf.lookup.experimental.MutableHashTable, tf.lookup.experimental.DenseHashTable)
+HOLDERS = (
+    keras.Layer,
+    keras.Optimizer,
+    keras.Loss,
+    keras.metrics.Metric,
+    keras.callbacks.Callback,
+    keras.random.SeedGenerator,
+    keras.optimizers.schedules.LearningRateSchedule,
+    tf.__internal__.tracking.AutoTrackable,  # and with it tf.Module
+)
+"""Which objects of the libraries may hold variables, beside instances of users' classes."""
+LEAVES = (bool, int, float, complex, str, bytes, type(None), np.ndarray, np.generic, tf.Tensor)
+LIBRARIES = {"keras", "tensorflow", "numpy", "pandas", "cluster_trainer", *sys.stdlib_module_names}
+LIBRARIES -= {"__main__"}
+TEXT = "serialized"
+"""The part of a tensor of texts, of which NumPy knows no array that can be written."""
+WHAT = "a checkpoint (other variables)"
+SHOWN = 5
+log = logging.getLogger("trainer")
+
+Row = Mapping[str, np.ndarray]
+"""What one replica has of a variable or a table, part -> array."""
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """The state of a model and of a fit's callbacks that Keras does not list.
+
+    Attributes:
+        model: compiled.
+        callbacks: of the fit.
+        known: the variables that are kept in another way.
+    """
+
+    model: keras.Model
+    callbacks: Sequence[Any]
+    known: Sequence[Any]
+
+    def take(self, arrays: list[np.ndarray]) -> dict[str, Any]:
+        """Return it as JSON knows it; its arrays are put behind those in the list.
+
+        All workers call it. What is the same on all replicas is kept once, and the rest for each.
+        """
+        mine = {path: _rows(one) for path, one in self._found().items()}
+        return {
+            path: states.as_json(rows, arrays) for path, rows in self._of_all_workers(mine).items()
+        }
+
+    def missing(self, saved: Mapping[str, Any]) -> list[Problem]:
+        """Return what is wrong if a checkpoint has state for which there is no place here."""
+        found = self._found()
+        missing = [path for path in saved if path not in found]
+        if new := [path for path in found if path not in saved]:
+            log.warning("not in the checkpoint, and left as it is: %s", listed(new[:SHOWN]))
+        if not missing:
+            return []
+        advice = (
+            "Create it in `__init__`, `build` or `on_train_begin`, so that it exists when the fit "
+            "goes on."
+        )
+        accepted = f"{listed(missing[:SHOWN])}, as in the checkpoint"
+        return [Problem("variables that the model or a callback holds", "", accepted, advice)]
+
+    def put_back(self, saved: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> None:
+        """Give all replicas of this process what `take` returned."""
+        replicas = Replicas.of(self.model.distribute_strategy)
+        for path, one in self._found().items():
+            if path not in saved:
+                continue
+            rows = states.from_json(saved[path], arrays)
+            if len(rows) not in (1, replicas.total):
+                log.warning(
+                    "%s differs between the %d replicas of the checkpoint; the %d of now get the "
+                    "mean of numbers with a fraction, and else the first replica's",
+                    *(path, len(rows), replicas.total),
+                )
+                rows = [_mean(rows)]
+            local = rows if len(rows) == 1 else rows[replicas.first :][: replicas.local]
+            _assign(one, local)
+
+    def _found(self) -> dict[str, Any]:
+        roots = {"model": self.model}
+        counted: dict[str, int] = {}
+        for callback in of_a_user(self.callbacks):
+            kind = type(callback).__name__
+            counted[kind] = counted.get(kind, 0) + 1
+            roots[f"{kind} {counted[kind]}"] = callback
+        return dict(_walk(roots, self.known))
+
+    def _of_all_workers(self, mine: dict[str, list[Row]]) -> dict[str, list[Row]]:
+        workers = workers_of(self.model.distribute_strategy)
+        paths = _number([path.encode() for path in mine])
+        content = _number(part for rows in mine.values() for row in rows for part in _bytes_of(row))
+        if len(set(workers.gather(paths ^ content, WHAT))) == 1:
+            return {path: _once(rows) for path, rows in mine.items()}
+        if len(set(workers.gather(paths, WHAT))) > 1:
+            log.warning("the workers hold different variables beside Keras's: each keeps its own")
+            return {path: rows[:1] for path, rows in mine.items()}
+        found: dict[str, list[Row]] = {}
+        for path, rows in mine.items():
+            digest = _number(part for row in rows for part in _bytes_of(row))
+            if len(set(workers.gather(digest, WHAT))) == 1:
+                found[path] = _once(rows * workers.count)
+                continue
+            given = [
+                workers.broadcast(_packed(rows) if rank == workers.rank else None, rank, WHAT)
+                for rank in range(workers.count)
+            ]
+            found[path] = [row for one in given for row in _unpacked(one)]
+        return found
+
+
+def _walk(roots: Mapping[str, Any], known: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what holds state, by the shortest way of attributes that leads to it."""
+    seen = {id(one): one for one in known}
+    queue = deque(roots.items())
+    while queue:
+        path, one = queue.popleft()
+        if (isinstance(one, LEAVES) and not isinstance(one, VARIABLES)) or id(one) in seen:
+            continue
+        seen[id(one)] = one
+        if isinstance(one, VARIABLES + TABLES):
+            if not isinstance(one, keras.Variable) or one._value is not None:  # noqa: SLF001
+                yield path, one
+            continue
+        queue.extend((f"{path}.{name}", part) for name, part in _parts(one))
+
+
+def _parts(one: Any) -> list[tuple[str, Any]]:
+    if isinstance(one, Mapping):
+        return [(str(name), part) for name, part in one.items() if isinstance(name, (str, int))]
+    if isinstance(one, (list, tuple)):
+        return [(str(index), part) for index, part in enumerate(one)]
+    if isinstance(one, HOLDERS) or type(one).__module__.partition(".")[0] not in LIBRARIES:
+        return sorted(getattr(one, "__dict__", {}).items())
+    return []
+
+
+def _rows(one: Any) -> list[Row]:
+    """Return what each replica of this process has."""
+    if isinstance(one, TABLES):
+        return [{name: _array(part) for name, part in one._serialize_to_tensors().items()}]  # noqa: SLF001
+    value = one._value if isinstance(one, keras.Variable) else one  # noqa: SLF001
+    parts = value.values if isinstance(value, tf.distribute.DistributedValues) else [value]
+    return [_of_tensor(part.read_value()) for part in parts]
+
+
+def _of_tensor(tensor: tf.Tensor) -> Row:
+    if tensor.dtype == tf.string:
+        return {TEXT: _array(tensor)}
+    return {"value": _array(tensor)}
+
+
+def _array(tensor: tf.Tensor) -> np.ndarray:
+    if tensor.dtype == tf.string:
+        return np.frombuffer(tf.io.serialize_tensor(tensor).numpy(), np.uint8)
+    return np.asarray(tensor).copy()
+
+
+def _tensor(array: np.ndarray, dtype: tf.DType) -> tf.Tensor:
+    if dtype == tf.string:
+        return tf.io.parse_tensor(np.asarray(array, np.uint8).tobytes(), tf.string)
+    array = np.asarray(array)
+    kind = dtype.as_numpy_dtype
+    return tf.constant(array.view(kind) if array.dtype.kind == "V" else array, dtype)
+
+
+def _assign(one: Any, rows: Sequence[Row]) -> None:
+    if isinstance(one, TABLES):
+        now = one._serialize_to_tensors()  # noqa: SLF001
+        one._restore_from_tensors(  # noqa: SLF001
+            {name: _tensor(rows[0][name], part.dtype) for name, part in now.items()}
+        )
+        return
+    value = one._value if isinstance(one, keras.Variable) else one  # noqa: SLF001
+    parts = value.values if isinstance(value, tf.distribute.DistributedValues) else [value]
+    for index, part in enumerate(parts):
+        row = rows[min(index, len(rows) - 1)]
+        part.assign(_tensor(next(iter(row.values())), part.dtype))
+
+
+def _once(rows: list[Row]) -> list[Row]:
+    """Return one row for all where they are the same."""
+    contents = {tuple(bytes(part) for part in _bytes_of(row)) for row in rows} if rows[1:] else {0}
+    return rows[:1] if len(contents) == 1 else rows
+
+
+def _mean(rows: Sequence[Row]) -> Row:
+    def of_all(name: str) -> Any:
+        parts = [np.asarray(row[name]) for row in rows]
+        are_alike = len({part.shape for part in parts}) == 1
+        is_float = parts[0].dtype.kind == "f"
+        return np.mean(parts, axis=0) if are_alike and is_float else parts[0]
+
+    return {name: of_all(name) for name in rows[0]}
+
+
+def _packed(rows: Sequence[Row]) -> bytes:
+    file = io.BytesIO()
+    named = {
+        f"{index} {name}": part for index, row in enumerate(rows) for name, part in row.items()
+    }
+    np.savez(file, allow_pickle=False, **named)
+    return file.getvalue()
+
+
+def _unpacked(content: bytes) -> list[Row]:
+    rows: dict[str, dict[str, np.ndarray]] = {}
+    with np.load(io.BytesIO(content), allow_pickle=False) as members:
+        for key in members.files:
+            index, _, name = key.partition(" ")
+            rows.setdefault(index, {})[name] = members[key]
+    return list(rows.values())
+
+
+def _bytes_of(row: Row) -> Iterator[Any]:
+    for name, part in row.items():
+        yield f"{name} {part.dtype} {part.shape}".encode()
+        yield np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
+
+
+def _number(parts: Iterable[Any]) -> int:
+    """Return a number that other contents do not have, as workers can tell each other."""
+    digest = hashlib.blake2b(digest_size=7)
+    for part in parts:
+        digest.update(len(part).to_bytes(8))
+        digest.update(part)
+    return int.from_bytes(digest.digest())

@@ -1,0 +1,74 @@
+"""Which callbacks of a user's own remember something that no checkpoint has."""
+
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import numpy as np
+
+from cluster_trainer.callbacks import states
+from cluster_trainer.engine.running import of_a_user
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
+KERAS_OWN = frozenset(
+    ["_model", "model", "params", "validation_data", "_current_epoch", "epochs_since_last_save"]
+)
+MOST_BYTES = 2**20
+DEPTH = 8
+
+
+class Unkept:
+    """The attributes of users' callbacks that change during a fit, where no state is offered.
+
+    Args:
+        callbacks: of the fit, as it begins or goes on.
+    """
+
+    def __init__(self, callbacks: Sequence[Any]) -> None:
+        self._callbacks = callbacks
+        self._before = dict(self._digests())
+
+    def changed(self, before: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+        """Return the names of those that have changed, by callback.
+
+        Args:
+            before: what had changed at an earlier start of the fit.
+        """
+        found = {name: {*names} for name, names in before.items()}
+        for (callback, name), digest in self._digests():
+            if self._before.get((callback, name)) != digest:
+                found.setdefault(callback, set()).add(name)
+        return {callback: sorted(names) for callback, names in found.items()}
+
+    def _digests(self) -> Iterator[tuple[tuple[str, str], bytes]]:
+        own = {id(one) for one in of_a_user(self._callbacks)}
+        for name, callback in states.named(self._callbacks):
+            if id(callback) not in own or states.has_state(callback):
+                continue
+            theirs = KERAS_OWN.union(states.kept_names(callback))
+            for attribute, value in getattr(callback, "__dict__", {}).items():
+                if attribute not in theirs:
+                    digest = hashlib.blake2b(digest_size=16)
+                    _add(digest, value, DEPTH)
+                    yield (name, attribute), digest.digest()
+
+
+def _add(digest: Any, value: Any, depth: int) -> None:
+    """Add what a value of numbers, texts, arrays and collections holds; else its type alone."""
+    digest.update(f"{type(value).__name__} ".encode())
+    if isinstance(value, PLAIN):
+        digest.update(repr(value).encode(errors="replace"))
+    elif isinstance(value, np.ndarray) and value.dtype != object:
+        digest.update(f"{value.dtype} {value.shape}".encode())
+        digest.update(np.ascontiguousarray(value.reshape(-1)[:MOST_BYTES]).tobytes())
+    elif isinstance(value, Mapping) and depth:
+        for key, part in value.items():
+            _add(digest, key, depth - 1)
+            _add(digest, part, depth - 1)
+    elif isinstance(value, (list, tuple, deque)) and depth:
+        for part in value:
+            _add(digest, part, depth - 1)
+    elif isinstance(value, AbstractSet):
+        digest.update(repr(sorted(map(repr, value))).encode(errors="replace"))
