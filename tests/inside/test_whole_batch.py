@@ -15,6 +15,7 @@ from conftest import strategy_of
 ON_DEVICES = [
     *["float8", "float8_accumulated", "a_layer_that_overwrites"],
     *["apply", "apply_gradients", "apply_within_a_scaled_loss"],
+    *["counts", "momentum_encoder", "spectral_norm"],
 ]
 MORE = [name for name in whole_batch.PROGRAMS if name not in ON_DEVICES]
 pytestmark = pytest.mark.usefixtures("keeps_nothing")

@@ -172,7 +172,95 @@ def scaled(optimizer):
     return keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=8.0)
 
 
+class Counts(keras.layers.Layer):
+    """Counts, in whole numbers: steps, examples, and how often each sign was seen."""
+
+    def build(self, shape):
+        del shape
+        whole = {"dtype": "int32", "initializer": "zeros", "trainable": False}
+        self.steps = self.add_weight(name="steps", shape=(), **whole)
+        self.examples = self.add_weight(name="examples", shape=(), **whole)
+        self.signs = self.add_weight(name="signs", shape=(3,), **whole)
+        self.plain = tf.Variable(tf.zeros([3], tf.int64), trainable=False, name="plain")
+
+    def call(self, inputs, training=None):
+        if training:
+            signs = tf.cast(tf.sign(inputs[:, 0]), tf.int32) + 1
+            counts = tf.math.bincount(signs, minlength=3, maxlength=3)
+            self.steps.assign_add(1)
+            self.examples.assign_add(tf.shape(inputs)[0])
+            self.signs.assign(counts + self.signs)
+            self.plain.assign_add(tf.cast(counts, tf.int64))
+        return inputs
+
+
+def counted(**options):
+    first, *others = layers()
+    counts = Counts(name="counts")
+    model = keras.Sequential([first, counts, *others])
+    model.compile(keras.optimizers.SGD(0.01), "mse", **options)
+    model.fit(X, Y, **EPOCHS)
+    model.evaluate(X, Y, batch_size=8, verbose=0)
+    for start in range(0, len(X), 8):
+        model.train_on_batch(X[start : start + 8], Y[start : start + 8])
+    return values(model) | {"plain": counts.plain.numpy().tolist()}
+
+
+class Momentum(keras.Model):
+    """Has a frozen encoder that follows the other, and says after how many steps it is where."""
+
+    def __init__(self):
+        super().__init__()
+        keras.utils.set_random_seed(0)
+        self.query, self.key = (keras.layers.Dense(3, name=name) for name in ("query", "key"))
+        for encoder in (self.query, self.key):
+            encoder.build((None, 4))
+        self.key.trainable = False
+        self.temperature = self.add_weight(
+            name="temperature", shape=(), initializer="ones", trainable=False
+        )
+        self.steps = self.add_weight(
+            name="steps", shape=(), dtype="int64", initializer="zeros", trainable=False
+        )
+        self.seen = keras.metrics.Sum(name="seen")
+
+    def call(self, inputs):
+        return self.query(inputs)
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            far = (self.query(x) - self.key(x)) * self.temperature
+            loss = self.optimizer.scale_loss(tf.reduce_mean((self.query(x) - y + far) ** 2))
+        variables = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        for key, query in zip(self.key.variables, self.query.variables, strict=True):
+            key.assign(0.9 * key + 0.1 * query)
+        self.temperature.assign(self.temperature * 0.9)
+        self.steps.assign_add(1)
+        self.seen.update_state(tf.ones_like(y))
+        return {"seen": self.seen.result()}
+
+
+def momentum_encoder():
+    model = Momentum()
+    model.compile(keras.optimizers.SGD(0.01))
+    seen = model.fit(X, Y, **EPOCHS).history["seen"]
+    return values(model) | {"seen": seen}
+
+
+def spectral_norm():
+    first, hidden, out = layers()
+    model = keras.Sequential([first, keras.layers.SpectralNormalization(hidden, name="norm"), out])
+    model.compile(keras.optimizers.SGD(0.01), "mse")
+    model.fit(X, Y, **EPOCHS)
+    return values(model)
+
+
 PROGRAMS = {
+    "counts": counted,
+    "momentum_encoder": momentum_encoder,
+    "spectral_norm": spectral_norm,
     "float8": float8,
     "float8_accumulated": float8_accumulated,
     "float8_scaled": float8_scaled,

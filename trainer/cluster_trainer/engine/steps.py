@@ -18,7 +18,7 @@ from cluster_trainer.engine import building, running
 from cluster_trainer.engine.data.cut import count_in, cut, handed_out
 from cluster_trainer.engine.data.sources import Source
 from cluster_trainer.engine.epoch_iterator import Call, EpochIterator
-from cluster_trainer.engine.replicas import statistics, step_context
+from cluster_trainer.engine.replicas import own_state, statistics, step_context
 from cluster_trainer.engine.waits import INPUT, Waits
 
 Logs = dict[str, Any]
@@ -360,11 +360,8 @@ class Steps:
             step_context.computing(weight, self.waits) as part,
             self._compiled_between_sums(),
         ):
-            if self._guards:
-                with self._unchanged_by_nothing(weight):
-                    logs = self._step(batch)
-            else:
-                logs = self._step(batch)
+            with own_state.seen_to(self._model, batch, part, guards=self._guards) as given:
+                logs = self._step(given)
             self._gathers |= part.gathers and ring_of(self._strategy) is None
             # What a replica computes of a borrowed example may be NaN.
             exact = tf.cast(weight, tf.float64)
@@ -374,16 +371,6 @@ class Steps:
     def _compiled_between_sums(self) -> AbstractContextManager[Any]:
         """Ask for XLA, which compiles what it can of a step and leaves sums over replicas out."""
         return tf.xla.experimental.jit_scope() if self._compiles_between_sums else nullcontext()
-
-    @contextmanager
-    def _unchanged_by_nothing(self, weight: tf.Tensor) -> Iterator[None]:
-        """Let a replica without examples, which has borrowed one, forget what it saw."""
-        kept = [*statistics.of_metrics(self._model), *statistics.of_share(self._model)]
-        before = [tf.identity(step_context.own(one)) for one in kept]
-        yield
-        for variable, value in zip(kept, before, strict=True):
-            copy = step_context.own(variable)
-            copy.assign(tf.where(weight > 0, copy, value))
 
     def _packed(self, logs: Any) -> tf.Tensor:
         """Return a step's logs in one vector, float64 [n], which holds every int32 and float32.
