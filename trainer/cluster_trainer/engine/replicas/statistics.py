@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import count, count_of, ring_of, summed
+from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import step_context
 
 # Each model's function, by its variables: a new trace would be new collectives on all workers.
@@ -134,7 +135,7 @@ def _averaging_of(variables: list[Any], strategy: tf.distribute.Strategy) -> Cal
             is_same = tf.reduce_all(over_all == equal)
             copy.assign(tf.where(is_same, value, over_all / tf.cast(total, value.dtype)))
 
-    averaging: Callable[[], Any] = tf.function(lambda: strategy.run(on_replica), autograph=False)
+    averaging: Callable[[], Any] = function_of(lambda: strategy.run(on_replica))
     return averaging
 
 
