@@ -16,7 +16,7 @@ from tensorflow.python.distribute import distribute_utils
 from cluster_trainer.collectives.replicas import Replicas, count, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine import building, running
-from cluster_trainer.engine.data.comparing import BY_HAND, differing_batches, warn
+from cluster_trainer.engine.data.comparing import differing_batches, warn
 from cluster_trainer.engine.data.cut import count_in, cut, handed_out
 from cluster_trainer.engine.data.sources import Source
 from cluster_trainer.engine.epoch_iterator import Call, EpochIterator
@@ -235,7 +235,7 @@ class Steps:
         self._has_compared, what = True, f"{self._name} (the first batch)"
         _refuse_different(np.array(workers.gather(examples, what)))
         if others := differing_batches(workers, batch, what):
-            warn(BY_HAND, others)
+            warn("train_on_batch" if self._name == TRAINING else "test_on_batch", others)
 
     def _run(self, call: Call) -> tuple[int, Any]:
         source = call.source

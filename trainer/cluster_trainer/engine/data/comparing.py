@@ -28,7 +28,7 @@ ADVICE = (
     "whatever loads, splits or shuffles them a `seed`, or call `keras.utils.set_random_seed` "
     "first, with the same number on all workers; sort what a folder lists."
 )
-PREDICT, BY_HAND = "predict", "train_on_batch"
+PREDICT = "predict"
 EXAMPLES = "SHA-256 of some examples, part"
 log = logging.getLogger("trainer")
 
@@ -104,8 +104,8 @@ def warn(what: str, others: str) -> None:
         others: what differs; see `refuse_others`.
     """
     comes = "Unless these are drawn at random, some examples come twice and others not at all."
-    if what == BY_HAND:
-        comes = "Unless these are drawn at random, a step trains on a part of each worker's batch."
+    if what.endswith("_on_batch"):
+        comes = "Unless these are drawn at random, a step is of a part of each worker's batch."
     if what == PREDICT:
         comes = "So each worker gets predictions for rows of all workers."
     log.warning(
