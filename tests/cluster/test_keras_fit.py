@@ -155,7 +155,11 @@ def test_each_program_ends_over_a_ring_as_on_one_device(all_outcomes, over_ring,
 @pytest.mark.long
 @pytest.mark.parametrize("name", BY_CHANCE)
 def test_a_ring_draws_as_two_devices_do(outcomes, over_ring, name):
-    assert_close(over_ring["worker-0"][name], outcomes["devices"][name], ROUNDING)
+    """But in predictions of few rows, which each worker makes by itself."""
+    found, expected = over_ring["worker-0"][name], outcomes["devices"][name]
+    trained = [one for one in expected if one != "predictions"]
+    assert found.keys() == expected.keys()
+    assert_close(*({one: all_of[one] for one in trained} for all_of in (found, expected)), ROUNDING)
 
 
 @pytest.mark.parametrize("name", BY_TENSORFLOW)

@@ -1,5 +1,6 @@
 """The ring of this process, where its sums go round one and not through TensorFlow's cluster."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
@@ -14,6 +15,11 @@ def _none() -> AnyRing | None:
     return None
 
 
+class _OfThread(threading.local):
+    is_left_out = False
+
+
+_of_thread = _OfThread()
 _form: Callable[[], AnyRing | None] = _none
 _ring: AnyRing | None = None
 _gradients_wire: str | None = None
@@ -42,7 +48,9 @@ def is_wanted() -> bool:
 
 
 def current() -> AnyRing | None:
-    """Return the ring; None where this process has none."""
+    """Return the ring; None where this process has none, or this thread leaves it out."""
+    if _of_thread.is_left_out:
+        return None
     if _form is not _none:
         use(_form())
     return _ring
@@ -50,13 +58,15 @@ def current() -> AnyRing | None:
 
 @contextmanager
 def left_out() -> Iterator[None]:
-    """Let this process do what is called inside by itself, as if it had no ring."""
-    global _ring  # noqa: PLW0603
-    ring, _ring = current(), None
+    """Let this thread do what is called inside by itself, as if there were no ring.
+
+    Another one may train meanwhile, as while a generator predicts.
+    """
+    before, _of_thread.is_left_out = _of_thread.is_left_out, True
     try:
         yield
     finally:
-        _ring = ring
+        _of_thread.is_left_out = before
 
 
 def send_gradients_as(wire: str) -> None:

@@ -25,6 +25,7 @@ CARRIERS = {
     **dict.fromkeys((tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16), tf.int32),
 }
 Wait: TypeAlias = Callable[[], list[Any]]
+SUM = "over_ring"  # in the names of operations that give all workers the same
 TURN = "cluster_trainer_turn_of_ring"
 _numbers = itertools.count()
 
@@ -248,7 +249,7 @@ def _called(
     turn = _turn()
     with _not_by_xla(), tf.device("CPU:0"):
         number = tf.raw_ops.ReadVariableOp(resource=turn, dtype=tf.int64)
-        results = tf.nest.flatten(tf.numpy_function(take_turn, [number, *given], dtypes))
+        results = tf.nest.flatten(tf.numpy_function(take_turn, [number, *given], dtypes, name=SUM))
         with tf.control_dependencies(results):
             tf.raw_ops.AssignVariableOp(resource=turn, value=number + 1)
     return list(results)

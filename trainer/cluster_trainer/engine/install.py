@@ -21,7 +21,7 @@ import itertools
 import logging
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial, wraps
 from typing import Any
@@ -39,7 +39,7 @@ from cluster_trainer.engine import building, running
 from cluster_trainer.engine.data import random_access
 from cluster_trainer.engine.data.comparing import RowsOfItsOwnError
 from cluster_trainer.engine.epoch_iterator import EpochIterator
-from cluster_trainer.engine.predictions import Predictions, build_to_predict
+from cluster_trainer.engine.predictions import Predictions, are_few, build_to_predict
 from cluster_trainer.engine.replicas import (
     alike,
     batch_norm,
@@ -109,6 +109,7 @@ def install(around: AroundAny, around_other: AroundOther) -> None:
     KerasTrainer.predict = _batch_by_batch(_with_averages(KerasTrainer.predict))
     for name in ("test_on_batch", "predict_on_batch"):
         setattr(KerasTrainer, name, _with_averages(getattr(KerasTrainer, name), in_loop=True))
+    KerasTrainer.train_on_batch = _averaging(KerasTrainer.train_on_batch)
     for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
         setattr(KerasTrainer, name, _with_failures_told(getattr(KerasTrainer, name)))
     for name in ("evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
@@ -305,70 +306,57 @@ def _running(
 
 
 def _batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
-    """Let Keras take as many batches at a time as it was told to: it collects what they give."""
+    """Let Keras take as many batches at a time as it was told to: it collects what they give.
+
+    Over a ring each worker predicts few rows by itself, as these may be its own: a game's states,
+    or noise. So it does more of them, where the workers find that theirs differ.
+    """
+    signature = inspect.signature(predict)
 
     @wraps(predict)
     def predict_batches(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        run = partial(predict, self, *arguments, **keywords)
         call = _running("predict", self, None, ())
         call.one_batch_a_call = self.steps_per_execution == 1
         call.asked = WeakSet()  # what Keras calls for each batch does not know the first
-        with running.announced(call), group.failure_told():
-            try:
-                return predict(self, *arguments, **keywords)
-            except RowsOfItsOwnError as error:
-                spec = error.spec
-            call.agree = None  # on the time of a call: they need not have as many batches
-            return _by_each(self, spec, partial(predict, self, *arguments, **keywords))
+        rows = signature.bind(self, *arguments, **keywords).arguments.get("x")
+        if ring_of(self.distribute_strategy) and are_few(rows):
+            return _by_itself(self, (rows,), run, call)
+        try:
+            with running.announced(call), group.failure_told():
+                return run()
+        except RowsOfItsOwnError as error:
+            _say_of_own_rows()
+            return _by_itself(self, error.spec, run, call)
 
     return predict_batches
 
 
-def _by_each(model: Any, spec: Any, predict: Callable[[], Any]) -> Any:
-    """Let each worker predict by itself what it was given, as these are different rows.
+def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Running) -> Any:
+    """Return what this worker predicts without the others, who need not predict as often.
+
+    All meet the first time that a model predicts, and get the chief's values.
 
     Args:
-        model: which predicts. All workers have the chief's values before, and whatever counts its
-            draws is alike on all of them after.
-        spec: the specification of its rows.
-        predict: does so.
+        model: which predicts.
+        rows: what it is given, or the specification of that.
+        run: predicts.
+        call: what is announced.
     """
-    _say_of_own_rows()
-    error = _built_by_each(model, spec, predict)
-    try:
+
+    def alone() -> Any:
+        with running.announced(replace(call, agree=None)), _alone(model):
+            return run()
+
+    with group.failure_told():
+        try:
+            build_to_predict(model, rows)
+        except Exception:  # noqa: BLE001  what symbols cannot build: it gets its values after that
+            alone()
         alike.make_once(model)
-    except ValueError:  # the others have built theirs
-        if error is None:
-            raise
-        raise error  # noqa: B904
-    counted, predicted = alike.Counted(model), None
-    try:
-        if error is None:
-            with _alone(model):
-                predicted = predict()
-    except Exception as failed:  # noqa: BLE001  what it is that its script may catch
-        error = failed
-    counted.make()  # also after an error, as the others do
-    if error is not None:
-        raise error
-    return predicted
-
-
-def _built_by_each(model: Any, spec: Any, predict: Callable[[], Any]) -> Exception | None:
-    """Build a model that is not built, each worker for itself; return what was in the way.
-
-    One that Keras's symbols cannot build is built by predicting, with values of its own.
-    """
-    if model.built or not building.has_call(model):
-        return None
-    with suppress(Exception):
-        build_to_predict(model, spec)
-        return None
-    try:
-        with _alone(model):
-            predict()
-    except Exception as error:  # noqa: BLE001  it is raised once the others have been met
-        return error
-    return None
+        if statistics.are_changed(model):
+            _average(model)
+        return alone()
 
 
 @contextmanager
@@ -411,6 +399,22 @@ def _with_averages(method: Callable[..., Any], *, in_loop: bool = False) -> Call
         return method(self, *arguments, **keywords)
 
     return with_averages
+
+
+def _averaging(train_on_batch: Callable[..., Any]) -> Callable[..., Any]:
+    """Average a model's statistics after a step, over a ring.
+
+    Whatever looks at them next may be called by this worker alone.
+    """
+
+    @wraps(train_on_batch)
+    def averaging(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        logs = train_on_batch(self, *arguments, **keywords)
+        if ring_of(self.distribute_strategy):
+            _average(self)
+        return logs
+
+    return averaging
 
 
 def _with_failures_told(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,14 +6,20 @@ import keras
 import tensorflow as tf
 from keras.src import backend
 from keras.src.backend.tensorflow.trainer import concat
+from keras.src.trainers.data_adapters.array_data_adapter import can_convert_arrays
 from tensorflow.python.distribute import distribute_utils
 
+from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import Replicas, gathered, ring_of
 from cluster_trainer.engine import building
 from cluster_trainer.engine.data.cut import cut, handed_out
 from cluster_trainer.engine.epoch_iterator import Shared
+from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import alike, step_context
 from cluster_trainer.engine.steps import as_tensor
+
+# As many as one worker predicts about as fast as all do together, who gather what each has.
+FEW_ROWS = 256
 
 
 class Predictions:
@@ -33,10 +39,10 @@ class Predictions:
         self._replicas = Replicas.of(self._strategy)
         self._step = model._autoconvert_optionals(model.predict_step)  # noqa: SLF001
         if model.jit_compile and not model.run_eagerly:
-            self._step = tf.function(self._step, jit_compile=True, reduce_retracing=True)
+            self._step = function_of(self._step, jit_compile=True)
         predict = self._predict
         if not model.run_eagerly:
-            predict = tf.function(predict, reduce_retracing=True, autograph=False)
+            predict = function_of(predict)
         self._compiled = predict
 
     def __call__(self, batches: list[Any]) -> Any:
@@ -46,15 +52,22 @@ class Predictions:
             batches: as the engine has shared them out, or one that every worker has.
         """
         if ring_of(self._strategy):  # else each worker would draw its own variables
-            batch = batches[0]
-            build_to_predict(
-                self._model, batch.shares[0][0] if isinstance(batch, Shared) else batch
-            )
+            is_shared = isinstance(batches[0], Shared)
+            build_to_predict(self._model, batches[0].shares[0][0] if is_shared else batches[0])
             alike.make_once(self._model)
+            if not is_shared:
+                return self._by_itself(batches)
         outputs = [self._compiled(self._shares_of(batch)) for batch in batches]
         if len(outputs) == 1:
             return outputs[0]
         return keras.tree.map_structure(lambda *parts: concat(list(parts)), *outputs)
+
+    def _by_itself(self, batches: list[Any]) -> Any:
+        """Return the predictions of rows that may be this worker's own, as a game's states are."""
+        with group.left_out():
+            if self.alone is None:
+                self.alone = Predictions(self._model)
+            return self.alone(batches)
 
     def _shares_of(self, batch: Any) -> Any:
         if isinstance(batch, Shared):
@@ -87,6 +100,14 @@ class Predictions:
         with step_context.computing(weight):  # what is drawn at random is drawn apart
             outputs = self._step(batch)
         return tf.nest.map_structure(gather, outputs)
+
+
+def are_few(rows: Any) -> bool:
+    """Tell whether what is given to `predict` is arrays of few rows: each worker does them all."""
+    if rows is None or not can_convert_arrays(rows):
+        return False
+    shape = next(one.shape for one in keras.tree.flatten(rows) if one is not None)
+    return bool(len(shape)) and shape[0] is not None and int(shape[0]) <= FEW_ROWS
 
 
 def build_to_predict(model: keras.Model, batch: Any) -> None:

@@ -14,11 +14,14 @@ from keras.src.backend.tensorflow.core import convert_to_tensor
 from tensorflow.python.distribute import distribute_utils
 
 from cluster_trainer.collectives.replicas import Replicas, count, ring_of, summed
+from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine import building, running
+from cluster_trainer.engine.data.comparing import differing_batches, warn
 from cluster_trainer.engine.data.cut import count_in, cut, handed_out
 from cluster_trainer.engine.data.sources import Source
 from cluster_trainer.engine.epoch_iterator import Call, EpochIterator
-from cluster_trainer.engine.replicas import statistics, step_context
+from cluster_trainer.engine.functions import function_of
+from cluster_trainer.engine.replicas import own_state, statistics, step_context
 from cluster_trainer.engine.waits import INPUT, Waits
 
 Logs = dict[str, Any]
@@ -81,11 +84,12 @@ class Steps:
         self._compiles_between_sums = model.jit_compile and self._replicas.total > 1
         self._own_logs: list[tuple[str, tf.TensorShape, tf.DType]] = []
         self._guards = self._gathers = self._has_variables = self._is_prepared = False
+        self._has_compared = False
         self._trained: tuple[running.Running, set[int]] | None = None
         self.trains: int | None = None
         self.logs: Logs = {}
         if model.jit_compile and self._replicas.total == 1:
-            self._step = tf.function(self._step, jit_compile=True, reduce_retracing=True)
+            self._step = function_of(self._step, jit_compile=True)
         self._make_functions()
 
     def forget_traces(self) -> None:
@@ -94,16 +98,15 @@ class Steps:
 
     def _make_functions(self) -> None:
         """Make what is called, of which nothing is traced yet."""
-        compiled: dict[str, Any] = {"reduce_retracing": True, "autograph": False}
         self._many: Any = None
         self._one: Any = None
         self._results: Any = None
         if self._model.run_eagerly:
             self._one, self._results = self._one_step, self._reduced
         else:
-            self._many = tf.function(self._many_steps, **compiled)
-            self._one = tf.function(self._one_step, **compiled)
-            self._results = tf.function(self._reduced, **compiled)
+            self._many = function_of(self._many_steps)
+            self._one = function_of(self._one_step)
+            self._results = function_of(self._reduced)
 
     def __call__(self, batches: Call | Iterator[Any]) -> Logs:
         """Do the steps of a call; return the logs as they are afterwards.
@@ -212,12 +215,27 @@ class Steps:
         for given in itertools.islice(batches, self._model.steps_per_execution):
             batch = keras.tree.map_structure(as_tensor, given)
             examples = count_in(batch)
+            self._compare_first(batch, examples)
             with self._changes_noted():
                 last = self._one(self._shares_of(batch))
         if last is None:
             raise StopIteration
         logs = self._logs(last, examples)
         return {name: tf.convert_to_tensor(value) for name, value in logs.items()}
+
+    def _compare_first(self, batch: Any, examples: int) -> None:
+        """Let all workers compare the first batch that a loop of a user's own trains on.
+
+        Raises:
+            ValueError: they have different numbers of examples.
+        """
+        workers = workers_of(self._strategy)
+        if self._has_compared or running.is_announced() or workers.count == 1:
+            return
+        self._has_compared, what = True, f"{self._name} (the first batch)"
+        _refuse_different(np.array(workers.gather(examples, what)))
+        if others := differing_batches(workers, batch, what):
+            warn("train_on_batch" if self._name == TRAINING else "test_on_batch", others)
 
     def _run(self, call: Call) -> tuple[int, Any]:
         source = call.source
@@ -361,11 +379,8 @@ class Steps:
             step_context.computing(weight, self.waits) as part,
             self._compiled_between_sums(),
         ):
-            if self._guards:
-                with self._unchanged_by_nothing(weight):
-                    logs = self._step(batch)
-            else:
-                logs = self._step(batch)
+            with own_state.seen_to(self._model, batch, part, guards=self._guards) as given:
+                logs = self._step(given)
             self._gathers |= part.gathers and ring_of(self._strategy) is None
             # What a replica computes of a borrowed example may be NaN.
             exact = tf.cast(weight, tf.float64)
@@ -375,16 +390,6 @@ class Steps:
     def _compiled_between_sums(self) -> AbstractContextManager[Any]:
         """Ask for XLA, which compiles what it can of a step and leaves sums over replicas out."""
         return tf.xla.experimental.jit_scope() if self._compiles_between_sums else nullcontext()
-
-    @contextmanager
-    def _unchanged_by_nothing(self, weight: tf.Tensor) -> Iterator[None]:
-        """Let a replica without examples, which has borrowed one, forget what it saw."""
-        kept = [*statistics.of_metrics(self._model), *statistics.of_share(self._model)]
-        before = [tf.identity(step_context.own(one)) for one in kept]
-        yield
-        for variable, value in zip(kept, before, strict=True):
-            copy = step_context.own(variable)
-            copy.assign(tf.where(weight > 0, copy, value))
 
     def _packed(self, logs: Any) -> tf.Tensor:
         """Return a step's logs in one vector, float64 [n], which holds every int32 and float32.

@@ -9,7 +9,7 @@ import json
 import logging
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -54,7 +54,7 @@ def has_own_rows(workers: Workers, source: Any, more: Mapping[str, str]) -> bool
         more: further facts about it.
     """
     what = f"{PREDICT} (data)"
-    with drawing_nothing():
+    with _drawing_nothing_of(source):
         found = dict(source.found())
     everyone = facts.of_all(workers, {**found, **more}, what)
     if not everyone:
@@ -82,7 +82,7 @@ def refuse_others(
         ConfigurationError: with everything that differs, on every worker.
         PeerUnfit: where only workers differ that are new, on the others; see newcomers.py.
     """
-    with drawing_nothing():
+    with _drawing_nothing_of(source):
         found = dict(source.found())
     everyone = facts.of_all(workers, {**found, **more}, f"{what} (data)")
     if not everyone:
@@ -104,6 +104,8 @@ def warn(what: str, others: str) -> None:
         others: what differs; see `refuse_others`.
     """
     comes = "Unless these are drawn at random, some examples come twice and others not at all."
+    if what.endswith("_on_batch"):
+        comes = "Unless these are drawn at random, a step is of a part of each worker's batch."
     if what == PREDICT:
         comes = "So each worker gets predictions for rows of all workers."
     log.warning(
@@ -122,7 +124,7 @@ warn_once = cache(warn)
 
 def _drawn_anew(workers: Workers, source: Any, what: str) -> set[str]:
     """Return what is another each time that it is read, on any worker."""
-    with drawing_nothing():
+    with _drawing_nothing_of(source):
         before, now = source.found(), source.found()
     mine = {name: "" for name, value in before.items() if now.get(name) != value}
     everyone = facts.of_all(workers, mine, what) or [mine]
@@ -149,6 +151,17 @@ def _refuse(workers: Workers, everyone: Sequence[Mapping[str, str]], wrong: list
     )
 
 
+def differing_batches(workers: Workers, batch: Any, what: str) -> str:
+    """Return which parts of a batch differ between workers, who all call it; empty: none.
+
+    Args:
+        workers: who compare them.
+        batch: see `of_batch`.
+        what: the call that it is for.
+    """
+    return ", ".join(facts.differing(facts.of_all(workers, of_batch(batch), what)))
+
+
 def of_batch(batch: Any) -> dict[str, str]:
     """Return what tells a batch from another, part by part: some may be drawn, such as pictures.
 
@@ -170,6 +183,14 @@ def _content_of(leaf: Any) -> bytes | None:
         return None
     array = np.asarray(leaf)
     return str(array.tolist()).encode() if array.dtype.kind in "OSU" else array.tobytes()
+
+
+def _drawing_nothing_of(source: Any) -> AbstractContextManager[None]:
+    """Leave generators as they are where a user's own code is asked for data; see Source.
+
+    Elsewhere nothing is drawn but by other threads, whose numbers would come twice.
+    """
+    return drawing_nothing() if source.asks_users else nullcontext()
 
 
 @contextmanager

@@ -64,6 +64,7 @@ class Source:
         may_lack_examples: whether a batch may have fewer examples than there are replicas.
         varies: whether one batch may have another shape than the next.
         changes: whether a pass may have other data than the one before.
+        asks_users: whether `found` calls a user's own code, which may draw.
         doubtful: what of `found` may differ between workers by intention.
     """
 
@@ -71,7 +72,7 @@ class Source:
     begins_anywhere = True
     is_infinite = is_ours = goes_on = False
     may_lack_examples = varies = True
-    begins_again = changes = False
+    begins_again = changes = asks_users = False
     doubtful: Collection[str] = ()
     num_examples: int | None = None
 
@@ -187,7 +188,8 @@ def source_of(
         if isinstance(dataset, RowDataset):
             rows = dataset.rows(seed if adapter.shuffle else None)
             source = RowSource(rows, replicas, _weighted_by_class(dataset, adapter.class_weight))
-            source.compares = isinstance(dataset, RandomAccess)  # the trainer compares its own
+            # The trainer compares its own.
+            source.compares = source.asks_users = isinstance(dataset, RandomAccess)
             source.goes_on = True
             return source
         return PyDatasetSource(adapter, replicas, seed)
@@ -405,7 +407,7 @@ def _as_tensor(value: Any) -> Any:
 class PyDatasetSource(Source):
     """A PyDataset, in an order of ours where it is to be shuffled."""
 
-    is_ours = True
+    is_ours = asks_users = True
 
     def __init__(self, adapter: PyDatasetAdapter, replicas: Replicas, seed: int) -> None:
         self._reading: PyDatasetAdapter | None = None
@@ -418,6 +420,7 @@ class PyDatasetSource(Source):
 
     def found(self) -> dict[str, str]:
         """Return digests of the first batch; see Source.found."""
+        self.end_pass()  # which may have been left while threads read ahead, and draw
         return {} if self.num_batches == 0 else of_batch(self._adapter.py_dataset[0])
 
     def begin_epoch(self) -> None:

@@ -22,11 +22,9 @@ from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.replicas import statistics
-from cluster_trainer.engine.replicas.random_layers import global_seed, states_of
 from cluster_trainer.problems import ConfigurationError, Problem
 
 CHIEF = 0
-CHANGED, ABSENT = 1, 2
 SHOWN = 5
 PACK_BYTES = 2**25
 log = logging.getLogger("trainer")
@@ -54,46 +52,6 @@ def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = Fal
     if not _take_from_chief(variables, ring, may_differ=may_differ, before=average):
         _take_from_chief(model.variables, ring, may_differ=True, before=average)
     renew_constants(model)
-
-
-class Counted:
-    """What a model and Keras count while they predict, as what they draw: alike on all workers.
-
-    Args:
-        model: before each worker predicts by itself.
-    """
-
-    def __init__(self, model: keras.Model) -> None:
-        self._model = model
-        self._before = [_digest_of(one) for one in states_of(model)]
-        self._seed = self._seed_now()
-
-    def make(self) -> None:
-        """Give what has changed on any worker the chief's value; all workers call it."""
-        ring = ring_of(self._model.distribute_strategy)
-        if ring is None:
-            return
-        states = states_of(self._model)
-        now = [_digest_of(one) for one in states]
-        pairs = itertools.zip_longest(self._before, now)
-        seed = self._seed_now()
-        mine = [
-            *(before != after for before, after in pairs),
-            seed != self._seed if seed else ABSENT,
-        ]
-        everyone = ring.all_gather(bytes(mine), what=f"{running.current().name} (what has changed)")
-        seeds = {one[-1] for one in everyone}
-        have_same = len({len(one) for one in everyone}) == 1  # else some have other parts
-        changed = [CHANGED in flags for flags in zip(*everyone, strict=False)][:-1]
-        variables = [*itertools.compress(states, changed)] if have_same else []
-        if CHANGED in seeds and ABSENT not in seeds:
-            variables += global_seed()
-        if variables:
-            _take_from_chief(variables, ring, may_differ=True)
-
-    def _seed_now(self) -> bytes:
-        """Return what Keras's own generator is at; nothing before the first draw from it."""
-        return b"".join(_digest_of(one) for one in global_seed())
 
 
 def renew_constants(model: keras.Model) -> bool:

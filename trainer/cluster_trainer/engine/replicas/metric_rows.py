@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import count, count_of, gathered, number, ring_of
+from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import statistics, step_context
 
 # Each model's function, by its variables: a new trace would be new collectives on all workers.
@@ -28,7 +29,7 @@ class MetricRows:
         names = [id(one) for one in self._variables]
         known = _taking.get(self._model)
         if known is None or known[0] != names:
-            known = names, tf.function(lambda: self._strategy.run(self._row), autograph=False)
+            known = names, function_of(lambda: self._strategy.run(self._row))
             _taking[self._model] = known
         return np.asarray(self._strategy.experimental_local_results(known[1]())[0])
 
@@ -48,7 +49,7 @@ class MetricRows:
 
         # Over a ring all wait for the one who would trace it for the first time.
         is_alone = self._total == 1 or ring_of(self._strategy) is not None
-        (assign if is_alone else tf.function(assign, autograph=False))()
+        (assign if is_alone else function_of(assign))()
 
     def _are_summed(self) -> np.ndarray:
         """Tell of each number of a row whether the results of metrics are those of its sum."""

@@ -5,14 +5,17 @@ keras/src/backend/tensorflow/optimizer.py): each replica clips its own part, Los
 looks for overflows on the first replica alone, and `gradient_accumulation_steps` fails. Here all
 replicas have the same gradients before an optimizer begins, and each updates its own copies of the
 variables, which therefore stay alike. Nothing crosses replicas after that, so that an optimizer
-may put what it does into a condition.
+may put what it does into a condition. A user's own `apply` or `apply_gradients` is such an
+optimizer: it is given the sums.
 """
 
 import logging
 import re
-from collections.abc import Callable, Sequence
-from functools import cache, wraps
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial, wraps
 from typing import Any
+from weakref import WeakSet
 
 import tensorflow as tf
 from keras.src.backend.tensorflow.core import Variable
@@ -23,7 +26,7 @@ from keras.src.optimizers.multi_optimizer import MultiOptimizer
 from tensorflow.python.distribute.values import DistributedVariable
 
 from cluster_trainer.collectives import group
-from cluster_trainer.collectives.replicas import Gradient, begin_sums, count
+from cluster_trainer.collectives.replicas import Gradient, begin_sums, count, gathered
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.engine.replicas.replaced import replace
 from cluster_trainer.engine.waits import SUMS
@@ -99,10 +102,10 @@ def _times(gradient: Gradient, weight: tf.Tensor) -> Gradient:
 def reduce_first() -> None:
     """Replace what of Keras's optimizers knows of several replicas."""
     for kind in (BaseOptimizer, LossScaleOptimizer, MultiOptimizer):
-        if "apply" in vars(kind):
-            kind.apply = _reducing(kind.apply)
         if "scale_loss" in vars(kind):
             kind.scale_loss = _weighting(kind.scale_loss)
+    BaseOptimizer.__init__ = _seeing_to_the_class(BaseOptimizer.__init__)
+    BaseOptimizer.__setattr__ = _seeing_to_the_method(BaseOptimizer.__setattr__)
     replace(TFOptimizer, "_backend_update_step", _update_own_copies, _is_reduced)
     replace(TFOptimizer, "_apply_weight_decay", _decay_own_copies, _is_reduced)
     replace(
@@ -115,32 +118,155 @@ def reduce_first() -> None:
     Variable._direct_assign = _assign  # noqa: SLF001
 
 
-def _reducing(apply: Callable[..., None]) -> Callable[..., None]:
+def _seeing_to_the_class(initialize: Callable[..., None]) -> Callable[..., None]:
+    """Let a class of optimizers reduce first, its own methods too, once one of it is made."""
+
+    @wraps(initialize)
+    def see_to_the_class(self: Any, *arguments: Any, **keywords: Any) -> None:
+        kind = type(self)
+        for name, wrap in WRAPS.items():
+            method = getattr(kind, name)
+            if method not in _reduce_first:
+                setattr(kind, name, _noted(wrap(method)))
+        initialize(self, *arguments, **keywords)
+
+    return see_to_the_class
+
+
+def _seeing_to_the_method(set_attribute: Callable[..., None]) -> Callable[..., None]:
+    """Let a method reduce first that is given to a single optimizer."""
+
+    @wraps(set_attribute)
+    def see_to_the_method(self: Any, name: str, value: Any) -> None:
+        if (wrap := WRAPS.get(name)) and callable(value):
+            value = partial(wrap(_without_self(value)), self)
+        set_attribute(self, name, value)
+
+    return see_to_the_method
+
+
+def _without_self(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function as a method, which takes the optimizer first."""
+
+    @wraps(function)
+    def method(_: Any, *arguments: Any, **keywords: Any) -> Any:
+        return function(*arguments, **keywords)
+
+    return method
+
+
+def _noted(method: Any) -> Any:
+    _reduce_first.add(method)
+    return method
+
+
+def _reducing(apply: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(apply)
-    def reduce_and_apply(self: Any, grads: Sequence[Any], trainable_variables: Any = None) -> None:
-        if trainable_variables is not None:
-            trainable_variables = list(trainable_variables)  # an iterator's come once
-        part = step_context.current()
-        if part is None:
-            _warn_of_training_alone()
-        if part is None or part.is_reduced:
-            return apply(self, grads, trainable_variables)
-        _must_be_of_the_strategy(self)
-        if any(map(_is_clipped, grads)):
-            _warn_of_clipped_shares()
-        if not self.built and trainable_variables is not None:  # else Keras says what is missing
-            _build(self, trainable_variables)
-        _must_know(self, trainable_variables or ())
-        part.gathers |= any(isinstance(one, tf.IndexedSlices) for one in grads)
-        is_weighted = id(self) in part.weighted
-        _must_be_as_went_back(part, is_weighted=is_weighted)
-        grads = _of_known_shapes(grads, trainable_variables or _variables_of(self))
-        sums = begin_sums_of(grads) if is_weighted else begin_means(grads, part.weight)
-        over_all = part.waits.measured(SUMS, grads, sums) if part.waits else sums()
-        with step_context.reduced(part):
-            return apply(self, over_all, trainable_variables)
+    def reduce_and_apply(
+        self: Any,
+        grads: Sequence[Any],
+        trainable_variables: Any = None,
+        *more: Any,
+        **keywords: Any,
+    ) -> Any:
+        variables = trainable_variables
+        if variables is not None:
+            variables = list(variables)  # an iterator's come once
+        with _over_all(self, grads, variables) as over_all:
+            given = () if variables is None and not more else (variables, *more)
+            return apply(self, over_all, *given, **keywords)
 
     return reduce_and_apply
+
+
+def _reducing_pairs(apply_gradients: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(apply_gradients)
+    def reduce_and_apply(self: Any, grads_and_vars: Any, *more: Any, **keywords: Any) -> Any:
+        pairs = list(grads_and_vars)  # an iterator's come once
+        gradients, variables = [one for one, _ in pairs], [one for _, one in pairs]
+        with _over_all(self, gradients, variables) as over_all:
+            pairs = [*zip(over_all, variables, strict=True)]
+            return apply_gradients(self, pairs, *more, **keywords)
+
+    return reduce_and_apply
+
+
+@contextmanager
+def _over_all(
+    optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any] | None
+) -> Iterator[Sequence[Any]]:
+    """Give what is done inside the gradients of all replicas, if these are a share's."""
+    part = step_context.current()
+    if part is None:
+        _warn_of_training_alone()
+        yield gradients
+        return
+    if not optimizer.built and variables:  # else Keras says what is missing
+        _build(optimizer, variables)
+    if part.is_reduced or not len(gradients):
+        yield gradients
+        return
+    over_all = _reduced(optimizer, gradients, variables, part)
+    with step_context.reduced(part):
+        yield over_all
+
+
+def _reduced(
+    optimizer: Any,
+    gradients: Sequence[Any],
+    given_variables: Sequence[Any] | None,
+    part: step_context.Share,
+) -> Sequence[Any]:
+    """Return the gradients of all replicas; where a variable takes their maximum, that."""
+    _must_be_of_the_strategy(optimizer)
+    if any(map(_is_clipped, gradients)):
+        _warn_of_clipped_shares()
+    _must_know(optimizer, given_variables or ())
+    variables = given_variables or _variables_of(optimizer)
+    part.trained.update(id(step_context.own(one)) for one in variables)
+    part.gathers |= any(isinstance(one, tf.IndexedSlices) for one in gradients)
+    is_weighted = id(optimizer) in part.weighted
+    _must_be_as_went_back(part, is_weighted=is_weighted)
+    gradients = _of_known_shapes(gradients, variables)
+    places = _overwriting(gradients, variables)
+    summed = [None if place in places else one for place, one in enumerate(gradients)]
+    sums = begin_sums_of(summed) if is_weighted else begin_means(summed, part.weight)
+    over_all = part.waits.measured(SUMS, summed, sums) if part.waits else sums()
+    for place, most in zip(
+        places, _maxima([gradients[place] for place in places], part.weight), strict=True
+    ):
+        over_all[place] = most
+    return over_all
+
+
+def _overwriting(gradients: Sequence[Any], variables: Sequence[Any]) -> list[int]:
+    """Return the places of what is no gradient but its variable's new value.
+
+    Such as the scales and histories of a layer that was quantized to float8.
+    """
+    return [
+        place
+        for place, (gradient, variable) in enumerate(zip(gradients, variables, strict=False))
+        if gradient is not None and getattr(variable, "overwrite_with_gradient", False)
+    ]
+
+
+def _maxima(values: Sequence[tf.Tensor], weight: tf.Tensor) -> list[tf.Tensor]:
+    """Return each value's maximum over the replicas that have examples, exactly.
+
+    So Keras accumulates new values (`_overwrite_variables_directly_with_gradients`): of the
+    greatest numbers of all shares the greatest is that of the batch.
+    """
+    found: dict[int, tf.Tensor] = {}
+    for dtype in dict.fromkeys(value.dtype for value in values):
+        places = [place for place, value in enumerate(values) if value.dtype == dtype]
+        flat = [tf.reshape(values[place], [-1]) for place in places]
+        row = tf.where(weight > 0, tf.concat(flat, 0), dtype.min)[tf.newaxis]
+        most = tf.reduce_max(gathered(row, "training (new values)"), 0)
+        for place, one in zip(places, tf.split(most, [*map(tf.size, flat)]), strict=True):
+            shaped = tf.reshape(one, tf.shape(values[place]))
+            found[place] = tf.ensure_shape(shaped, values[place].shape)
+    return [found[place] for place in range(len(values))]
 
 
 def _of_known_shapes(
@@ -209,6 +335,8 @@ def _must_be_of_the_strategy(optimizer: Any) -> None:
 def _must_know(optimizer: Any, variables: Sequence[Any]) -> None:
     """Refuse what became trainable after an optimizer was built, in plainer words than Keras."""
     known = optimizer._trainable_variables_indices  # noqa: SLF001
+    if not known:  # one that hands all to another
+        return
     new = [one.path for one in variables if optimizer._var_key(one) not in known]  # noqa: SLF001
     if new:
         raise ValueError(
@@ -314,3 +442,10 @@ def _assign(self: Any, value: Any) -> None:
         self._value.assign(value, read_value=False)
     else:
         self._value.assign(value)
+
+
+WRAPS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    "apply": _reducing,
+    "apply_gradients": _reducing_pairs,
+}
+_reduce_first: WeakSet[Any] = WeakSet()

@@ -24,15 +24,6 @@ def draw_apart() -> None:
     SeedGenerator.next = _next_apart
 
 
-def states_of(model: Any) -> list[Any]:
-    """Return what a model's layers keep beside weights, such as what they have drawn so far."""
-    found: list[Any] = []
-    for layer in model._flatten_layers():  # noqa: SLF001
-        found += layer._non_trainable_variables  # noqa: SLF001
-        found += [one.state for one in layer._seed_generators]  # noqa: SLF001
-    return list({id(one): one for one in found}.values())
-
-
 def global_seed() -> list[Any]:
     """Return that of Keras's global generator; none before the first draw from it."""
     generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)

@@ -6,7 +6,7 @@ ring only what steps have changed: what a script gives a worker's model otherwis
 `load_weights` on the chief alone, is no part of a mean, and `alike` sees to it.
 """
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -14,31 +14,69 @@ import keras
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import count, count_of, ring_of, summed
+from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import step_context
 
 # Each model's function, by its variables: a new trace would be new collectives on all workers.
 _averaging: MutableMapping[Any, tuple[list[int], Callable[[], Any]]] = WeakKeyDictionary()
+# What each model's steps assign of its weights, without an optimizer; see own_state.py.
+_noted: MutableMapping[Any, list[Any]] = WeakKeyDictionary()
 # By the ring's generation and `id`: a worker that is met in another ring may have changed nothing;
 # and Keras's variables compare their values.
 _changed: MutableMapping[tuple[int, int], Any] = WeakValueDictionary()
 
 
 def of_replica(model: keras.Model) -> list[Any]:
-    """Return the variables that a training step may change otherwise than by an optimizer.
+    """Return the numbers with a fraction that a training step may change without an optimizer.
 
-    Those of layers that were made without the strategy are none of them, as a Normalization has
-    that was adapted before.
+    They are the layers' own state, and no frozen weights: these stay, or a step of a user's own
+    assigns them alike on all replicas. Those of layers that were made without the strategy are none
+    of them, as a Normalization has that was adapted before.
     """
-    variables = model.non_trainable_variables
-    return [one for one in variables if _is_float(one) and step_context.is_of_all(one)]
+    own = [*_own_state(model), *_noted.get(model, ())]
+    return [one for one in own if _type_of(one).is_floating]
+
+
+def whole_numbers(model: keras.Model) -> list[Any]:
+    """Return the whole numbers that a training step may change; see `of_replica`."""
+    return [one for one in _own_state(model) if _type_of(one).is_integer]
+
+
+def frozen(model: keras.Model) -> list[Any]:
+    """Return the weights that were made to be trained, and are not."""
+    layers = model._flatten_layers()  # noqa: SLF001  Keras has no public way into nested layers
+    weights = [one for layer in layers for one in layer._trainable_variables]  # noqa: SLF001
+    return [one for one in weights if not one.trainable and step_context.is_of_all(one)]
+
+
+def note_own(model: keras.Model, variables: Sequence[Any]) -> None:
+    """Take some of a model's weights for each replica's own, which are averaged as others are."""
+    _noted.setdefault(model, []).extend(variables)
+
+
+def _own_state(model: keras.Model) -> list[Any]:
+    found: list[Any] = []
+    for layer in model._flatten_layers():  # noqa: SLF001  see above
+        found += layer._non_trainable_variables  # noqa: SLF001  what was made so, frozen or not
+        found += _plain_variables(layer)
+    return [one for one in {id(one): one for one in found}.values() if step_context.is_of_all(one)]
+
+
+def _plain_variables(layer: Any) -> Iterator[tf.Variable]:
+    """Yield a layer's attributes that are TensorFlow's own variables, unknown to Keras."""
+    for value in vars(layer).values():
+        values = value.values() if isinstance(value, dict) else value
+        for one in values if isinstance(value, (dict, list, tuple)) else [value]:
+            if isinstance(one, tf.Variable):
+                yield one
 
 
 def of_share(model: keras.Model) -> list[Any]:
-    """Return those of them that depend on a replica's own share of a batch alone.
+    """Return those of `of_replica` that depend on a replica's own share of a batch alone.
 
     A synchronized layer's averages are the whole batch's, on a replica without examples, too.
     """
-    layers = model._flatten_layers()  # noqa: SLF001  Keras has no public way into nested layers
+    layers = model._flatten_layers()  # noqa: SLF001  see above
     synchronized = [one for one in layers if getattr(one, "synchronized", False)]
     of_all = {id(one) for layer in synchronized for one in layer.non_trainable_variables}
     return [one for one in of_replica(model) if id(one) not in of_all]
@@ -97,7 +135,7 @@ def _averaging_of(variables: list[Any], strategy: tf.distribute.Strategy) -> Cal
             is_same = tf.reduce_all(over_all == equal)
             copy.assign(tf.where(is_same, value, over_all / tf.cast(total, value.dtype)))
 
-    averaging: Callable[[], Any] = tf.function(lambda: strategy.run(on_replica), autograph=False)
+    averaging: Callable[[], Any] = function_of(lambda: strategy.run(on_replica))
     return averaging
 
 
@@ -111,5 +149,5 @@ def _times(values: list[tf.Tensor], total: tf.Tensor) -> list[tf.Tensor]:
     return list(sums)
 
 
-def _is_float(variable: Any) -> bool:
-    return bool(tf.as_dtype(variable.dtype).is_floating)
+def _type_of(variable: Any) -> tf.DType:
+    return tf.as_dtype(variable.dtype)

@@ -26,6 +26,7 @@ class Share:
             their gradients need only be summed.
         summed_backwards: for each way in which gradients went back through what was summed in a
             layer, whether the losses were taken for multiplied by the weight.
+        trained: by `id`, this replica's copies of the variables that optimizers were given.
         gathers: whether rows of sparse gradients are gathered from all replicas.
         waits: counts for how long gradients are waited for; None: nobody does.
     """
@@ -34,6 +35,7 @@ class Share:
     is_reduced: bool = False
     weighted: set[int] = field(default_factory=set)
     summed_backwards: set[bool] = field(default_factory=set)
+    trained: set[int] = field(default_factory=set)
     gathers: bool = False
     waits: Waits | None = None
 

@@ -1,0 +1,109 @@
+"""What of a model's state each replica has for itself, and what is said of it."""
+
+import keras
+import pytest
+import tensorflow as tf
+from whole_batch import EPOCHS, X, Y, layers
+
+from cluster_trainer.engine.replicas import own_state, statistics
+from conftest import strategy_of
+
+pytestmark = pytest.mark.usefixtures("keeps_nothing")
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """What is warned of, each once."""
+    for warn in (own_state._warn_of_weights, own_state._warn_of_whole_numbers):  # noqa: SLF001
+        warn.cache_clear()
+    found = []
+    monkeypatch.setattr(own_state.log, "warning", lambda text, name: found.append(text % name))
+    return found
+
+
+class Pointer(keras.layers.Layer):
+    """Has the place in a queue where the next batch would begin."""
+
+    def build(self, shape):
+        del shape
+        self.place = self.add_weight(
+            name="place", shape=(), dtype="int32", initializer="zeros", trainable=False
+        )
+
+    def call(self, inputs):
+        self.place.assign((self.place + tf.shape(inputs)[0]) % 7)
+        return inputs
+
+
+class Frozen(keras.layers.Layer):
+    """Keeps what it has seen last in a weight that was made to be trained."""
+
+    def __init__(self):
+        super().__init__(trainable=False, name="frozen")
+
+    def build(self, shape):
+        self.seen = self.add_weight(name="seen", shape=shape[1:], initializer="zeros")
+
+    def call(self, inputs):
+        self.seen.assign(tf.reduce_mean(inputs, 0))
+        return inputs
+
+
+class ByHand(keras.Sequential):
+    """Needs no optimizer."""
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self(x, training=True) - y) ** 2)
+        variables = self.trainable_variables
+        for one, to in zip(tape.gradient(loss, variables), variables, strict=True):
+            to.assign_sub(0.01 * one)
+        return {"loss": loss}
+
+
+def made(extra=(), kind=keras.Sequential, **options):
+    first, *others = layers()
+    model = kind([first, *extra, *others])
+    model.compile(keras.optimizers.SGD(0.01), "mse", **options)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("extra", "kind", "options", "expected"),
+    [
+        ([Pointer], keras.Sequential, {}, "place holds whole numbers"),
+        ([Pointer], keras.Sequential, {"run_eagerly": True}, "place holds whole numbers"),
+        ([Frozen], keras.Sequential, {}, "frozen/seen without an optimizer"),
+        ([], ByHand, {}, "hidden/kernel without an optimizer"),
+        ([lambda: keras.layers.BatchNormalization(momentum=0.5)], keras.Sequential, {}, None),
+    ],
+)
+def test_what_each_replica_has_for_itself_is_said(said, extra, kind, options, expected):
+    with strategy_of(2).scope():
+        model = made([one() for one in extra], kind, **options)
+        model.fit(X, Y, **EPOCHS)
+    assert len(said) == (expected is not None), said
+    assert not expected or expected in said[0]
+
+
+@pytest.mark.parametrize(("extra", "kind"), [([Frozen], keras.Sequential), ([], ByHand)])
+def test_such_weights_are_averaged(extra, kind):
+    with strategy_of(2).scope():
+        model = made([one() for one in extra], kind)
+        model.fit(X[:8], Y[:8], **EPOCHS)
+        for one in model.variables:
+            first, second = (copy.numpy() for copy in one.value.values)
+            assert (first == second).all(), one.path
+
+
+def test_frozen_weights_are_nobodys_own():
+    with strategy_of(2).scope():
+        backbone = keras.Sequential(
+            [keras.Input((4,)), keras.layers.Dense(9), keras.layers.BatchNormalization()]
+        )
+        backbone.trainable = False
+        model = made([backbone])
+    names = [one.name for one in statistics.of_replica(model)]
+    assert names == ["moving_mean", "moving_variance"]
+    assert statistics.whole_numbers(model) == []

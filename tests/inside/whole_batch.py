@@ -1,0 +1,285 @@
+"""Small programs that end as on one device only if nothing is done to a share's gradients or state.
+
+Each returns all that it has trained, by name. As a script it is one worker: it prints them.
+"""
+
+import json
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+random = np.random.default_rng(0)
+# The last batch has one example: of two replicas one has none.
+X = random.normal(size=(25, 4)).astype("float32")
+Y = (X @ np.array([[1], [2], [-1], [0.5]], "float32") + 0.1).astype("float32")
+EPOCHS = {"batch_size": 8, "shuffle": False, "verbose": 0, "epochs": 2}
+
+
+def values(model, *more):
+    found = [*model.variables, *more]
+    return {one.path.partition("/")[2]: np.ravel(one).tolist() for one in found}
+
+
+def layers(units=3):
+    keras.utils.set_random_seed(0)
+    return [
+        keras.Input((4,)),
+        keras.layers.Dense(units, "relu", name="hidden"),
+        keras.layers.Dense(1, name="out"),
+    ]
+
+
+def trained(optimizer, kind=keras.Sequential):
+    model = kind(layers())
+    model.compile(optimizer, "mse")
+    model.fit(X, Y, **EPOCHS)
+    return values(model)
+
+
+def float8(optimizer=None, kind=keras.Sequential):
+    model = kind(layers())
+    model.quantize("float8")
+    model.compile(optimizer or keras.optimizers.SGD(0.01), "mse")
+    model.fit(X, Y, **EPOCHS)
+    return values(model)
+
+
+def float8_accumulated():
+    return float8(keras.optimizers.SGD(0.01, gradient_accumulation_steps=2))
+
+
+def float8_scaled():
+    inner = keras.optimizers.SGD(0.01)
+    return float8(keras.optimizers.LossScaleOptimizer(inner, initial_scale=8.0))
+
+
+def float8_of_two_optimizers():
+    return float8(keras.optimizers.MultiOptimizer(two_optimizers()))
+
+
+def two_optimizers():
+    from keras.src.optimizers.multi_optimizer import OptimizerMap  # noqa: PLC0415
+
+    found = OptimizerMap(keras.optimizers.SGD(0.01))
+    found["out/kernel"] = Centralised(0.02)
+    return found
+
+
+class OwnStep(keras.Sequential):
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.optimizer.scale_loss(tf.reduce_mean((self(x, training=True) - y) ** 2))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return {}
+
+
+def float8_in_a_step_of_ones_own():
+    return float8(kind=OwnStep)
+
+
+class Greatest(keras.layers.Layer):
+    """Keeps the greatest numbers that it has seen, which it gives for gradients."""
+
+    def build(self, shape):
+        more = {"shape": shape[1:], "initializer": "zeros", "overwrite_with_gradient": True}
+        self.greatest = self.add_weight(name="greatest", **more)
+
+    def call(self, inputs):
+        @tf.custom_gradient
+        def scaled(x, greatest):
+            def gradients(upstream):
+                seen = tf.reduce_max(x, 0)
+                return upstream, tf.maximum(greatest, seen)
+
+            return tf.identity(x), gradients
+
+        return scaled(inputs, tf.convert_to_tensor(self.greatest))
+
+
+def a_layer_that_overwrites():
+    first, *others = layers()
+    model = keras.Sequential([first, Greatest(name="greatest"), *others])
+    model.compile(keras.optimizers.Adam(0.01, clipnorm=0.1), "mse")
+    model.fit(X, Y, **EPOCHS)
+    return values(model)
+
+
+def centred(gradient):
+    if len(gradient.shape) < 2:
+        return gradient
+    return gradient - tf.reduce_mean(gradient, 0, keepdims=True)
+
+
+class Centralised(keras.optimizers.SGD):
+    def apply(self, grads, trainable_variables=None):
+        super().apply([centred(tf.sign(one) * one**2) for one in grads], trainable_variables)
+
+
+class Signs(keras.optimizers.SGD):
+    def apply_gradients(self, grads_and_vars):
+        return super().apply_gradients([(tf.sign(one), to) for one, to in grads_and_vars])
+
+
+class ClipsByWeight:
+    """A part of an optimizer, as adaptive clipping is."""
+
+    def apply(self, grads, trainable_variables=None):
+        variables = trainable_variables or self._trainable_variables
+        pairs = zip(grads, variables, strict=True)
+        super().apply([tf.clip_by_norm(one, 0.1 * tf.norm(to)) for one, to in pairs], variables)
+
+
+class Adaptive(ClipsByWeight, keras.optimizers.Adam):
+    pass
+
+
+class SignsAgain(Centralised):
+    def update_step(self, gradient, variable, learning_rate):
+        super().update_step(tf.sign(gradient), variable, learning_rate)
+
+
+class Around(keras.optimizers.Optimizer):
+    """Hands the squares of what it is given to another."""
+
+    def __init__(self, inner):
+        super().__init__(0.0)
+        self.inner = inner
+
+    def build(self, variables):
+        super().build(variables)
+        self.inner.build(variables)
+
+    def apply(self, grads, trainable_variables=None):
+        self.inner.apply([one * tf.abs(one) for one in grads], trainable_variables)
+
+
+def changed_later():
+    optimizer = keras.optimizers.SGD(0.01)
+    keras_own = optimizer.apply
+
+    def apply(grads, trainable_variables=None):
+        keras_own([tf.sign(one) for one in grads], trainable_variables)
+
+    optimizer.apply = apply
+    return trained(optimizer)
+
+
+def scaled(optimizer):
+    return keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=8.0)
+
+
+class Counts(keras.layers.Layer):
+    """Counts, in whole numbers: steps, examples, and how often each sign was seen."""
+
+    def build(self, shape):
+        del shape
+        whole = {"dtype": "int32", "initializer": "zeros", "trainable": False}
+        self.steps = self.add_weight(name="steps", shape=(), **whole)
+        self.examples = self.add_weight(name="examples", shape=(), **whole)
+        self.signs = self.add_weight(name="signs", shape=(3,), **whole)
+        self.plain = tf.Variable(tf.zeros([3], tf.int64), trainable=False, name="plain")
+
+    def call(self, inputs, training=None):
+        if training:
+            signs = tf.cast(tf.sign(inputs[:, 0]), tf.int32) + 1
+            counts = tf.math.bincount(signs, minlength=3, maxlength=3)
+            self.steps.assign_add(1)
+            self.examples.assign_add(tf.shape(inputs)[0])
+            self.signs.assign(counts + self.signs)
+            self.plain.assign_add(tf.cast(counts, tf.int64))
+        return inputs
+
+
+def counted(**options):
+    first, *others = layers()
+    counts = Counts(name="counts")
+    model = keras.Sequential([first, counts, *others])
+    model.compile(keras.optimizers.SGD(0.01), "mse", **options)
+    model.fit(X, Y, **EPOCHS)
+    model.evaluate(X, Y, batch_size=8, verbose=0)
+    for start in range(0, len(X), 8):
+        model.train_on_batch(X[start : start + 8], Y[start : start + 8])
+    return values(model) | {"plain": counts.plain.numpy().tolist()}
+
+
+class Momentum(keras.Model):
+    """Has a frozen encoder that follows the other, and says after how many steps it is where."""
+
+    def __init__(self):
+        super().__init__()
+        keras.utils.set_random_seed(0)
+        self.query, self.key = (keras.layers.Dense(3, name=name) for name in ("query", "key"))
+        for encoder in (self.query, self.key):
+            encoder.build((None, 4))
+        self.key.trainable = False
+        self.temperature = self.add_weight(
+            name="temperature", shape=(), initializer="ones", trainable=False
+        )
+        self.steps = self.add_weight(
+            name="steps", shape=(), dtype="int64", initializer="zeros", trainable=False
+        )
+        self.seen = keras.metrics.Sum(name="seen")
+
+    def call(self, inputs):
+        return self.query(inputs)
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            far = (self.query(x) - self.key(x)) * self.temperature
+            loss = self.optimizer.scale_loss(tf.reduce_mean((self.query(x) - y + far) ** 2))
+        variables = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        for key, query in zip(self.key.variables, self.query.variables, strict=True):
+            key.assign(0.9 * key + 0.1 * query)
+        self.temperature.assign(self.temperature * 0.9)
+        self.steps.assign_add(1)
+        self.seen.update_state(tf.ones_like(y))
+        return {"seen": self.seen.result()}
+
+
+def momentum_encoder():
+    model = Momentum()
+    model.compile(keras.optimizers.SGD(0.01))
+    seen = model.fit(X, Y, **EPOCHS).history["seen"]
+    return values(model) | {"seen": seen}
+
+
+def spectral_norm():
+    first, hidden, out = layers()
+    model = keras.Sequential([first, keras.layers.SpectralNormalization(hidden, name="norm"), out])
+    model.compile(keras.optimizers.SGD(0.01), "mse")
+    model.fit(X, Y, **EPOCHS)
+    return values(model)
+
+
+PROGRAMS = {
+    "counts": counted,
+    "momentum_encoder": momentum_encoder,
+    "spectral_norm": spectral_norm,
+    "float8": float8,
+    "float8_accumulated": float8_accumulated,
+    "float8_scaled": float8_scaled,
+    "float8_of_two_optimizers": float8_of_two_optimizers,
+    "float8_in_a_step_of_ones_own": float8_in_a_step_of_ones_own,
+    "a_layer_that_overwrites": a_layer_that_overwrites,
+    "apply": lambda: trained(Centralised(0.01)),
+    "apply_gradients": lambda: trained(Signs(0.01)),
+    "apply_in_a_step_of_ones_own": lambda: trained(Centralised(0.01), OwnStep),
+    "apply_of_a_mixin": lambda: trained(Adaptive(0.01)),
+    "apply_and_update_step": lambda: trained(SignsAgain(0.01)),
+    "apply_that_accumulates": lambda: trained(Centralised(0.01, gradient_accumulation_steps=2)),
+    "apply_within_a_scaled_loss": lambda: trained(scaled(Centralised(0.01))),
+    "apply_of_one_of_several": lambda: trained(keras.optimizers.MultiOptimizer(two_optimizers())),
+    "apply_around_another": lambda: trained(Around(keras.optimizers.Adam(0.01))),
+    "apply_that_was_given": changed_later,
+}
+
+
+if __name__ == "__main__":
+    names = sys.argv[1:] or [*PROGRAMS]
+    print("ENDED", json.dumps({name: PROGRAMS[name]() for name in names}), flush=True)

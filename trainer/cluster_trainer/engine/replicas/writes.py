@@ -1,0 +1,120 @@
+"""What a step assigns, and whether that depends on its share of the batch: read from its graph."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from cluster_trainer.collectives.over_ring import SUM
+from cluster_trainer.engine.replicas import step_context
+
+READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
+ADDS_TO_VARIABLE = (
+    *("AssignAddVariableOp", "AssignSubVariableOp"),
+    *("ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterNdAdd", "ResourceScatterNdSub"),
+)
+ADDS = ("AddV2", "Add")  # to either operand
+ADDS_TO_FIRST = ("Sub", "TensorScatterAdd", "TensorScatterSub")
+PASSES_ON = ("Identity", "Cast", "EnsureShape")
+# What replicas have in common.
+COLLECTIVES = ("CollectiveReduce", "CollectiveGather", "NcclAllReduce")
+
+
+class Writes:
+    """What a step that was just traced assigns to variables.
+
+    Args:
+        batch: the share that it was given.
+        variables: which are asked for.
+    """
+
+    def __init__(self, batch: Any, variables: Sequence[Any]) -> None:
+        self._graph = tf.compat.v1.get_default_graph()
+        within = {id(outer): inner for outer, inner in self._graph.captures}
+        handles = [(one, within.get(id(step_context.own(one).handle))) for one in variables]
+        self._used = [(one, at) for one, at in handles if at is not None and _writes(at)]
+        leaves = tf.nest.flatten(batch, expand_composites=True)
+        self._given = {leaf.op.name for leaf in leaves if leaf is not None}
+
+    def dependent(self) -> list[Any]:
+        """Return the variables whose new values depend on the share."""
+        found: list[Any] = []
+        while True:  # what is made of such a variable depends on the share, too
+            names = {self._handle_of(one).op.name for one in found}
+            made = self._made_from(self._given | names) if self._used else set()
+            more = [
+                one
+                for one, handle in self._used
+                if handle.op.name not in names
+                and any(value.op.name in made for value in _assigned(handle))
+            ]
+            if not more:
+                return found
+            found += more
+
+    def adds_to(self, variable: Any) -> bool:
+        """Tell whether all that is assigned to a variable is what it was and something more."""
+        handle = self._handle_of(variable)
+        own = self._made_from({handle.op.name})
+        return all(
+            _are_others(list(write.inputs)[1:], own)
+            if write.type in ADDS_TO_VARIABLE
+            else write.type == "AssignVariableOp" and _is_sum(write.inputs[1], handle, own)
+            for write in _writes(handle)
+        )
+
+    def _handle_of(self, variable: Any) -> tf.Tensor:
+        return next(handle for one, handle in self._used if one is variable)
+
+    def _made_from(self, names: set[str]) -> set[str]:
+        """Return the names of operations, and of all that computes with what they give."""
+        made = set(names)
+        for one in self._graph.get_operations():  # each comes after those that it needs
+            if not _is_collective(one) and any(given.op.name in made for given in one.inputs):
+                made.add(one.name)
+        return made
+
+
+def _is_collective(operation: tf.Operation) -> bool:
+    return operation.type.startswith(COLLECTIVES) or SUM in operation.name
+
+
+def _writes(handle: tf.Tensor) -> list[tf.Operation]:
+    """Return the operations that may assign to a variable; a function that is given it may, too."""
+    return [one for one in handle.consumers() if one.type not in READS]
+
+
+def _assigned(handle: tf.Tensor) -> list[tf.Tensor]:
+    """Return what may be assigned to a variable, or what that is computed from."""
+    return [one for write in _writes(handle) for one in write.inputs if one is not handle]
+
+
+def _are_others(values: Iterable[tf.Tensor], own: set[str]) -> bool:
+    return not any(one.op.name in own for one in values)
+
+
+def _is_sum(value: tf.Tensor, handle: tf.Tensor, own: set[str]) -> bool:
+    """Tell whether a value is that of a variable and something that is not made of it.
+
+    Args:
+        value: what is assigned.
+        handle: of the variable.
+        own: the names of the operations that compute with its value.
+    """
+    operation = _passed_on(value)
+    if operation.type == "ReadVariableOp":
+        return operation.inputs[0] is handle
+    if operation.type not in (*ADDS, *ADDS_TO_FIRST):
+        return False
+    first, *others = operation.inputs
+    if operation.type in ADDS and first.op.name not in own:
+        first, *others = reversed([first, *others])
+    return _is_sum(first, handle, own) and _are_others(others, own)
+
+
+def _passed_on(value: tf.Tensor) -> tf.Operation:
+    """Return what has made a value, whatever has passed it on."""
+    operation = value.op
+    while operation.type in PASSES_ON:
+        operation = operation.inputs[0].op
+    return operation
