@@ -427,25 +427,6 @@ def test_one_of_several_targets_may_be_none(strategy):
     assert model.fit(INPUTS, [TARGETS, None], verbose=0).history["loss"]
 
 
-def test_what_has_no_row_for_each_example_is_refused_where_it_would_be_cut():
-    class Scaled(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.dense = layers.Dense(1)
-
-        def call(self, inputs):
-            return self.dense(inputs["examples"]) * ops.mean(inputs["scales"])
-
-    batches = tf.data.Dataset.from_tensor_slices((INPUTS, TARGETS)).batch(10)
-    batches = batches.map(lambda x, y: ({"examples": x, "scales": tf.ones([3, 2])}, y))
-    with strategy_of(2).scope():
-        model = Scaled()
-        model.compile("sgd", "mse")
-
-    with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match="as many rows"):
-        model.fit(batches, verbose=0)
-
-
 class Noting(keras.utils.PyDataset):
     """Ten examples a batch, and what it was told."""
 

@@ -355,13 +355,15 @@ class Steps:
     def _alone(self, batch: Any) -> tf.Tensor:
         return self._packed(self._step(batch))
 
-    def _shared(self, batch: Any, weight: tf.Tensor) -> tf.Tensor:
+    def _shared(
+        self, batch: Any, weight: tf.Tensor, is_whole: tf.Tensor | None = None
+    ) -> tf.Tensor:
         with (
-            step_context.computing(weight, self.waits) as part,
+            step_context.computing(weight, is_whole, self.waits) as part,
             self._compiled_between_sums(),
         ):
             if self._guards:
-                with self._unchanged_by_nothing(weight):
+                with self._unchanged_by_nothing(part):
                     logs = self._step(batch)
             else:
                 logs = self._step(batch)
@@ -376,14 +378,19 @@ class Steps:
         return tf.xla.experimental.jit_scope() if self._compiles_between_sums else nullcontext()
 
     @contextmanager
-    def _unchanged_by_nothing(self, weight: tf.Tensor) -> Iterator[None]:
-        """Let a replica without examples, which has borrowed one, forget what it saw."""
-        kept = [*statistics.of_metrics(self._model), *statistics.of_share(self._model)]
-        before = [tf.identity(step_context.own(one)) for one in kept]
+    def _unchanged_by_nothing(self, part: step_context.Share) -> Iterator[None]:
+        """Let a replica without examples, which has borrowed one, forget what it saw.
+
+        Layers keep what they have seen of a batch that all replicas compute: it is the same on all.
+        """
+        metrics, layers = statistics.of_metrics(self._model), statistics.of_share(self._model)
+        kept = [(one, part.has_examples) for one in metrics]
+        kept += [(one, part.has_examples | part.is_whole) for one in layers]
+        before = [tf.identity(step_context.own(one)) for one, _ in kept]
         yield
-        for variable, value in zip(kept, before, strict=True):
+        for (variable, is_kept), value in zip(kept, before, strict=True):
             copy = step_context.own(variable)
-            copy.assign(tf.where(weight > 0, copy, value))
+            copy.assign(tf.where(is_kept, copy, value))
 
     def _packed(self, logs: Any) -> tf.Tensor:
         """Return a step's logs in one vector, float64 [n], which holds every int32 and float32.
