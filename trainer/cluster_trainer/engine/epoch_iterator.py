@@ -122,6 +122,7 @@ class EpochIterator(KerasEpochIterator):
         seed = workers.gather(call.seed, f"{call.name} (order of batches)")[0]
         given = call.arrays_to_train_on
         self.source = source_of(self.data_adapter, replicas, distribute_strategy, seed, given)
+        call.batch = self.source.whole_batch
         self._num_batches = self.source.num_batches
         self._spec: Any = None
         self._element_spec: Any = None

@@ -8,6 +8,7 @@ reads them all and takes its shares.
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from copy import copy
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -121,6 +122,17 @@ class Source:
             _as_written(self._cut(batches)), num_parallel_calls=_threads(), deterministic=True
         )
         return shared.prefetch(2)
+
+    def whole_batch(self) -> Any:
+        """Return a batch as one device would get it, to explain why a step has failed.
+
+        What is read of a generator is lost, so that nothing can go on after that.
+        """
+        alone = copy(self)
+        alone._replicas = Replicas()  # noqa: SLF001
+        batches = alone.shares(0, 0)
+        alone.begin_pass(0)
+        return next(iter(batches))
 
     def _cut(self, batches: tf.data.Dataset) -> Callable[..., Any]:
         return lambda *batch: cut(_unstarred(batch, batches), self._replicas, self.components)

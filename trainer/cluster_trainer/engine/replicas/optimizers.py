@@ -125,6 +125,8 @@ def _reducing(apply: Callable[..., None]) -> Callable[..., None]:
             _warn_of_training_alone()
         if part is None or part.is_reduced:
             return apply(self, grads, trainable_variables)
+        if not part.applies:
+            return None
         _must_be_of_the_strategy(self)
         if any(map(_is_clipped, grads)):
             _warn_of_clipped_shares()

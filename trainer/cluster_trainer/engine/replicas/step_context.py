@@ -29,6 +29,8 @@ class Share:
         summed_backwards: for each way in which gradients went back through what was summed in a
             layer, whether the losses were taken for multiplied by the weight.
         gathers: whether rows of sparse gradients are gathered from all replicas.
+        applies: whether optimizers apply gradients; not where a step is only traced to explain an
+            error.
         waits: counts for how long gradients are waited for; None: nobody does.
     """
 
@@ -38,6 +40,7 @@ class Share:
     weighted: set[int] = field(default_factory=set)
     summed_backwards: set[bool] = field(default_factory=set)
     gathers: bool = False
+    applies: bool = True
     waits: Waits | None = None
 
     @property
