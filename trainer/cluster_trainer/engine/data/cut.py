@@ -51,6 +51,24 @@ def count_in(batch: Any) -> int:
     return int(rows_of(leaves[0])) if leaves else 1
 
 
+def rows_known(batch: Any) -> set[int | None]:
+    """Return the numbers of rows that the parts of a batch are known to have; None: unknown."""
+    return {
+        leaf.shape[0] if leaf.shape.rank else None
+        for leaf in tf.nest.flatten(batch)
+        if has_rows(leaf)
+    }
+
+
+def without_rows(leaf: Any) -> Any:
+    """Return the specification of a part of any number of rows."""
+    if not has_rows(leaf):
+        return leaf
+    if isinstance(leaf, tf.Tensor):
+        return tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype)
+    return tf.type_spec_from_value(leaf)
+
+
 def handed_out(
     batch: Any, strategy: tf.distribute.Strategy, local: int
 ) -> list[tuple[Any, tf.Tensor]]:

@@ -75,11 +75,11 @@ def computing(
         waits: see `Share`.
     """
     known = False if is_whole is None else is_whole
-    _of_thread.share = part = Share(weight, known, waits=waits)
+    before, _of_thread.share = _of_thread.share, Share(weight, known, waits=waits)
     try:
-        yield part
+        yield _of_thread.share
     finally:
-        _of_thread.share = None
+        _of_thread.share = before
 
 
 @contextmanager
