@@ -427,25 +427,6 @@ def test_one_of_several_targets_may_be_none(strategy):
     assert model.fit(INPUTS, [TARGETS, None], verbose=0).history["loss"]
 
 
-def test_what_has_no_row_for_each_example_is_refused_where_it_would_be_cut():
-    class Scaled(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.dense = layers.Dense(1)
-
-        def call(self, inputs):
-            return self.dense(inputs["examples"]) * ops.mean(inputs["scales"])
-
-    batches = tf.data.Dataset.from_tensor_slices((INPUTS, TARGETS)).batch(10)
-    batches = batches.map(lambda x, y: ({"examples": x, "scales": tf.ones([3, 2])}, y))
-    with strategy_of(2).scope():
-        model = Scaled()
-        model.compile("sgd", "mse")
-
-    with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match="as many rows"):
-        model.fit(batches, verbose=0)
-
-
 class Noting(keras.utils.PyDataset):
     """Ten examples a batch, and what it was told."""
 
@@ -733,21 +714,26 @@ def test_a_dataset_that_a_user_has_distributed_is_taken():
     assert history["loss"][1] < history["loss"][0]
 
 
-def test_a_step_may_return_a_number_for_each_example_on_one_device():
+@pytest.mark.parametrize("batch_size", [12, 16], ids=["of unknown sizes", "of known sizes"])
+def test_a_step_may_return_a_row_for_each_example(batch_size):
+    """Beside a vector that has as many numbers as a share has rows, by chance."""
+
     class Each(OwnStep):
         def train_step(self, data):
             logs = super().train_step(data)
-            return {**logs, "each": ops.zeros(ops.shape(data[0])[0])}
+            return {**logs, "rows": data[0][:, :2], "first": data[1][:, 0], "eight": tf.range(8.0)}
 
-    def fitted(strategy):
+    def logs(strategy):
         with strategy.scope():
             model = Each(lambda loss: {"own": loss})
             model.compile(keras.optimizers.SGD(0.0), "mse")
-        return model.fit(INPUTS[:21], TARGETS[:21], batch_size=8, verbose=0)
+        options = {"batch_size": batch_size, "shuffle": False, "verbose": 0}
+        by_fit = model.fit(INPUTS[:32], TARGETS[:32], **options).history
+        return by_fit, model.train_on_batch(INPUTS[:17], TARGETS[:17], return_dict=True)
 
-    assert "each" in fitted(strategy_of(1)).history
-    with pytest.raises(ValueError, match="each of unknown shape"):
-        fitted(strategy_of(2))
+    for of_two, expected in zip(logs(strategy_of(2)), logs(strategy_of(1)), strict=True):
+        for name in ("rows", "first", "eight"):
+            np.testing.assert_allclose(np.squeeze(of_two[name]), np.squeeze(expected[name]), 1e-6)
 
 
 def test_a_train_step_may_be_a_tf_function():

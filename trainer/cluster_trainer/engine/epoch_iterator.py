@@ -101,7 +101,7 @@ class Shared(tuple[Any, ...]):  # noqa: SLOT001  a tuple's kind cannot have any
         """Return the parts of a batch, as they are or in TensorFlow's PerReplica."""
         batch = shares
         if source.has_weights:
-            parts = tuple(part for part, _ in shares)
+            parts = tuple(part for part, *_ in shares)
             batch = distribute_utils.regroup(parts) if len(parts) > 1 else parts[0]
         shared = super().__new__(cls, batch if isinstance(batch, tuple) else (batch,))
         shared.shares, shared.source = shares, source
@@ -125,6 +125,7 @@ class EpochIterator(KerasEpochIterator):
         seed = workers.gather(call.seed, f"{call.name} (order of batches)")[0]
         given = call.arrays_to_train_on
         self.source = source_of(self.data_adapter, replicas, distribute_strategy, seed, given)
+        call.batch = self.source.whole_batch
         self._num_batches = self.source.num_batches
         self._spec: Any = None
         self._element_spec: Any = None

@@ -21,7 +21,7 @@ import itertools
 import logging
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cache, partial, wraps
 from typing import Any
@@ -39,6 +39,7 @@ from cluster_trainer.engine import building, running
 from cluster_trainer.engine.data import random_access
 from cluster_trainer.engine.data.comparing import RowsOfItsOwnError
 from cluster_trainer.engine.epoch_iterator import EpochIterator
+from cluster_trainer.engine.fixed_size import explained
 from cluster_trainer.engine.predictions import Predictions, are_few, build_to_predict
 from cluster_trainer.engine.replicas import (
     alike,
@@ -256,10 +257,15 @@ def _announced_fit(fit: Callable[..., Any], around: AroundAny) -> Callable[..., 
 
 
 def _run(fit: Callable[..., Any], given: inspect.BoundArguments, call: running.Running) -> Any:
-    with running.announced(call), group.failure_told():
+    model = given.args[0]
+    with running.announced(call), group.failure_told(), _explained(model, call):
         history = fit(*given.args, **given.kwargs)
-        _average(given.args[0])
+        _average(model)
     return history
+
+
+def _explained(model: Any, call: running.Running) -> AbstractContextManager[None]:
+    return explained(model, call.name, lambda: call.batch())  # noqa: PLW0108  it is set later
 
 
 def _announced_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
@@ -271,7 +277,7 @@ def _announced_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         # Keras's own sign of the fit's validations, beside those that its callbacks call for.
         is_fits = bool(keywords.get("_use_cached_eval_dataset"))
         call = _running("evaluate", self, callbacks, running.TEST_HOOKS, is_fits=is_fits)
-        with running.announced(call), group.failure_told():
+        with running.announced(call), group.failure_told(), _explained(self, call):
             return evaluate(self, *arguments, **keywords)
 
     return announced_evaluate
@@ -323,7 +329,7 @@ def _batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
         if ring_of(self.distribute_strategy) and are_few(rows):
             return _by_itself(self, (rows,), run, call)
         try:
-            with running.announced(call), group.failure_told():
+            with running.announced(call), group.failure_told(), _explained(self, call):
                 return run()
         except RowsOfItsOwnError as error:
             _say_of_own_rows()
@@ -345,7 +351,8 @@ def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Runn
     """
 
     def alone() -> Any:
-        with running.announced(replace(call, agree=None)), _alone(model):
+        call_of_one = replace(call, agree=None)
+        with running.announced(call_of_one), _alone(model), _explained(model, call_of_one):
             return run()
 
     with group.failure_told():
@@ -418,10 +425,17 @@ def _averaging(train_on_batch: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_failures_told(method: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(method)
+
     @wraps(method)
-    def with_failures_told(*arguments: Any, **keywords: Any) -> Any:
-        with group.failure_told():
-            return method(*arguments, **keywords)
+    def with_failures_told(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        def batch() -> Any:
+            given = signature.bind(self, *arguments, **keywords).arguments
+            parts = [given.get(name) for name in ("x", "y", "sample_weight")]
+            return _as_tensors(keras.utils.pack_x_y_sample_weight(*parts))
+
+        with group.failure_told(), explained(self, method.__name__, batch):
+            return method(self, *arguments, **keywords)
 
     return with_failures_told
 

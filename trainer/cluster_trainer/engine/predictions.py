@@ -86,7 +86,7 @@ class Predictions:
             lambda value: self._strategy.experimental_local_results(value)[0], outputs
         )
 
-    def _of_all(self, batch: Any, weight: tf.Tensor) -> Any:
+    def _of_all(self, batch: Any, weight: tf.Tensor, is_whole: tf.Tensor | None = None) -> Any:
         def gather(value: tf.Tensor) -> tf.Tensor:
             if value.shape.rank is None:
                 raise ValueError(
@@ -97,7 +97,7 @@ class Predictions:
             mine = value if value.shape.rank else value[tf.newaxis]
             return gathered(mine[: tf.where(weight > 0, tf.shape(mine)[0], 0)], "predict (outputs)")
 
-        with step_context.computing(weight):  # what is drawn at random is drawn apart
+        with step_context.computing(weight, is_whole):  # what is drawn at random is drawn apart
             outputs = self._step(batch)
         return tf.nest.map_structure(gather, outputs)
 

@@ -66,6 +66,7 @@ class Running:
         traces: is called within it where that traces.
         arrays: that a fit is given, which may begin again; None: it does not.
         has_iterator: whether the fit's own iterator is there; it is the first.
+        batch: returns a batch of the data anew, as one device would get it, before the call ends.
     """
 
     name: str = "a loop"
@@ -85,6 +86,7 @@ class Running:
     asked: WeakSet[Any] | None = None
     arrays: GivenArrays | None = None
     has_iterator: bool = False
+    batch: Callable[[], Any] = lambda: None
 
     @property
     def logs_of_epoch(self) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -13,11 +14,11 @@ from keras.src import backend
 from keras.src.backend.tensorflow.core import convert_to_tensor
 from tensorflow.python.distribute import distribute_utils
 
-from cluster_trainer.collectives.replicas import Replicas, count, ring_of, summed
+from cluster_trainer.collectives.replicas import Replicas, count, gathered, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine import building, running
 from cluster_trainer.engine.data.comparing import differing_batches, warn
-from cluster_trainer.engine.data.cut import count_in, cut, handed_out
+from cluster_trainer.engine.data.cut import count_in, cut, handed_out, rows_known, without_rows
 from cluster_trainer.engine.data.sources import Source
 from cluster_trainer.engine.epoch_iterator import Call, EpochIterator
 from cluster_trainer.engine.functions import function_of
@@ -61,6 +62,20 @@ class Reading(NamedTuple):
     guards: bool
 
 
+class Layout(NamedTuple):
+    """What is in a replica's vector of logs; each other value is another trace of their sums.
+
+    Attributes:
+        counts: how many numbers of examples come first.
+        summed: how many of the rest are summed over replicas, the weight with them.
+        width: how many an example has of what is left, which has a row for each.
+    """
+
+    counts: int
+    summed: int
+    width: int
+
+
 class Steps:
     """What Keras calls `train_function` and `test_function`.
 
@@ -83,6 +98,8 @@ class Steps:
         self._step = model._autoconvert_optionals(step)  # noqa: SLF001  None in a tf.data.Dataset
         self._compiles_between_sums = model.jit_compile and self._replicas.total > 1
         self._own_logs: list[tuple[str, tf.TensorShape, tf.DType]] = []
+        self._row_logs: list[tuple[str, tf.TensorShape, tf.DType]] = []
+        self._packed_size = 0
         self._guards = self._gathers = self._has_variables = self._is_prepared = False
         self._has_compared = False
         self._trained: tuple[running.Running, set[int]] | None = None
@@ -374,9 +391,11 @@ class Steps:
     def _alone(self, batch: Any) -> tf.Tensor:
         return self._packed(self._step(batch))
 
-    def _shared(self, batch: Any, weight: tf.Tensor) -> tf.Tensor:
+    def _shared(
+        self, batch: Any, weight: tf.Tensor, is_whole: tf.Tensor | None = None
+    ) -> tf.Tensor:
         with (
-            step_context.computing(weight, self.waits) as part,
+            step_context.computing(weight, is_whole, self.waits) as part,
             self._compiled_between_sums(),
         ):
             with own_state.seen_to(self._model, batch, part, guards=self._guards) as given:
@@ -384,8 +403,51 @@ class Steps:
             self._gathers |= part.gathers and ring_of(self._strategy) is None
             # What a replica computes of a borrowed example may be NaN.
             exact = tf.cast(weight, tf.float64)
+            logs, of_rows = self._divided(logs, given)
             weighted = tf.math.multiply_no_nan(self._packed(logs), exact)
-            return tf.concat([exact[tf.newaxis], weighted], 0)
+            return tf.concat([exact[tf.newaxis], weighted, self._packed_rows(of_rows)], 0)
+
+    def _divided(self, logs: Any, batch: Any) -> tuple[Logs, Logs]:
+        """Return a step's logs, and apart from them those that have a row for each example."""
+        flat = {name: tf.convert_to_tensor(one) for name, one in _flat_logs(logs or {}).items()}
+        known = rows_known(batch)
+        names = [
+            name
+            for name, value in flat.items()
+            if value.shape.rank and value.shape[1:].is_fully_defined() and value.shape[0] in known
+        ]
+        if names and None not in known:  # by chance, as of 8 classes and 8 rows
+            varying = self._varying_with_rows(batch)
+            names = [name for name in names if name in varying]
+        of_rows = {name: flat.pop(name) for name in names}
+        return flat, of_rows
+
+    def _varying_with_rows(self, batch: Any) -> set[str]:
+        """Return the logs whose first dimension is unknown where that of the batch is."""
+        found: set[str] = set()
+
+        def trace(*leaves: Any) -> None:
+            with step_context.computing(tf.ones([])) as part:
+                part.applies = False
+                logs = self._step(tf.nest.pack_sequence_as(batch, leaves))
+            for name, value in _flat_logs(logs or {}).items():
+                shape = tf.convert_to_tensor(value).shape
+                if shape.rank and shape[0] is None:
+                    found.add(name)
+
+        specs = [without_rows(one) for one in tf.nest.flatten(batch)]
+        with suppress(Exception), tf.init_scope():
+            tf.function(trace, autograph=False).get_concrete_function(*specs)
+        return found
+
+    def _packed_rows(self, logs: Logs) -> tf.Tensor:
+        """Return logs that have a row for each example in one vector, row by row, float64 [n]."""
+        self._row_logs = [(name, value.shape[1:], value.dtype) for name, value in logs.items()]
+        parts = [
+            tf.reshape(tf.cast(value, tf.float64), [-1, value.shape[1:].num_elements()])
+            for value in logs.values()
+        ]
+        return tf.reshape(tf.concat(parts, 1), [-1]) if parts else tf.zeros([0], tf.float64)
 
     def _compiled_between_sums(self) -> AbstractContextManager[Any]:
         """Ask for XLA, which compiles what it can of a step and leaves sums over replicas out."""
@@ -404,8 +466,8 @@ class Steps:
         unknown = [name for name, shape, _ in self._own_logs if shape.num_elements() is None]
         if len(unknown) > (self._replicas.total == 1):
             message = (
-                f"A step returned {', '.join(unknown)} of unknown shape, such as a number for each "
-                "example. Return a mean, or what a metric has come to."
+                f"A step returned {', '.join(unknown)} of unknown shape. Return a mean, a row for "
+                "each example, or what a metric has come to."
             )
             raise ValueError(message)
         flat = [_as_vector(value) for value in values.values()]
@@ -414,6 +476,8 @@ class Steps:
             flat += [
                 _is_equal(value, results[name]) for name, value in values.items() if name in results
             ]
+            sizes = sum(shape.num_elements() for _, shape, _ in self._own_logs)
+            self._packed_size = 1 + sizes + len(flat) - len(values)  # with the weight before it
         return tf.concat(flat, 0) if flat else tf.zeros([0], tf.float64)
 
     def _logs(self, last: tuple[tf.Tensor, ...], examples: int | None = None) -> StepLogs:
@@ -428,12 +492,17 @@ class Steps:
         if examples is not None and self._replicas.total > 1:
             given = Replicas.of(self._strategy)
             last = _with_examples(last, given, examples)
-        results, own = ({}, last[0]) if self._replicas.total == 1 else self._results(last)
+        counts = given.total if given else 0
+        width = sum(shape.num_elements() for _, shape, _ in self._row_logs)
+        layout = Layout(counts, self._packed_size, width)
+        results, own = ({}, last[0]) if self._replicas.total == 1 else self._results(last, layout)
         results, own = _flat_logs(results), np.asarray(own)
         if given:
-            own, counts = np.split(own, [-given.total])
-            _refuse_different(counts[:: given.local])
+            examples_of_all, own = np.split(own, [counts])
+            _refuse_different(examples_of_all[:: given.local])
+        of_rows = np.zeros([0])
         if self._replicas.total > 1:
+            own, of_rows = np.split(own, [self._packed_size])
             own = own[1:] / own[0]  # the weights add up to 1 but for rounding
         logs, begin = StepLogs(), 0
         for name, shape, dtype in self._own_logs:
@@ -449,30 +518,53 @@ class Steps:
             are_results = dict(zip(names, own[begin:] > ALMOST_ALL, strict=True))
             logs.update({name: results[name] for name in names if are_results[name]})
             logs.of_metrics = results
+            logs.update(self._unpacked_rows(of_rows))
         return logs
 
-    def _reduced(self, last: tuple[tf.Tensor, ...]) -> tuple[Logs, tf.Tensor]:
+    def _unpacked_rows(self, flat: np.ndarray) -> Logs:
+        """Return the logs that have a row for each example, of all replicas."""
+        sizes = [shape.num_elements() for _, shape, _ in self._row_logs]
+        rows = flat.reshape([-1, sum(sizes)]) if sizes else flat
+        parts = np.split(rows, np.cumsum(sizes)[:-1], axis=1) if sizes else []
+        return {
+            name: part.reshape([-1, *shape]).astype(dtype.as_numpy_dtype)
+            for (name, shape, dtype), part in zip(self._row_logs, parts, strict=True)
+        }
+
+    def _reduced(self, last: tuple[tf.Tensor, ...], layout: Layout) -> tuple[Logs, tf.Tensor]:
         """Return the metrics of all replicas together, and the means of their own logs."""
         given = distribute_utils.regroup(last) if len(last) > 1 else last[0]
-        results = self._strategy.run(self._results_on_replica, args=(given,))
+        on_replica = partial(self._results_on_replica, layout=layout)
+        results = self._strategy.run(on_replica, args=(given,))
         first = tf.nest.map_structure(
             lambda value: self._strategy.experimental_local_results(value)[0], results
         )
         return first[0], first[1]
 
-    def _results_on_replica(self, own: tf.Tensor) -> tuple[Logs, tf.Tensor]:
+    def _results_on_replica(self, own: tf.Tensor, layout: Layout) -> tuple[Logs, tf.Tensor]:
         summable = [one for one in statistics.of_metrics(self._model) if one.aggregation == "sum"]
         copies = [step_context.own(one) for one in summable]
         # Whole numbers stay exact, and on the device that the others are on.
         values = [tf.cast(one, tf.float64 if one.dtype.is_integer else one.dtype) for one in copies]
+        own, of_rows = self._without_rows(own, layout)
         given = [*map(tf.identity, values), tf.identity(own)]
         *totals, own_total = summed(given, f"{self._name} (metrics)")
+        own_total = tf.concat([own_total, of_rows], 0)
         mapping = [
             (variable, tf.cast(total, copy.dtype))
             for variable, total, copy in zip(summable, totals, copies, strict=True)
         ]
         with backend.StatelessScope(state_mapping=mapping):
             return self._model.get_metrics_result(), own_total
+
+    def _without_rows(self, own: tf.Tensor, layout: Layout) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return a replica's own logs but those of single examples, and these of all replicas."""
+        if not layout.width:
+            return own, tf.zeros([0], tf.float64)
+        begin = layout.counts + layout.summed
+        rows = tf.reshape(own[begin:], [-1, layout.width])
+        mine = rows[: tf.where(own[layout.counts] > 0, tf.shape(rows)[0], 0)]
+        return own[:begin], tf.reshape(gathered(mine, f"{self._name} (logs)"), [-1])
 
 
 def waits_of(model: keras.Model) -> dict[str, float]:
@@ -489,10 +581,10 @@ def as_tensor(value: Any) -> Any:
 def _with_examples(
     last: tuple[tf.Tensor, ...], replicas: Replicas, examples: int
 ) -> tuple[tf.Tensor, ...]:
-    """Add a place for each replica's number of examples to logs; a replica fills its own."""
+    """Put a place for each replica's number of examples before logs; a replica fills its own."""
     places = [tf.one_hot(replicas.first + index, replicas.total) for index in range(len(last))]
     return tuple(
-        tf.concat([logs, tf.cast(place, tf.float64) * examples], 0)
+        tf.concat([tf.cast(place, tf.float64) * examples, logs], 0)
         for logs, place in zip(last, places, strict=True)
     )
 

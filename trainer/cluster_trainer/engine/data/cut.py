@@ -1,10 +1,12 @@
 """Which examples of a global batch are each replica's."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.engine.data.pieces import TOGETHER, Component, Pieces, has_rows, rows_of
 
 
 def weighted(start: Any, stop: Any, examples: Any) -> tuple[Any, tf.Tensor]:
@@ -18,30 +20,53 @@ def weighted(start: Any, stop: Any, examples: Any) -> tuple[Any, tf.Tensor]:
     return tf.maximum(stop, start + 1), weight
 
 
-def cut(batch: Any, replicas: Replicas) -> tuple[tuple[Any, tf.Tensor], ...]:
+def cut(
+    batch: Any, replicas: Replicas, components: Sequence[Component] = TOGETHER
+) -> tuple[tuple[Any, ...], ...]:
     """Return the local replicas' shares of a global batch, each with its weight.
+
+    Where it may be that all replicas compute the whole batch, whether they do, bool [], is third.
 
     Args:
         batch: tensors [n, …], dense, ragged or sparse, in any structure; what has no dimension is
             given to every replica.
         replicas: which there are, and which are wanted.
+        components: which of its parts were batched together; see pieces.py.
     """
     batch = tf.nest.map_structure(_as_tensor, batch)
-    leaves = [leaf for leaf in tf.nest.flatten(batch) if _has_examples(leaf)]
-    examples = _count_of_all(leaves) if leaves else tf.constant(1, tf.int64)
+    pieces = Pieces(tf.nest.flatten(batch), components, replicas.total)
+    count = tf.cast(pieces.count, tf.int64)
+    is_whole = (count == 1,) if pieces.may_be_one else ()
     shares = []
-    for start, stop in replicas.bounds(examples):
-        filled, weight = weighted(start, stop, examples)
-        fixed = _fixed_size(leaves[0], replicas) if leaves else None
-        part = tf.nest.map_structure(_taker(start, filled, fixed), batch)
-        shares.append((part, weight))
+    for start, stop in replicas.bounds(count):
+        filled, weight = weighted(start, stop, count)
+        part = tf.nest.map_structure(_taker(start, filled, pieces, replicas), batch)
+        shares.append((part, weight, *is_whole))
     return tuple(shares)
 
 
 def count_in(batch: Any) -> int:
     """Return how many examples a batch of tensors has; 1 where nothing in it has a dimension."""
-    leaves = [leaf for leaf in tf.nest.flatten(batch) if _has_examples(leaf)]
-    return int(_count(leaves[0])) if leaves else 1
+    leaves = [leaf for leaf in tf.nest.flatten(batch) if has_rows(leaf)]
+    return int(rows_of(leaves[0])) if leaves else 1
+
+
+def rows_known(batch: Any) -> set[int | None]:
+    """Return the numbers of rows that the parts of a batch are known to have; None: unknown."""
+    return {
+        leaf.shape[0] if leaf.shape.rank else None
+        for leaf in tf.nest.flatten(batch)
+        if has_rows(leaf)
+    }
+
+
+def without_rows(leaf: Any) -> Any:
+    """Return the specification of a part of any number of rows."""
+    if not has_rows(leaf):
+        return leaf
+    if isinstance(leaf, tf.Tensor):
+        return tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype)
+    return tf.type_spec_from_value(leaf)
 
 
 def handed_out(
@@ -60,7 +85,7 @@ def handed_out(
         )
         for index in range(local)
     ]
-    return [(part, tf.cast(_count(tf.nest.flatten(part)[0]), tf.float32)) for part in parts]
+    return [(part, tf.cast(rows_of(tf.nest.flatten(part)[0]), tf.float32)) for part in parts]
 
 
 def _as_tensor(leaf: Any) -> Any:
@@ -71,55 +96,28 @@ def _as_tensor(leaf: Any) -> Any:
     return tf.convert_to_tensor(leaf)
 
 
-def _has_examples(leaf: Any) -> bool:
-    return leaf is not None and leaf.shape.rank != 0
+def _taker(start: tf.Tensor, stop: tf.Tensor, pieces: Pieces, replicas: Replicas) -> Any:
+    """Return what takes a part's rows of the pieces from `start` to `stop`."""
 
-
-def _count(leaf: Any) -> tf.Tensor:
-    if isinstance(leaf, tf.SparseTensor):
-        return leaf.dense_shape[0]
-    if isinstance(leaf, tf.RaggedTensor):
-        return leaf.nrows(out_type=tf.int64)
-    return tf.shape(leaf, out_type=tf.int64)[0]
-
-
-def _count_of_all(leaves: list[Any]) -> tf.Tensor:
-    """Return how many examples all have.
-
-    Raises:
-        tf.errors.InvalidArgumentError: one has as many rows as the batch has not: nobody knows
-            which are a replica's. A ValueError where it is seen before.
-    """
-    first, *others = map(_count, leaves)
-    alike = [
-        tf.debugging.assert_equal(
-            first,
-            other,
-            "With several replicas all parts of a batch need as many rows as it has examples",
-        )
-        for other in others
-    ]
-    with tf.control_dependencies([one for one in alike if one is not None]):
-        return tf.identity(first)
-
-
-def _fixed_size(leaf: Any, replicas: Replicas) -> int | None:
-    """Return how many examples each share has, where that is always the same number."""
-    size = leaf.shape[0]
-    return replicas.share_of(size) if size else None
-
-
-def _taker(start: tf.Tensor, stop: tf.Tensor, fixed: int | None) -> Any:
     def take(leaf: Any) -> Any:
-        if not _has_examples(leaf):
+        if not has_rows(leaf):
             return leaf
+        size = tf.cast(pieces.of_a_part(rows_of(leaf)), tf.int64)
         if isinstance(leaf, tf.SparseTensor):
-            begin = tf.concat([[start], tf.zeros_like(leaf.dense_shape[1:])], 0)
-            size = tf.concat([[stop - start], leaf.dense_shape[1:]], 0)
-            return tf.sparse.slice(leaf, begin, size)
-        part = leaf[start:stop]
-        if fixed and not isinstance(leaf, tf.RaggedTensor):
-            part = tf.ensure_shape(part, [fixed, *leaf.shape[1:]])
-        return part
+            others = leaf.dense_shape[1:]
+            begin = tf.concat([[start * size], tf.zeros_like(others)], 0)
+            return tf.sparse.slice(leaf, begin, tf.concat([[(stop - start) * size], others], 0))
+        part = leaf[start * size : stop * size]
+        fixed = None if isinstance(leaf, tf.RaggedTensor) else _fixed_size(leaf, pieces, replicas)
+        return tf.ensure_shape(part, [fixed, *leaf.shape[1:]]) if fixed else part
 
     return take
+
+
+def _fixed_size(leaf: Any, pieces: Pieces, replicas: Replicas) -> int | None:
+    """Return how many rows of a part each share has, where that is always the same number."""
+    rows, count = leaf.shape[0], pieces.count
+    if not (rows and isinstance(count, int)):
+        return None
+    share = 1 if count == 1 else replicas.share_of(count)
+    return share * (rows // count) if share else None

@@ -11,12 +11,21 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 import tensorflow as tf
 
+from cluster_trainer.engine.data.pieces import TOGETHER, Component
+
 log = logging.getLogger("trainer")
 # Rows that tell whether all workers have the same.
 DIGESTED = 16
 # TensorFlow's names of what begins its inputs again within one iterator, or keeps what they gave.
 CACHES = ("CacheDataset", "_CacheDataset")
 OF_SEVERAL_ITERATORS = ("_RepeatDataset", "_ConcatenateDataset", *CACHES)
+# Those that give their input's elements as they are.
+AS_THEY_ARE = (
+    *("_PrefetchDataset", "_RepeatDataset", "_TakeDataset", "_SkipDataset", "_ShuffleDataset"),
+    *("_OptionsDataset", "_AssertCardinalityDataset", "_ShardDataset", *CACHES),
+)
+ZIP = "_ZipDataset"
+BATCHING = ("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset", "_RebatchDataset")
 SHUFFLES, DRAWS = "the seeds of shuffles", "the seeds of `tf.data.Dataset.random`"
 ROWS = "SHA-256 of some rows that tf.data.Datasets were made of"
 NO_SEED = (
@@ -101,6 +110,43 @@ def warnings(dataset: tf.data.Dataset) -> list[str]:
     ):
         found.append(NO_ORDER)
     return found
+
+
+def components(dataset: tf.data.Dataset) -> Sequence[Component]:
+    """Return which parts of a dataset's batches were batched together; see pieces.py.
+
+    Those that a zip joins were batched apart, unless something behind it may have changed them.
+    """
+    found = [*_components(dataset)]
+    is_zip = len(found) > 1 and None not in found
+    return [one for one in found if one] if is_zip else TOGETHER
+
+
+def _components(dataset: tf.data.Dataset) -> Iterator[Component | None]:
+    """Yield each of them; None: nobody knows how it was batched."""
+    while type(dataset).__name__ in AS_THEY_ARE:
+        (dataset,) = dataset._inputs()  # noqa: SLF001
+    if type(dataset).__name__ == ZIP:
+        for one in dataset._inputs():  # noqa: SLF001
+            yield from _components(one)
+        return
+    parts = len(tf.nest.flatten(dataset.element_spec))
+    if not any(shape.rank != 0 for shape in shapes(dataset)):
+        yield Component(parts)
+        return
+    last = next((one for one in _parts(dataset) if type(one).__name__ in (*BATCHING, ZIP)), None)
+    if type(last).__name__ not in BATCHING:
+        yield None
+        return
+    size = getattr(last, "_batch_size", None)
+    known = None if size is None else tf.get_static_value(size)
+    yield Component(parts, None if known is None else int(known))
+
+
+def shapes(dataset: tf.data.Dataset) -> list[tf.TensorShape]:
+    """Return the shapes of the parts of a dataset's elements, but for those that are None."""
+    specs = tf.nest.flatten(dataset.element_spec)
+    return [spec.shape for spec in specs if hasattr(spec, "shape")]  # None has none
 
 
 def begin(dataset: tf.data.Dataset, times: int) -> None:

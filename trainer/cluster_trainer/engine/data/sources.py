@@ -7,7 +7,8 @@ reads them all and takes its shares.
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from copy import copy
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -28,6 +29,7 @@ from cluster_trainer.engine.data import arrays, pipelines
 from cluster_trainer.engine.data.comparing import of_batch
 from cluster_trainer.engine.data.cut import cut, weighted
 from cluster_trainer.engine.data.given import GivenArrays
+from cluster_trainer.engine.data.pieces import TOGETHER, Component, fewest_pieces
 from cluster_trainer.engine.data.pipelines import DIGESTED, content
 from cluster_trainer.engine.data.random_access import RandomAccess, is_random_access
 from cluster_trainer.engine.data.row_dataset import RowDataset, Rows, examples_at
@@ -66,6 +68,7 @@ class Source:
         changes: whether a pass may have other data than the one before.
         asks_users: whether `found` calls a user's own code, which may draw.
         doubtful: what of `found` may differ between workers by intention.
+        components: which parts of a batch were batched together; see pieces.py.
     """
 
     is_endless = is_distributed = False
@@ -74,6 +77,7 @@ class Source:
     may_lack_examples = varies = True
     begins_again = changes = asks_users = False
     doubtful: Collection[str] = ()
+    components: Sequence[Component] = TOGETHER
     num_examples: int | None = None
 
     def __init__(self, num_batches: int | None, replicas: Replicas) -> None:
@@ -109,18 +113,30 @@ class Source:
     def shares(self, pass_number: int, first: int) -> Any:
         """Return a dataset of batches: from batch `first` of a pass to the pass's end.
 
-        With one replica they are what the model gets; with several, a tuple with the pair (share,
-        weight) of each local replica.
+        With one replica they are what the model gets; with several, a tuple with each local
+        replica's share and weight, as `cut` returns them.
         """
         batches = self._batches(pass_number, first)
         if self._replicas.total == 1:
             return batches
         shared = batches.map(
-            _as_written(lambda *batch: cut(_unstarred(batch, batches), self._replicas)),
-            num_parallel_calls=_threads(),
-            deterministic=True,
+            _as_written(self._cut(batches)), num_parallel_calls=_threads(), deterministic=True
         )
         return shared.prefetch(2)
+
+    def whole_batch(self) -> Any:
+        """Return a batch as one device would get it, to explain why a step has failed.
+
+        What is read of a generator is lost, so that nothing can go on after that.
+        """
+        alone = copy(self)
+        alone._replicas = Replicas()  # noqa: SLF001
+        batches = alone.shares(0, 0)
+        alone.begin_pass(0)
+        return next(iter(batches))
+
+    def _cut(self, batches: tf.data.Dataset) -> Callable[..., Any]:
+        return lambda *batch: cut(_unstarred(batch, batches), self._replicas, self.components)
 
     def begin_epoch(self) -> None:
         """Note that an epoch begins, which may be a part of a pass, or several."""
@@ -497,10 +513,11 @@ class DatasetSource(Source):
         for warning in pipelines.warnings(self._dataset) if replicas.workers > 1 else ():
             log.warning(warning)
         self.is_infinite = int(self._dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
-        shapes = _shapes(self._dataset)
-        sizes = [shape[0] for shape in shapes if shape.rank]
+        shapes = pipelines.shapes(self._dataset)
+        if isinstance(adapter, TFDatasetAdapter):
+            self.components = pipelines.components(self._dataset)
         self.varies = not all(shape.is_fully_defined() for shape in shapes)
-        self.may_lack_examples = not sizes or sizes[0] is None or replicas.may_exceed(sizes[0])
+        self.may_lack_examples = replicas.may_exceed(fewest_pieces(shapes, self.components))
 
     def found(self) -> dict[str, str]:
         """Return how the pipeline was made, or what a generator has given first."""
@@ -549,13 +566,8 @@ def batch_size_of(adapter: Any) -> int | None:
     if not isinstance(adapter, TFDatasetAdapter):
         size: int | None = adapter.batch_size
         return size
-    shapes = [shape for shape in _shapes(adapter.get_tf_dataset()) if shape.rank != 0]
+    shapes = [shape for shape in pipelines.shapes(adapter.get_tf_dataset()) if shape.rank != 0]
     return shapes[0][0] if shapes and shapes[0].rank else None
-
-
-def _shapes(dataset: tf.data.Dataset) -> list[tf.TensorShape]:
-    specs = tf.nest.flatten(dataset.element_spec)
-    return [spec.shape for spec in specs if hasattr(spec, "shape")]  # None has none
 
 
 class DistributedSource(Source):

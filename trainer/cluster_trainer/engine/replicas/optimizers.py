@@ -169,6 +169,8 @@ def _reducing(apply: Callable[..., Any]) -> Callable[..., Any]:
         *more: Any,
         **keywords: Any,
     ) -> Any:
+        if not step_context.applies():
+            return None
         variables = trainable_variables
         if variables is not None:
             variables = list(variables)  # an iterator's come once
@@ -182,6 +184,8 @@ def _reducing(apply: Callable[..., Any]) -> Callable[..., Any]:
 def _reducing_pairs(apply_gradients: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(apply_gradients)
     def reduce_and_apply(self: Any, grads_and_vars: Any, *more: Any, **keywords: Any) -> Any:
+        if not step_context.applies():
+            return None
         pairs = list(grads_and_vars)  # an iterator's come once
         gradients, variables = [one for one, _ in pairs], [one for _, one in pairs]
         with _over_all(self, gradients, variables) as over_all:

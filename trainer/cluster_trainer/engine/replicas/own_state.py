@@ -4,7 +4,8 @@ Much of it does not: a counter of steps, the moving average of an encoder's weig
 norm's vector are assigned alike on all replicas. What does not depend on the share is left alone,
 on a replica without examples, too. What does:
 
-- A replica without examples, which has borrowed one, forgets what it saw.
+- A replica without examples, which has borrowed one, forgets what it saw. What layers see of a
+  batch that all replicas compute they keep: it is the same on all.
 - Whole numbers that are added up, as counts of words are, get the sum of what all replicas add.
 - Other whole numbers are each replica's own, and a warning says so.
 - So are weights that are assigned without an optimizer. They are averaged; see statistics.py.
@@ -55,7 +56,10 @@ def seen_to(
     _count_all(counts, [before[id(one)] for one in counts], part.weight)
     for variable in (*metrics, *dependent):
         if id(variable) in before and not _is_in(variable, counts):
-            _unchanged_by_nothing(variable, before[id(variable)], part.weight)
+            sees_all = part.is_whole if not _is_in(variable, metrics) else False
+            _unchanged_by_nothing(
+                variable, before[id(variable)], is_kept=part.has_examples | sees_all
+            )
     for variable in dependent:
         if _is_in(variable, whole) and not _is_in(variable, counts):
             _warn_of_whole_numbers(_name_of(variable))
@@ -94,10 +98,10 @@ def _name_of(variable: Any) -> str:
     return str(getattr(variable, "path", variable.name))
 
 
-def _unchanged_by_nothing(variable: Any, before: tf.Tensor, weight: tf.Tensor) -> None:
-    """Let a replica without examples keep a variable's value of before the step."""
+def _unchanged_by_nothing(variable: Any, before: tf.Tensor, *, is_kept: tf.Tensor) -> None:
+    """Give a variable its value of before the step, unless what the step has made of it is kept."""
     copy = step_context.own(variable)
-    copy.assign(tf.where(weight > 0, copy, before))
+    copy.assign(tf.where(is_kept, copy, before))
 
 
 def _count_all(variables: Sequence[Any], before: Sequence[tf.Tensor], weight: tf.Tensor) -> None:

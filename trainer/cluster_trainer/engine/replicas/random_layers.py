@@ -4,7 +4,7 @@ A layer's seeds are a variable (`keras.random.SeedGenerator`) that counts alike 
 that all would drop the same units of their different examples. Here each replica folds its number
 into every seed that it takes. What is drawn is a function of the seed, of how often something was
 drawn before, and of the replica; the variables stay alike everywhere, and a checkpoint of any
-worker has them all.
+worker has them all. Where all replicas compute the same whole batch, all draw what one device does.
 """
 
 from typing import Any
@@ -31,7 +31,8 @@ def global_seed() -> list[Any]:
 
 
 def _next_apart(self: Any, ordered: bool = True) -> tf.Tensor:  # noqa: FBT001, FBT002  Keras's signature
-    seed = _next_alike(self, ordered)
-    if step_context.current() is None:
+    seed, share = _next_alike(self, ordered), step_context.current()
+    if share is None:
         return seed
-    return tf.random.experimental.stateless_fold_in(seed, tf.cast(number(), seed.dtype))
+    apart = tf.random.experimental.stateless_fold_in(seed, tf.cast(number(), seed.dtype))
+    return apart if share.is_whole is False else tf.where(share.is_whole, seed, apart)

@@ -20,6 +20,8 @@ class Share:
     Attributes:
         weight: float32 [], the part of the global batch's examples that this replica has; over all
             replicas the weights add up to 1.
+        is_whole: bool [], whether this is the whole batch, which all replicas compute alike; one of
+            them has the weight 1.
         is_reduced: whether the optimizer that is at work has its gradients from all replicas, so
             that every replica does the same to its own copy of a variable.
         weighted: the optimizers, by `id`, whose losses were multiplied by the weight, so that
@@ -28,16 +30,25 @@ class Share:
             layer, whether the losses were taken for multiplied by the weight.
         trained: by `id`, this replica's copies of the variables that optimizers were given.
         gathers: whether rows of sparse gradients are gathered from all replicas.
+        applies: whether optimizers apply gradients; not where a step is only traced to explain an
+            error.
         waits: counts for how long gradients are waited for; None: nobody does.
     """
 
     weight: tf.Tensor
+    is_whole: tf.Tensor | bool = False
     is_reduced: bool = False
     weighted: set[int] = field(default_factory=set)
     summed_backwards: set[bool] = field(default_factory=set)
     trained: set[int] = field(default_factory=set)
     gathers: bool = False
+    applies: bool = True
     waits: Waits | None = None
+
+    @property
+    def has_examples(self) -> tf.Tensor:
+        """Whether there are any, bool [], and not only what is borrowed from another replica."""
+        return self.weight > 0
 
 
 class _OfThread(threading.local):
@@ -54,19 +65,29 @@ def current() -> Share | None:
     return _of_thread.share
 
 
+def applies() -> bool:
+    """Tell whether optimizers apply gradients; see `Share`."""
+    part = current()
+    return part is None or part.applies
+
+
 @contextmanager
-def computing(weight: tf.Tensor, waits: Waits | None = None) -> Iterator[Share]:
+def computing(
+    weight: tf.Tensor, is_whole: tf.Tensor | None = None, waits: Waits | None = None
+) -> Iterator[Share]:
     """Let what is called inside be a replica's part of a step.
 
     Args:
         weight: float32 [], see `Share`.
+        is_whole: bool [], see `Share`; None: it is not.
         waits: see `Share`.
     """
-    _of_thread.share = part = Share(weight, waits=waits)
+    known = False if is_whole is None else is_whole
+    before, _of_thread.share = _of_thread.share, Share(weight, known, waits=waits)
     try:
-        yield part
+        yield _of_thread.share
     finally:
-        _of_thread.share = None
+        _of_thread.share = before
 
 
 @contextmanager

@@ -1,0 +1,152 @@
+"""A batch size of the script's own in a step that gets a share is refused in plain words."""
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers, ops
+
+from cluster_trainer.problems import ConfigurationError, ExitCode
+from conftest import strategy_of
+
+BATCH = 16
+INPUTS = np.random.default_rng(0).random((70, 4)).astype("float32")
+TARGETS = INPUTS.sum(1)
+KNOWN, UNKNOWN = slice(0, 64), slice(0, 70)  # whether all batches have one size
+pytestmark = pytest.mark.usefixtures("keeps_nothing")
+
+
+class Noisy(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(4)
+        self.dense.build((None, 4))
+
+    def train_step(self, data):
+        inputs, _ = data
+        noise = tf.random.normal((BATCH, 4))  # MADE
+        with tf.GradientTape() as tape:
+            loss = ops.mean((self.dense(inputs + noise) - noise) ** 2)  # FAILS
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {"loss": loss}
+
+
+class Reshaping(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(1)
+
+    def call(self, inputs):
+        return self.dense(tf.reshape(inputs, (BATCH, -1)))
+
+
+class Positions(layers.Layer):
+    def build(self, shape):
+        self.positions = self.add_weight(shape=(BATCH, shape[-1]))
+
+    def call(self, inputs):
+        return inputs + self.positions  # FAILS
+
+
+class InFunction(layers.Layer):
+    @tf.function
+    def added(self, inputs):
+        return inputs + tf.ones((BATCH, 4))
+
+    def call(self, inputs):
+        return self.added(inputs)
+
+
+def loss_of_a_batch(targets, outputs):
+    weights = tf.range(BATCH, dtype=tf.float32)  # MADE
+    return ops.mean(weights * (tf.reshape(targets, [-1]) - outputs[:, 0]) ** 2)  # FAILS
+
+
+def sequential(*parts):
+    return keras.Sequential([keras.Input((4,)), *parts, layers.Dense(1)])
+
+
+def baked_in():
+    inputs = keras.Input((4,), batch_size=BATCH)
+    halves = ops.reshape(inputs, (inputs.shape[0], 2, 2))
+    return keras.Model(inputs, layers.Dense(1)(halves[:, 0]))
+
+
+def trained(make, rows, *, replicas=2, loss="mse", **options):
+    with strategy_of(replicas).scope():
+        model = make()
+        model.compile("sgd", loss, **options)
+    model.fit(INPUTS[rows], TARGETS[rows], batch_size=BATCH, verbose=0)
+
+
+def place(kind, mark):
+    """Return the place of a mark in this file, behind where a class or a function begins."""
+    lines = Path(__file__).read_text().splitlines()
+    begin = next(number for number, line in enumerate(lines) if f"{kind.__name__}(" in line)
+    return next(
+        f"{__file__}:{number + 1}: "
+        for number, line in enumerate(lines)
+        if number > begin and f"# {mark}" in line
+    )
+
+
+@pytest.mark.parametrize("rows", [KNOWN, UNKNOWN], ids=["known sizes", "unknown sizes"])
+@pytest.mark.parametrize(
+    ("make", "options", "marks"),
+    [
+        (Noisy, {}, [(Noisy, "MADE"), (Noisy, "FAILS")]),
+        (Reshaping, {}, []),
+        (lambda: sequential(Positions()), {}, [(Positions, "FAILS")]),
+        (lambda: sequential(InFunction()), {}, []),
+        (
+            sequential,
+            {"loss": loss_of_a_batch},
+            [(loss_of_a_batch, "MADE"), (loss_of_a_batch, "FAILS")],
+        ),
+        (baked_in, {}, []),
+    ],
+    ids=["train_step", "call", "build", "tf.function", "loss", "Input"],
+)
+def test_a_fixed_batch_size_ends_the_fit_with_its_place(make, options, marks, rows, capsys):
+    with pytest.raises(SystemExit) as ended:
+        trained(make, rows, **options)
+
+    assert ended.value.code == ExitCode.BAD_CONFIGURATION
+    said = capsys.readouterr().err
+    assert "8 rows of a batch of 16" in said
+    assert "keras.ops.shape(x)[0]" in said
+    for kind, mark in marks:
+        assert place(kind, mark) in said
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model: model.evaluate(INPUTS[KNOWN], TARGETS[KNOWN], batch_size=BATCH, verbose=0),
+        lambda model: model.predict(INPUTS[KNOWN], batch_size=BATCH, verbose=0),
+        lambda model: model.train_on_batch(INPUTS[:BATCH], TARGETS[:BATCH]),
+        lambda model: model.test_on_batch(INPUTS[:BATCH], TARGETS[:BATCH]),
+        lambda model: model.predict_on_batch(INPUTS[:BATCH]),
+    ],
+    ids=["evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"],
+)
+def test_so_it_is_in_other_calls(call):
+    with strategy_of(2).scope():
+        model = sequential(Positions())
+        model.compile("sgd", "mse")
+
+    with pytest.raises(ConfigurationError, match="8 rows of a batch of 16"):
+        call(model)
+
+
+def test_an_error_of_another_kind_stays_as_it_is():
+    """One that one device has as well."""
+    with pytest.raises(ValueError, match="axis -1"):
+        trained(lambda: keras.Sequential([keras.Input((5,)), layers.Dense(1)]), KNOWN)
+
+
+def test_one_device_trains_with_it():
+    trained(Noisy, KNOWN, replicas=1)

@@ -1,0 +1,175 @@
+"""Into how many equal pieces a global batch can be cut, whatever the rows of its parts.
+
+In most programs all parts of a batch have a row for each example. Where they do not, there are two
+cases. Parts that `tf.data.Dataset.zip` joins were batched apart, as labelled and unlabelled rows:
+each is cut by its own rows, in the same proportions as the others, so that one weight holds for all
+of a share. Anything else, such as several graphs that are merged into one, cannot be cut: it is one
+piece, which every replica computes and which counts once. Both are what one device computes.
+"""
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+log = logging.getLogger("trainer")
+_said: list[bool] = []  # of this process, once
+
+
+@dataclass(frozen=True)
+class Component:
+    """Parts of a batch that were batched together, and apart from the others.
+
+    Attributes:
+        parts: how many there are; None: all.
+        batch_size: the most rows that they have; None: it is not known.
+    """
+
+    parts: int | None = None
+    batch_size: int | None = None
+
+
+TOGETHER = (Component(),)
+
+
+def has_rows(leaf: Any) -> bool:
+    """Tell whether a part of a batch has any, and not one value for the whole batch."""
+    return leaf is not None and leaf.shape.rank != 0
+
+
+def rows_of(leaf: Any) -> Any:
+    """Return how many rows a part has: a number where that is known, else a tensor int64 []."""
+    if isinstance(leaf, tf.SparseTensor):
+        return leaf.dense_shape[0]
+    if isinstance(leaf, tf.RaggedTensor):
+        return leaf.nrows(out_type=tf.int64)
+    known = leaf.shape[0] if leaf.shape.rank else None
+    return tf.shape(leaf, out_type=tf.int64)[0] if known is None else known
+
+
+def fewest_pieces(shapes: Sequence[tf.TensorShape], components: Sequence[Component]) -> int:
+    """Return how many pieces a batch has at least.
+
+    Args:
+        shapes: of the batch's parts.
+        components: which of them were batched together.
+    """
+    with_rows = [shape for shape in shapes if shape.rank != 0]
+    known = {int(shape[0]) for shape in with_rows if shape.rank and shape[0] is not None}
+    are_known = all(shape.rank and shape[0] is not None for shape in with_rows)
+    are_cut = len(known) == 1 or len(components) > 1
+    return math.gcd(*known) if known and are_known and are_cut else 1
+
+
+class Pieces:
+    """The pieces of one batch.
+
+    Args:
+        leaves: its parts.
+        components: which of them were batched together, in their order.
+        replicas: how many want a share.
+
+    Attributes:
+        count: how many pieces there are: a number where that is known, else a tensor int64 [].
+        may_be_one: whether it may be that all replicas have to compute the whole batch.
+    """
+
+    def __init__(
+        self, leaves: Sequence[Any], components: Sequence[Component], replicas: int
+    ) -> None:
+        self._components = [*_rows_by_component(leaves, components)]
+        self._rows = [one for rows, _ in self._components for one in rows]
+        are_alike = len(self._rows) < 2 or _is_one_number(self._rows)  # noqa: PLR2004
+        self.may_be_one = not are_alike
+        self.count: Any = 1
+        if are_alike and self._rows:
+            self.count = self._rows[0]
+        elif not are_alike:
+            self.count = self._known() if all(map(_is_known, self._rows)) else self._counted()
+            self._say_if_whole(replicas)
+
+    def of_a_part(self, rows: Any) -> Any:
+        """Return how many of a part's rows are in a piece."""
+        return rows // max(self.count, 1) if _is_known(self.count) else rows // self.count
+
+    def _known(self) -> int:
+        can_be_cut = all(map(bool, self._conditions()))
+        return max(math.gcd(*self._rows), 1) if can_be_cut else 1
+
+    def _counted(self) -> tf.Tensor:
+        can_be_cut = tf.reduce_all([tf.convert_to_tensor(one) for one in self._conditions()])
+        return tf.where(can_be_cut, _greatest_common_divisor(self._stacked()), 1)
+
+    def _conditions(self) -> list[Any]:
+        """Return what holds if each part has the rows that it was batched with."""
+        found: list[Any] = [True]
+        for rows, batch_size in self._components:
+            found += [one == rows[0] for one in rows[1:]]
+            if rows and batch_size is not None:
+                found.append(rows[0] <= batch_size)
+        return found
+
+    def _say_if_whole(self, replicas: int) -> None:
+        rows = self._stacked()
+        fewest = tf.minimum(tf.reduce_min(rows), replicas)
+        tf.cond(
+            self.count < fewest,
+            lambda: tf.numpy_function(say_of_whole, [rows], tf.int64),
+            lambda: tf.constant(0, tf.int64),
+        )
+
+    def _stacked(self) -> tf.Tensor:
+        return tf.stack([tf.cast(one, tf.int64) for one in self._rows])
+
+
+def _rows_by_component(
+    leaves: Sequence[Any], components: Sequence[Component]
+) -> Sequence[tuple[list[Any], int | None]]:
+    """Return the numbers of rows of each component's parts, and its batch size."""
+    found, left = [], list(leaves)
+    for component in components:
+        parts = len(left) if component.parts is None else component.parts
+        mine, left = left[:parts], left[parts:]
+        found.append(([rows_of(one) for one in mine if has_rows(one)], component.batch_size))
+    return found
+
+
+def _is_known(rows: Any) -> bool:
+    return isinstance(rows, int)
+
+
+def _is_one_number(rows: Sequence[Any]) -> bool:
+    return all(map(_is_known, rows)) and len({*rows}) == 1
+
+
+def _greatest_common_divisor(numbers: tf.Tensor) -> tf.Tensor:
+    def of_two(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+        return tf.while_loop(
+            lambda _, rest: rest > 0, lambda one, rest: (rest, one % rest), (one, other)
+        )[0]
+
+    return tf.maximum(tf.foldl(of_two, numbers), 1)
+
+
+def say_of_whole(rows: np.ndarray) -> np.int64:
+    """Say once in a process that every replica computes a whole batch; return 0.
+
+    Args:
+        rows: of each of its parts.
+    """
+    if not _said:
+        _said.append(True)
+        log.warning(
+            "the parts of a batch have %s rows and cannot be cut in equal proportions: every "
+            "replica computes the whole batch, which counts once. The numbers are those of one "
+            "device, but several workers are no faster. To have independent rows shared out, such "
+            "as labelled and unlabelled ones, `batch` each of them, in sizes with a common factor, "
+            "and join them by `tf.data.Dataset.zip` with no `map` behind it. Keep in the model "
+            "what belongs to all examples, such as a table or one large graph.",
+            ", ".join(map(str, rows)),
+        )
+    return np.int64(0)

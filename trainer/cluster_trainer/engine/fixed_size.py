@@ -1,0 +1,196 @@
+"""Says where a program has a number in place of the rows that its step is given.
+
+Each of several replicas gets a share of a batch, so that the script's own batch size does not fit
+there: `tf.random.normal((BATCH, 4))` has 16 rows beside 8 of the data. Such a step fails on a share
+and not on the whole batch, which is found out by tracing both; neither is run.
+"""
+
+import linecache
+import re
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from cluster_trainer.collectives.replicas import Replicas, count_of, ring_of
+from cluster_trainer.engine.data.cut import count_in, cut
+from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.engine.unbuilt import Unbuilt
+from cluster_trainer.problems import ConfigurationError, Problem
+
+OF_SHAPES = (ValueError, TypeError, tf.errors.InvalidArgumentError)
+NOT_A_USERS = re.compile(
+    r"/(keras|tensorflow|cluster_trainer|numpy)/|/lib/python3\.\d+/(?!site-packages)"
+    r"|^<|/__autograph_generated_"
+)
+TELLS_OF_SHAPES = re.compile(
+    r"shape|dimension|broadcast|elements|incompatible|batch size", re.IGNORECASE
+)
+OURS = "/cluster_trainer/"
+IN_USER_CODE = re.compile(r'File "([^"]+)", line (\d+)')
+VARIABLES = ("ReadVariableOp", "VarHandleOp", "Placeholder")
+ESCAPES = re.compile(r"\x1b\[\d*m")
+STEPS = {
+    **dict.fromkeys(("fit", "train_on_batch"), "train_step"),
+    **dict.fromkeys(("evaluate", "test_on_batch"), "test_step"),
+    **dict.fromkeys(("predict", "predict_on_batch"), "predict_step"),
+}
+HEADING = re.compile(r"Exception encountered|in user code|File |Graph execution error")
+SHOWN_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What came of tracing a step.
+
+    Attributes:
+        error: what it raised; None: nothing.
+        graph: with the operations until then.
+    """
+
+    error: Exception | None
+    graph: Any
+
+
+@contextmanager
+def explained(model: Any, name: str, batch: Callable[[], Any]) -> Iterator[None]:
+    """Say in plain words if what is called inside fails because of a fixed batch size.
+
+    Args:
+        model: whose step it calls.
+        name: of the call, as in STEPS.
+        batch: returns a whole batch of its data, as one device would get it; None: there is none.
+
+    Raises:
+        ConfigurationError: it does, with the place in the script.
+    """
+    if count_of(model.distribute_strategy) == 1:
+        yield
+        return
+    unbuilt = Unbuilt(model)
+    try:
+        yield
+    except OF_SHAPES as error:
+        ring = ring_of(model.distribute_strategy)
+        if (ring and ring.error) or not TELLS_OF_SHAPES.search(str(error)):
+            raise
+        if problem := _problem(model, STEPS[name], unbuilt, batch):
+            raise ConfigurationError([problem]) from error
+        raise
+
+
+def _problem(model: Any, step: str, unbuilt: Unbuilt, batch: Callable[[], Any]) -> Problem | None:
+    """Return what is wrong; None where it is something else, or cannot be found out."""
+    replicas = Replicas.of(model.distribute_strategy)
+    try:
+        unbuilt.restore()
+        whole = batch()
+        share = cut(whole, replicas)[0][0]
+        rows, of_share = count_in(whole), count_in(share)
+        # First the whole batch: a layer that is not built yet is built for it.
+        if rows == of_share or _traced(model, step, whole).error:
+            return None
+        traced = _traced(model, step, share)
+    except Exception:  # noqa: BLE001  the error that is to be explained stays as it is
+        return None
+    if traced.error is None:
+        return None
+    return Problem(
+        f"the batch size in {step}",
+        _place(traced.error) or _place_of_call(),
+        f"the rows that a step is given: with {replicas.total} replicas a share, such as "
+        f"{of_share} rows of a batch of {rows}",
+        _advice(model, traced, rows),
+    )
+
+
+def _traced(model: Any, step: str, batch: Any) -> Traced:
+    """Trace a step on a batch as a share of one, without running it."""
+    strategy, of_model = model.distribute_strategy, getattr(model, step)
+    of_model = getattr(of_model, "python_function", of_model)
+    compute, graphs = model._autoconvert_optionals(of_model), []  # noqa: SLF001
+
+    def on_replica() -> None:
+        with step_context.computing(tf.ones([])) as part:
+            part.applies = False
+            compute(batch)
+
+    def on_all() -> None:
+        graphs.append(tf.compat.v1.get_default_graph())
+        strategy.run(on_replica)
+
+    try:
+        tf.function(on_all, autograph=False).get_concrete_function()
+    except Exception as error:  # noqa: BLE001  what a user's own code raises
+        return Traced(error, graphs[-1])
+    return Traced(None, graphs[-1])
+
+
+def _advice(model: Any, traced: Traced, rows: int) -> str:
+    """Return what to do about a step that cannot be traced on a share."""
+    assert traced.error  # noqa: S101  it was asked for
+    says = f"The error is: {_first_line(traced.error)}"
+    if any(getattr(one, "stateful", False) is True for one in model._flatten_layers()):  # noqa: SLF001
+        does = (
+            "A stateful RNN keeps a state for each row of the whole batch, which replicas cannot "
+            "share: use `stateful=False`, or train on one worker."
+        )
+        return f"{does} {says}"
+    made = _made_at(traced.graph, rows)
+    where = f" {rows} rows are made at {made}." if made else ""
+    does = (
+        "Write `tf.shape(x)[0]` or `keras.ops.shape(x)[0]` for the batch size, with `x` what the "
+        "step, layer or loss is given, and -1 for it in a reshape; give `keras.Input` no "
+        "`batch_size`."
+    )
+    return f"{does}{where} {says}"
+
+
+def _place(error: Exception) -> str:
+    """Return where in the user's own code something was raised; empty: nobody knows."""
+    frames = [(one.filename, one.lineno) for one in traceback.extract_tb(error.__traceback__)]
+    # What AutoGraph has rewritten has its places in the text alone.
+    frames += [(file, int(line)) for file, line in IN_USER_CODE.findall(str(error))]
+    return _last_of_a_user(frames)
+
+
+def _place_of_call() -> str:
+    """Return where the user's own code has called what has failed."""
+    return _last_of_a_user((one.filename, one.lineno) for one in traceback.extract_stack())
+
+
+def _made_at(graph: Any, rows: int) -> str:
+    """Return where a tensor of so many rows was made of none that has them; empty: nowhere."""
+    for operation in reversed(graph.get_operations()):
+        inputs_have = any(_has_rows(one, rows) for one in operation.inputs)
+        if operation.type in VARIABLES or inputs_have:
+            continue
+        if any(_has_rows(one, rows) for one in operation.outputs):
+            frames = [(one.filename, one.lineno) for one in operation.traceback]
+            ours = [place for place, (file, _) in enumerate(frames) if OURS in file]
+            if place := _last_of_a_user(frames[ours[-1] :] if ours else frames):
+                return place
+    return ""
+
+
+def _has_rows(tensor: Any, rows: int) -> bool:
+    return bool(tensor.shape.rank) and tensor.shape[0] == rows
+
+
+def _last_of_a_user(frames: Iterable[tuple[str, int | None]]) -> str:
+    """Return `FILE:LINE: text` of the last of some frames that is the user's own."""
+    own = [(file, line) for file, line in frames if line and not NOT_A_USERS.search(file)]
+    if not own:
+        return ""
+    file, line = own[-1]
+    return f"{file}:{line}: {linecache.getline(file, line).strip()}".rstrip(": ")
+
+
+def _first_line(error: Exception) -> str:
+    """Return the first line of an error that says something, of a bearable length."""
+    lines = [line.strip() for line in ESCAPES.sub("", str(error)).splitlines()]
+    said = (line for line in lines if line and not HEADING.match(line))
+    return next(said, "")[:SHOWN_CHARACTERS]
