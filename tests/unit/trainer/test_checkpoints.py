@@ -128,11 +128,12 @@ def test_a_step_is_there_once_whatever_its_content(store):
     assert store.newest().content == b"after it"
 
 
-def test_what_is_further_than_a_place_is_removed(store):
+def test_what_is_further_than_a_place_moves_aside(store):
     for step in (10, 20, 30):
         store.write(step, b"content")
-    store.remove_after(20)
+    place = store.set_aside_after(20)
     assert numbers(store) == [10, 20]
+    assert [file.read_bytes() for file in place.iterdir()] == [b"content"]
 
 
 def test_an_empty_or_missing_folder_holds_nothing(store):

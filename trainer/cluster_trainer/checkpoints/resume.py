@@ -52,7 +52,7 @@ def find_newest(store: Store, workers: "Workers", task: Task) -> Found | None:
     """Let all workers find the newest checkpoint and give it to all; None if nobody has one.
 
     What a newcomer has on its disk may be another run's; see `_that_count`. What of it is newer
-    then is removed: it would count once this worker is no newcomer.
+    then moves aside: it would count once this worker is no newcomer.
 
     Raises:
         ConfigurationError: it has other settings or variables, on the newcomer alone.
@@ -71,7 +71,7 @@ def find_newest(store: Store, workers: "Workers", task: Task) -> Found | None:
     is_new = workers.rank in workers.newcomers
     if is_new and mine and my_number > newest:  # and has not counted
         _refuse_newcomers_own(mine.content, found, task)
-        _remove_newer(store, my_number, found)
+        _set_newer_aside(store, my_number, found)
     return Found(
         checkpoint=found,
         content=content,
@@ -122,15 +122,15 @@ def _refuse_newcomers_own(content: bytes, found: Checkpoint, task: Task) -> None
     refuse_other_run(Found(own, content, task.name, is_here=True), found.settings, names)
 
 
-def _remove_newer(store: Store, number: int, found: Checkpoint) -> None:
-    """Remove what this worker alone has, and does not go on from."""
+def _set_newer_aside(store: Store, number: int, found: Checkpoint) -> None:
+    """Move aside what this worker alone has, and does not go on from."""
     log.warning(
-        "the checkpoint of step %d that this worker had is not known to be of this run: it is "
-        "removed, as all go on from step %d",
+        "the checkpoint of step %d that this worker had is not known to be of this run: it is now "
+        "in %s, as all go on from step %d",
         number // len(Stage),
+        store.set_aside_after(found.number),
         found.step,
     )
-    store.remove_after(found.number)
 
 
 def refuse_other_run(found: Found, settings: Mapping[str, str], names: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -71,11 +72,18 @@ class Store:
             if _number(other) == number and other != file:
                 other.unlink()
 
-    def remove_after(self, number: int) -> None:
-        """Remove those that are further than a number: another run's, which would win later."""
+    def set_aside_after(self, number: int) -> Path:
+        """Move those that are further than a number aside: another run's, which would win later.
+
+        Returns:
+            the folder where they are now, named by the present time.
+        """
+        place = self.folder / time.strftime("other-run-%Y%m%d-%H%M%S")
+        make_folder(place)
         for file in self._files():
             if _number(file) > number:
-                file.unlink(missing_ok=True)
+                file.replace(place / file.name)
+        return place
 
     def keep_newest(self) -> None:
         """Remove all but the newest, unless the disk is broken."""
