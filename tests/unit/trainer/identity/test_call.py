@@ -88,7 +88,7 @@ def test_a_line_that_was_edited_is_still_the_fit_that_was_called_as_early():
     assert choose(call(order=1), kept) == Choice(2)
 
 
-texts = st.text(max_size=8)
+texts = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=8)
 lines = st.builds(Line, texts, texts, texts)
 digests = st.dictionaries(texts, texts, max_size=2)
 calls = st.builds(
