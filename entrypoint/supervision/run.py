@@ -21,6 +21,7 @@ from entrypoint.supervision.restarts import Progress, Restarts
 from entrypoint.supervision.supervisor import Job, supervise
 from entrypoint.supervision.waiting import Ended, Waiter, say_unheard
 
+PROGRESS_NAME = "progress"
 STDIN = 0
 """The file descriptor."""
 
@@ -39,7 +40,7 @@ def run(  # noqa: PLR0913 -- what, with what, by which rules, with whom, and whe
 ) -> int:
     """Run the command under supervision; return the exit code. The board is told what goes on."""
     terminal = os.isatty(STDIN)
-    path = options.progress_file or _new_progress_file(environment)
+    path = options.progress_file or _new_progress_file(environment, board)
     command = CommandRunner(
         command=request.command,
         environment={**environment, "PROGRESS_FILE": path, **board.variables},
@@ -74,8 +75,10 @@ def _pass_gate(peers: Peers | None, restart_count: int, log: Log, board: Board) 
     return ended
 
 
-def _new_progress_file(environment: Mapping[str, str]) -> str:
+def _new_progress_file(environment: Mapping[str, str], board: Board) -> str:
     """Return a path that no other command has; whoever makes progress makes the file."""
+    if board.folder:  # it is where something can be written, with a read-only root, too
+        return str(board.folder / PROGRESS_NAME)
     name = f"cluster-trainer-{os.getpid()}-{os.urandom(4).hex()}.progress"
     return str(Path(environment.get("TMPDIR") or "/tmp", name))  # noqa: S108 -- the usual default
 
