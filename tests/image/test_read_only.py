@@ -23,6 +23,6 @@ def test_progress_can_be_told_on_a_read_only_root(run_to_end):
 
 
 def test_a_working_directory_that_may_not_be_searched_is_told(run_to_end):
-    ended = run_to_end("echo", "ran", working_dir="/root")
+    ended = run_to_end("echo", "ran", working_dir="/root", user="1000:1000")
     assert (ended.code, ended.out) == (0, "ran\n"), ended
     assert "WARNING worker-0 /root cannot be searched" in ended.err
