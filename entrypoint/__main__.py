@@ -90,6 +90,10 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
         options.min_workers, is_given=variables.given("REGROUP_SECONDS") and len(found_ports) > 1
     ):
         log.warning(warning)
+    if not os.access(directory, os.X_OK):
+        log.warning(
+            f"{Path.cwd()} cannot be searched: a .env or requirements.txt there is not read"
+        )
     for note in (
         service_links_note(variables.service_links),
         proxy_note(variables.texts(), found_hosts),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
+from entrypoint.boot import this_boot
 from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, Problem, listed, render
 from entrypoint.log import Log
 from entrypoint.packages.on_disk import sync_file_system, sync_folder
@@ -22,9 +23,12 @@ from entrypoint.packages.run_pip import OUTPUT, REPORT, TEMPORARY, run_pip
 
 LOCK = ".lock"
 UNFINISHED = ".unfinished-"
+ABANDONED_SECONDS = 3600
+"""After so long without a sign of life, an installation of another machine's has ended."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 EXHAUSTED = (errno.EAGAIN, errno.ENOMEM)
 """Processes or memory: a limit that may not be reached the next time."""
+BOOT_CHARACTERS = 13
 ROOM_BYTES = 65_536
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 BY_ANOTHER = "another worker has installed them"
@@ -76,16 +80,35 @@ def _lock(lock: IO[str], requirements: Requirements, log: Log) -> bool:
 
 
 def _remove_unfinished(base: Path) -> None:
-    """Remove what killed installations have left; only the owner of the lock may do so."""
+    """Remove what killed installations have left; only the owner of the lock may do so.
+
+    The lock may hold on this machine alone, as on some shared file systems: what another machine
+    has begun counts as long as it changes.
+    """
     for unfinished in base.glob(f"{UNFINISHED}*"):
-        shutil.rmtree(unfinished, ignore_errors=True)
+        is_ours = unfinished.name.startswith(unfinished_here())
+        if is_ours or time.time() - _last_change(unfinished) > ABANDONED_SECONDS:
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def unfinished_here() -> str:
+    """Return how the names of unfinished folders begin on this machine, until it is rebooted."""
+    return f"{UNFINISHED}{this_boot()[:BOOT_CHARACTERS]}-"
+
+
+def _last_change(folder: Path) -> float:
+    """Return when something in a folder has changed last; now if it is being removed."""
+    try:
+        return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+    except OSError:
+        return time.time()
 
 
 def _install(
     requirements: Requirements, environment: Mapping[str, str], log: Log
 ) -> tuple[int, str]:
     """Install into a folder that does not count, and give it its name when it is whole."""
-    unfinished = requirements.folder.with_name(f"{UNFINISHED}{os.urandom(4).hex()}")
+    unfinished = requirements.folder.with_name(unfinished_here() + os.urandom(4).hex())
     unfinished.mkdir()
     log.info(f"installing the packages of {requirements.file} into {requirements.folder}")
     begin = time.monotonic()

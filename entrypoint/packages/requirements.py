@@ -12,7 +12,7 @@ from pathlib import Path
 
 from entrypoint.errors import ConfigurationError, Problem
 from entrypoint.settings.options import VARIABLES
-from entrypoint.settings.text_files import UnreadableFileError, read_text
+from entrypoint.settings.text_files import UnreadableFileError, is_file, read_text
 
 DEFAULT_NAME = "requirements.txt"
 NONE = "none"
@@ -63,7 +63,7 @@ def find_requirements(
     """
     given = (named or "").strip()
     path = directory / (given or DEFAULT_NAME)
-    if given == NONE or not (given or path.is_file()):
+    if given == NONE or not (given or is_file(path)):
         return None
     try:
         texts = _read(path, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -56,6 +57,7 @@ def run_pip(
             code = pip.wait(HEARTBEAT_SECONDS)
         except subprocess.TimeoutExpired:
             last = _read(output).strip().rpartition("\n")[2].strip() or "pip has said nothing yet"
+            os.utime(folder)  # a sign of life for other machines that share it
             log.info(f"installing for {time.monotonic() - begin:.0f} s: {shortened(last)}")
         else:
             return PipFailure(code, _read(output), _read(folder / NOTES)) if code else None

@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from entrypoint.errors import Problem
-from entrypoint.settings.text_files import READABLE_FILE, UnreadableFileError, read_text
+from entrypoint.settings.text_files import (
+    READABLE_FILE,
+    UnreadableFileError,
+    is_file,
+    read_text,
+)
 
 if TYPE_CHECKING:
     from dotenv.parser import Original
@@ -32,7 +37,7 @@ def read_dotenv(named: str | None, directory: Path) -> DotenvFile:
     A directory called `.env` is somebody's virtual environment, and no problem.
     """
     path = directory / (named or DEFAULT_NAME)
-    if not named and not _is_file(path):
+    if not named and not is_file(path):
         return DotenvFile()
     source = f"file {named}" if named else DEFAULT_NAME
     try:
@@ -42,14 +47,6 @@ def read_dotenv(named: str | None, directory: Path) -> DotenvFile:
         problem = Problem(name, named or str(path), READABLE_FILE, str(error))
         return DotenvFile(source, problems=(problem,))
     return _parse(text, source)
-
-
-def _is_file(path: Path) -> bool:
-    """Whether there is such a file, as far as this user may know."""
-    try:
-        return path.is_file()
-    except PermissionError:
-        return False
 
 
 def _parse(text: str, source: str) -> DotenvFile:

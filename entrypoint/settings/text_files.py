@@ -15,6 +15,14 @@ class UnreadableFileError(Exception):
     """A file cannot be used; the message is a sentence that says why."""
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file, as far as this user may know."""
+    try:
+        return path.is_file()
+    except PermissionError:
+        return False
+
+
 def read_text(path: Path) -> str:
     """Return the file's text, without a byte order mark and the newlines at its end.
 

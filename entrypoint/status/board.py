@@ -17,7 +17,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from entrypoint.status.places import Owner, folders, make_folder, remove_folder
+from entrypoint.status.places import (
+    Owner,
+    folders,
+    hold,
+    is_abandoned,
+    make_folder,
+    remove_folder,
+)
 from entrypoint.status.reading import (
     COMMAND_FILE,
     LINE_FILE,
@@ -49,10 +56,16 @@ class MoreOfAWait(Protocol):
 
 
 class Board:
-    """Where one start of the entrypoint says what it is at; without a folder, nowhere."""
+    """Where one start of the entrypoint says what it is at; without a folder, nowhere.
+
+    Attributes:
+        folder: its folder, which is this start's own; None where nothing can be written.
+        lock: the file that is locked there as long as this process lives.
+    """
 
     def __init__(self, worker: str = "", folder: Path | None = None) -> None:
-        self._worker, self._folder = worker, folder
+        self._worker, self.folder = worker, folder
+        self.lock: int | None = None
         self._owner = Owner.of_this_process() if folder else None
         self._state, self._since, self._until = "", 0.0, 0.0
         self.restarts = self.waits = 0
@@ -63,17 +76,20 @@ class Board:
         """Make one in the first of these places that can be written; remove those of the dead."""
         for folder in folders(within):
             owner = read_owner(folder)
-            if owner and owner.is_here and not owner.is_alive:
+            if owner and _is_dead(owner, folder):
                 remove_folder(folder)
-        return cls(worker, make_folder(within))
+        board = cls(worker, make_folder(within))
+        if board.folder:
+            board.lock = hold(board.folder)
+        return board
 
     @property
     def variables(self) -> dict[str, str]:
         """Return what the command finds: where it may say what it is at, and what was noted."""
-        if not self._folder:
+        if not self.folder:
             return {}
         files = {"STATUS_FILE": COMMAND_FILE, "EVENTS_FILE": EVENTS_FILE}
-        return {name: str(self._folder / file) for name, file in files.items()}
+        return {name: str(self.folder / file) for name, file in files.items()}
 
     def note(
         self,
@@ -93,9 +109,9 @@ class Board:
             self._until = self._since + within_seconds if within_seconds else 0.0
         elif anew and within_seconds:
             self._until = time.monotonic() + within_seconds
-        if self._folder is None or self._owner is None:
+        if self.folder is None or self._owner is None:
             return
-        self._catch_up(self._folder)
+        self._catch_up(self.folder)
         members = {
             "machine": self._owner.machine,
             "pid": self._owner.pid,
@@ -109,16 +125,16 @@ class Board:
             "waits": self.waits,
             "waited_seconds": self.waited_seconds,
         }
-        _write(self._folder / STATE_FILE, json.dumps(members).encode())
+        _write(self.folder / STATE_FILE, json.dumps(members).encode())
         if not anew:
-            self._add_event(self._folder, state, detail)
+            self._add_event(self.folder, state, detail)
 
     def note_start(self, state: str, restarts: int) -> None:
         """Note that the command starts, after so many restarts; what it said before is over."""
         self.restarts, self._state = restarts, ""
-        if self._folder:
+        if self.folder:
             with suppress(OSError):
-                (self._folder / COMMAND_FILE).unlink()
+                (self.folder / COMMAND_FILE).unlink()
         self.note(state)
 
     def note_wait(self, seconds: float) -> None:
@@ -150,7 +166,7 @@ class Board:
         self, state: str, detail: str, within_seconds: float | None, *, anew: bool = False
     ) -> None:
         """Note a state, unless the process that starts and stops the command says it is ending."""
-        if self._folder and read_entrypoints(self._folder).state != STOPPING:
+        if self.folder and read_entrypoints(self.folder).state != STOPPING:
             self.note(state, detail, within_seconds=within_seconds, anew=anew)
 
     def _catch_up(self, folder: Path) -> None:
@@ -175,8 +191,15 @@ class Board:
 
     def line(self, text: str) -> None:
         """Note the line that was printed last; from any thread or child process."""
-        if self._folder:
-            _write(self._folder / LINE_FILE, text[:LONGEST_LINE].encode(errors="replace"))
+        if self.folder:
+            _write(self.folder / LINE_FILE, text[:LONGEST_LINE].encode(errors="replace"))
+
+
+def _is_dead(owner: Owner, folder: Path) -> bool:
+    """Whether the process that kept a folder is gone for certain."""
+    if owner.is_here:
+        return not owner.is_alive
+    return owner.is_of_this_boot and is_abandoned(folder)
 
 
 def _write(file: Path, content: bytes) -> None:

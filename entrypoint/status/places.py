@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from entrypoint.boot import this_boot, this_container
+
+LOCK_FILE = "lock"
 PREFIX, SUFFIX = "cluster-trainer-", ".status"
 PROC = Path("/proc")
 STATE_FIELD, START_FIELD = 0, 19
@@ -61,7 +65,7 @@ class Owner:
     """The process that keeps a status; its number alone may be another's by now."""
 
     machine: str
-    """The host name: containers that share a folder have numbers of their own."""
+    """The container: those that share a folder have numbers of their own."""
     pid: int
     started: int
     """When, in the kernel's ticks since it booted."""
@@ -70,17 +74,56 @@ class Owner:
     def of_this_process(cls) -> Owner:
         """Return this process."""
         pid = os.getpid()
-        return cls(os.uname().nodename, pid, started(pid) or 0)
+        return cls(this_container(), pid, started(pid) or 0)
 
     @property
     def is_here(self) -> bool:
         """Whether it is, or was, a process of this container."""
-        return self.machine == os.uname().nodename
+        return self.machine == this_container()
+
+    @property
+    def is_of_this_boot(self) -> bool:
+        """Whether it runs, or ran, on this machine since that was started."""
+        return self.machine.partition("/")[0] == this_boot()
 
     @property
     def is_alive(self) -> bool:
         """Whether it still runs here."""
         return self.is_here and started(self.pid) == self.started
+
+
+def hold(folder: Path) -> int | None:
+    """Lock a folder for as long as this process lives; None where that cannot be.
+
+    Whether a container that is not this one still lives cannot be told from its numbers.
+    """
+    try:
+        lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+    if _lock(lock):
+        return lock
+    os.close(lock)
+    return None
+
+
+def is_abandoned(folder: Path) -> bool:
+    """Whether whoever held a folder is gone; False where nobody has, or that cannot be told."""
+    try:
+        lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    is_free = _lock(lock)
+    os.close(lock)
+    return is_free
+
+
+def _lock(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def started(pid: int) -> int | None:

@@ -92,6 +92,7 @@ def collect_ended() -> None:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             if child := _running.pop(ended[0], None):
                 child.status = os.waitstatus_to_exitcode(ended[1])
+                child.on_end(child.status)
 
 
 class ChildProcess:
@@ -99,6 +100,7 @@ class ChildProcess:
 
     Attributes:
         ignores: signals that it does not hear.
+        on_end: is told its status, as soon as that is known.
         status: its exit code, minus the signal if one killed it; None while it is not known to have
             ended.
     """
@@ -119,6 +121,7 @@ class ChildProcess:
         """
         self._terminal, self._adopts, self.ignores = terminal, adopts, ignores
         self.status: int | None = None
+        self.on_end: Callable[[int], None] = lambda _: None
         self.oom_kills = OomKills()
         self.pid = os.fork()
         if self.pid == 0:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from entrypoint.log import Log
 from entrypoint.supervision.child_process import NOTICES, ChildProcess
 from entrypoint.supervision.command import become
+from entrypoint.supervision.waiting import how_it_ended
 
 SERVER = (sys.executable, "-I", "-m", "cluster_trainer.metrics_server")
 
@@ -22,6 +23,7 @@ class Metrics:
     def __init__(self, port: int | None, environment: Mapping[str, str], log: Log) -> None:
         """Start it."""
         self._child: ChildProcess | None = None
+        self._log = log
         if port is None:
             return
         try:
@@ -31,11 +33,17 @@ class Metrics:
         except OSError as error:
             log.warning(f"no metrics: the process cannot be started: {error.strerror}")
         else:
+            self._child.on_end = self._say
             log.info(f"metrics for Prometheus at port {port}, /metrics")
+
+    def _say(self, status: int) -> None:
+        """Say that it has ended by itself, and how."""
+        self._log.warning(f"no metrics any more: the process {how_it_ended(status)}")
 
     def end(self) -> None:
         """End it."""
         if self._child and self._child.poll() is None:
+            self._child.on_end = lambda _: None
             self._child.kill()
             self._child.wait()
         self._child = None

@@ -22,6 +22,7 @@ from entrypoint.supervision.restarts import Progress, Restarts
 from entrypoint.supervision.supervisor import Job, supervise
 from entrypoint.supervision.waiting import Ended, Waiter, say_unheard
 
+PROGRESS_NAME, MARKS_NAME = "progress", "ends"
 STDIN = 0
 """The file descriptor."""
 
@@ -40,11 +41,11 @@ def run(  # noqa: PLR0913 -- what, with what, by which rules, with whom, and whe
 ) -> int:
     """Run the command under supervision; return the exit code. The board is told what goes on."""
     terminal = os.isatty(STDIN)
-    path = options.progress_file or _new_file(environment, "progress")
+    path = options.progress_file or _new_file(environment, board, PROGRESS_NAME)
     command = CommandRunner(
         command=request.command,
         environment={**environment, "PROGRESS_FILE": path, **board.variables},
-        marks=Path(_new_file(environment, "ends")),
+        marks=Path(_new_file(environment, board, MARKS_NAME)),
         log=log,
         grace_seconds=options.stop_grace_seconds,
         terminal=terminal,
@@ -76,8 +77,10 @@ def _pass_gate(peers: Peers | None, restart_count: int, log: Log, board: Board) 
     return ended
 
 
-def _new_file(environment: Mapping[str, str], kind: str) -> str:
+def _new_file(environment: Mapping[str, str], board: Board, kind: str) -> str:
     """Return a path that no other command has; the command makes the file, if it needs it."""
+    if board.folder:  # it is where something can be written, with a read-only root, too
+        return str(board.folder / kind)
     name = f"cluster-trainer-{os.getpid()}-{os.urandom(4).hex()}.{kind}"
     return str(Path(environment.get("TMPDIR") or "/tmp", name))  # noqa: S108 -- the usual default
 

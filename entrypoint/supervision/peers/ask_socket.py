@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 from entrypoint.supervision.helper_process import HelperProcess
 
@@ -22,9 +23,11 @@ class AskSocket:
 
         def work() -> tuple[int, str]:
             self._commands.close()  # so that the command's end is the end of this socket
-            if own.recv(1, socket.MSG_PEEK):
-                note_asked()
-                serve(own, meeting)
+            # A command that ends with packets that it has not read resets the connection.
+            with suppress(ConnectionResetError):
+                if own.recv(1, socket.MSG_PEEK):
+                    note_asked()
+                    serve(own, meeting)
             return 0, ""
 
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,6 +104,29 @@ def test_without_locks_workers_leave_each_others_work_alone(
     assert " WARNING " in warning
     assert os.strerror(errno.EOPNOTSUPP) in warning
     assert names(requirements.folder.parent) == [".lock", ".unfinished-of-another", "digest"]
+
+
+@pytest.mark.parametrize(("seconds_ago", "stays"), [(10, True), (7200, False)])
+def test_another_machines_installation_stays_as_long_as_it_changes(
+    run: Callable, requirements: Requirements, *, seconds_ago: float, stays: bool
+) -> None:
+    # A lock that holds on one machine alone, as on NFS with local locks, is free here.
+    at_work = requirements.folder.parent / ".unfinished-of-another"
+    at_work.mkdir(parents=True)
+    (at_work / "pip.log").touch()
+    for path in (at_work / "pip.log", at_work):
+        os.utime(path, (time.time() - seconds_ago,) * 2)
+    assert run() == (0, "")
+    assert at_work.exists() == stays
+
+
+def test_what_was_killed_on_this_machine_is_removed(
+    run: Callable, requirements: Requirements
+) -> None:
+    left = requirements.folder.with_name(f"{installing.unfinished_here()}1234")
+    left.mkdir(parents=True)
+    assert run() == (0, "")
+    assert not left.exists()
 
 
 def test_the_first_of_two_workers_without_locks_counts(

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from entrypoint.boot import this_boot
+from entrypoint.status import places as places_module
 from entrypoint.status import show
 from entrypoint.status.board import Board
 from entrypoint.status.places import folders, places
@@ -323,3 +325,32 @@ def test_anybody_may_write_beside_but_take_nothing_away(board: Board) -> None:
     folder = Path(board.variables["STATUS_FILE"])
     assert folder.name == COMMAND_FILE
     assert folder.parent.stat().st_mode & 0o7777 == 0o1777
+
+
+def test_a_container_beside_keeps_its_status_as_long_as_it_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As with --network host: two containers with one host name, and a folder for both.
+    first = Board.put_up("worker-0", [tmp_path])
+    first.note("running")
+    monkeypatch.setattr(places_module, "this_container", lambda: f"{this_boot()}/1")
+    second = Board.put_up("worker-1", [tmp_path])
+    second.note("running")
+    assert first.folder.exists()
+    assert [one.worker for one in read_all([tmp_path])] == ["worker-1"]
+    os.close(first.lock)
+    Board.put_up("worker-2", [tmp_path])
+    assert not first.folder.exists()
+    assert second.folder.exists()
+
+
+def test_a_status_of_another_machine_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Board.put_up("worker-0", [tmp_path])
+    other.note("running")
+    os.close(other.lock)
+    monkeypatch.setattr(places_module, "this_container", lambda: "another-boot/1")
+    monkeypatch.setattr(places_module, "this_boot", lambda: "another-boot")
+    Board.put_up("worker-1", [tmp_path])
+    assert other.folder.exists()

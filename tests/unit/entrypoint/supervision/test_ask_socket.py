@@ -100,3 +100,27 @@ def test_the_others_wait_at_the_gate_for_one_that_crashes_before_it_asks():
     assert out == "0 2 1\n"
     assert "is at the gate: its command has ended" in err
     assert "restart" not in err
+
+
+# A command that ends while an answer waits to be read; its end resets the connection.
+DOES_NOT_READ = """
+import select, sys
+from entrypoint.supervision.peers.ask_socket import AskSocket
+
+def serve(asks, _):
+    asks.send(b"an answer")
+    while asks.recv(100):
+        pass
+
+asks = AskSocket(serve, "", lambda: None)
+asks._commands.send(b"an ask")
+select.select([asks._commands], [], [])
+asks.give_up()
+sys.exit(asks._helper.child.wait())
+"""
+
+
+def test_a_command_that_ends_with_unread_answers_leaves_no_traceback():
+    line = [sys.executable, "-c", DOES_NOT_READ]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -351,6 +351,12 @@ def test_a_limit_that_allows_no_thread_ends_the_worker_in_words(tmp_path: Path) 
     assert json.loads(state.read_text())["state"] == "failed"
 
 
+def test_a_metrics_server_that_dies_is_told_once(begin: Callable) -> None:
+    # There is no such module here; the image has it.
+    _, _, err = begin("sleep", "1.5", METRICS_PORT=str(free_port())).end()
+    assert err.count("no metrics any more: the process ended with exit code 1") == 1, err
+
+
 def test_json_makes_every_line_an_object(begin: Callable) -> None:
     script = (
         "echo plain; echo '10:00:00 WARNING worker-1 ours'; "

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -40,6 +41,8 @@ class _OwnTrainer:
 
 def _own_trainer(folder: Path) -> ModuleSpec | None:
     """Return where a folder's own `trainer` is; None if it has none with Python in it."""
+    if not os.access(folder, os.X_OK):  # nothing of it can be imported, nor looked for
+        return None
     if not (folder / f"{OF_OURS}.py").exists() and not any((folder / OF_OURS).rglob("*.py")):
         return None
     return PathFinder.find_spec(OF_OURS, [str(folder)])
