@@ -19,6 +19,7 @@ from entrypoint.supervision.peers.beside import Beside, Peers
 from entrypoint.supervision.restarts import Progress, Restarts
 from entrypoint.supervision.supervisor import Job, supervise
 from entrypoint.supervision.waiting import Ended, Waiter
+from entrypoint.supervision.working_folder import working_folder
 
 STDIN = 0
 """The file descriptor."""
@@ -46,6 +47,7 @@ def run(  # noqa: PLR0913 -- what, with what, by which rules, with whom, and whe
         terminal=terminal,
         peers=peers,
         board=board,
+        folder=None if request.is_trainer else working_folder(request.command, environment, log),
         state=STARTING if request.is_trainer else RUNNING,
     )
     # An interactive shell ends with the code of the last thing that was typed into it.
@@ -89,6 +91,8 @@ class CommandRunner:
     terminal: bool
     peers: Peers | None
     board: Board = field(default_factory=Board)
+    folder: Path | None = None
+    """Where the command runs, if that is not this process's own working directory."""
     state: str = RUNNING
     """What the command is at until it says more."""
 
@@ -103,7 +107,8 @@ class CommandRunner:
         beside = Beside.start(self.peers, meeting, self.log)
         if self.terminal:
             child = ChildProcess(
-                lambda: become(self.command, environment | beside.inherit()), terminal=True
+                lambda: become(self.command, environment | beside.inherit(), self.folder),
+                terminal=True,
             )
             return self._wait_for(child, beside), ()
         # Here, because threads take time to import, and `explain` needs none.
@@ -113,7 +118,7 @@ class CommandRunner:
 
         def start() -> int:
             output.attach()
-            return become(self.command, environment | beside.inherit())
+            return become(self.command, environment | beside.inherit(), self.folder)
 
         try:
             child = ChildProcess(start)
