@@ -10,8 +10,15 @@ from pathlib import Path
 from entrypoint.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, say
 
 
-def become(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the command in place of this process; return an exit code only if it cannot start."""
+def become(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+) -> int:
+    """Run the command in place of this process; return an exit code only if it cannot start.
+
+    It runs in `folder`, if one is given, else in this process's.
+    """
+    if folder:
+        os.chdir(folder)
     # Python ignores these two, and a program that is exec'd would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)

@@ -21,6 +21,7 @@ from entrypoint.supervision.peers.beside import Beside, Peers
 from entrypoint.supervision.restarts import Progress, Restarts
 from entrypoint.supervision.supervisor import Job, supervise
 from entrypoint.supervision.waiting import Ended, Waiter, say_unheard
+from entrypoint.supervision.working_folder import working_folder
 
 PROGRESS_NAME, MARKS_NAME = "progress", "ends"
 STDIN = 0
@@ -51,6 +52,7 @@ def run(  # noqa: PLR0913 -- what, with what, by which rules, with whom, and whe
         terminal=terminal,
         peers=peers,
         board=board,
+        folder=None if request.is_trainer else working_folder(request.command, environment, log),
         state=STARTING if request.is_trainer else RUNNING,
     )
     # An interactive shell ends with the code of the last thing that was typed into it.
@@ -96,6 +98,8 @@ class CommandRunner:
     terminal: bool
     peers: Peers | None
     board: Board = field(default_factory=Board)
+    folder: Path | None = None
+    """Where the command runs, if that is not this process's own working directory."""
     state: str = RUNNING
     """What the command is at until it says more."""
     marks: Path | None = None
@@ -126,7 +130,7 @@ class CommandRunner:
         if self.terminal:
             try:
                 child = ChildProcess(
-                    lambda: become(self.command, environment | beside.inherit()),
+                    lambda: become(self.command, environment | beside.inherit(), self.folder),
                     terminal=True,
                     adopts=True,
                 )
@@ -143,7 +147,7 @@ class CommandRunner:
 
         def start() -> int:
             output.attach()
-            return become(self.command, environment | beside.inherit())
+            return become(self.command, environment | beside.inherit(), self.folder)
 
         try:
             child = ChildProcess(start, adopts=True)

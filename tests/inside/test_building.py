@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import warnings
 
 import keras
 import numpy as np
@@ -20,7 +21,7 @@ from meeting_place import MeetingPlace, weights_in
 from cluster_trainer.checkpoints.checkpoint import uncounted
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.renewable import RenewableRing
-from cluster_trainer.engine import running
+from cluster_trainer.engine import building, running
 from cluster_trainer.fits.kept.kept_fit import KeptFit, Plan
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.process.stall import Deadline
@@ -884,3 +885,23 @@ def test_two_workers_train_layers_that_only_training_calls(tmp_path):
         found = [weights_in(worker.log.read_text()) for worker in place.workers]
     np.testing.assert_array_equal(*found)
     np.testing.assert_allclose(found[0], weights_in(alone.stdout), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_keras_warnings_of_a_way_to_build_that_fails_are_not_shown(recwarn, works):
+    def part(*_):
+        warnings.warn("looks like it has unbuilt state", stacklevel=1)
+        if not works:
+            raise TypeError
+
+    assert building._try(dense(), part, lambda: (X, Y)) == works  # noqa: SLF001
+    assert [str(one.message) for one in recwarn] == works * ["looks like it has unbuilt state"]
+
+
+def test_no_data_set_is_made_while_functions_are_called_as_pythons_are(recwarn):
+    """TensorFlow warns of it, and of an option that nobody has set."""
+    with strategy_of(4).scope():
+        model = dense(OwnStep)
+        model.compile("sgd", "mse")
+    model.fit(X, Y, **BATCHES)
+    assert not [one for one in recwarn if "run_functions_eagerly" in str(one.message)]

@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import re
 import subprocess
 import sys
 
@@ -191,10 +192,10 @@ def test_an_error_that_nobody_catches_is_shown_and_tells_of_a_lost_peer(error, c
     assert codes == ([] if code is None else [code])
 
 
-def script(program, **environ):
+def script(program, *arguments, **environ):
     """Run a script of two workers to its end."""
     return subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", program, *arguments],
         env={**os.environ, "TF_CONFIG": TWO, **environ},
         capture_output=True,
         text=True,
@@ -218,6 +219,47 @@ def test_keras_import_refuses_an_engine_and_sums_that_do_not_exist(variable, acc
     assert ended.returncode == ExitCode.BAD_CONFIGURATION, ended.stderr
     assert f'{variable}: received "rings"; accepted: {accepted}' in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+OWN_CONFIGS = [
+    *('{"cluster": {"worker": ["a:1", "b:1"]}}', "", "{", "[]", "null", '"text"', "{}"),
+    *('{"task": {}}', '{"cluster": null, "task": {"type": "worker", "index": 0}}'),
+    '{"cluster": {"worker": ["a:1"]}, "task": {"type": null, "index": "first"}}',
+]
+OWN = f"""
+import os, sys
+own_configs = {OWN_CONFIGS}
+os.environ["TF_CONFIG"] = own_configs[0]
+import keras, numpy as np
+x = np.ones((4, 1))
+model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+for text in own_configs:
+    os.environ["TF_CONFIG"] = text
+    model.evaluate(x, x, verbose=0)
+    model.train_on_batch(x, x)
+    model.fit(x, x, verbose=0)
+    sys.excepthook(ValueError, ValueError("shown", text), None)
+del os.environ["TF_CONFIG"]
+raise ValueError("the script's own")
+"""
+
+
+@pytest.mark.parametrize("start", [TWO, ""], ids=["of two", "alone"])
+def test_no_tf_config_of_a_scripts_own_fails_in_ours(tmp_path, start):
+    ended = script(OWN, TF_CONFIG=start, TRAINER_RUN_DIR=str(tmp_path))
+    said = ended.stdout + ended.stderr
+    assert (ended.returncode, said.count("Traceback")) == (1, 1), said
+    assert said.count("ValueError: ('shown'") == len(OWN_CONFIGS), said
+    assert ended.stderr.rstrip().endswith("ValueError: the script's own"), said
+    assert ("counts as the only worker" in said) == (not start), said
+
+
+def test_what_is_said_before_the_first_fit_looks_like_all_other_lines():
+    """Such as of a loop of the script's own, in which each worker trains by itself."""
+    ended = script("import keras, logging; logging.getLogger('trainer').warning('alone')")
+    (line,) = [one for one in (ended.stdout + ended.stderr).splitlines() if "alone" in one]
+    assert re.fullmatch(r"[0-9:]{8} WARNING worker-0 alone", line)
 
 
 FITS = """

@@ -4,9 +4,11 @@ The last lines of the installed Keras's `keras/__init__.py` do so (patches/).
 """
 
 import inspect
+import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from cluster_trainer.engine.install import install as install_engine
@@ -14,6 +16,9 @@ from cluster_trainer.engine.progress_bar import be_plain_without_a_terminal
 from cluster_trainer.engine.running import Running
 from cluster_trainer.problems import ExitCode, Problem, render
 from cluster_trainer.settings.config import ACCEPTED
+from cluster_trainer.settings.task import as_started, names_task, was_replaced
+
+log = logging.getLogger("trainer")
 
 
 def install() -> None:
@@ -24,6 +29,7 @@ def install() -> None:
             TRAINER_COLLECTIVES is what can sum nothing.
     """
     if _one_of("CLUSTER_TRAINER_ENGINE", ("on", "off"), "on or off") == "on":
+        _begin_log()
         install_engine(_kept, _called)
         sys.excepthook = _telling_of_lost_peers(sys.excepthook)
         ways = ("auto", "tensorflow", "ring")
@@ -38,16 +44,17 @@ def _kept(
     """Run a `fit` with checkpoints; its parts are imported when the first one is called."""
     from cluster_trainer.fits import script_fits  # noqa: PLC0415
 
-    return script_fits.fit(run, given, call, number, os.environ)
+    return script_fits.fit(run, given, call, number, _environ())
 
 
 def _called(run: Callable[[], Any], strategy: Any) -> Any:
     """Run another call than `fit`; there is nothing to do where this worker is alone."""
-    if not os.environ.get("TF_CONFIG"):
+    environ = _environ()
+    if not environ.get("TF_CONFIG"):
         return run()
     from cluster_trainer.fits import script_calls  # noqa: PLC0415
 
-    return script_calls.call(run, strategy, os.environ)
+    return script_calls.call(run, strategy, environ)
 
 
 def _telling_of_lost_peers(before: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,12 +62,42 @@ def _telling_of_lost_peers(before: Callable[..., Any]) -> Callable[..., Any]:
 
     def tell(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
         before(kind, error, traceback)
-        if isinstance(error, Exception) and os.environ.get("TF_CONFIG"):
+        environ = _environ()
+        if isinstance(error, Exception) and names_task(environ.get("TF_CONFIG", "")):
             from cluster_trainer.fits import script_calls  # noqa: PLC0415
 
-            script_calls.end_unless_crashed(error, os.environ)
+            script_calls.end_unless_crashed(error, environ)
 
     return tell
+
+
+def _environ() -> Mapping[str, str]:
+    """Return the variables, without a TF_CONFIG of the script's own that names no task.
+
+    Whatever the script has made of it is between the script and TensorFlow, and never fails here.
+    """
+    environ = as_started(os.environ)
+    text = environ.get("TF_CONFIG", "")
+    if names_task(text) or not was_replaced(text):
+        return environ
+    _warn_of_no_task()
+    return {**environ, "TF_CONFIG": ""}
+
+
+@cache
+def _warn_of_no_task() -> None:
+    log.warning(
+        "the script's own TF_CONFIG does not say which task this process is, so that it counts as "
+        "the only worker"
+    )
+
+
+def _begin_log() -> None:
+    """Give our lines their form from the first one on, where the entrypoint has started this."""
+    if os.environ.get("STATUS_FILE") or os.environ.get("TF_CONFIG"):
+        from cluster_trainer.fits.script_log import begin_log  # noqa: PLC0415
+
+        begin_log(_environ())
 
 
 def _one_of(variable: str, known: Sequence[str], accepted: str) -> str:

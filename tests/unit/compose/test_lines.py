@@ -23,6 +23,14 @@ from local_cluster.run.lines import Screen, Voice, shown
         (b"I0000 00:00:1795351033.728998      17 port.cc:153] oneDNN\n", None),
         (b"WARNING: All log messages before absl::InitializeLog() is called\n", None),
         (b"W0000 00:00:1 17 dataset.cc:997] Input of GeneratorDatasetOp::Dataset\n", None),
+        (
+            b"meta_optimizer.cc:9] remapper failed: INVALID_ARGUMENT: Mutation::Apply error: x\n",
+            None,
+        ),
+        (
+            b"E0000 00:00:1 8 meta_optimizer.cc:967] layout failed\n",
+            b"worker-1 | E0000 00:00:1 8 meta_optimizer.cc:967] layout failed\n",
+        ),
     ],
 )
 def test_the_name_stands_once_and_notes_are_left_out(line, seen):

@@ -4,7 +4,7 @@ import pytest
 
 from cluster_trainer import this_worker
 from cluster_trainer.problems import ConfigurationError
-from cluster_trainer.settings.task import Task, from_environment, may_be_fewer
+from cluster_trainer.settings.task import Task, as_started, from_environment, may_be_fewer
 
 TWO = {"worker": ["a:2222", "b:2222"]}
 WITH_CHIEF = {"chief": ["c:2222"], "worker": ["a:2222"]}
@@ -46,11 +46,33 @@ def test_a_script_may_ask_which_worker_it_is(monkeypatch):
     assert (one.name, one.rank, one.num_workers, one.is_chief) == ("worker-1", 1, 2, False)
 
 
+def test_a_scripts_own_tf_config_does_not_change_who_this_worker_is():
+    start = json.dumps({"cluster": TWO, "task": {"type": "worker", "index": 1}})
+    own = json.dumps({"cluster": TWO, "task": {"type": "worker", "index": 0}})
+    for text in ("", "{", json.dumps({"cluster": TWO}), own):
+        found = as_started({"TF_CONFIG": text, "A": "b"}, start)
+        assert (from_environment(found).name, found["A"]) == ("worker-1", "b")
+    assert from_environment(as_started({}, start)).name == "worker-1"
+
+
+@pytest.mark.parametrize("start", ["", "{"])
+def test_a_scripts_own_counts_where_it_was_started_with_none(start):
+    own = json.dumps({"cluster": TWO, "task": {"type": "worker", "index": 0}})
+    assert as_started({"TF_CONFIG": own}, start) == {"TF_CONFIG": own}
+
+
 def test_an_evaluator_does_not_train():
     assert not read(TWO, "evaluator", 0).trains
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", "3", '{"task": 1}', '{"task": {"type": "w"}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{", "[]", "{}", "3", '{"task": 1}', '{"task": {"type": "w"}}'),
+        *('{"task": {"type": "w", "index": 1e999}}', '{"task": {"type": "w", "index": -1}}'),
+        '{"task": {"type": "../w", "index": 0}}',
+    ],
+)
 def test_refuses_what_is_not_tf_config_and_does_not_repeat_it(text):
     with pytest.raises(ConfigurationError, match="TF_CONFIG") as caught:
         from_environment({"TF_CONFIG": text})

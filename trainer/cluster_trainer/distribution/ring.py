@@ -29,7 +29,7 @@ from cluster_trainer.settings.config import (
     shown_name,
     variable_of,
 )
-from cluster_trainer.settings.task import comes_late, from_environment, may_be_fewer
+from cluster_trainer.settings.task import as_started, comes_late, from_environment, may_be_fewer
 
 SWITCH_SECONDS = 0.0005
 WIRES = ("float32", "bfloat16")
@@ -125,7 +125,7 @@ def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
     group.send_gradients_as(_wire_of(environ))
     silence_seconds = _silence_of(environ)
     try:
-        count = from_environment(environ).num_workers
+        count = from_environment(as_started(environ)).num_workers
         most = count if may_be_fewer(environ, count) else None
         ring = form(environ, silence_seconds, most, is_late=comes_late(environ))
     except NoEntrypointError as error:

@@ -23,6 +23,7 @@ has layers with a `build` of their own, still to be called, build what they need
 """
 
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -178,7 +179,8 @@ def _whole(
     """Build something, or nothing of it; raises what is raised."""
     unbuilt, layers = [one for one in _compiled(model) if not one.built], Unbuilt(model)
     try:
-        build_part(model, batch)
+        with _warnings_if_it_works():
+            build_part(model, batch)
     except BaseException:
         layers.restore()
         for one in unbuilt:
@@ -186,6 +188,21 @@ def _whole(
             if one is model._compile_loss:  # noqa: SLF001
                 one.metrics.clear()  # it adds to them when it is built
         raise
+
+
+@contextmanager
+def _warnings_if_it_works() -> Iterator[None]:
+    """Show warnings once what is done inside has worked, and drop them if it raises.
+
+    Keras warns of layers with "unbuilt state" that it cannot call on symbols. Where such a call
+    fails, another way to build them follows, and the warning would be of what nobody did.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        yield
+    for one in caught:
+        warnings.warn_explicit(
+            one.message, one.category, one.filename, one.lineno, source=one.source
+        )
 
 
 def _as_in_a_scope(model: Any, batch: Callable[[], Any]) -> None:
@@ -224,8 +241,9 @@ def _by_keras(model: Any, batch: Callable[[], Any]) -> None:
 
 
 def _inlined(model: Any, batch: Callable[[], Any]) -> None:
+    given = batch()  # of a data set, whose functions cannot be called as Python's are
     with _functions_inlined():
-        _by_keras(model, batch)
+        _by_keras(model, lambda: given)
 
 
 def _all_as_a_step(model: Any, batch: Callable[[], Any]) -> None:

@@ -15,12 +15,11 @@ import tensorflow as tf
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.fits import script_fits
 from cluster_trainer.fits.lost_worker import explained
+from cluster_trainer.fits.script_log import begin_log
 from cluster_trainer.problems import ExitCode
 from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.lifecycle import judge, leave_process, tell
-from cluster_trainer.results.report import start_log
-from cluster_trainer.settings.task import Task, from_environment
-from cluster_trainer.settings.view import read_view
+from cluster_trainer.settings.task import from_environment
 
 log = logging.getLogger("trainer")
 
@@ -70,9 +69,8 @@ def call(
     global _calls  # noqa: PLW0603  they are this process's
     try:
         if _calls is None:
-            task = from_environment(environ)
-            _start_log(task, environ)
-            _calls = Calls(strategy, task.num_workers)
+            begin_log(environ)
+            _calls = Calls(strategy, from_environment(environ).num_workers)
         result = run()
     except BaseException as error:
         if _calls is not None:
@@ -92,8 +90,3 @@ def end_unless_crashed(error: Exception, environ: Mapping[str, str]) -> None:
     if code != ExitCode.CRASHED:
         tell(error, num_workers)
         leave_process(code, reason)
-
-
-def _start_log(task: Task, environ: Mapping[str, str]) -> None:
-    if not log.handlers:
-        start_log(task.name, view=read_view(environ, is_chief=task.is_chief))

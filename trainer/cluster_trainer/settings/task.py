@@ -2,12 +2,18 @@
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from cluster_trainer.problems import ConfigurationError, Problem
 
+MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+"""What reading a document of another form raises."""
+PREFIX = b"TF_CONFIG="
 TRAINING_TYPES = ("chief", "master", "worker")
 
 
@@ -62,7 +68,46 @@ def this_worker() -> Task:
     Raises:
         ConfigurationError: TF_CONFIG has not the shape that TensorFlow documents.
     """
-    return from_environment(os.environ)
+    return from_environment(as_started(os.environ))
+
+
+def as_started(environ: Mapping[str, str], text: str | None = None) -> Mapping[str, str]:
+    """Return variables with the TF_CONFIG of this process's start in the place of a script's own.
+
+    A script may replace it, or remove it, as TensorFlow's tutorials do. That is between the script
+    and TensorFlow. Who this worker is does not change.
+
+    Args:
+        environ: the variables as they are.
+        text: the TF_CONFIG of the start; None: as the system has kept it.
+    """
+    text = _of_start() if text is None else text
+    return {**environ, "TF_CONFIG": text} if text and names_task(text) else environ
+
+
+def names_task(text: str) -> bool:
+    """Tell whether a TF_CONFIG says which task this process is; an empty one says: the only one."""
+    try:
+        from_environment({"TF_CONFIG": text})
+    except ConfigurationError:
+        return False
+    return True
+
+
+def was_replaced(text: str) -> bool:
+    """Tell whether a TF_CONFIG is a script's own."""
+    return text != _of_start()
+
+
+@cache
+def _of_start() -> str:
+    """Return the TF_CONFIG that this process was started with, as Linux has kept it."""
+    try:
+        kept = Path("/proc/self/environ").read_bytes()
+    except OSError:
+        return ""
+    found = (one for one in kept.split(b"\0") if one.startswith(PREFIX))
+    return next(found, PREFIX)[len(PREFIX) :].decode(errors="surrogateescape")
 
 
 def from_environment(environ: Mapping[str, str]) -> Task:
@@ -77,7 +122,7 @@ def from_environment(environ: Mapping[str, str]) -> Task:
         return Task()
     try:
         return _from_tf_config(json.loads(text))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except MALFORMED as error:
         received = f"({len(text)} characters, not shown)"  # a secret may be in it
         accepted = '{"cluster": {"worker": ["host:port", …]}, "task": {"type": …, "index": …}}'
         raise ConfigurationError([Problem("TF_CONFIG", received, accepted)]) from error
@@ -85,10 +130,13 @@ def from_environment(environ: Mapping[str, str]) -> Task:
 
 def _from_tf_config(document: dict[str, Any]) -> Task:
     cluster = document.get("cluster", {})
+    kind, index = str(document["task"]["type"]), int(document["task"]["index"])
+    if not re.fullmatch(r"[\w-]+", kind, re.ASCII) or index < 0:  # they name a folder
+        raise ValueError(kind, index)
     trained = {kind: len(cluster[kind]) for kind in TRAINING_TYPES if kind in cluster}
     return Task(
-        type=str(document["task"]["type"]).replace("master", "chief"),
-        index=int(document["task"]["index"]),
+        type=kind.replace("master", "chief"),
+        index=index,
         num_workers=max(1, sum(trained.values())),
         has_chief_task="chief" in trained or "master" in trained,
     )
