@@ -13,6 +13,7 @@
 | `SeedGenerator.next` | the same | seeds of each replica's own |
 | `get_data_adapter` | data are a source of single examples | `random_access.RandomAccess` |
 | `fit`, `evaluate`, `predict`, `…_on_batch` | everywhere | the same, announced (`running`) |
+| the progress bar's count | everywhere | of the batches that there were |
 | variables' `value` and `assign` | everywhere | the same, told between a script's fits |
 | `_get_metrics_result_or_logs` | everywhere | the results of all replicas |
 """
@@ -36,7 +37,7 @@ from tensorflow.python.framework import random_seed
 
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import ring_of
-from cluster_trainer.engine import building, reads, running
+from cluster_trainer.engine import building, progress_bar, reads, running
 from cluster_trainer.engine.data import random_access
 from cluster_trainer.engine.data.comparing import RowsOfItsOwnError
 from cluster_trainer.engine.epoch_iterator import EpochIterator
@@ -95,6 +96,7 @@ def install(around: AroundAny, around_other: AroundOther) -> None:
     random_layers.draw_apart()
     random_access.accept()
     reads.tell()
+    progress_bar.count_what_was_done()
     keras_trainer.TFEpochIterator = _iterator
     KerasTrainer.make_train_function = _making(
         "train_function", lambda it: Steps(it, it.train_step, "training")
