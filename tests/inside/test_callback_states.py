@@ -103,3 +103,47 @@ def test_a_checkpoint_of_keras_is_kept_from_writing_once(tmp_path):
     given = [keras.callbacks.ModelCheckpoint(tmp_path / "best.keras")]
     set_models = [for_worker(given, is_chief=False, keeps=True)[0].set_model for _ in range(3)]
     assert set_models[1:] == set_models[:1] * 2
+
+
+def of_epochs(count):
+    """Return a History after so many epochs, of which every second one was validated."""
+    history = keras.callbacks.History()
+    history.epoch = [*range(count)]
+    history.history = {
+        "loss": [np.float32(epoch) for epoch in range(count)],
+        "val_loss": [float(epoch) for epoch in range(1, count, 2)],
+        "parts": [np.arange(3.0) * epoch for epoch in range(count)],
+    }
+    return history
+
+
+def test_a_history_is_made_text_epoch_by_epoch(monkeypatch):
+    given, known, texts = of_epochs(4), {}, []
+    dumps = json.dumps
+    monkeypatch.setattr(
+        json, "dumps", lambda *given, **more: texts.append(dumps(*given, **more)) or texts[-1]
+    )
+    for epoch in range(4, 1000):
+        given.epoch.append(epoch)
+        given.history["loss"].append(np.float32(epoch))
+        given.history["parts"].append(np.arange(3.0) * epoch)
+        arrays = []
+        taken = states.taken([given], arrays, known)
+    assert max(map(len, texts[1:])) < 1000
+    again = keras.callbacks.History()
+    states.put_back([again], states.from_json(taken, arrays))
+    assert again.epoch == given.epoch
+    assert again.history["loss"] == given.history["loss"]
+    assert again.history["val_loss"] == given.history["val_loss"]
+    np.testing.assert_array_equal(again.history["parts"], given.history["parts"])
+
+
+def test_a_history_that_somebody_has_changed_is_kept_as_it_is():
+    given, known = of_epochs(4), {}
+    states.taken([given], [], known)
+    given.history["loss"] = [7.0, 8.0]
+    arrays, again = [], keras.callbacks.History()
+    taken = states.taken([given], arrays, known)
+    states.put_back([again], states.from_json(taken, arrays))
+    assert again.history["loss"] == [7.0, 8.0]
+    assert again.epoch == given.epoch

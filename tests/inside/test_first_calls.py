@@ -32,3 +32,19 @@ def test_the_first_call_of_each_epoch_and_each_trace_are_told():
     first, later = [("training", True), ("training", False)], [("evaluation", True)]
     traced = [first[0], "traces", first[1], later[0], "traces"]
     assert told == [*traced, *first, *later]
+
+
+def test_a_line_of_progress_tells_how_many_batches_there_were(capsys):
+    """Nobody knows before, and a call of many steps ends early."""
+
+    def rows():
+        yield from ((ROWS[:4], ROWS[:4, :1]) for _ in range(20))
+
+    specs = (tf.TensorSpec((4, 2)), tf.TensorSpec((4, 1)))
+    data = tf.data.Dataset.from_generator(rows, output_signature=specs)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with running.fits_run_by(lambda fit, given, call: fit(given, call)):
+        model.fit(data, epochs=2, verbose=2)
+    model.evaluate(data, verbose=2)
+    assert capsys.readouterr().out.count("20/20") == 3

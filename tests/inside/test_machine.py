@@ -114,3 +114,25 @@ def test_available_memory_is_the_smaller_of_container_and_machine(tmp_path, limi
     (tmp_path / "memory.current").write_text("500000")
     (tmp_path / "meminfo").write_text(MEMINFO)
     assert available_bytes(tmp_path, tmp_path / "meminfo") == available
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (("memory.max", "memory.current", "memory.stat"), "anon 100\nactive_file 100000\n"),
+        (
+            (
+                "memory/memory.limit_in_bytes",
+                "memory/memory.usage_in_bytes",
+                "memory/memory.stat",
+            ),
+            "active_file 7\ntotal_active_file 100000\ntotal_unevictable 5\n",
+        ),
+    ],
+)
+def test_copies_of_files_are_no_memory_in_use(tmp_path, names, text):
+    (tmp_path / "memory").mkdir()
+    for name, content in zip(names, ("2000000", "500000", text), strict=True):
+        (tmp_path / name).write_text(content)
+    (tmp_path / "meminfo").write_text(MEMINFO)
+    assert available_bytes(tmp_path, tmp_path / "meminfo") == 1_600_000

@@ -1,5 +1,8 @@
 """What metrics have come to on each replica, given to as many replicas or to others."""
 
+import gc
+import weakref
+
 import keras
 import numpy as np
 import pytest
@@ -51,3 +54,16 @@ def test_other_numbers_of_replicas_have_the_sum_once_and_the_rest_each(strategy,
     first, *others = rows.take().tolist()
     assert first == [3, 6, 9, 12, 0.5, 0.25]
     assert others == [[0, 0, 0, 0, 0.5, 0.25]] * (strategy.num_replicas_in_sync - 1)
+
+
+def test_a_model_whose_metrics_were_taken_can_be_freed():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    inputs = np.ones((8, 2), np.float32)
+    model.evaluate(inputs, inputs[:, :1], batch_size=8, verbose=0)
+    MetricRows(model).take()
+    alive = weakref.ref(model)
+    del model
+    keras.utils.clear_session()
+    gc.collect()
+    assert alive() is None

@@ -1,5 +1,6 @@
 """events.jsonl: what happened to a run, with what the entrypoint noted."""
 
+import io
 import json
 import logging
 from pathlib import Path
@@ -65,3 +66,33 @@ def test_a_file_that_cannot_be_written_costs_one_warning(tmp_path, caplog, monke
     journal.note("training")
     journal.note("done")
     assert caplog.text.count("training goes on") == 1
+
+
+def test_a_line_that_was_cut_off_does_not_swallow_the_next(tmp_path):
+    journal = Journal(tmp_path)
+    journal.note("training")
+    with (tmp_path / FILE).open("a") as file:
+        file.write('{"time": 1.0, "state": "sav')
+    journal.note("saving")
+    journal.note("done")
+    assert [state for _, state in states(tmp_path)] == ["training", "saving", "done"]
+
+
+def test_of_a_line_for_which_there_is_no_room_nothing_stays(tmp_path, monkeypatch):
+    journal = Journal(tmp_path)
+    journal.note("training")
+    before = (tmp_path / FILE).read_bytes()
+    with monkeypatch.context() as full:
+        full.setattr(Path, "open", lambda *_, **__: Full(tmp_path / FILE))
+        journal.note("saving")
+    assert (tmp_path / FILE).read_bytes() == before
+
+
+class Full(io.FileIO):
+    """A file on a disk that takes ten bytes more."""
+
+    def __init__(self, file):
+        super().__init__(str(file), "a+")
+
+    def write(self, content):
+        return super().write(content[:10])

@@ -35,6 +35,7 @@ class EpochMetrics(keras.callbacks.Callback):
     """
 
     several_batches_a_call = True
+    growing = ("lines",)
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
 
 from cluster_trainer.callbacks import states
+from cluster_trainer.callbacks.grown import Grown
 from cluster_trainer.callbacks.tracked import Tracked
 from cluster_trainer.callbacks.unkept import Unkept
 from cluster_trainer.checkpoints.checkpoint import (
@@ -24,6 +25,7 @@ from cluster_trainer.checkpoints.checkpoint import (
     Stage,
     variable_names,
 )
+from cluster_trainer.checkpoints.lighter import gone_from
 from cluster_trainer.checkpoints.saver import Saver, warn_unsaved
 from cluster_trainer.checkpoints.state import State
 from cluster_trainer.collectives.replicas import ring_of
@@ -96,6 +98,9 @@ class Plan(Protocol):
             names: of the variables that exist.
         """
 
+    def note_values(self, variables: Sequence[Any], gone: Container[int]) -> None:
+        """Note that variables have a checkpoint's values, but for those at some places."""
+
     def any(self, wish: bool, where: str = "the end of an epoch") -> bool:  # noqa: FBT001
         """Tell whether any worker wishes something; all workers call it, there."""
 
@@ -165,6 +170,8 @@ class Keeper(keras.callbacks.Callback):
         self.iterator: Any = None
         self.has_begun = False
         self.logs_of_epoch = found.progress["logs"] if found else {}
+        self._has_weights = True
+        self._grown: dict[str, Grown] = {}
         self._unkept = Unkept([])
         self._unkept_before = found.progress.get("unkept", {}) if found else {}
 
@@ -179,6 +186,11 @@ class Keeper(keras.callbacks.Callback):
         is_over = place.stage == Stage.TRAINED
         epochs = place.epoch - place.first + is_over
         iterator.begin_at(epochs, place.passes, place.seen, place.done, is_over=is_over)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether this worker has the weights that the fit has come to; see fits/kept/ended.py."""
+        return self._has_weights
 
     @property
     def keeps(self) -> bool:
@@ -236,7 +248,7 @@ class Keeper(keras.callbacks.Callback):
         if self._found is None:
             if ring_of(self.model.distribute_strategy):
                 self.model.train_function.create_variables(self.iterator)
-                alike.make(self.model, [*self._variables(), *self._global_seed()])
+                alike.make(self.model, [*self.variables(), *self._global_seed()])
             self._plan.check(self._described, self._state().names)
             self._trainable = _trainable_layers(self.model)
             if ring_of(self.model.distribute_strategy):
@@ -264,6 +276,7 @@ class Keeper(keras.callbacks.Callback):
         except ConfigurationError as error:
             problems += error.problems
         problems += self._tracked().missing(found.progress.get("tracked", {}))
+        problems += self._gone_weights(found)
         if problems:
             raise ConfigurationError(problems)
 
@@ -315,7 +328,8 @@ class Keeper(keras.callbacks.Callback):
         del logs
         self.iterator.end()
         self._move(Stage.ALL)
-        self._save()
+        if self._has_weights:
+            self._save()
         self._saver.wait()
 
     def _move(self, stage: Stage, **changes: Any) -> None:
@@ -346,12 +360,26 @@ class Keeper(keras.callbacks.Callback):
         accepted = f"{trained}, as until the checkpoint of step {saved.step}"
         return [Problem("the model's variables that are trained", str(trains), accepted, advice)]
 
+    def _gone_weights(self, saved: Checkpoint) -> list[Problem]:
+        """Return what is wrong if a fit is to go on whose weights a later one's checkpoint had."""
+        self._has_weights = not gone_from(saved.progress)
+        if self._has_weights or self._is_over():
+            return []
+        advice = (
+            "It had ended, and its weights were removed when a later fit had trained the same "
+            "model on. TRAINER_RESUME=never, or another TRAINER_RUN_DIR, begins anew."
+        )
+        epochs = self.params["epochs"]
+        return [Problem("the epochs of the fit", f"{epochs}", f"{self.place.epoch}", advice)]
+
     def _put_back(self, saved: Checkpoint) -> None:
         """Give variables, callbacks and global generators what they had."""
         state = self._state()
         random_state = states.from_json(saved.progress["random"], saved.arrays)
         with self.model.distribute_strategy.scope():
-            state.put_back(saved.arrays[: len(state.names)])
+            gone = gone_from(saved.progress)
+            state.put_back(saved.arrays[: len(state.names)], gone)
+            self._plan.note_values(self.variables(), gone)
             if "keras" in random_state:
                 _put_global_seed_back(random_state["keras"])
             elif len(variable_names(saved)) > len(state.names):  # see variable_names
@@ -438,7 +466,7 @@ class Keeper(keras.callbacks.Callback):
             "seed": self._plan.seed,
             "logs": _numbers(self.model.train_function.logs),
             "trains": self.model.train_function.trains,
-            "callbacks": states.taken(self._callbacks, arrays),
+            "callbacks": states.taken(self._callbacks, arrays, self._grown),
             "metrics": states.as_json(rows, arrays),
             "random": states.as_json(_random_state(), arrays),
             "tracked": tracked,
@@ -455,14 +483,15 @@ class Keeper(keras.callbacks.Callback):
         return MetricRows(self.model).take() if is_within else None
 
     def _state(self) -> State:
-        return State(self._variables())
+        return State(self.variables())
 
     def _tracked(self) -> Tracked:
         """Return the state that Keras does not list, nor the metrics and its global generator."""
-        known = [*self._variables(), *statistics.of_metrics(self.model), *global_seed()]
+        known = [*self.variables(), *statistics.of_metrics(self.model), *global_seed()]
         return Tracked(self.model, self._callbacks, known)
 
-    def _variables(self) -> list[Any]:
+    def variables(self) -> list[Any]:
+        """Return the variables of the model and its optimizers that exist by now."""
         variables = [*self.model.variables]
         for optimizer in _optimizers(self.model):
             variables += optimizer.variables

@@ -19,6 +19,7 @@ class ClusterTrainerRecords(keras.callbacks.Callback):
     """
 
     several_batches_a_call = True
+    growing = ("lines",)
 
     def __init__(self, make: Callable[[], Sequence[keras.callbacks.Callback]]) -> None:
         super().__init__()

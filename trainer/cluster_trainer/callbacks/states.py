@@ -8,11 +8,13 @@ Those of Keras's that decide something are known here. One of a user's own may h
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
+
+from cluster_trainer.callbacks.grown import Grown, lists_of
 
 KEPT = {
     keras.callbacks.EarlyStopping: ("wait", "stopped_epoch", "best", "best_weights", "best_epoch"),
@@ -27,18 +29,33 @@ KEPT = {
     keras.callbacks.History: ("epoch", "history"),
 }
 AN_ARRAY = "an array, number"
+GROWN, HISTORY = "lists that grow, as text", "history/"
 
 
-def taken(callbacks: Sequence[Any], arrays: list[np.ndarray]) -> dict[str, Any]:
+def taken(
+    callbacks: Sequence[Any],
+    arrays: list[np.ndarray],
+    grown: MutableMapping[str, Grown] | None = None,
+) -> dict[str, Any]:
     """Return the states of those that have one as JSON knows them; see `as_json`.
 
     One that cannot be kept is left out, and that is said.
+
+    Args:
+        callbacks: of a fit.
+        arrays: see `as_json`.
+        grown: what was written of each one's growing lists before.
     """
-    found = {}
+    found, grown = {}, {} if grown is None else grown
     for name, callback in named(callbacks):
         before = len(arrays)
         try:
-            state = as_json(_state(callback), arrays)
+            state = _state(callback)
+            lists = _growing(callback, state)
+            if lists:
+                text = grown.setdefault(name, Grown()).text(lists)
+                state = {**_others(state, lists), GROWN: text}
+            state = as_json(state, arrays)
         except Exception as error:  # noqa: BLE001  a user's own method
             del arrays[before:]
             warnings.warn(f"{name} is not kept in checkpoints: {error}", stacklevel=2)
@@ -53,10 +70,36 @@ def put_back(callbacks: Sequence[Any], states: Mapping[str, Any]) -> None:
     for name, callback in named(callbacks):
         if (state := states.get(name)) is None:
             continue
+        if isinstance(state, dict) and GROWN in state:
+            state = _with_lists(state)
         if has_state(callback):
             callback.set_state(state)
         else:
             vars(callback).update(state)
+
+
+def _growing(callback: Any, state: Any) -> dict[str, Sequence[Any]]:
+    """Return the lists of a state that grow with the epochs."""
+    if isinstance(callback, keras.callbacks.History) and not has_state(callback):
+        history = state.get("history", {})
+        return {
+            "epoch": state.get("epoch", []),
+            **{HISTORY + name: history[name] for name in history},
+        }
+    names = getattr(callback, "growing", ())
+    return {name: state[name] for name in names if state and name in state}
+
+
+def _others(state: Mapping[str, Any], lists: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: part for name, part in state.items() if name not in {*lists, "history"}}
+
+
+def _with_lists(state: Mapping[str, Any]) -> dict[str, Any]:
+    lists = lists_of(state[GROWN])
+    history = {name.removeprefix(HISTORY): one for name, one in lists.items() if HISTORY in name}
+    others = {name: one for name, one in lists.items() if HISTORY not in name}
+    whole = {name: part for name, part in state.items() if name != GROWN} | others
+    return whole | ({"history": history} if "epoch" in others else {})
 
 
 def named(callbacks: Sequence[Any]) -> Iterator[tuple[str, Any]]:

@@ -91,7 +91,7 @@ class Checkpoint:
         with zipfile.ZipFile(file, "w") as members:  # type: ignore[call-overload]  # it need not be read
             _add(members, ABOUT, np.frombuffer(json.dumps(about).encode(), np.uint8))
             for index, array in enumerate(self.arrays):
-                _add(members, _member(index), array)
+                _add(members, member(index), array)
 
     def to_bytes(self) -> bytes:
         """Return what `write` writes."""
@@ -104,7 +104,7 @@ class Checkpoint:
         """Read what `to_bytes` returned; whether it is whole is the store's matter."""
         with np.load(io.BytesIO(content), allow_pickle=False) as members:
             about = json.loads(members[ABOUT].tobytes())
-            arrays = [members[_member(index)] for index in range(len(about["names"]))]
+            arrays = [members[member(index)] for index in range(len(about["names"]))]
         return cls(
             step=about["step"],
             stage=Stage(about["stage"]),
@@ -155,7 +155,8 @@ def _add(members: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
         np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
 
 
-def _member(index: int) -> str:
+def member(index: int) -> str:
+    """Return the name of an array within a file."""
     return f"variable_{index:05d}"
 
 

@@ -1,6 +1,6 @@
 """A model's and an optimizer's values, taken and put back."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,19 @@ class State:
         """Return copies of the values on this process's first replica."""
         return [np.asarray(on_first_replica(variable)).copy() for variable in self._variables]
 
-    def put_back(self, arrays: Sequence[np.ndarray]) -> None:
-        """Give all replicas of this process the values that `take` returned."""
-        for variable, array in zip(self._variables, arrays, strict=True):
-            variable.assign(_typed(array, variable.dtype))
+    def put_back(self, arrays: Sequence[np.ndarray], gone: Container[int] = ()) -> None:
+        """Give all replicas of this process the values that `take` returned.
+
+        Args:
+            arrays: the values.
+            gone: the places of those that are not there. Such a variable gets NaN, so that nobody
+                takes what it happens to have for what it should have.
+        """
+        for index, (variable, array) in enumerate(zip(self._variables, arrays, strict=True)):
+            if index not in gone:
+                variable.assign(_typed(array, variable.dtype))
+            elif tf.as_dtype(variable.dtype).is_floating:
+                variable.assign(tf.fill(variable.shape, tf.constant(np.nan, variable.dtype)))
 
 
 def on_first_replica(variable: Any) -> Any:

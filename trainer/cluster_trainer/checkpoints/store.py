@@ -39,6 +39,15 @@ class Store:
                 return Stored(_number(file), content)
         return None
 
+    def newest_file(self) -> Path | None:
+        """Return the newest checkpoint's file, which is not looked at; None where there is none."""
+        return next(reversed(self._files()), None)
+
+    def newest_bytes(self) -> int:
+        """Return the size of that file; 0 where there is none."""
+        file = self.newest_file()
+        return file.stat().st_size if file else 0
+
     def write(self, number: int, content: bytes) -> None:
         """Write a checkpoint whose content is known; see `stream`."""
         self.stream(number, lambda file: file.write(content))

@@ -4,11 +4,13 @@ from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
 MEMINFO = Path("/proc/meminfo")
-# cgroup v2's and v1's (limit, usage) files.
+# cgroup v2's and v1's (limit, usage, statistics) files.
 LIMITS = (
-    ("memory.max", "memory.current"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ("memory.max", "memory.current", "memory.stat"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
 )
+# Copies of files, which count as used, and which the kernel drops before it kills anybody.
+CACHES = (("inactive_file", "active_file"), ("total_inactive_file", "total_active_file"))
 
 
 def available_bytes(cgroup: Path = CGROUP, meminfo: Path = MEMINFO) -> int:
@@ -22,10 +24,20 @@ def _machine_bytes(meminfo: Path) -> int:
 
 
 def _container_bytes(cgroup: Path) -> list[int]:
-    for limit, usage in LIMITS:
+    for limit, usage, stat in LIMITS:
         try:
             # v2 says "max" without a limit; v1 says a number larger than any machine's memory.
-            return [int((cgroup / limit).read_text()) - int((cgroup / usage).read_text())]
+            free = int((cgroup / limit).read_text()) - int((cgroup / usage).read_text())
         except (OSError, ValueError):
             continue
+        return [free + _cached_bytes(cgroup / stat)]
     return []
+
+
+def _cached_bytes(stat: Path) -> int:
+    """Return the size of the files' copies; 0 where nobody tells. In v1 a total has its parts."""
+    try:
+        lines = dict(line.split() for line in stat.read_text().splitlines())
+        return max(sum(int(lines.get(name, 0)) for name in names) for names in CACHES)
+    except (OSError, ValueError):
+        return 0

@@ -314,6 +314,7 @@ class EpochIterator(KerasEpochIterator):
                 self.spec,
                 is_first=is_first or self._ends_pass(steps),
             )
+            running.current().done = partial(_done_with, call, done)
             with self._taking_a_stop(call, done):
                 yield done, done + self._said(steps, left) - 1, call
             self._pace.took(call.done, call.seconds, is_first=call.is_first)
@@ -439,6 +440,11 @@ class EpochIterator(KerasEpochIterator):
                 self._interrupted_warning()
             self._close()
             self._end_epoch()
+
+
+def _done_with(call: Call, before: int) -> int:
+    """Return how many steps of an epoch are done after a call; as many as wanted before it is."""
+    return before + (call.done or call.steps)
 
 
 def _smallest(*limits: int | None) -> int | None:

@@ -13,6 +13,8 @@
 | `SeedGenerator.next` | the same | seeds of each replica's own |
 | `get_data_adapter` | data are a source of single examples | `random_access.RandomAccess` |
 | `fit`, `evaluate`, `predict`, `…_on_batch` | everywhere | the same, announced (`running`) |
+| the progress bar's count | everywhere | of the batches that there were |
+| variables' `value` and `assign` | everywhere | the same, told between a script's fits |
 | `_get_metrics_result_or_logs` | everywhere | the results of all replicas |
 """
 
@@ -35,7 +37,7 @@ from tensorflow.python.framework import random_seed
 
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import ring_of
-from cluster_trainer.engine import building, running
+from cluster_trainer.engine import building, progress_bar, reads, running
 from cluster_trainer.engine.data import random_access
 from cluster_trainer.engine.data.comparing import RowsOfItsOwnError
 from cluster_trainer.engine.epoch_iterator import EpochIterator
@@ -94,6 +96,8 @@ def install(around: AroundAny, around_other: AroundOther) -> None:
     batch_norm.average_over_all()
     random_layers.draw_apart()
     random_access.accept()
+    reads.tell()
+    progress_bar.count_what_was_done()
     keras_trainer.TFEpochIterator = _iterator
     KerasTrainer.make_train_function = _making(
         "train_function", lambda it: Steps(it, it.train_step, "training")
@@ -245,6 +249,7 @@ def _announced_fit(fit: Callable[..., Any], around: AroundAny) -> Callable[..., 
         is_inner = running.is_in_fit()  # a callback's own
         call.is_fit = True
         if is_inner or call.has_own_functions or not keeps_in_step(self.distribute_strategy):
+            reads.note(self)
             call.seed = _seed_of_fit(0)
             return _run(fit, given, call)
         if (given_by_trainer := running.around_fit()) is not None:
@@ -445,9 +450,13 @@ def _run_by(method: Callable[..., Any], around: AroundOther) -> Callable[..., An
     def run_by(self: Any, *arguments: Any, **keywords: Any) -> Any:
         run = partial(method, self, *arguments, **keywords)
         is_fits = running.is_in_fit() or running.around_fit() is not None
-        if is_fits or not keeps_in_step(self.distribute_strategy):
+        if is_fits:
             return run()
-        return around(run, self.distribute_strategy)
+        reads.note(self)
+        with reads.unheard():
+            if not keeps_in_step(self.distribute_strategy):
+                return run()
+            return around(run, self.distribute_strategy)
 
     return run_by
 

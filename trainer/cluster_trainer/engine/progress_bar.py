@@ -5,7 +5,10 @@ from collections.abc import Mapping
 from functools import wraps
 from typing import Any
 
+from keras.callbacks import ProgbarLogger
 from keras.src.utils.progbar import Progbar
+
+from cluster_trainer.engine import running
 
 PLAIN = 2
 """Keras's `verbose` for one line at the end."""
@@ -32,3 +35,18 @@ def be_plain_without_a_terminal(environ: Mapping[str, str]) -> None:
         self.verbose = PLAIN if self.verbose == 1 else self.verbose
 
     Progbar.__init__ = plain
+
+
+def count_what_was_done() -> None:
+    """Let the bar show the batches that there were: data of unknown length may end within a call.
+
+    Keras tells callbacks of a call's last batch before it is made.
+    """
+    update = ProgbarLogger._update_progbar  # noqa: SLF001
+
+    @wraps(update)
+    def of_those_that_were(self: Any, batch: int, logs: Any = None) -> None:
+        done = running.current().done
+        update(self, batch if done is None else min(batch, done() - 1), logs)
+
+    ProgbarLogger._update_progbar = of_those_that_were  # noqa: SLF001

@@ -64,6 +64,7 @@ class Running:
         asked: the others that this call has given what values all have; None: it asks again.
         limit: limits the time of a call of TensorFlow.
         traces: is called within it where that traces.
+        done: tells how many steps of the epoch are done; None: nobody counts them.
         arrays: that a fit is given, which may begin again; None: it does not.
         has_iterator: whether the fit's own iterator is there; it is the first.
         batch: returns a batch of the data anew, as one device would get it, before the call ends.
@@ -82,6 +83,7 @@ class Running:
     meet: Callable[[], None] = lambda: None
     limit: Callable[..., AbstractContextManager[Any]] = lambda *_, **__: nullcontext()
     traces: Callable[[], None] = lambda: None
+    done: Callable[[], int] | None = None
     alike: WeakSet[Any] = field(default_factory=WeakSet)
     asked: WeakSet[Any] | None = None
     arrays: GivenArrays | None = None

@@ -10,6 +10,7 @@ the one that a line is about, `fit-1` the first; a line without it is about the 
 
 import json
 import logging
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,12 +61,26 @@ class Journal:
 
     def _add(self, line: str) -> None:
         try:
-            with self._file.open("a") as file:
-                file.write(line + "\n")
+            self._append(line.encode() + b"\n")
         except OSError as error:
             if not self._has_warned:
                 log.warning("%s could not be written: %s; training goes on", FILE, error)
             self._has_warned = True
+
+    def _append(self, line: bytes) -> None:
+        """Add a line, or nothing of it; one that was cut off before does not swallow it.
+
+        Raises:
+            OSError: there is no room for all of it.
+        """
+        with self._file.open("a+b", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            if size:
+                file.seek(size - 1)
+                line = line if file.read(1) == b"\n" else b"\n" + line
+            if file.write(line) != len(line):
+                file.truncate(size)
+                raise OSError("there was no room for all of a line")
 
 
 @dataclass(frozen=True)

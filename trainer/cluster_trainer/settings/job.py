@@ -1,5 +1,6 @@
 """What one process was started to do."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,6 +93,7 @@ def _read(
     config = TrainerConfig.read(environ, arguments, given)
     task = from_environment(environ)
     config.check_against(task.num_workers)
+    _refuse_unwritable(config.run_dir / task.name)
     names = ("PROGRESS_FILE", "STATUS_FILE", "EVENTS_FILE")
     progress, status, events = (Path(environ[n]) if environ.get(n) else None for n in names)
     of_image = {"cluster-trainer": "VERSION", "revision": "REVISION"}
@@ -109,3 +111,19 @@ def _read(
         group_socket=environ.get("CLUSTER_GROUP_FD"),
         view=read_view(environ, is_chief=task.is_chief),
     )
+
+
+def _refuse_unwritable(folder: Path) -> None:
+    """Refuse a worker's own folder that is there, as of another user, and cannot be written.
+
+    Raises:
+        ConfigurationError: it is.
+    """
+    if not os.path.lexists(folder):
+        return
+    if folder.is_dir() and os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return
+    who = f"user {os.getuid()}:{os.getgid()}"
+    advice = f"{folder} is another user's, or no folder. Give it its owner with --user, or move it."
+    accepted = f"a directory whose {folder.name} {who} can read and write"
+    raise ConfigurationError([Problem("TRAINER_RUN_DIR", f"{folder.parent}", accepted, advice)])

@@ -1,8 +1,9 @@
 """What can be told of a tf.data pipeline without reading it: an iterator would use up an order."""
 
 import logging
+import time
 from collections import Counter, deque
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -11,6 +12,7 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 import tensorflow as tf
 
+from cluster_trainer.engine import running
 from cluster_trainer.engine.data.pieces import TOGETHER, Component
 
 log = logging.getLogger("trainer")
@@ -26,6 +28,11 @@ AS_THEY_ARE = (
 )
 ZIP = "_ZipDataset"
 BATCHING = ("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset", "_RebatchDataset")
+# Of which nobody can tell what they are made from.
+OPAQUE = ("_VariantDataset",)
+# TensorFlow's operations, within the function of an `interleave` or a `flat_map`, that may.
+CHANGING = ("ShuffleDataset", "RandomDataset", "ShuffleAndRepeat", "AnonymousSeedGenerator")
+TOLD_SECONDS = 10.0
 SHUFFLES, DRAWS = "the seeds of shuffles", "the seeds of `tf.data.Dataset.random`"
 ROWS = "SHA-256 of some rows that tf.data.Datasets were made of"
 NO_SEED = (
@@ -152,17 +159,31 @@ def shapes(dataset: tf.data.Dataset) -> list[tf.TensorShape]:
 def begin(dataset: tf.data.Dataset, times: int) -> None:
     """Begin so many iterators, which use up as many orders of a `shuffle`.
 
-    Where one iterator uses several orders, or keeps one, it is read to its end.
+    Where one iterator uses several orders, or keeps one, it is read to its end. Data that have one
+    order are not begun at all.
     """
-    if times < 1 or not _keeps_or_repeats_orders(dataset):
-        for _ in range(times):
-            next(iter(dataset), None)
+    if times < 1 or not any(map(_may_reshuffle, _parts(dataset))):
+        return
+    if not _keeps_or_repeats_orders(dataset):
+        _repeat(times, "begun", lambda: next(iter(dataset), None))
         return
     passes = times if any(map(_reshuffles, _parts(dataset, in_caches=False))) else 1
-    times_read = "once" if passes == 1 else f"{passes} times"
-    log.info("shuffled data are read %s, as at an earlier start", times_read)
-    for _ in range(passes):
-        deque(dataset, maxlen=0)
+    _repeat(passes, "read", lambda: deque(dataset, maxlen=0))
+
+
+def _repeat(times: int, what: str, do: Callable[[], object]) -> None:
+    """Do something again and again, each time within the limit of what begins a pass; say so."""
+    log.info(
+        "shuffled data are %s %s, as at an earlier start: each time has another order",
+        *(what, "once" if times == 1 else f"{times} times"),
+    )
+    told = time.monotonic()
+    for number in range(times):
+        with running.current().limit(_repeat, is_first=True):
+            do()
+        if time.monotonic() - told > TOLD_SECONDS:
+            told = time.monotonic()
+            log.info("shuffled data: %s %d of %d times", what, number + 1, times)
 
 
 def owe(dataset: tf.data.Dataset, times: int, seen: int = 0) -> None:
@@ -227,6 +248,18 @@ def _reshuffles(dataset: Any) -> bool:
     """Tell whether each iterator has another order than the one before, by a seed."""
     is_other = getattr(dataset, "_reshuffle_each_iteration", False)
     return bool(is_other) and not _has_no_seed(dataset)
+
+
+def _may_reshuffle(dataset: Any) -> bool:
+    """Tell whether each iterator may have another order, or other numbers, than the one before."""
+    if _reshuffles(dataset) or type(dataset).__name__ in OPAQUE:
+        return True
+    if getattr(dataset, "_rerandomize_each_iteration", False):
+        return True
+    function = getattr(getattr(dataset, "_map_func", None), "function", None)
+    graph = getattr(function, "graph", None)
+    names = {one.type for one in graph.get_operations()} if graph else set()
+    return any(name.startswith(CHANGING) for name in names)
 
 
 def _keeps_or_repeats_orders(dataset: tf.data.Dataset) -> bool:

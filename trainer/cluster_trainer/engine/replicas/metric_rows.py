@@ -2,7 +2,7 @@
 
 from collections.abc import MutableMapping
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import keras
 import numpy as np
@@ -20,17 +20,19 @@ class MetricRows:
     """The variables of all of a model's metrics, as one row of numbers for each replica."""
 
     def __init__(self, model: keras.Model) -> None:
-        self._model, self._strategy = model, model.distribute_strategy
+        # The functions below outlive this, and must not hold the model that they are known by.
+        self._model, self._strategy = ref(model), model.distribute_strategy
         self._total = count_of(self._strategy)
         self._variables = statistics.of_metrics(model)
 
     def take(self) -> np.ndarray:
         """Return the rows of all replicas, float64 [replicas, n]; all workers call it."""
         names = [id(one) for one in self._variables]
-        known = _taking.get(self._model)
+        model = self._model()
+        known = _taking.get(model)
         if known is None or known[0] != names:
             known = names, function_of(lambda: self._strategy.run(self._row))
-            _taking[self._model] = known
+            _taking[model] = known
         return np.asarray(self._strategy.experimental_local_results(known[1]())[0])
 
     def put_back(self, rows: np.ndarray) -> None:

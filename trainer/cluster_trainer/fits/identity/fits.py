@@ -19,6 +19,7 @@ from cluster_trainer.fits.identity import call as calls
 from cluster_trainer.fits.identity.call import Call, Kept, choose
 from cluster_trainer.fits.identity.place import digest_of, is_installed, place_of
 from cluster_trainer.fits.identity.weights import Summary, sampled, summary_of
+from cluster_trainer.fits.kept.ended import ended_fits
 from cluster_trainer.problems import ConfigurationError, Problem
 
 WHICH = "fit (which one it is)"
@@ -178,9 +179,9 @@ def _warn_of_change(name: str) -> None:
 
 
 def _weights(model: keras.Model) -> Summary | None:
-    """Return a summary of a model's weights; None where there are none yet."""
+    """Return a summary of a model's weights; None where there are none yet, or none any more."""
     variables = [one for one in model.variables if one.dtype != "string"]
-    if not (model.built and variables):
+    if not (model.built and variables) or ended_fits.are_gone(model.variables):
         return None
     return summary_of(
         [sampled(keras.ops.reshape(on_first_replica(one), [-1])) for one in variables]

@@ -5,7 +5,7 @@ import logging
 import secrets
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -36,6 +36,7 @@ from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.fits.kept import agreement
 from cluster_trainer.fits.kept.arguments import arrange, own_callbacks, telling_callbacks
 from cluster_trainer.fits.kept.compiled import TRAINING
+from cluster_trainer.fits.kept.ended import EndedFit, ended_fits
 from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.fits.kept.shared_files import share_files
 from cluster_trainer.fits.pace_watch import PaceWatch
@@ -95,6 +96,7 @@ class KeptFit:
         waited = partial(waits_of, model)
         self.pace = PaceWatch(self._job.task, self._workers, looks=looks, most=most, waited=waited)
         self._saved_at, self._first_epoch = 0.0, 0
+        self._outdated: list[EndedFit] = []
         self.validates, self.seed, self.run_number = False, 0, UNKNOWN_RUN
         self.described, self.describes_data = plan.described, plan.describes_data
         self.cuts = (1,) if plan.rehearses else plan.cuts  # one step, however long a call is
@@ -206,6 +208,11 @@ class KeptFit:
         return min(wanted)
 
     def run(self, run: Callable[..., Any], given: inspect.BoundArguments, call: Running) -> Any:
+        """Run it; see `_run`. What reads weights in it is no use of an earlier fit's."""
+        with ended_fits.fit(self._workers.count):
+            return self._run(run, given, call)
+
+    def _run(self, run: Callable[..., Any], given: inspect.BoundArguments, call: Running) -> Any:
         """Run it from the newest checkpoint of any worker, or from its beginning.
 
         Args:
@@ -221,9 +228,7 @@ class KeptFit:
         """
         if not self._has_looked and not self._plan.rehearses:
             self.find()
-        self._begins_again = may_begin_again(given.arguments.get("x"))
-        tests = keras.utils.unpack_x_y_sample_weight(given.arguments.get("validation_data"))
-        self._tests_begin_again = may_begin_again(tests[0])
+        self._note_data(given)
         if self._plan.rehearses:
             self._refuse_rehearsal(given.arguments.get("callbacks"))
             given.arguments["callbacks"] = None
@@ -257,6 +262,7 @@ class KeptFit:
             self._saver.wait()
             self._store.keep_newest()
             self.share_files()
+            self._note_ended()
         except (StopRequestedError, PeerStoppedError):
             status_file(self._job.status_file).tell(
                 "saving", "the last checkpoint", step=self.place.step
@@ -273,6 +279,12 @@ class KeptFit:
             self._plan.stop.is_watched = False
             self._let_go()
         return history
+
+    def _note_data(self, given: inspect.BoundArguments) -> None:
+        """Note whether the fit's data can be read again."""
+        self._begins_again = may_begin_again(given.arguments.get("x"))
+        tests = keras.utils.unpack_x_y_sample_weight(given.arguments.get("validation_data"))
+        self._tests_begin_again = may_begin_again(tests[0])
 
     def _made_records(self) -> list[ClusterTrainerRecords]:
         """Return what records the fit, if anything does: nothing without a folder of its own."""
@@ -336,6 +348,11 @@ class KeptFit:
             variable_of("wire"): group.gradients_wire() or "float32",
             variable_of("profile_steps"): ", ".join(map(str, self._plan.cuts)),
         }
+        if self._keeper and self._every and self._plan.name:
+            trained = self._keeper.variables()
+            self._outdated = ended_fits.outdated_by(self._plan.name, trained)
+            if self._found is None:
+                ended_fits.refuse_gone(trained)
         facts = {**described, **variables, **settings, **self._plan.shared}
         agreement.refuse_differing(self._workers, self._job.task, facts)
         if self._found:
@@ -350,6 +367,17 @@ class KeptFit:
                 if name not in TRAINING or LAYERS in saved.settings
             }
             refuse_other_run(found, known, names)
+
+    def note_values(self, variables: Sequence[Any], gone: Container[int]) -> None:
+        """Note that variables have the checkpoint's values, but for those at some places."""
+        places = range(len(variables))
+        ended_fits.note_restored(variables[index] for index in places if index not in gone)
+        ended_fits.note_gone(self._plan.name, [variables[one] for one in places if one in gone])
+
+    def _note_ended(self) -> None:
+        """Note the end of a fit of a script, which may train the same model on."""
+        if self._plan.name and self._every and self._keeper and self._keeper.has_weights:
+            ended_fits.note(self._plan.name, self._store, self._keeper.variables())
 
     def share_files(self) -> list[Any]:
         """Give all workers the files of ModelCheckpoint; return those whose file no worker has."""
@@ -441,6 +469,8 @@ class KeptFit:
         return bool(waiting) and can_be
 
     def _note_saved(self, number: int) -> None:
+        ended_fits.remove_weights(self._outdated, self._plan.name)
+        self._outdated = []
         self._saved_at = time.monotonic()
         # One that had ended is kept again: a script that fails behind it gets no further.
         if self._job.progress_file and number > self._furthest:

@@ -1,0 +1,171 @@
+"""Of the fits of one model that have ended, one keeps its weights on the disk."""
+
+import keras
+import numpy as np
+import pytest
+
+from cluster_trainer.checkpoints.checkpoint import Checkpoint
+from cluster_trainer.checkpoints.lighter import gone_from
+from cluster_trainer.checkpoints.store import Store
+from cluster_trainer.engine import reads, running
+from cluster_trainer.fits.kept import kept_fit
+from cluster_trainer.fits.kept.ended import EndedFits
+from cluster_trainer.fits.kept.kept_fit import KeptFit
+from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.problems import ConfigurationError
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.job import Job
+from cluster_trainer.settings.task import Task
+
+ROWS = np.ones((8, 100), np.float32)
+WANTED = ROWS[:, :1]
+
+
+class Script:
+    """What a process that runs a script does, in as many fits as a test asks for."""
+
+    def __init__(self, folder):
+        self.folder, self.fits = folder, 0
+        keras.utils.clear_session()
+        keras.utils.set_random_seed(3)
+
+    def model(self):
+        model = keras.Sequential([keras.Input((100,)), keras.layers.Dense(100)])
+        model.add(keras.layers.Dense(1))
+        model.compile("adam", "mse")
+        return model
+
+    def fit(self, model, epochs=1, **given):
+        self.fits += 1
+        job = Job(TrainerConfig(run_dir=self.folder, checkpoint_steps=100), Task())
+        plan = Plan(
+            job=job,
+            stop=StopRequest(print),
+            deadline=Deadline(),
+            folder=self.folder / f"fit-{self.fits}",
+            described={},
+            name=f"fit {self.fits}",
+        )
+        with running.fits_run_by(KeptFit(plan, model).run):
+            return model.fit(ROWS, WANTED, epochs=epochs, verbose=0, **given).history
+
+    def have_weights(self):
+        """Return of each fit whether its checkpoint has the weights."""
+        newest = [Store(self.folder / f"fit-{number + 1}").newest() for number in range(self.fits)]
+        return [not gone_from(Checkpoint.from_bytes(one.content).progress) for one in newest]
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    def begin():
+        """Return a script in a process of its own."""
+        monkeypatch.setattr(kept_fit, "ended_fits", EndedFits())
+        return Script(tmp_path)
+
+    yield begin
+    reads.stop_listening()
+
+
+def test_the_newest_fit_of_each_model_keeps_its_weights(script):
+    first = script()
+    one, other = first.model(), first.model()
+    first.fit(other)
+    for _ in range(4):
+        first.fit(one)
+    assert first.have_weights() == [True, False, False, False, True]
+
+
+def test_another_start_comes_by_all_of_them_and_goes_on(script):
+    first = script()
+    model = first.model()
+    expected = [first.fit(model) for _ in range(3)]
+    weights = model.get_weights()
+    again = script()
+    model = again.model()
+    assert [again.fit(model) for _ in range(3)] == expected
+    for found, wanted in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert again.have_weights() == [False, False, True]
+
+
+USES = {
+    "evaluate": lambda model: model.evaluate(ROWS, WANTED, verbose=0),
+    "predict": lambda model: model.predict(ROWS, verbose=0),
+    "get_weights": lambda model: model.get_weights(),
+    "call": lambda model: model(ROWS),
+    "layer": lambda model: model.layers[0](ROWS),
+    "save": lambda model: model.save("/tmp/saved.keras"),
+    "another model": lambda model: keras.Model(model.inputs, model.layers[0].output).predict(
+        ROWS, verbose=0
+    ),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_weights_that_the_script_uses_stay_and_are_never_other_ones(script, use, capsys):
+    """And where a script uses them that had not used them before, it is refused."""
+    first = script()
+    model = first.model()
+    first.fit(model)
+    used = USES[use](model)
+    for _ in range(3):
+        first.fit(model)
+    assert first.have_weights() == [True, False, False, True]
+    again = script()
+    model = again.model()
+    again.fit(model)
+    if use == "evaluate":
+        assert USES[use](model) == used
+    again.fit(model)
+    with pytest.raises(SystemExit) as ended:
+        USES[use](model)
+    assert ended.value.code == 78
+    assert "the weights that fit 2 ended with" in capsys.readouterr().err
+
+
+def test_weights_that_the_script_gives_itself_may_be_used(script):
+    first = script()
+    model = first.model()
+    given = model.get_weights()
+    for _ in range(3):
+        first.fit(model)
+    again = script()
+    model = again.model()
+    again.fit(model)
+    model.set_weights(given)
+    np.testing.assert_array_equal(model.get_weights()[0], given[0])
+
+
+def test_a_fit_without_weights_cannot_go_on(script):
+    first = script()
+    model = first.model()
+    for _ in range(3):
+        first.fit(model)
+    again = script()
+    with pytest.raises(ConfigurationError, match="the epochs of the fit"):
+        again.fit(again.model(), epochs=2)
+
+
+def test_nor_does_one_begin_with_weights_that_are_gone(script):
+    first = script()
+    model = first.model()
+    for _ in range(3):
+        first.fit(model)
+    for number in (2, 3):
+        Store(first.folder / f"fit-{number}").clear()
+    again = script()
+    model = again.model()
+    again.fit(model)
+    with pytest.raises(ConfigurationError, match="the weights that fit 1 ended with"):
+        again.fit(model)
+
+
+def test_an_optimizer_of_before_a_compile_holds_nothing(script):
+    first = script()
+    model = first.model()
+    for _ in range(3):
+        first.fit(model)
+        model.compile("adam", "mse")
+    assert first.have_weights() == [False, False, True]

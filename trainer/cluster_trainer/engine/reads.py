@@ -1,0 +1,63 @@
+"""Who reads a model's variables between the fits of a script.
+
+An evaluation, a prediction, `get_weights`, `save`, a layer that is called: all of them ask a
+variable of Keras's for its value, or are calls of a model that Keras has traced before.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from keras.src.backend.common.variables import Variable
+
+
+class _Told:
+    """What is called with a variable that is read, or assigned to; None: nobody listens."""
+
+    read: Callable[[Any], None] | None = None
+    assigned: Callable[[Any], None] | None = None
+
+
+def listen(read: Callable[[Any], None], assigned: Callable[[Any], None]) -> None:
+    """Let functions be called with each variable that is read, or is given a value."""
+    _Told.read, _Told.assigned = read, assigned
+
+
+def stop_listening() -> None:
+    """Call nobody any more."""
+    _Told.read = _Told.assigned = None
+
+
+def note(model: Any) -> None:
+    """Note that a model is about to be called, whose functions may have been traced before."""
+    if _Told.read is not None:
+        for variable in model.variables:
+            _Told.read(variable)
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Call nobody for what is read inside, of which was noted before all that matters."""
+    before, _Told.read = _Told.read, None
+    try:
+        yield
+    finally:
+        _Told.read = before
+
+
+def tell() -> None:
+    """Let Keras's variables tell of their reads; once in a process."""
+    own, assign = Variable.value.fget, Variable.assign
+
+    def value(self: Any) -> Any:
+        if _Told.read is not None:
+            _Told.read(self)
+        return own(self)
+
+    def assign_to(self: Any, value: Any) -> Any:
+        if _Told.assigned is not None:
+            _Told.assigned(self)
+        return assign(self, value)
+
+    Variable.value = property(value, doc=Variable.value.__doc__)
+    Variable.assign = assign_to

@@ -1,0 +1,181 @@
+"""Which of a script's ended fits keep their weights on the disk, and which a History alone.
+
+A script that is started again comes by all of its fits again. One that had ended returns what it
+returned; and its weights are put back, as the script may go on with them. A later fit that trains
+the same variables has them in its own checkpoints, so that the earlier one's are needed only where
+the script has read them in between: it will do so again. Such a fit keeps its checkpoint. Of the
+others one remains, the newest; and should a script read the weights of one that has none any more,
+as after it was edited, that is refused.
+"""
+
+import gc
+import logging
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import tensorflow as tf
+
+from cluster_trainer.checkpoints.lighter import lighten
+from cluster_trainer.checkpoints.store import Store
+from cluster_trainer.engine import reads
+from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
+from cluster_trainer.process.lifecycle import tell
+
+FEW = 256
+"""Numbers of a variable that stays in any case; see lighter.py."""
+log = logging.getLogger("trainer")
+
+
+@dataclass
+class EndedFit:
+    """A fit that has ended.
+
+    Attributes:
+        name: as the log calls it.
+        store: its checkpoints.
+        variables: those that are large, by `id`, as long as somebody has them.
+        is_read: whether the script has read one of them since.
+    """
+
+    name: str
+    store: Store
+    variables: dict[int, weakref.ref[Any]]
+    is_read: bool = False
+
+    def alive(self) -> set[int]:
+        """Return the `id`s of the variables that somebody still has."""
+        return {key for key, one in self.variables.items() if one() is not None}
+
+
+class EndedFits:
+    """The ended fits of this process, whose weights are on the disk here, in their order."""
+
+    def __init__(self) -> None:
+        self._fits: dict[str, EndedFit] = {}
+        self._gone: dict[int, tuple[weakref.ref[Any], str]] = {}
+        self._read: dict[int, weakref.ref[Any]] = {}
+        self._said: set[str] = set()
+        self._num_workers, self._has_told = 1, False
+
+    @contextmanager
+    def fit(self, num_workers: int) -> Iterator[None]:
+        """Count what is read inside, by a fit, as no read of the script's between its fits."""
+        self._num_workers = num_workers
+        reads.stop_listening()
+        try:
+            yield
+        finally:
+            if self._fits or self._gone:
+                reads.listen(self._note_read, self._note_assigned)
+
+    def note(self, name: str, store: Store, variables: Iterable[Any]) -> None:
+        """Note that a fit has ended, whose checkpoint holds the values of these variables."""
+        large = _large(variables)
+        is_read = any(self._was_read(key) for key in large)
+        self._fits[name] = EndedFit(name, store, large, is_read)
+
+    def note_gone(self, name: str, variables: Iterable[Any]) -> None:
+        """Note that a fit had ended whose weights are not on the disk any more."""
+        self._fits.pop(name, None)
+        self._gone |= {id(one): (weakref.ref(one), name) for one in variables}
+
+    def note_restored(self, variables: Iterable[Any]) -> None:
+        """Note that variables have the values that they should have."""
+        for one in variables:
+            self._gone.pop(id(one), None)
+
+    def are_gone(self, variables: Iterable[Any]) -> bool:
+        """Tell whether some of these variables have lost the values that they should have."""
+        return any(map(self._is_gone, variables))
+
+    def refuse_gone(self, variables: Iterable[Any]) -> None:
+        """Refuse to train a model on whose weights are gone.
+
+        Raises:
+            ConfigurationError: they are.
+        """
+        for one in variables:
+            if self._is_gone(one):
+                raise _gone(one, self._gone[id(one)][1])
+
+    def outdated_by(self, name: str, variables: Iterable[Any]) -> list[EndedFit]:
+        """Return the fits whose weights nobody needs once a later one has a checkpoint."""
+        trained = set(_large(variables))
+        others = [one for one in self._fits.values() if one.name != name]
+        related = [one for one in others if one.alive() & trained]
+        if any(one.alive() - trained for one in related):
+            gc.collect()  # an optimizer of an earlier `compile` is in a circle
+        outdated = [one for one in related if not one.alive() - trained]
+        for one in outdated:
+            if one.is_read and one.name not in self._said:
+                self._said.add(one.name)
+                log.info(
+                    "%s: its checkpoint of %.1f MB stays, as the script uses its weights before %s",
+                    *(one.name, one.store.newest_bytes() / 1e6, name),
+                )
+        return [one for one in outdated if not one.is_read]
+
+    def remove_weights(self, fits: Iterable[EndedFit], of: str) -> None:
+        """Keep of some fits all but their weights, as a later one has a checkpoint now."""
+        for one in fits:
+            if self._fits.pop(one.name, None) is None:
+                continue
+            try:
+                lighten(one.store)
+            except (OSError, ValueError) as error:
+                log.warning("%s: its weights could not be removed: %s", one.name, error)
+                continue
+            tell_it = log.debug if self._has_told else log.info
+            self._has_told = True
+            tell_it(
+                "%s: its weights are removed from the disk, as %s trains the same model on and has "
+                "a checkpoint; its History stays. So it is with later ones",
+                *(one.name, of),
+            )
+
+    def _note_read(self, variable: Any) -> None:
+        if self._is_gone(variable):
+            error = _gone(variable, self._gone[id(variable)][1])
+            reads.stop_listening()
+            tell(error, self._num_workers)
+            raise SystemExit(int(ExitCode.BAD_CONFIGURATION))
+        key = id(variable)
+        for one in self._fits.values():
+            if key in one.variables:
+                one.is_read = True
+                if not tf.executing_eagerly():  # a function's later calls cannot be seen
+                    self._read[key] = one.variables[key]
+
+    def _note_assigned(self, variable: Any) -> None:
+        self._gone.pop(id(variable), None)
+
+    def _is_gone(self, variable: Any) -> bool:
+        known = self._gone.get(id(variable))
+        return known is not None and known[0]() is variable
+
+    def _was_read(self, key: int) -> bool:
+        known = self._read.get(key)
+        return known is not None and known() is not None
+
+
+def _large(variables: Iterable[Any]) -> dict[int, weakref.ref[Any]]:
+    return {id(one): weakref.ref(one) for one in variables if prod(one.shape) > FEW}
+
+
+def _gone(variable: Any, name: str) -> ConfigurationError:
+    accepted = "a script that goes on to the next fit of the same model without them, as before"
+    advice = (
+        "They were removed when a later fit of the same model had a checkpoint, as the script had "
+        "not used them. TRAINER_RESUME=never, or another TRAINER_RUN_DIR, begins anew."
+    )
+    return ConfigurationError(
+        [Problem(f"the weights that {name} ended with", variable.path, accepted, advice)]
+    )
+
+
+ended_fits = EndedFits()
+"""Those of this process."""
