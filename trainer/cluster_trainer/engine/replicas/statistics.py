@@ -65,10 +65,13 @@ def _own_state(model: keras.Model) -> list[Any]:
 def _plain_variables(layer: Any) -> Iterator[tf.Variable]:
     """Yield a layer's attributes that are TensorFlow's own variables, unknown to Keras."""
     for value in vars(layer).values():
-        values = value.values() if isinstance(value, dict) else value
-        for one in values if isinstance(value, (dict, list, tuple)) else [value]:
-            if isinstance(one, tf.Variable):
-                yield one
+        values = [*value.values()] if isinstance(value, dict) else value
+        if not isinstance(values, (list, tuple)):
+            values = [values]
+        if values and isinstance(
+            values[0], tf.Variable
+        ):  # else it may be a list of anything, and long
+            yield from (one for one in values if isinstance(one, tf.Variable))
 
 
 def of_share(model: keras.Model) -> list[Any]:
