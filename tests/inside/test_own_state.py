@@ -35,6 +35,13 @@ class Pointer(keras.layers.Layer):
         return inputs
 
 
+class Idle(Pointer):
+    """Has a whole number that no step changes."""
+
+    def call(self, inputs):
+        return inputs
+
+
 class Frozen(keras.layers.Layer):
     """Keeps what it has seen last in a weight that was made to be trained."""
 
@@ -101,6 +108,8 @@ def made(extra=(), kind=keras.Sequential, **options):
         ([], ByHand, {}, "hidden/kernel without an optimizer"),
         ([lambda: keras.layers.BatchNormalization(momentum=0.5)], keras.Sequential, {}, None),
         ([Function, Recurrent], keras.Sequential, {}, None),
+        ([keras.layers.Normalization], keras.Sequential, {"run_eagerly": True}, None),
+        ([Idle], keras.Sequential, {"run_eagerly": True}, None),
     ],
 )
 def test_what_each_replica_has_for_itself_is_said(said, extra, kind, options, expected):
