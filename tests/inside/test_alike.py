@@ -58,7 +58,7 @@ def test_a_model_whose_optimizer_some_have_not_built_is_asked_for_once_a_call(as
         for calls in (1, 2):
             model.predict(ROWS, batch_size=4, verbose=0)
             assert asked.count(VARIABLES) == 2 * calls  # with the optimizer's, and without
-    assert asked.count("predict (outputs)") == 20
+    assert "predict (outputs)" not in asked  # each predicts few rows by itself
 
 
 def test_where_some_have_not_built_an_optimizer_the_models_own_variables_are_alike(asked):

@@ -35,6 +35,13 @@ class Pointer(keras.layers.Layer):
         return inputs
 
 
+class Idle(Pointer):
+    """Has a whole number that no step changes."""
+
+    def call(self, inputs):
+        return inputs
+
+
 class Frozen(keras.layers.Layer):
     """Keeps what it has seen last in a weight that was made to be trained."""
 
@@ -62,6 +69,29 @@ class ByHand(keras.Sequential):
         return {"loss": loss}
 
 
+class Function(keras.layers.Layer):
+    """Reads frozen weights within functions of TensorFlow's."""
+
+    def __init__(self):
+        super().__init__(trainable=False)
+        self.dense = keras.layers.Dense(4)
+
+    @tf.function
+    def call(self, inputs):
+        return tf.cond(tf.reduce_sum(inputs) > 0, lambda: self.dense(inputs), lambda: inputs)
+
+
+class Recurrent(keras.layers.Layer):
+    """Reads weights within a loop."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = keras.layers.LSTM(4)
+
+    def call(self, inputs):
+        return self.lstm(inputs[:, None] * tf.ones([1, 3, 1]))
+
+
 def made(extra=(), kind=keras.Sequential, **options):
     first, *others = layers()
     model = kind([first, *extra, *others])
@@ -77,12 +107,15 @@ def made(extra=(), kind=keras.Sequential, **options):
         ([Frozen], keras.Sequential, {}, "frozen/seen without an optimizer"),
         ([], ByHand, {}, "hidden/kernel without an optimizer"),
         ([lambda: keras.layers.BatchNormalization(momentum=0.5)], keras.Sequential, {}, None),
+        ([Function, Recurrent], keras.Sequential, {}, None),
+        ([keras.layers.Normalization], keras.Sequential, {"run_eagerly": True}, None),
+        ([Idle], keras.Sequential, {"run_eagerly": True}, None),
     ],
 )
 def test_what_each_replica_has_for_itself_is_said(said, extra, kind, options, expected):
     with strategy_of(2).scope():
         model = made([one() for one in extra], kind, **options)
-        model.fit(X, Y, **EPOCHS)
+        model.fit(X, Y, validation_data=(X, Y), **EPOCHS)
     assert len(said) == (expected is not None), said
     assert not expected or expected in said[0]
 

@@ -23,7 +23,7 @@ import itertools
 import logging
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache, partial, wraps
 from typing import Any
@@ -365,7 +365,9 @@ def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Runn
             build_to_predict(model, rows)
         except Exception:  # noqa: BLE001  what symbols cannot build: it gets its values after that
             alone()
-        alike.make_once(model)
+        # Outside of a fit a model is given values once, and not at each call.
+        with running.announced(call) if running.is_in_fit() else nullcontext():
+            alike.make_once(model)
         if statistics.are_changed(model):
             _average(model)
         return alone()

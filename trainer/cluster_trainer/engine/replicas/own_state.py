@@ -47,8 +47,8 @@ def seen_to(
     before = {id(one): tf.identity(step_context.own(one)) for one in (*metrics, *state)}
     batch = tf.nest.map_structure(_of_any_size, batch) if whole else batch
     yield batch
-    if tf.executing_eagerly():  # nothing tells what depends on the share
-        dependent, counts = state, []
+    if tf.executing_eagerly():  # nothing tells whether it depends on the share
+        dependent, counts = [one for one in state if _is_another(one, before[id(one)])], []
     else:
         writes = Writes(batch, [*state, *_weights(model, part, state)])
         dependent = writes.dependent()
@@ -69,6 +69,10 @@ def seen_to(
         statistics.note_own(model, weights)
 
 
+def _is_another(variable: Any, before: tf.Tensor) -> bool:
+    return bool(tf.reduce_any(step_context.own(variable) != before))
+
+
 def _of_any_size(part: Any) -> Any:
     """Return a part of a batch of which nobody knows how many examples it has.
 
@@ -84,7 +88,7 @@ def _weights(model: keras.Model, part: step_context.Share, state: Sequence[Any])
     own = [*state, *statistics.of_replica(model)]
     return [
         one
-        for one in (*model.trainable_variables, *statistics.frozen(model))
+        for one in statistics.weights(model)
         if not _is_in(one, own) and id(step_context.own(one)) not in part.trained
     ]
 

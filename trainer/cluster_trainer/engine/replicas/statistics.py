@@ -38,15 +38,19 @@ def of_replica(model: keras.Model) -> list[Any]:
 
 
 def whole_numbers(model: keras.Model) -> list[Any]:
-    """Return the whole numbers that a training step may change; see `of_replica`."""
-    return [one for one in _own_state(model) if _type_of(one).is_integer]
+    """Return the whole numbers that a training step may change; see `of_replica`.
+
+    Keras's own layers change none.
+    """
+    state = _own_state(model, is_of_users=True)
+    return [one for one in state if _type_of(one).is_integer]
 
 
-def frozen(model: keras.Model) -> list[Any]:
-    """Return the weights that were made to be trained, and are not."""
+def weights(model: keras.Model) -> list[Any]:
+    """Return the weights that were made to be trained, frozen ones too."""
     layers = model._flatten_layers()  # noqa: SLF001  Keras has no public way into nested layers
-    weights = [one for layer in layers for one in layer._trainable_variables]  # noqa: SLF001
-    return [one for one in weights if not one.trainable and step_context.is_of_all(one)]
+    found = [one for layer in layers for one in layer._trainable_variables]  # noqa: SLF001
+    return [one for one in found if step_context.is_of_all(one)]
 
 
 def note_own(model: keras.Model, variables: Sequence[Any]) -> None:
@@ -54,9 +58,17 @@ def note_own(model: keras.Model, variables: Sequence[Any]) -> None:
     _noted.setdefault(model, []).extend(variables)
 
 
-def _own_state(model: keras.Model) -> list[Any]:
+def _own_state(model: keras.Model, *, is_of_users: bool = False) -> list[Any]:
+    """Return what layers have beside their weights.
+
+    Args:
+        model: of the layers.
+        is_of_users: whether those of Keras's own classes are left out.
+    """
     found: list[Any] = []
     for layer in model._flatten_layers():  # noqa: SLF001  see above
+        if is_of_users and type(layer).__module__.startswith("keras."):
+            continue
         found += layer._non_trainable_variables  # noqa: SLF001  what was made so, frozen or not
         found += _plain_variables(layer)
     return [one for one in {id(one): one for one in found}.values() if step_context.is_of_all(one)]
@@ -65,10 +77,13 @@ def _own_state(model: keras.Model) -> list[Any]:
 def _plain_variables(layer: Any) -> Iterator[tf.Variable]:
     """Yield a layer's attributes that are TensorFlow's own variables, unknown to Keras."""
     for value in vars(layer).values():
-        values = value.values() if isinstance(value, dict) else value
-        for one in values if isinstance(value, (dict, list, tuple)) else [value]:
-            if isinstance(one, tf.Variable):
-                yield one
+        values = [*value.values()] if isinstance(value, dict) else value
+        if not isinstance(values, (list, tuple)):
+            values = [values]
+        if values and isinstance(
+            values[0], tf.Variable
+        ):  # else it may be a list of anything, and long
+            yield from (one for one in values if isinstance(one, tf.Variable))
 
 
 def of_share(model: keras.Model) -> list[Any]:

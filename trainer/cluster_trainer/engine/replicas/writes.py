@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework import auto_control_deps_utils
 
 from cluster_trainer.collectives.over_ring import SUM
 from cluster_trainer.engine.replicas import step_context
 
-READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
 ADDS_TO_VARIABLE = (
     *("AssignAddVariableOp", "AssignSubVariableOp"),
     *("ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterNdAdd", "ResourceScatterNdSub"),
@@ -80,8 +80,12 @@ def _is_collective(operation: tf.Operation) -> bool:
 
 
 def _writes(handle: tf.Tensor) -> list[tf.Operation]:
-    """Return the operations that may assign to a variable; a function that is given it may, too."""
-    return [one for one in handle.consumers() if one.type not in READS]
+    """Return the operations that assign to a variable; a function may do so within."""
+    return [
+        one
+        for one in handle.consumers()
+        if handle in auto_control_deps_utils.get_read_write_resource_inputs(one)[1]
+    ]
 
 
 def _assigned(handle: tf.Tensor) -> list[tf.Tensor]:
