@@ -103,8 +103,8 @@ class ChiefsFiles:
         self._workers, self._callbacks, self._folder = workers, callbacks, folder
         self._written, self._goes_on = Written(), goes_on
         self._given: dict[Path, int] = {}  # by the chief, with their digests
-        self._left_out: set[Path] = set()
-        self._bytes = 0
+        self._allowed: set[Path] = set()
+        self._has_left_out, self._bytes = False, 0
 
     def agree(self) -> tuple[bool, bool]:
         """Return whether all have the same callbacks, and whether one wants each batch."""
@@ -175,17 +175,18 @@ class ChiefsFiles:
         """Tell whether a file may be given, which counts then; say once of each which may not."""
         size = file.stat().st_size
         is_much = self._bytes + size > MOST_BYTES
-        is_many = file not in self._given and len(self._given) >= MOST_FILES
+        is_many = file not in self._allowed and len(self._allowed) >= MOST_FILES
         if not (size > LARGEST_BYTES or is_much or is_many):
             self._bytes += size
+            self._allowed.add(file)
             return True
-        if not self._left_out:
+        if not self._has_left_out:
+            self._has_left_out = True
             log.warning(
                 "%s, %d MB, stays on this worker alone, and so may other files: those of callbacks "
                 "are given to the other workers up to %d MB each, %d MB and %d files in a fit",
                 *(file, size >> 20, LARGEST_BYTES >> 20, MOST_BYTES >> 20, MOST_FILES),
             )
-        self._left_out.add(file)
         return False
 
     def _take(self, file: Path, newest: int) -> None:
