@@ -79,6 +79,7 @@ def explained(model: Any, name: str, batch: Callable[[], Any]) -> Iterator[None]
             raise
         if problem := _problem(model, STEPS[name], unbuilt, batch):
             raise ConfigurationError([problem]) from error
+        unbuilt.restore()  # what was traced to find out may have built something
         raise
 
 

@@ -172,7 +172,7 @@ def wants_each_batch(callbacks: Any, hooks: Sequence[str] = FIT_HOOKS) -> list[s
     """
     return [
         type(one).__name__
-        for one in _flat(callbacks)
+        for one in flat(callbacks)
         if _is_told_to(one) or any(_is_a_users(one, name) for name in hooks)
     ]
 
@@ -185,7 +185,7 @@ def prepares(callbacks: Any, hooks: Sequence[str] = PREPARING_HOOKS) -> list[str
         hooks: the methods by which it may.
     """
     return [
-        type(one).__name__ for one in _flat(callbacks) if any(_has_own(one, hook) for hook in hooks)
+        type(one).__name__ for one in flat(callbacks) if any(_has_own(one, hook) for hook in hooks)
     ]
 
 
@@ -195,10 +195,15 @@ def of_a_user(callbacks: Any) -> list[Callback]:
     Args:
         callbacks: as a user gives them.
     """
-    return [one for one in _flat(callbacks) if not type(one).__module__.startswith(NOT_A_USERS)]
+    return [one for one in flat(callbacks) if not type(one).__module__.startswith(NOT_A_USERS)]
 
 
-def _flat(callbacks: Any) -> Sequence[Callback]:
+def flat(callbacks: Any) -> Sequence[Callback]:
+    """Return callbacks in one list.
+
+    Args:
+        callbacks: as a user gives them.
+    """
     inner = callbacks.callbacks if isinstance(callbacks, CallbackList) else callbacks
     return [one for one in tree.flatten(inner) if one is not None]
 

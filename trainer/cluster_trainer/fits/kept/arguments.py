@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from cluster_trainer.callbacks.after_each import AtHooks
 from cluster_trainer.callbacks.chief import for_worker
 from cluster_trainer.callbacks.heartbeat import Heartbeat
 from cluster_trainer.callbacks.keeper import BeforeOthers, Keeper
@@ -14,6 +15,7 @@ from cluster_trainer.callbacks.place_told import PlaceTold
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.fits.kept.shared_data import note_unread, note_validations, read_on
+from cluster_trainer.fits.kept.shared_files import ChiefsFiles
 from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.results.status_file import status_file
 
@@ -77,12 +79,39 @@ def _examples_at(step: int, plan: Plan, keeper: Keeper) -> int | None:
     return tell(step) if tell else None
 
 
-def arrange(
+def with_files_shared(callbacks: list[Any], files: ChiefsFiles) -> list[Any]:
+    """Return callbacks after whose hooks all workers have the chief's files.
+
+    After each of them, where all workers have the same ones; else after all.
+
+    Args:
+        callbacks: the user's, as this worker should have them.
+        files: that they write.
+    """
+    are_alike, each_batch = files.agree()
+
+    def share(hook: str) -> None:
+        files.share(is_last=hook == "on_train_end")
+
+    def share_and_end(hook: str) -> None:
+        files.end()
+        share(hook)
+
+    found = [AtHooks(lambda _: files.begin(), each_batch=each_batch)]
+    for one in callbacks:
+        found.append(one)
+        if are_alike and one is not callbacks[-1]:
+            found.append(AtHooks(share, each_batch=False))
+    return [*found, AtHooks(share_and_end, each_batch=each_batch)]
+
+
+def arrange(  # noqa: PLR0913, PLR0917
     given: inspect.BoundArguments,
     callbacks: list[Any],
     own: Sequence[Any],
     plan: Plan,
     keeper: Keeper,
+    files: ChiefsFiles | None,
 ) -> None:
     """Let a fit begin where it is, with the keeper as its last callback.
 
@@ -92,6 +121,7 @@ def arrange(
         own: the image's: what records the fit; see `telling_callbacks`.
         plan: how it is kept.
         keeper: knows where it is.
+        files: that its callbacks write on the chief; None: there are no other workers.
     """
     arguments, place = given.arguments, keeper.place
     if not plan.job.task.is_chief:
@@ -114,6 +144,8 @@ def arrange(
             "%sgoes on from the averages of the weights (use_ema), which it ended with",
             plan.prefix,
         )
+    if files:
+        shown = with_files_shared(shown, files)
     before = BeforeOthers(keeper.others_begin)
     arguments |= {"initial_epoch": first, "callbacks": [before, *shown, *own, keeper]}
 

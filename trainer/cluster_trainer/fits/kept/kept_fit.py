@@ -31,14 +31,14 @@ from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine.data.sources import may_begin_again
 from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
-from cluster_trainer.engine.running import Running, prepares
+from cluster_trainer.engine.running import Running, flat, prepares
 from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.fits.kept import agreement
 from cluster_trainer.fits.kept.arguments import arrange, own_callbacks, telling_callbacks
 from cluster_trainer.fits.kept.compiled import TRAINING
 from cluster_trainer.fits.kept.ended import EndedFit, ended_fits
 from cluster_trainer.fits.kept.plan import Plan
-from cluster_trainer.fits.kept.shared_files import share_files
+from cluster_trainer.fits.kept.shared_files import ChiefsFiles, share_files
 from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.problems import (
     ConfigurationError,
@@ -87,6 +87,7 @@ class KeptFit:
         self._keeper: Keeper | None = None
         self._records: list[ClusterTrainerRecords] = []  # one at most
         self._callbacks: Sequence[Any] = []
+        self._files: ChiefsFiles | None = None
         self._stops = self._takes_in = self._has_looked = False
         self._waiting: tuple[str, ...] = ()
         self._keeps = self._begins_again = self._tests_begin_again = True
@@ -243,13 +244,18 @@ class KeptFit:
         )
         first = int(given.arguments.get("initial_epoch", 0))
         self._records, self._callbacks = self._made_records(), callbacks
-        kept = [*callbacks, *self._records]
-        self._keeper = Keeper(self._saver, steps or None, found, self, kept, first)
+        self._keeper = Keeper(
+            self._saver, steps or None, found, self, [*callbacks, *self._records], first
+        )
         if self._found:  # as large as all variables: the keeper's alone, until it has put them back
             light = replace(self._found.checkpoint, arrays=[])
             self._found = replace(self._found, content=b"", checkpoint=light)
-        telling = telling_callbacks(self._plan, self._keeper, self.pace, self._saved)
-        arrange(given, callbacks, [*self._records, *telling], self._plan, self._keeper)
+        own = [
+            *self._records,
+            *telling_callbacks(self._plan, self._keeper, self.pace, self._saved),
+        ]
+        self._files = self._files_to_share(given.arguments.get("callbacks"))
+        arrange(given, callbacks, own, self._plan, self._keeper, self._files)
         self._first_epoch = self.place.epoch
         call.keeper, call.agree, call.meet = self._keeper, self._agree, self.meet
         stall = StallLimit(self._plan.deadline, self._job.config.stall_timeout_seconds)
@@ -286,6 +292,13 @@ class KeptFit:
         tests = keras.utils.unpack_x_y_sample_weight(given.arguments.get("validation_data"))
         self._tests_begin_again = may_begin_again(tests[0])
 
+    def _files_to_share(self, callbacks: Any) -> ChiefsFiles | None:
+        """Return the files that callbacks write on the chief alone, if there are other workers."""
+        if self._workers.count == 1 or self._plan.rehearses:
+            return None
+        goes_on = self._found is not None
+        return ChiefsFiles(self._workers, flat(callbacks), self._job.folder, goes_on=goes_on)
+
     def _made_records(self) -> list[ClusterTrainerRecords]:
         """Return what records the fit, if anything does: nothing without a folder of its own."""
         make = self._plan.records
@@ -314,6 +327,8 @@ class KeptFit:
 
     def _let_go(self) -> None:
         """Hold no data and no checkpoint any longer; another try begins with its own."""
+        if self._files:
+            self._files.let_go()
         if self._keeper and self._keeper.iterator:
             self._begins_again = self._keeper.iterator.source.begins_again
         if self._keeper:

@@ -1,9 +1,17 @@
-"""Files that a fit writes on the chief alone, and that a script may load on all workers."""
+"""Files that a fit writes on the chief alone, and that a script may load on all workers.
 
+What a ModelCheckpoint keeps as the best is shared at each checkpoint, so that it outlives any disk.
+What else the chief's callbacks write stands at the same path on every worker once the callback's
+hook is over: a later hook, or the script after `fit`, may read it there.
+"""
+
+import glob
 import hashlib
+import json
 import logging
+import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -11,9 +19,15 @@ from typing import Any
 import keras
 
 from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.engine.running import wants_each_batch
 from cluster_trainer.files import make_folder, write_whole
+from cluster_trainer.fits.kept import written_files
+from cluster_trainer.fits.kept.written_files import Written, files_in
 
 FILES = "fit (files of ModelCheckpoint)"
+OF_CALLBACKS = "fit (files of callbacks)"
+LARGEST_BYTES, MOST_BYTES, MOST_FILES = 2**28, 2**30, 1000
+"""Of one file, and of all that are given to the others in one fit."""
 NO_FILE, NO_PLAIN_FILE = 0, -1
 DIGEST_BYTES = 7  # of what workers can tell each other
 log = logging.getLogger("trainer")
@@ -70,6 +84,136 @@ def _share_file(file: Path, workers: Workers, goes_on: bool) -> bool:  # noqa: F
     return True
 
 
+class ChiefsFiles:
+    """The files that the chief's callbacks write in one fit, and every worker gets.
+
+    A file that a worker's own callbacks have written is left as it is there. One that the chief
+    removes is removed elsewhere, too, if it is still what the chief gave.
+
+    Args:
+        workers: this one and the others, who make the same calls in the same order.
+        callbacks: as the script gives them to the fit; the chief alone has all that write.
+        folder: the trainer's own on this worker, of which nothing is given.
+        goes_on: whether the fit does so from a checkpoint; its callbacks may have written before.
+    """
+
+    def __init__(
+        self, workers: Workers, callbacks: Sequence[Any], folder: Path, *, goes_on: bool
+    ) -> None:
+        self._workers, self._callbacks, self._folder = workers, callbacks, folder
+        self._written, self._goes_on = Written(), goes_on
+        self._given: dict[Path, int] = {}  # by the chief, with their digests
+        self._allowed: set[Path] = set()
+        self._has_left_out, self._bytes = False, 0
+
+    def agree(self) -> tuple[bool, bool]:
+        """Return whether all have the same callbacks, and whether one wants each batch."""
+        names = ",".join(type(one).__name__ for one in self._callbacks).encode()
+        digest = int.from_bytes(hashlib.blake2b(names, digest_size=DIGEST_BYTES).digest())
+        are_alike = len(set(self._workers.gather(digest, OF_CALLBACKS))) == 1
+        wants = bool(wants_each_batch(self._callbacks))
+        return are_alike, max(self._workers.gather(int(wants), OF_CALLBACKS)) > 0
+
+    def begin(self) -> None:
+        """Note from now on what is written."""
+        written_files.use(self._written)
+        self._written.is_noting = True
+
+    def end(self) -> None:
+        """Note nothing more until the next hook."""
+        self._written.is_noting = False
+
+    def let_go(self) -> None:
+        """Note nothing any more: the fit is over."""
+        written_files.use(None)
+
+    def share(self, *, is_last: bool = False) -> None:
+        """Give all workers what the chief has written since the last time; all of them call it.
+
+        Args:
+            is_last: whether the fit ends, so that files are complete that TensorFlow writes.
+        """
+        if self._workers.members[0] != 0:  # the chief is missing, and nobody writes for it
+            return
+        with self._written.paused():
+            self._share(is_last=is_last)
+
+    def _share(self, *, is_last: bool) -> None:
+        news = [*self._news(is_last=is_last)] if self._workers.rank == 0 else []
+        if not self._workers.gather(len(news), OF_CALLBACKS)[0]:
+            return
+        content = json.dumps([[str(file), digest] for file, digest in news]).encode()
+        told = self._workers.broadcast(content if news else None, 0, OF_CALLBACKS)
+        for name, digest in json.loads(told):
+            self._take(Path(name), digest)
+
+    def _news(self, *, is_last: bool) -> Iterator[tuple[Path, int]]:
+        """Yield the chief's files that the others have not, with their digests."""
+        for path in [*self._written.files, *self._known(is_last=is_last)]:
+            for file in files_in(path):
+                digest = NO_FILE if self._is_ours(file) else _digest(file)
+                is_news = digest not in (NO_FILE, NO_PLAIN_FILE, self._given.get(file))
+                if is_news and self._may_give(file):
+                    yield file, digest
+        for file in [one for one in self._given if _digest(one) == NO_FILE]:
+            yield file, NO_FILE
+
+    def _known(self, *, is_last: bool) -> Iterator[Path]:
+        """Yield what Keras's own callbacks have written, by what they were told to."""
+        for one in self._callbacks:
+            if isinstance(one, keras.callbacks.TensorBoard) and is_last:
+                yield Path(one.log_dir)
+            elif isinstance(one, keras.callbacks.CSVLogger) and self._goes_on:
+                yield Path(one.filename)
+            elif isinstance(one, keras.callbacks.ModelCheckpoint) and self._goes_on:
+                yield from _matching(Path(one.filepath))
+
+    def _is_ours(self, file: Path) -> bool:
+        return self._folder in (file, *file.absolute().parents)
+
+    def _may_give(self, file: Path) -> bool:
+        """Tell whether a file may be given, which counts then; say once of each which may not."""
+        size = file.stat().st_size
+        is_much = self._bytes + size > MOST_BYTES
+        is_many = file not in self._allowed and len(self._allowed) >= MOST_FILES
+        if not (size > LARGEST_BYTES or is_much or is_many):
+            self._bytes += size
+            self._allowed.add(file)
+            return True
+        if not self._has_left_out:
+            self._has_left_out = True
+            log.warning(
+                "%s, %d MB, stays on this worker alone, and so may other files: those of callbacks "
+                "are given to the other workers up to %d MB each, %d MB and %d files in a fit",
+                *(file, size >> 20, LARGEST_BYTES >> 20, MOST_BYTES >> 20, MOST_FILES),
+            )
+        return False
+
+    def _take(self, file: Path, newest: int) -> None:
+        """Have what the chief has of a file; all workers call it."""
+        before = self._given.pop(file, NO_FILE)
+        if newest == NO_FILE:
+            if self._workers.rank and before == _digest(file):
+                file.unlink(missing_ok=True)
+            return
+        self._given[file] = newest
+        mine = _digest(file) if self._workers.rank else newest
+        # A file of its own callbacks' is its own; and what is no plain file is nobody's.
+        is_kept = self._written.has(file) or mine == NO_PLAIN_FILE
+        is_wanted = not is_kept and newest not in (mine, _not_taken.get(file))
+        if any(self._workers.gather(int(is_wanted), OF_CALLBACKS)):
+            given = None if self._workers.rank else file.read_bytes()
+            content = self._workers.broadcast(given, 0, OF_CALLBACKS)
+            if is_wanted and not _write(file, content):
+                _not_taken[file] = newest
+
+
+def _matching(pattern: Path) -> list[Path]:
+    """Return the files whose names a ModelCheckpoint may have made of its pattern."""
+    name = re.sub(r"\{[^}]*\}", "*", glob.escape(pattern.name))
+    return sorted(pattern.parent.glob(name))
+
+
 def _write(file: Path, content: bytes) -> bool:
     """Write another worker's file; tell whether the disk has taken it, which else is warned of."""
     try:
@@ -92,7 +236,7 @@ def _digest(file: Path) -> int:
     return _digest_of(file, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=2 * MOST_FILES)
 def _digest_of(file: Path, *_: int) -> int:
     """Return it of a file, which is read once for each content that it has had."""
     with file.open("rb") as opened:
