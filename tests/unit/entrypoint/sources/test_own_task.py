@@ -142,12 +142,19 @@ def test_a_name_server_that_does_not_answer_is_no_wrong_configuration(
     assert child.returncode == 75
     assert "not resolved: worker-0, worker-1" in child.stderr
     assert seconds < 10
-    assert started(entrypoint, names, PEER_LOST_EXIT_CODE="203")[0].returncode == 203
+
+
+def test_the_code_for_that_can_be_chosen(entrypoint: tuple[str, ...]) -> None:
+    busy = NO_NAME.format(error="EAI_AGAIN")
+    assert started(entrypoint, busy, PEER_LOST_EXIT_CODE="203")[0].returncode == 203
 
 
 @pytest.mark.parametrize(
     ("names", "environ"),
-    [(NO_NAME.format(error="EAI_NONAME"), {}), (HANG, {"MAX_RESTARTS": "x"})],
+    [
+        (NO_NAME.format(error="EAI_NONAME"), {}),
+        (NO_NAME.format(error="EAI_AGAIN"), {"MAX_RESTARTS": "x"}),
+    ],
     ids=["no such name", "and something is wrong"],
 )
 def test_what_is_decided_is_refused(
