@@ -1,0 +1,107 @@
+"""What checkpoints cost where the state is large: memory, and time on a slow disk."""
+
+import threading
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from cluster_trainer.callbacks import keeper
+from cluster_trainer.checkpoints import store
+from cluster_trainer.checkpoints.saver import Saver
+from cluster_trainer.engine import running
+from cluster_trainer.fits.kept.kept_fit import KeptFit
+from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.job import Job
+from cluster_trainer.settings.task import Task
+
+PAGE = 4096
+LAYERS = 8
+COPIES = 3  # the weights, and what Adam has for each
+IS_BUSY = Saver.is_busy
+ROWS = np.ones((64, 4), np.float32)
+
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+
+class Highest:
+    """The most memory that this process has had since it was asked last."""
+
+    def __init__(self):
+        self._bytes, self._over = 0, threading.Event()
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self):
+        while not self._over.wait(0.002):
+            self._bytes = max(self._bytes, resident_bytes())
+
+    def taken(self):
+        found, self._bytes = self._bytes, resident_bytes()
+        return found
+
+    def end(self):
+        self._over.set()
+
+
+class Measures(keras.callbacks.Callback):
+    """Measures each epoch, with the checkpoint at the end of the one before."""
+
+    several_batches_a_call = True
+
+    def __init__(self, highest):
+        super().__init__()
+        self.highest, self.bytes, self.seconds = highest, [], []
+
+    def on_epoch_begin(self, epoch, logs=None):  # noqa: ARG002  Keras gives them by name
+        self.began = time.monotonic()
+
+    def on_epoch_end(self, epoch, logs=None):  # noqa: ARG002
+        self.bytes.append(self.highest.taken())
+        self.seconds.append(time.monotonic() - self.began)
+
+
+@pytest.fixture
+def slow_disk(monkeypatch):
+    """Let the disk take 100 MB a second."""
+    write = store._Digested.write  # noqa: SLF001
+
+    def slowly(self, piece):
+        time.sleep(len(piece) / 100e6)
+        return write(self, piece)
+
+    monkeypatch.setattr(store._Digested, "write", slowly)  # noqa: SLF001
+
+
+@pytest.mark.parametrize("megabytes", [120, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.usefixtures("slow_disk")
+def test_a_checkpoint_is_one_copy_and_holds_training_up_for_that(tmp_path, monkeypatch, megabytes):
+    monkeypatch.setattr(Saver, "is_busy", IS_BUSY)
+    monkeypatch.setattr(
+        keeper, "SHARE", float("inf")
+    )  # one at each epoch's end, if it need not wait
+    side = int((megabytes * 1e6 / 4 / COPIES / LAYERS) ** 0.5)
+    hidden = [keras.layers.Dense(side, kernel_initializer="zeros") for _ in range(LAYERS + 1)]
+    model = keras.Sequential([keras.Input((4,)), *hidden])
+    model.compile("adam", "mse")
+    job = Job(TrainerConfig(run_dir=tmp_path, checkpoint_steps=10**6), Task())
+    kept = KeptFit(Plan(job, StopRequest(print), Deadline(), tmp_path / "kept", {}), model)
+    highest = Highest()
+    measures = Measures(highest)
+    targets = np.zeros((64, side), np.float32)
+    with running.fits_run_by(kept.run):
+        model.fit(ROWS, targets, batch_size=32, epochs=5, verbose=0, callbacks=[measures])
+    highest.end()
+    before, *during = measures.bytes  # the first checkpoint is at the end of the first epoch
+    state = megabytes * 1e6
+    more = (max(during) - before) / state
+    held_up = kept.seconds_held_up()
+    print(f"{more:.2f} of the state more, held up {held_up:.2f} s, epochs {measures.seconds}")
+    assert more < 1.3
+    assert held_up < 0.5 * 2 * state / 100e6  # each of at least two takes as long to write
