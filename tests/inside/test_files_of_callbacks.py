@@ -112,7 +112,7 @@ def test_what_is_written_outside_of_callbacks_is_not_given(two, disks):
     assert two(lambda: by_text(disks[0] / "run" / "the trainers own")) == {}
 
 
-def test_what_is_too_much_is_said_once(two, disks, monkeypatch, caplog):
+def test_what_is_too_much_is_said(two, disks, monkeypatch, caplog):
     monkeypatch.setattr(shared_files.log, "propagate", True)
     monkeypatch.setattr(shared_files, "LARGEST_BYTES", 3)
     monkeypatch.setattr(shared_files, "MOST_FILES", 2)
@@ -120,7 +120,7 @@ def test_what_is_too_much_is_said_once(two, disks, monkeypatch, caplog):
     found = two(lambda: [(disks[0] / name).write_text("ok") for name in names])
     assert [*found] == ["a", "b"]
     assert [*two(lambda: by_text(disks[0] / "large"))] == ["a", "b"]
-    assert caplog.text.count("stays on this worker alone") == 1
+    assert "stays on this worker alone" in caplog.text
 
 
 SCRIPT = """
