@@ -65,7 +65,12 @@ class Replicas:
         """Return those of a strategy that keeps its replicas in step."""
         if ring := ring_of(strategy):
             return cls(ring.size, ring.rank, most=over_ring.most_of(ring))
-        total = count_of(strategy)
+        return cls.of_strategy(strategy)
+
+    @classmethod
+    def of_strategy(cls, strategy: tf.distribute.Strategy) -> "Replicas":
+        """Return those of a strategy, whether or not its replica is one of a ring."""
+        total = _count_of(strategy)
         if total == 1:
             return cls()
         local = len(strategy.extended.worker_devices)

@@ -89,7 +89,7 @@ def workers_of(strategy: tf.distribute.Strategy) -> Workers:
 @cache
 def _workers_of_strategy(strategy: tf.distribute.Strategy) -> "WorkersOfStrategy":
     """Return one object for all of a process's fits: each has traces of its own."""
-    return WorkersOfStrategy(strategy, Replicas.of(strategy))
+    return WorkersOfStrategy(strategy, Replicas.of_strategy(strategy))
 
 
 class WorkersOfRing:

@@ -22,7 +22,7 @@ from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.running import wants_each_batch
 from cluster_trainer.files import make_folder, write_whole
 from cluster_trainer.fits.kept import written_files
-from cluster_trainer.fits.kept.written_files import Written, files_in
+from cluster_trainer.fits.kept.written_files import Written, files_in, named_alike
 
 FILES = "fit (files of ModelCheckpoint)"
 OF_CALLBACKS = "fit (files of callbacks)"
@@ -149,7 +149,8 @@ class ChiefsFiles:
 
     def _news(self, *, is_last: bool) -> Iterator[tuple[Path, int]]:
         """Yield the chief's files that the others have not, with their digests."""
-        for path in [*self._written.files, *self._known(is_last=is_last)]:
+        known = map(named_alike, self._known(is_last=is_last))
+        for path in [*self._written.files, *known]:
             for file in files_in(path):
                 digest = NO_FILE if self._is_ours(file) else _digest(file)
                 is_news = digest not in (NO_FILE, NO_PLAIN_FILE, self._given.get(file))
@@ -169,7 +170,12 @@ class ChiefsFiles:
                 yield from _matching(Path(one.filepath))
 
     def _is_ours(self, file: Path) -> bool:
-        return self._folder in (file, *file.absolute().parents)
+        """Tell whether the trainer has written a file, into the worker's folder.
+
+        A script whose own folder is read-only runs in a folder in there.
+        """
+        above = file.absolute().parents
+        return self._folder in above and Path.cwd() not in above
 
     def _may_give(self, file: Path) -> bool:
         """Tell whether a file may be given, which counts then; say once of each which may not."""

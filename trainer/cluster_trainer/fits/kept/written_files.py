@@ -21,7 +21,7 @@ NOT_RESULTS = ("__pycache__", ".cache")
 
 
 class Written:
-    """The files that one thread has written, by their names as it gave them.
+    """The files that one thread has written; see `named_alike`.
 
     Attributes:
         files: in the order in which they were opened first.
@@ -38,7 +38,7 @@ class Written:
         if not self.is_noting or threading.get_ident() != self._thread:
             return
         if isinstance(name, (str, bytes, os.PathLike)):
-            path = Path(os.fsdecode(name))
+            path = named_alike(Path(os.fsdecode(name)))
             if not {*NOT_RESULTS}.intersection(path.parts):
                 self.files[path] = None
 
@@ -54,6 +54,16 @@ class Written:
             yield
         finally:
             self.is_noting = before
+
+
+def named_alike(path: Path) -> Path:
+    """Return a path as all workers know it: relative where it is in the working directory.
+
+    That may be a folder of each worker's own.
+    """
+    with suppress(ValueError):
+        return path.relative_to(Path.cwd())
+    return path
 
 
 _written: list[Written] = []  # the present fit's, if anything
