@@ -42,6 +42,7 @@ class Call:
         source: where the batches come from.
         workers: who reads them.
         spec: returns what a replica gets of a batch; see EpochIterator.spec.
+        begins: whether they are the first of all.
         done: how many were done; fewer than `steps` where the batches ended before.
         seconds: how long they took.
     """
@@ -53,11 +54,13 @@ class Call:
         source: Source,
         workers: Workers,
         spec: Callable[[], Any],
+        *,
+        begins: bool = False,
     ) -> None:
         # NumPy's whole numbers, as a dataset's cardinality is one, are taken, too.
         self.batches, self.steps = batches, int(steps)
         self.source, self.workers, self.spec = source, workers, spec
-        self.done, self.seconds = 0, 0.0
+        self.begins, self.done, self.seconds = begins, 0, 0.0
 
     def __next__(self) -> Any:
         """Return the next batch of this call, as `predict` asks for it; see Source.shares."""
@@ -302,7 +305,9 @@ class EpochIterator(KerasEpochIterator):
                 break
             left = self._left(wanted, done)
             steps = self._pace.steps(_smallest(left, self._until_checkpoint()))
-            call = Call(self._current_iterator, steps, self.source, self._workers, self.spec)
+            begins = self.position == (0, 0) and done == 0
+            whose = self.source, self._workers, self.spec
+            call = Call(self._current_iterator, steps, *whose, begins=begins)
             with self._taking_a_stop(call, done):
                 yield done, done + self._said(steps, left) - 1, call
             self._pace.took(call.done, call.seconds)

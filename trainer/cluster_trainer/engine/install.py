@@ -8,6 +8,7 @@
 | `_maybe_symbolic_build` | the same | `building.build`, for what a replica gets |
 | optimizers' `apply` and `scale_loss` | within a step of several replicas | reduced gradients |
 | losses' reduction and masks | the same | the whole batch's, not the share's |
+| `GradientTape.gradient`, `add_loss` of a vector | the same | sums over the whole batch |
 | `Mean.update_state` | the same | a number for a share, as much as the share |
 | averages of `synchronized` BatchNorm | the same | sums without borrowed examples |
 | `SeedGenerator.next` | the same | seeds of each replica's own |
@@ -43,6 +44,7 @@ from cluster_trainer.engine.predictions import Predictions, build_to_predict
 from cluster_trainer.engine.replicas import (
     alike,
     batch_norm,
+    each_example,
     losses,
     metrics,
     optimizers,
@@ -89,6 +91,7 @@ def install(around: AroundAny, around_other: AroundOther) -> None:
     step_context.let_a_step_see_one_replica()
     optimizers.reduce_first()
     losses.reduce_over_the_whole_batch()
+    each_example.sum_over_the_whole_batch()
     metrics.count_shares()
     batch_norm.average_over_all()
     random_layers.draw_apart()

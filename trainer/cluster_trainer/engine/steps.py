@@ -1,6 +1,7 @@
 """Many steps of a model in one call of TensorFlow, on all replicas."""
 
 import itertools
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,12 +16,15 @@ from tensorflow.python.distribute import distribute_utils
 
 from cluster_trainer.collectives.replicas import Replicas, count, ring_of, summed
 from cluster_trainer.engine import building, running
-from cluster_trainer.engine.data.cut import count_in, cut, handed_out
+from cluster_trainer.engine.data.cut import count_in, cut, fixed_rows, handed_out
 from cluster_trainer.engine.data.sources import Source
 from cluster_trainer.engine.epoch_iterator import Call, EpochIterator
-from cluster_trainer.engine.replicas import statistics, step_context
+from cluster_trainer.engine.first_batch.again import iterator_of
+from cluster_trainer.engine.first_batch.check import FirstBatch
+from cluster_trainer.engine.replicas import each_example, statistics, step_context
 from cluster_trainer.engine.waits import INPUT, Waits
 
+log = logging.getLogger("trainer")
 Logs = dict[str, Any]
 TRAINING = "training"
 SHOWN = 5
@@ -78,6 +82,8 @@ class Steps:
         if self._replicas.total > 1:  # the function of one replica is not that of another
             step = getattr(step, "python_function", step)
         self._step = model._autoconvert_optionals(step)  # noqa: SLF001  None in a tf.data.Dataset
+        is_one = self._replicas.total == 1 or name != TRAINING
+        self._first_batch = None if is_one else FirstBatch(model, self._step)
         self._compiles_between_sums = model.jit_compile and self._replicas.total > 1
         self._own_logs: list[tuple[str, tf.TensorShape, tf.DType]] = []
         self._guards = self._gathers = self._has_variables = self._is_prepared = False
@@ -212,8 +218,11 @@ class Steps:
         for given in itertools.islice(batches, self._model.steps_per_execution):
             batch = keras.tree.map_structure(as_tensor, given)
             examples = count_in(batch)
+            shares = self._shares_of(batch)
+            if self._is_first_to_compare():
+                self._compare_first(shares, self._one, (shares,), 0)
             with self._changes_noted():
-                last = self._one(self._shares_of(batch))
+                last = self._one(shares)
         if last is None:
             raise StopIteration
         logs = self._logs(last, examples)
@@ -226,13 +235,59 @@ class Steps:
         if self._model.run_eagerly:
             return self._run_eagerly(call, reading)
         self._look_again()
-        if self._replicas.total > 1 and source.varies:
+        if call.begins and not source.is_distributed and self._is_first_to_compare():
+            return self._run_after_comparing(call, reading)
+        return self._run_many(call, reading)
+
+    def _run_many(self, call: Call, reading: Reading) -> tuple[int, Any]:
+        if self._replicas.total > 1 and call.source.varies:
             self._many.get_concrete_function(call.batches, tf.constant(1), reading)
             if self._gathers:
                 return self._run_one_by_one(call, reading)
         done, last = self._many(call.batches, tf.constant(call.steps, tf.int32), reading)
         self._note_trained()
         return int(done), last
+
+    def _is_first_to_compare(self) -> bool:
+        """Tell whether the next batch is to be computed both ways, once; all workers ask."""
+        first, self._first_batch = self._first_batch, None
+        if first is None or not first.is_due():
+            return False
+        self._comparing = first
+        return True
+
+    def _compare_first(
+        self, shares: Any, function: Any, arguments: tuple[Any, ...], iterators: int
+    ) -> None:
+        """Compute a batch both ways before it is trained on; see FirstBatch.
+
+        Args:
+            shares: the local replicas'.
+            function: that does the step, which is traced now if it was not.
+            arguments: of it.
+            iterators: how often it takes a batch.
+        """
+        is_eager = self._model.run_eagerly
+        traced = None if is_eager else function.get_concrete_function(*arguments)
+        self._comparing.compare(shares, traced, iterators)
+
+    def _run_after_comparing(self, call: Call, reading: Reading) -> tuple[int, Any]:
+        """Do a call's steps, the first by itself, once that batch was computed both ways."""
+        arguments = call.batches, tf.constant(1), reading
+        self._many.get_concrete_function(*arguments)  # which makes all variables
+        try:
+            batch = call.take()
+        except StopIteration:
+            return 0, ()
+        self._compare_first(batch, self._many, arguments, int(reading.is_known))
+        batches = iterator_of(batch, call.batches.element_spec)
+        done, last = self._many(batches, tf.constant(1), reading)
+        self._note_trained()
+        if call.steps == 1:
+            return int(done), last
+        rest = Call(call.batches, call.steps - 1, call.source, call.workers, call.spec)
+        more, last_of_more = self._run_many(rest, reading)
+        return int(done) + more, last_of_more if more else last
 
     def _run_one_by_one(self, call: Call, reading: Reading) -> tuple[int, Any]:
         """Run each step in a call of TensorFlow of its own.
@@ -248,6 +303,10 @@ class Steps:
             last = last_of_one
         return call.steps, last
 
+    def _compare_first_eagerly(self, batch: Any) -> None:
+        if self._is_first_to_compare():
+            self._compare_first(batch, None, (), 0)
+
     def _run_eagerly(self, call: Call, reading: Reading) -> tuple[int, Any]:
         last: Any = ()
         for done in range(call.steps):
@@ -255,6 +314,8 @@ class Steps:
                 batch = call.take()
             except (StopIteration, tf.errors.OutOfRangeError):
                 return done, last
+            if call.begins and not done and not reading.is_distributed:
+                self._compare_first_eagerly(batch)
             last = self._one(self._weighted(batch, reading))
         return call.steps, last
 
@@ -357,7 +418,7 @@ class Steps:
 
     def _shared(self, batch: Any, weight: tf.Tensor) -> tf.Tensor:
         with (
-            step_context.computing(weight, self.waits) as part,
+            step_context.computing(weight, self.waits, fixed_rows(batch)) as part,
             self._compiled_between_sums(),
         ):
             if self._guards:
@@ -394,6 +455,8 @@ class Steps:
         values = {
             name: tf.convert_to_tensor(value) for name, value in _flat_logs(logs or {}).items()
         }
+        if self._replicas.total > 1:
+            values = {name: self._of_share(name, value) for name, value in values.items()}
         self._own_logs = [(name, value.shape, value.dtype) for name, value in values.items()]
         unknown = [name for name, shape, _ in self._own_logs if shape.num_elements() is None]
         if len(unknown) > (self._replicas.total == 1):
@@ -409,6 +472,15 @@ class Steps:
                 _is_equal(value, results[name]) for name, value in values.items() if name in results
             ]
         return tf.concat(flat, 0) if flat else tf.zeros([0], tf.float64)
+
+    def _of_share(self, name: str, value: tf.Tensor) -> tf.Tensor:
+        """Return what one number stands for of a log; of a number for each example, their mean."""
+        if not each_example.is_of_each(value):
+            return value
+        log.info("%s: `%s` has a row for each example; the logs have their mean", self._name, name)
+        return tf.reduce_mean(
+            tf.cast(value, tf.float64 if value.dtype.is_integer else value.dtype), 0
+        )
 
     def _logs(self, last: tuple[tf.Tensor, ...], examples: int | None = None) -> StepLogs:
         """Return what the replicas' logs come to.

@@ -44,6 +44,12 @@ def count_in(batch: Any) -> int:
     return int(_count(leaves[0])) if leaves else 1
 
 
+def fixed_rows(batch: Any) -> int | None:
+    """Return how many examples a batch has; None where that is not known when it is traced."""
+    leaves = [leaf for leaf in tf.nest.flatten(batch) if _has_examples(leaf)]
+    return leaves[0].shape[0] if leaves else None
+
+
 def handed_out(
     batch: Any, strategy: tf.distribute.Strategy, local: int
 ) -> list[tuple[Any, tf.Tensor]]:

@@ -41,6 +41,7 @@ def global_seed() -> list[Any]:
 
 def _next_apart(self: Any, ordered: bool = True) -> tf.Tensor:  # noqa: FBT001, FBT002  Keras's signature
     seed = _next_alike(self, ordered)
-    if step_context.current() is None:
+    part = step_context.current()
+    if part is None or part.first_batch is not None:
         return seed
     return tf.random.experimental.stateless_fold_in(seed, tf.cast(number(), seed.dtype))

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import distribute_lib, values
 
 from cluster_trainer.collectives.replicas import ring_of
+from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.waits import Waits
 
 
@@ -28,6 +29,9 @@ class Share:
             layer, whether the losses were taken for multiplied by the weight.
         gathers: whether rows of sparse gradients are gathered from all replicas.
         waits: counts for how long gradients are waited for; None: nobody does.
+        rows: how many examples the share has, as far as that is known when a step is traced.
+        first_batch: notes what is computed where the first batch is computed both ways, and nothing
+            is applied; None: this is a step.
     """
 
     weight: tf.Tensor
@@ -36,6 +40,8 @@ class Share:
     summed_backwards: set[bool] = field(default_factory=set)
     gathers: bool = False
     waits: Waits | None = None
+    rows: int | None = None
+    first_batch: Way | None = None
 
 
 class _OfThread(threading.local):
@@ -53,14 +59,17 @@ def current() -> Share | None:
 
 
 @contextmanager
-def computing(weight: tf.Tensor, waits: Waits | None = None) -> Iterator[Share]:
+def computing(
+    weight: tf.Tensor, waits: Waits | None = None, rows: int | None = None
+) -> Iterator[Share]:
     """Let what is called inside be a replica's part of a step.
 
     Args:
         weight: float32 [], see `Share`.
         waits: see `Share`.
+        rows: see `Share`.
     """
-    _of_thread.share = part = Share(weight, waits=waits)
+    _of_thread.share = part = Share(weight, waits=waits, rows=rows)
     try:
         yield part
     finally:
