@@ -54,13 +54,11 @@ class Call:
         source: Source,
         workers: Workers,
         spec: Callable[[], Any],
-        *,
-        begins: bool = False,
     ) -> None:
         # NumPy's whole numbers, as a dataset's cardinality is one, are taken, too.
         self.batches, self.steps = batches, int(steps)
         self.source, self.workers, self.spec = source, workers, spec
-        self.begins, self.done, self.seconds = begins, 0, 0.0
+        self.begins, self.done, self.seconds = False, 0, 0.0
 
     def __next__(self) -> Any:
         """Return the next batch of this call, as `predict` asks for it; see Source.shares."""
@@ -305,9 +303,8 @@ class EpochIterator(KerasEpochIterator):
                 break
             left = self._left(wanted, done)
             steps = self._pace.steps(_smallest(left, self._until_checkpoint()))
-            begins = self.position == (0, 0) and done == 0
-            whose = self.source, self._workers, self.spec
-            call = Call(self._current_iterator, steps, *whose, begins=begins)
+            call = Call(self._current_iterator, steps, self.source, self._workers, self.spec)
+            call.begins = self.position == (0, 0) and done == 0
             with self._taking_a_stop(call, done):
                 yield done, done + self._said(steps, left) - 1, call
             self._pace.took(call.done, call.seconds)

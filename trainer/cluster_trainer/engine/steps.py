@@ -83,7 +83,7 @@ class Steps:
             step = getattr(step, "python_function", step)
         self._step = model._autoconvert_optionals(step)  # noqa: SLF001  None in a tf.data.Dataset
         is_one = self._replicas.total == 1 or name != TRAINING
-        self._first_batch = None if is_one else FirstBatch(model, self._step)
+        self._first_batch = None if is_one else self._first_batch_of(model)
         self._compiles_between_sums = model.jit_compile and self._replicas.total > 1
         self._own_logs: list[tuple[str, tf.TensorShape, tf.DType]] = []
         self._guards = self._gathers = self._has_variables = self._is_prepared = False
@@ -256,6 +256,9 @@ class Steps:
         self._comparing = first
         return True
 
+    def _first_batch_of(self, model: keras.Model) -> FirstBatch:
+        return FirstBatch(model, self._step, self._times_weight, self._logs)
+
     def _compare_first(
         self, shares: Any, function: Any, arguments: tuple[Any, ...], iterators: int
     ) -> None:
@@ -269,7 +272,9 @@ class Steps:
         """
         is_eager = self._model.run_eagerly
         traced = None if is_eager else function.get_concrete_function(*arguments)
+        of_trace = self._own_logs
         self._comparing.compare(shares, traced, iterators)
+        self._own_logs = of_trace
 
     def _run_after_comparing(self, call: Call, reading: Reading) -> tuple[int, Any]:
         """Do a call's steps, the first by itself, once that batch was computed both ways."""
@@ -427,10 +432,13 @@ class Steps:
             else:
                 logs = self._step(batch)
             self._gathers |= part.gathers and ring_of(self._strategy) is None
-            # What a replica computes of a borrowed example may be NaN.
-            exact = tf.cast(weight, tf.float64)
-            weighted = tf.math.multiply_no_nan(self._packed(logs), exact)
-            return tf.concat([exact[tf.newaxis], weighted], 0)
+            return self._times_weight(logs, weight)
+
+    def _times_weight(self, logs: Any, weight: tf.Tensor) -> tf.Tensor:
+        # What a replica computes of a borrowed example may be NaN.
+        exact = tf.cast(weight, tf.float64)
+        weighted = tf.math.multiply_no_nan(self._packed(logs), exact)
+        return tf.concat([exact[tf.newaxis], weighted], 0)
 
     def _compiled_between_sums(self) -> AbstractContextManager[Any]:
         """Ask for XLA, which compiles what it can of a step and leaves sums over replicas out."""

@@ -21,6 +21,7 @@ OF_SCRIPTS = (
     "profile_steps",
     "collectives",
     "wire",
+    "first_batch",
     "stall_timeout_seconds",
     "silence_seconds",
     "threads",

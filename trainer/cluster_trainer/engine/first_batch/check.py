@@ -44,7 +44,7 @@ MARK = "_cluster_trainer_has_checked"
 VARIABLE = "TRAINER_FIRST_BATCH"
 MIB = 2**20
 log = logging.getLogger("trainer")
-Losses = list[dict[str, tf.Tensor]]
+Values = dict[str, list[np.ndarray]]
 
 
 class NotComparableError(Exception):
@@ -57,10 +57,18 @@ class FirstBatch:
     Args:
         model: compiled.
         step: from a replica's batch to its logs, not a function of TensorFlow's.
+        packed: from a replica's logs, and its weight, to a vector.
+        logs: from the local replicas' vectors to the logs of all.
     """
 
-    def __init__(self, model: keras.Model, step: Callable[[Any], Any]) -> None:
-        self._model, self._step = model, step
+    def __init__(
+        self,
+        model: keras.Model,
+        step: Callable[[Any], Any],
+        packed: Callable[[Any, tf.Tensor], tf.Tensor],
+        logs: Callable[[tuple[tf.Tensor, ...]], dict[str, Any]],
+    ) -> None:
+        self._model, self._step, self._packed, self._logs = model, step, packed, logs
         self._strategy = model.distribute_strategy
 
     def is_due(self) -> bool:
@@ -106,8 +114,8 @@ class FirstBatch:
     def _say(self, found: dict[str, str]) -> None:
         if text := found.get("differs"):
             if mode.refuses():
-                accepted = "a first batch that is the same on one device and on several"
-                raise ConfigurationError([Problem(VARIABLE, "refuse", accepted, text)])
+                accepted = f"the same on one device and on several ({VARIABLE} is refuse)"
+                raise ConfigurationError([Problem("the first batch", "it differs", accepted, text)])
             log.warning("the first batch: %s", text)
         elif text := found.get("unknown"):
             log.info("the first batch cannot be compared with one device's: %s", text)
@@ -131,8 +139,10 @@ class FirstBatch:
 
     def _both(self, batch: "Batch", state: State) -> dict[str, str]:
         before, peak = state.own_values(), Peak()
-        losses, ways = self._computed(batch.parts, batch.weights, batch.ways())
-        shared = self._of_all(losses, state.own_values(), before, batch, ways[0])
+        ways = batch.ways()
+        last = self._computed(batch.parts, batch.weights, ways, self._packed)
+        losses = _numbers(_losses(self._logs(tuple(last))))
+        shared = Outcome(losses, self._mean_state(state.own_values(), before, batch), ways[0])
         grown, several = peak.grown(), Replicas.of(self._strategy)
         state.restore()
         if workers_of(self._strategy).rank:
@@ -140,10 +150,11 @@ class FirstBatch:
         _refuse_to_run_out(grown * several.total)
         with replicas.alone():
             parts = [batch.whole] * several.local
-            losses, ways = self._computed(parts, [1.0] * several.local, batch.whole_ways())
+            ways, weights = batch.whole_ways(), [1.0] * several.local
+            found = self._computed(parts, weights, ways, lambda logs, _: _losses(logs))
         names, after = shared.state.keys(), state.own_values()
         whole = Outcome(
-            {name: float(value) for name, value in losses[0].items()},
+            _numbers(found[0]),
             {name: after[name][0] for name in names},
             ways[0],
         )
@@ -160,17 +171,22 @@ class FirstBatch:
         return {"differs": both.said()}
 
     def _computed(
-        self, parts: Sequence[Any], weights: Sequence[float], ways: Sequence[Way]
-    ) -> tuple[Losses, Sequence[Way]]:
-        """Do the step on each local replica's part; return its logs' losses, and what was seen."""
-        first = Replicas.of(self._strategy).first if len(parts) > 1 else None
+        self,
+        parts: Sequence[Any],
+        weights: Sequence[float],
+        ways: Sequence[Way],
+        finish: Callable[[Any, tf.Tensor], Any],
+    ) -> list[Any]:
+        """Do the step on each local replica's part; return what is made of each one's logs."""
+        several = Replicas.of(self._strategy)
+        first = several.first if several.local > 1 else None
 
-        def on_replica(part: Any, weight: tf.Tensor) -> dict[str, tf.Tensor]:
+        def on_replica(part: Any, weight: tf.Tensor) -> Any:
             context = tf.distribute.get_replica_context()
-            number = int(context.replica_id_in_sync_group) - first if first is not None else 0
-            with step_context.computing(weight, rows=ways[number].rows) as share:
-                share.first_batch = ways[number]
-                return _losses(self._step(part))
+            place = 0 if first is None else int(context.replica_id_in_sync_group) - first
+            with step_context.computing(weight, rows=ways[place].rows) as share:
+                share.first_batch = ways[place]
+                return finish(self._step(part), weight)
 
         given = [(part, tf.constant(one)) for part, one in zip(parts, weights, strict=True)]
         each = distribute_utils.regroup(tuple(given)) if len(given) > 1 else given[0]
@@ -178,50 +194,24 @@ class FirstBatch:
             found = self._strategy.run(on_replica, args=each)
         local = self._strategy.experimental_local_results
         return [
-            {name: local(value)[place] for name, value in found.items()}
-            for place in range(len(parts))
-        ], ways
+            tf.nest.map_structure(lambda value, place=place: local(value)[place], found)
+            for place in range(several.local)
+        ]
 
-    def _of_all(
-        self,
-        losses: Losses,
-        after: dict[str, list[np.ndarray]],
-        before: dict[str, list[np.ndarray]],
-        batch: "Batch",
-        way: Way,
-    ) -> Outcome:
-        """Return what the shares have come to together: means weighted with the shares."""
-        names, local = [*losses[0]], range(len(losses))
-        changed = [
-            float(any(not np.array_equal(a, b) for a, b in zip(now, before[name], strict=True)))
-            for name, now in after.items()
+    def _mean_state(self, after: Values, before: Values, batch: "Batch") -> dict[str, np.ndarray]:
+        """Return the state that any replica has changed: the mean, weighted with the shares."""
+        flags = [not _are_same(now, before[name]) for name, now in after.items()]
+        changed = self._summed([np.array(flags, np.float64)] * len(batch.parts))
+        names = [name for name, flag in zip(after, changed, strict=True) if flag]
+        vectors = [
+            _as_vector([weight * after[name][place].astype(np.float64) for name in names])
+            for place, weight in enumerate(batch.weights)
         ]
-        rows = [
-            [batch.weights[place] * float(losses[place][name]) for name in names]
-            + [flag / len(losses) for flag in changed]
-            for place in local
-        ]
-        sums = self._summed(rows)
-        flags = sums[len(names) :]
-        kept = [name for name, flag in zip(after, flags, strict=True) if flag > 0]
-        state = {name: [np.float64(one) for one in after[name]] for name in kept}
-        flat = [
-            np.concatenate(
-                [
-                    (batch.weights[place] * state[name][place % len(state[name])]).reshape(-1)
-                    for name in kept
-                ]
-            )
-            if kept
-            else np.zeros(1)
-            for place in local
-        ]
-        total, begin, means = self._summed(flat), 0, {}
-        for name in kept:
+        sums, means = self._summed(vectors), {}
+        for name in names:
             like = after[name][0]
-            means[name] = total[begin : begin + like.size].reshape(like.shape)
-            begin += like.size
-        return Outcome(dict(zip(names, map(float, sums), strict=False)), means, way)
+            means[name], sums = sums[: like.size].reshape(like.shape), sums[like.size :]
+        return means
 
     def _summed(self, rows: Sequence[Any]) -> np.ndarray:
         """Return the sum over all replicas of a vector that each local one has."""
@@ -231,8 +221,7 @@ class FirstBatch:
         def on_replica(vector: tf.Tensor) -> tf.Tensor:
             return summed([tf.identity(vector)], WHAT)[0]
 
-        total = tf.function(lambda one: self._strategy.run(on_replica, args=(one,)))(each)
-        return np.asarray(self._strategy.experimental_local_results(total)[0])
+        return np.asarray(_on_replicas(self._strategy, on_replica, each))
 
 
 @dataclass(frozen=True)
@@ -302,7 +291,22 @@ def _gathered(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
         return tf.nest.map_structure(gather, part)
 
     each = distribute_utils.regroup(tuple(parts)) if len(parts) > 1 else parts[0]
-    found = tf.function(lambda one: strategy.run(of_all, args=(one,)))(each)
+    return _on_replicas(strategy, of_all, each)
+
+
+def _on_replicas(
+    strategy: tf.distribute.Strategy, function: Callable[[Any], Any], given: Any
+) -> Any:
+    """Return what a function of each replica's own comes to on the first one of this process.
+
+    Workers of TensorFlow's cluster gather within a trace only.
+    """
+
+    def run(each: Any) -> Any:
+        return strategy.run(function, args=(each,))
+
+    is_cluster = ring_of(strategy) is None and Replicas.of(strategy).workers > 1
+    found = (tf.function(run, autograph=False) if is_cluster else run)(given)
     return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], found)
 
 
@@ -315,6 +319,18 @@ def _losses(logs: Any) -> dict[str, tf.Tensor]:
         elif "loss" in name:
             found[name] = tf.reduce_mean(tf.cast(value, tf.float64))
     return found
+
+
+def _numbers(losses: dict[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in losses.items()}
+
+
+def _are_same(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> bool:
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
+
+
+def _as_vector(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(0), *(one.reshape(-1) for one in arrays)])
 
 
 def _refuse_to_run_out(wanted: int) -> None:

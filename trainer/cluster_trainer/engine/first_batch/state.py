@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from tensorflow.python.distribute.values import DistributedVariable
 
-from cluster_trainer.engine.replicas import statistics
+from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.engine.replicas.random_layers import global_seed, states_of
 
 # What cannot be put back once a step has used it.
@@ -47,7 +47,9 @@ class State:
         known |= {id(one): Variable(one, dtype) for one, dtype in _variables_in(captured)}
         self._before = {key: (one, one.read()) for key, one in known.items()}
         self._attributes = [(one, dict(vars(one))) for one in model._flatten_layers()]  # noqa: SLF001
-        self._own = _own_state(model, self._before)
+        local = Replicas.of(model.distribute_strategy).local
+        own = _own_state(model, self._before)
+        self._own = {name: copies for name, copies in own.items() if len(copies) == local}
 
     def restore(self) -> None:
         """Give all of it what it had before, bit for bit."""
@@ -93,7 +95,7 @@ def _dtype_of(resource: Any) -> tf.DType | None:
 
 
 def _of_model(model: Any) -> list[Any]:
-    found = [*model.variables, *statistics.of_metrics(model), *states_of(model), *global_seed()]
+    found = [*model.variables, *_of_metrics(model), *states_of(model), *global_seed()]
     for layer in model._flatten_layers():  # noqa: SLF001
         found += [one for one in vars(layer).values() if isinstance(one, tf.Variable)]
     for optimizer in _optimizers(model):
@@ -121,7 +123,7 @@ def _own_state(model: Any, known: Mapping[int, Any]) -> dict[str, list[Variable]
 
     Metrics and what counts random draws are none of them.
     """
-    others = [*statistics.of_metrics(model), *states_of_draws(model), *global_seed()]
+    others = [*_of_metrics(model), *states_of_draws(model), *global_seed()]
     for optimizer in _optimizers(model):
         others += optimizer.variables
     left_out = {id(one.handle) for one in _copies(others)}
@@ -136,6 +138,18 @@ def _own_state(model: Any, known: Mapping[int, Any]) -> dict[str, list[Variable]
     for number, one in enumerate(one for one in untracked if one.dtype.is_floating):
         own[f"variable {number + 1} that the model does not track"] = [one]
     return own
+
+
+def _of_metrics(model: Any) -> list[Any]:
+    """Return the variables of all metrics, those too that `metrics` of the script's leaves out."""
+    found = [*model.metrics]
+    for layer in model._flatten_layers():  # noqa: SLF001
+        found += [*layer._metrics, *(one for one in vars(layer).values() if _is_metric(one))]  # noqa: SLF001
+    return [variable for metric in found for variable in metric.variables]
+
+
+def _is_metric(thing: Any) -> bool:
+    return isinstance(thing, keras.Metric)
 
 
 def states_of_draws(model: Any) -> list[Any]:

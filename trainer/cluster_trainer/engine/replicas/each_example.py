@@ -43,7 +43,7 @@ def _is_shared() -> bool:
 
 
 def _as_of_batch(value: Any) -> Any:
-    """Return a share's sum, or what multiplies it, as that of the batch; 0 of a borrowed example."""
+    """Return a share's sum, or what multiplies it, as the batch's; 0 of a borrowed example."""
     part = step_context.current()
     assert part is not None  # noqa: S101  `_is_shared` was asked
     return tf.math.divide_no_nan(value, tf.cast(part.weight, value.dtype))
@@ -67,7 +67,7 @@ def _gradient_of_batch(
 
 
 def _are_variables(sources: Any) -> bool:
-    """Tell whether all are; what is no variable, such as an input, has gradients of its own rows."""
+    """Tell whether all are; anything else, such as an input, has gradients of its own rows."""
     return all(isinstance(one, (tf.Variable, keras.Variable)) for one in tf.nest.flatten(sources))
 
 
