@@ -9,6 +9,7 @@
 | optimizers' `apply` and `scale_loss` | within a step of several replicas | reduced gradients |
 | losses' reduction and masks | the same | the whole batch's, not the share's |
 | `GradientTape.gradient`, `add_loss` of a vector | the same | sums over the whole batch |
+| `assign` of a variable that is a queue of rows | the same | the rows of all replicas |
 | `Mean.update_state` | the same | a number for a share, as much as the share |
 | averages of `synchronized` BatchNorm | the same | sums without borrowed examples |
 | `SeedGenerator.next` | the same | seeds of each replica's own |
@@ -48,6 +49,7 @@ from cluster_trainer.engine.replicas import (
     losses,
     metrics,
     optimizers,
+    queues,
     random_layers,
     statistics,
     step_context,
@@ -92,6 +94,7 @@ def install(around: AroundAny, around_other: AroundOther) -> None:
     optimizers.reduce_first()
     losses.reduce_over_the_whole_batch()
     each_example.sum_over_the_whole_batch()
+    queues.gather()
     metrics.count_shares()
     batch_norm.average_over_all()
     random_layers.draw_apart()

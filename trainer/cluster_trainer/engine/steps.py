@@ -21,7 +21,7 @@ from cluster_trainer.engine.data.sources import Source
 from cluster_trainer.engine.epoch_iterator import Call, EpochIterator
 from cluster_trainer.engine.first_batch.again import iterator_of
 from cluster_trainer.engine.first_batch.check import FirstBatch
-from cluster_trainer.engine.replicas import each_example, statistics, step_context
+from cluster_trainer.engine.replicas import each_example, queues, statistics, step_context
 from cluster_trainer.engine.waits import INPUT, Waits
 
 log = logging.getLogger("trainer")
@@ -452,7 +452,8 @@ class Steps:
         yield
         for variable, value in zip(kept, before, strict=True):
             copy = step_context.own(variable)
-            copy.assign(tf.where(weight > 0, copy, value))
+            if not queues.is_queue(copy):  # whose rows are those of all
+                copy.assign(tf.where(weight > 0, copy, value))
 
     def _packed(self, logs: Any) -> tf.Tensor:
         """Return a step's logs in one vector, float64 [n], which holds every int32 and float32.

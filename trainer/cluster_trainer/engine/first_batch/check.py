@@ -106,7 +106,7 @@ class FirstBatch:
             if (ring := ring_of(self._strategy)) is not None and ring.error is not None:
                 raise
             log.debug("the first batch could not be compared", exc_info=True)
-            found = {"failed": f"{type(error).__name__}: {str(error).splitlines()[:1]}"}
+            found = {"failed": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
         is_chief = workers.rank == 0
         told = workers.broadcast(json.dumps(found).encode() if is_chief else None, 0, WHAT)
         self._say(json.loads(told) if workers.count > 1 else found)
@@ -213,9 +213,11 @@ class FirstBatch:
             means[name], sums = sums[: like.size].reshape(like.shape), sums[like.size :]
         return means
 
-    def _summed(self, rows: Sequence[Any]) -> np.ndarray:
+    def _summed(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """Return the sum over all replicas of a vector that each local one has."""
-        given = tuple(tf.constant(np.asarray(row, np.float64)) for row in rows)
+        if not rows[0].size:  # TensorFlow's collectives crash at sums of nothing
+            return rows[0]
+        given = tuple(tf.constant(row) for row in rows)
         each = distribute_utils.regroup(given) if len(given) > 1 else given[0]
 
         def on_replica(vector: tf.Tensor) -> tf.Tensor:
@@ -337,11 +339,11 @@ def _refuse_to_run_out(wanted: int) -> None:
     """Refuse to compute the whole batch where that may take all memory.
 
     Raises:
-        NotComparableError: it may.
+        MemoryError: it may.
     """
     available = mode.available_bytes()
     if available is not None and wanted > available:
-        raise NotComparableError(
+        raise MemoryError(
             f"the whole batch may take {wanted // MIB} MiB on this worker, and {available // MIB} "
             "MiB are left"
         )

@@ -10,6 +10,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from tensorflow.python.distribute.values import DistributedVariable
 
 from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.engine.replicas import queues
 from cluster_trainer.engine.replicas.random_layers import global_seed, states_of
 
 # What cannot be put back once a step has used it.
@@ -112,10 +113,14 @@ def _copies(variables: Iterable[Any]) -> list[Variable]:
     """Return the resources of variables, Keras's or TensorFlow's: one of each local replica."""
     found = []
     for variable in variables:
-        value = variable if isinstance(variable, tf.Variable) else variable.value
-        parts = value.values if isinstance(value, DistributedVariable) else [value]
-        found += [Variable(part.handle, part.dtype) for part in parts]
+        found += [Variable(part.handle, part.dtype) for part in _parts(variable)]
     return found
+
+
+def _parts(variable: Any) -> Any:
+    """Return the local replicas' copies of a variable, Keras's or TensorFlow's."""
+    value = variable if isinstance(variable, tf.Variable) else variable.value
+    return value.values if isinstance(value, DistributedVariable) else [value]
 
 
 def _own_state(model: Any, known: Mapping[int, Any]) -> dict[str, list[Variable]]:
@@ -131,6 +136,9 @@ def _own_state(model: Any, known: Mapping[int, Any]) -> dict[str, list[Variable]
     for variable in _of_model(model):
         copies = _copies([variable])
         is_own = copies[0].dtype.is_floating and id(copies[0].handle) not in left_out
+        if any(map(queues.is_queue, _parts(variable))):  # whose rows only a trace gathers
+            left_out |= {id(one.handle) for one in copies}
+            continue
         if is_own and not any(id(one.handle) in left_out for one in copies):
             own[getattr(variable, "path", variable.name)] = copies
             left_out |= {id(one.handle) for one in copies}
