@@ -230,7 +230,7 @@ def fitted(make, strategy, **options):
 def trained(model, **options):
     """Train as `fit` does, without what a script's fits get from outside of the engine."""
     with running.fits_run_by(lambda run, given, call: run(given, call)):
-        return model.fit(X, LABELS, batch_size=BATCH, verbose=0, **options).history
+        return model.fit(X, LABELS, batch_size=BATCH, shuffle=False, verbose=0, **options).history
 
 
 @pytest.fixture(autouse=True)
@@ -358,3 +358,30 @@ def test_losses_of_each_example_are_summed_over_the_batch(make, replicas):
     for one, other in zip(model.get_weights(), alone.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(found["loss"], history["loss"], rtol=1e-4)
+
+
+class Queue(OwnStep):
+    """Its state is the latest rows, newest first or last."""
+
+    def build_queue(self, *, is_first):
+        self.is_first = is_first
+        self.rows = self.add_weight(shape=(24, 3), initializer="zeros", trainable=False)
+
+    def train_step(self, data):
+        logs, rows = super().train_step(data), self(data[0])
+        count = ops.shape(rows)[0]
+        parts = [rows, self.rows[:-count]] if self.is_first else [self.rows[count:], rows]
+        self.rows.assign(ops.concatenate(parts, 0))
+        return logs
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_queue_gets_the_rows_of_all_replicas(is_first, caplog):
+    def make():
+        model = network(Queue, odd=False)
+        model.build_queue(is_first=is_first)
+        return model, keras.optimizers.SGD(0.01), None
+
+    alone, shared = (fitted(make, strategy_of(count))[0] for count in (1, 2))
+    np.testing.assert_allclose(shared.rows.numpy(), alone.rows.numpy(), rtol=1e-4, atol=1e-6)
+    assert lines(caplog) == []
