@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from cluster_trainer.engine.first_batch import mode as first_batch
 from cluster_trainer.engine.install import install as install_engine
 from cluster_trainer.engine.progress_bar import be_plain_without_a_terminal
 from cluster_trainer.engine.running import Running
@@ -25,14 +26,16 @@ def install() -> None:
     """Replace what of Keras the image does otherwise, unless CLUSTER_TRAINER_ENGINE is off.
 
     Raises:
-        SystemExit: with code 78, after a message, if that is something else, or
-            TRAINER_COLLECTIVES is what can sum nothing.
+        SystemExit: with code 78, after a message, if that is something else, or so are
+            TRAINER_COLLECTIVES and TRAINER_FIRST_BATCH.
     """
     if _one_of("CLUSTER_TRAINER_ENGINE", ("on", "off"), "on or off") == "on":
         _begin_log()
         install_engine(_kept, _called)
         sys.excepthook = _telling_of_lost_peers(sys.excepthook)
         ways = ("auto", "tensorflow", "ring")
+        accepted = ACCEPTED["first_batch"]
+        first_batch.use(_one_of("TRAINER_FIRST_BATCH", first_batch.MODES, accepted))
         if _one_of("TRAINER_COLLECTIVES", ways, ACCEPTED["collectives"]) != "tensorflow":
             _offer_ring()
         be_plain_without_a_terminal(os.environ)

@@ -118,6 +118,11 @@ class RenewableRing:
         return self._ring or self.renew()
 
     @property
+    def is_rehearsed(self) -> bool:
+        """Whether this worker does what it would do with the others by itself; see `rehearsed`."""
+        return self._rehearsal is not None
+
+    @property
     def rank(self) -> int:
         """This process's number in the present ring."""
         return self._present.rank

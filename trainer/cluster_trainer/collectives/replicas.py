@@ -1,6 +1,7 @@
 """The replicas of all workers, and what crosses them: sums and gathered arrays."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -12,6 +13,18 @@ from cluster_trainer.collectives.group import AnyRing
 from cluster_trainer.collectives.over_ring import CARRIERS
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
+_is_alone = False
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Let each replica compute what is called inside as if there were no others."""
+    global _is_alone  # noqa: PLW0603  a strategy's replicas are threads of this process
+    _is_alone = True
+    try:
+        yield
+    finally:
+        _is_alone = False
 
 
 def count_of(strategy: tf.distribute.Strategy) -> int:
@@ -133,6 +146,8 @@ def begin_sums(
         a function to be called once, in the same trace; it waits for the rest, and returns the
         sums.
     """
+    if _is_alone:
+        return lambda: list(values)
     if ring := ring_of(tf.distribute.get_strategy()):
         return over_ring.begin_sums(ring, values, what, wire=wire)
     return partial(_summed_by_strategy, values)
@@ -155,6 +170,8 @@ def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
         value: [n, …], with an n of each replica's own.
         what: it is; see `summed`.
     """
+    if _is_alone:
+        return value
     if ring := ring_of(tf.distribute.get_strategy()):
         return over_ring.gathered(ring, value, what)
     carrier = CARRIERS.get(value.dtype, value.dtype)
@@ -164,6 +181,8 @@ def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
 
 def number() -> tf.Tensor:
     """Return which replica of all this one is, int32 []; call it in a replica context."""
+    if _is_alone:
+        return tf.constant(0)
     if ring := ring_of(tf.distribute.get_strategy()):
         return over_ring.rank_of(ring)
     return tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int32)
@@ -172,6 +191,8 @@ def number() -> tf.Tensor:
 def count() -> tf.Tensor:
     """Return how many replicas there are when the step runs, int32 []; see `number`."""
     strategy = tf.distribute.get_strategy()
+    if _is_alone:
+        return tf.constant(1)
     if ring := ring_of(strategy):
         return over_ring.size_of(ring)
     return tf.constant(_count_of(strategy))

@@ -42,6 +42,7 @@ class Call:
         source: where the batches come from.
         workers: who reads them.
         spec: returns what a replica gets of a batch; see EpochIterator.spec.
+        begins: whether they are the first of all.
         done: how many were done; fewer than `steps` where the batches ended before.
         is_first: whether they begin an epoch or a pass, whose first batch may take long.
         seconds: how long they took.
@@ -60,6 +61,7 @@ class Call:
         # NumPy's whole numbers, as a dataset's cardinality is one, are taken, too.
         self.batches, self.steps = batches, int(steps)
         self.source, self.workers, self.spec = source, workers, spec
+        self.begins = False
         self.is_first, self.done, self.seconds = is_first, 0, 0.0
 
     def __next__(self) -> Any:
@@ -315,6 +317,7 @@ class EpochIterator(KerasEpochIterator):
                 is_first=is_first or self._ends_pass(steps),
             )
             running.current().done = partial(_done_with, call, done)
+            call.begins = self.position == (0, 0) and done == 0
             with self._taking_a_stop(call, done):
                 yield done, done + self._said(steps, left) - 1, call
             self._pace.took(call.done, call.seconds, is_first=call.is_first)

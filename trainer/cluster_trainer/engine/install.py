@@ -8,6 +8,8 @@
 | `_maybe_symbolic_build` | the same | `building.build`, for what a replica gets |
 | optimizers' `apply` and `scale_loss` | within a step of several replicas | reduced gradients |
 | losses' reduction and masks | the same | the whole batch's, not the share's |
+| `GradientTape.gradient`, `add_loss` of a vector | the same | sums over the whole batch |
+| `assign` of a variable that is a queue of rows | the same | the rows of all replicas |
 | `Mean.update_state` | the same | a number for a share, as much as the share |
 | averages of `synchronized` BatchNorm | the same | sums without borrowed examples |
 | `SeedGenerator.next` | the same | seeds of each replica's own |
@@ -46,9 +48,11 @@ from cluster_trainer.engine.predictions import Predictions, are_few, build_to_pr
 from cluster_trainer.engine.replicas import (
     alike,
     batch_norm,
+    each_example,
     losses,
     metrics,
     optimizers,
+    queues,
     random_layers,
     statistics,
     step_context,
@@ -92,6 +96,8 @@ def install(around: AroundAny, around_other: AroundOther) -> None:
     step_context.let_a_step_see_one_replica()
     optimizers.reduce_first()
     losses.reduce_over_the_whole_batch()
+    each_example.sum_over_the_whole_batch()
+    queues.gather()
     metrics.count_shares()
     batch_norm.average_over_all()
     random_layers.draw_apart()

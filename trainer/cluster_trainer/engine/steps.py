@@ -21,6 +21,8 @@ from cluster_trainer.engine.data.comparing import differing_batches, warn
 from cluster_trainer.engine.data.cut import count_in, cut, handed_out, rows_known, without_rows
 from cluster_trainer.engine.data.sources import Source
 from cluster_trainer.engine.epoch_iterator import Call, EpochIterator
+from cluster_trainer.engine.first_batch.again import iterator_of
+from cluster_trainer.engine.first_batch.check import FirstBatch
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import own_state, statistics, step_context
 from cluster_trainer.engine.waits import INPUT, Waits
@@ -96,6 +98,8 @@ class Steps:
         if self._replicas.total > 1:  # the function of one replica is not that of another
             step = getattr(step, "python_function", step)
         self._step = model._autoconvert_optionals(step)  # noqa: SLF001  None in a tf.data.Dataset
+        is_one = self._replicas.total == 1 or name != TRAINING
+        self._first_batch = None if is_one else self._first_batch_of(model)
         self._compiles_between_sums = model.jit_compile and self._replicas.total > 1
         self._own_logs: list[tuple[str, tf.TensorShape, tf.DType]] = []
         self._row_logs: list[tuple[str, tf.TensorShape, tf.DType]] = []
@@ -232,15 +236,18 @@ class Steps:
         for given in itertools.islice(batches, self._model.steps_per_execution):
             batch = keras.tree.map_structure(as_tensor, given)
             examples = count_in(batch)
-            self._compare_first(batch, examples)
+            self._compare_data(batch, examples)
+            shares = self._shares_of(batch)
+            if self._is_first_to_compare():
+                self._compare_first(shares, self._one, (shares,), 0)
             with self._changes_noted():
-                last = self._one(self._shares_of(batch))
+                last = self._one(shares)
         if last is None:
             raise StopIteration
         logs = self._logs(last, examples)
         return {name: tf.convert_to_tensor(value) for name, value in logs.items()}
 
-    def _compare_first(self, batch: Any, examples: int) -> None:
+    def _compare_data(self, batch: Any, examples: int) -> None:
         """Let all workers compare the first batch that a loop of a user's own trains on.
 
         Raises:
@@ -261,13 +268,64 @@ class Steps:
         if self._model.run_eagerly:
             return self._run_eagerly(call, reading)
         self._look_again()
-        if self._replicas.total > 1 and source.varies:
+        if call.begins and not source.is_distributed and self._is_first_to_compare():
+            return self._run_after_comparing(call, reading)
+        return self._run_many(call, reading)
+
+    def _run_many(self, call: Call, reading: Reading) -> tuple[int, Any]:
+        if self._replicas.total > 1 and call.source.varies:
             self._many.get_concrete_function(call.batches, tf.constant(1), reading)
             if self._gathers:
                 return self._run_one_by_one(call, reading)
         done, last = self._many(call.batches, tf.constant(call.steps, tf.int32), reading)
         self._note_trained()
         return int(done), last
+
+    def _is_first_to_compare(self) -> bool:
+        """Tell whether the next batch is to be computed both ways, once; all workers ask."""
+        first, self._first_batch = self._first_batch, None
+        if first is None or not first.is_due():
+            return False
+        self._comparing = first
+        return True
+
+    def _first_batch_of(self, model: keras.Model) -> FirstBatch:
+        return FirstBatch(model, self._step, self._times_weight, self._logs)
+
+    def _compare_first(
+        self, shares: Any, function: Any, arguments: tuple[Any, ...], iterators: int
+    ) -> None:
+        """Compute a batch both ways before it is trained on; see FirstBatch.
+
+        Args:
+            shares: the local replicas'.
+            function: that does the step, which is traced now if it was not.
+            arguments: of it.
+            iterators: how often it takes a batch.
+        """
+        is_eager = self._model.run_eagerly
+        traced = None if is_eager else function.get_concrete_function(*arguments)
+        of_trace = self._own_logs, self._row_logs, self._packed_size
+        self._comparing.compare(shares, traced, iterators)
+        self._own_logs, self._row_logs, self._packed_size = of_trace
+
+    def _run_after_comparing(self, call: Call, reading: Reading) -> tuple[int, Any]:
+        """Do a call's steps, the first by itself, once that batch was computed both ways."""
+        arguments = call.batches, tf.constant(1), reading
+        self._many.get_concrete_function(*arguments)  # which makes all variables
+        try:
+            batch = call.take()
+        except StopIteration:
+            return 0, ()
+        self._compare_first(batch, self._many, arguments, int(reading.is_known))
+        batches = iterator_of(batch, call.batches.element_spec)
+        done, last = self._many(batches, tf.constant(1), reading)
+        self._note_trained()
+        if call.steps == 1:
+            return int(done), last
+        rest = Call(call.batches, call.steps - 1, call.source, call.workers, call.spec)
+        more, last_of_more = self._run_many(rest, reading)
+        return int(done) + more, last_of_more if more else last
 
     def _run_one_by_one(self, call: Call, reading: Reading) -> tuple[int, Any]:
         """Run each step in a call of TensorFlow of its own.
@@ -283,6 +341,10 @@ class Steps:
             last = last_of_one
         return call.steps, last
 
+    def _compare_first_eagerly(self, batch: Any) -> None:
+        if self._is_first_to_compare():
+            self._compare_first(batch, None, (), 0)
+
     def _run_eagerly(self, call: Call, reading: Reading) -> tuple[int, Any]:
         last: Any = ()
         for done in range(call.steps):
@@ -290,6 +352,8 @@ class Steps:
                 batch = call.take()
             except (StopIteration, tf.errors.OutOfRangeError):
                 return done, last
+            if call.begins and not done and not reading.is_distributed:
+                self._compare_first_eagerly(batch)
             last = self._one(self._weighted(batch, reading))
         return call.steps, last
 
@@ -395,17 +459,21 @@ class Steps:
         self, batch: Any, weight: tf.Tensor, is_whole: tf.Tensor | None = None
     ) -> tf.Tensor:
         with (
-            step_context.computing(weight, is_whole, self.waits) as part,
+            step_context.computing(weight, is_whole, self.waits, rows_known(batch)) as part,
             self._compiled_between_sums(),
         ):
             with own_state.seen_to(self._model, batch, part, guards=self._guards) as given:
                 logs = self._step(given)
             self._gathers |= part.gathers and ring_of(self._strategy) is None
-            # What a replica computes of a borrowed example may be NaN.
-            exact = tf.cast(weight, tf.float64)
-            logs, of_rows = self._divided(logs, given)
-            weighted = tf.math.multiply_no_nan(self._packed(logs), exact)
-            return tf.concat([exact[tf.newaxis], weighted, self._packed_rows(of_rows)], 0)
+            return self._times_weight(logs, weight, given)
+
+    def _times_weight(self, logs: Any, weight: tf.Tensor, batch: Any) -> tf.Tensor:
+        """Return a step's logs in one vector; the weight is before them, and rows are behind."""
+        # What a replica computes of a borrowed example may be NaN.
+        exact = tf.cast(weight, tf.float64)
+        logs, of_rows = self._divided(logs, batch)
+        weighted = tf.math.multiply_no_nan(self._packed(logs), exact)
+        return tf.concat([exact[tf.newaxis], weighted, self._packed_rows(of_rows)], 0)
 
     def _divided(self, logs: Any, batch: Any) -> tuple[Logs, Logs]:
         """Return a step's logs, and apart from them those that have a row for each example."""

@@ -17,9 +17,11 @@ from cluster_trainer.callbacks.tensorboard import FOLDER
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.feeds import fit_arguments
+from cluster_trainer.data.memory import available_bytes
 from cluster_trainer.data.plan import Plan
 from cluster_trainer.engine import install, running
 from cluster_trainer.engine.data.given import GivenArrays
+from cluster_trainer.engine.first_batch import mode as first_batch
 from cluster_trainer.fits import predictions
 from cluster_trainer.fits.identity import earlier
 from cluster_trainer.fits.kept.agreement import facts_of, refuse_differing
@@ -115,6 +117,7 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
         PeerLostError, RingError: a worker was lost, and only a new process could go on.
     """
     _refuse_other_engines(run.model)
+    first_batch.use(run.job.config.first_batch, available_bytes)
     beginning = Beginning(run.job)
     described = _described(run, reporter)
     facts = facts_of(run.job.config, run.data, described)

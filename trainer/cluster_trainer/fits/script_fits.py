@@ -23,8 +23,10 @@ import keras
 from cluster_trainer.callbacks.as_given import AsGiven
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import Workers, workers_of
+from cluster_trainer.data.memory import available_bytes
 from cluster_trainer.distribution.ring import warn_of_all_workers
 from cluster_trainer.engine.data.given import GivenArrays
+from cluster_trainer.engine.first_batch import mode as first_batch
 from cluster_trainer.engine.running import Running, of_a_user
 from cluster_trainer.fits.about import asked_of
 from cluster_trainer.fits.identity import earlier, ending, owner
@@ -190,6 +192,7 @@ def _begin(environ: Mapping[str, str]) -> Process:
         LiveFile(job.live_file).remove()  # of a start that was killed
         stop = StopRequest(leave_process)
         _process = Process(job, stop, Beginning(job), environ, claim, lock)
+        first_batch.use(job.config.first_batch, available_bytes)
         os.register_at_fork(after_in_child=_forget_signals)
     return _process
 

@@ -22,6 +22,7 @@ OF_SCRIPTS = (
     "profile_steps",
     "collectives",
     "wire",
+    "first_batch",
     "stall_timeout_seconds",
     "silence_seconds",
     "threads",

@@ -112,6 +112,7 @@ ACCEPTED = {
     "warmup_steps": f"auto or {A_COUNT_OR_0}",
     "precision": "float32, bfloat16 or float16",
     "sync_batch_norm": "true or false",
+    "first_batch": "check, refuse or off",
     "jit": "true or false",
     "seed": "a whole number from 0 to 2147483647",
     "steps_per_call": f"auto or {A_COUNT}",
@@ -339,6 +340,12 @@ class TrainerConfig(BaseSettings):
         False,  # noqa: FBT003  pydantic's signature
         description="BatchNorm takes mean and variance over the whole global batch, not each "
         "replica's part, so that any number of replicas trains to the same weights.",
+    )
+    first_batch: Literal["check", "refuse", "off"] = Field(
+        "check",
+        description="Where several replicas train a model with parts that are not Keras's, the "
+        "first batch is computed by all of them and by the chief alone. check warns where loss, "
+        "gradients or state differ, refuse ends the fit, off compares nothing.",
     )
     jit: bool = Field(
         False,  # noqa: FBT003  pydantic's signature

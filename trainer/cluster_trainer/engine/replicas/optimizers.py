@@ -240,6 +240,8 @@ def _reduced(
         places, _maxima([gradients[place] for place in places], part.weight), strict=True
     ):
         over_all[place] = most
+    if part.first_batch is not None:
+        part.first_batch.note_gradients(gradients, over_all)
     return over_all
 
 
@@ -392,10 +394,8 @@ def _weighting(scale_loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
         if part is None:
             return scale_loss(self, loss)
         part.weighted.add(id(self))
-        weight = part.weight
-        if loss.shape.rank:  # a loss of each example, whose gradients are those of their sum
-            weight = tf.sign(weight)
-        return scale_loss(self, loss * tf.cast(weight, loss.dtype))
+        # A loss of each example, too: its gradients become those of their sum (each_example.py).
+        return scale_loss(self, loss * tf.cast(part.weight, loss.dtype))
 
     return weight_and_scale
 
@@ -405,13 +405,21 @@ def _is_reduced() -> bool:
     return part is not None and part.is_reduced
 
 
+def _only_looks() -> bool:
+    """Tell whether no variable is to be updated; see engine/first_batch/check.py."""
+    part = step_context.current()
+    return part is not None and part.first_batch is not None
+
+
 def _update_own_copies(self: Any, grads: Any, trainable_variables: Any, learning_rate: Any) -> None:
+    if _only_looks():
+        return
     for gradient, variable in zip(grads, trainable_variables, strict=True):
         self.update_step(gradient, step_context.own(variable), learning_rate)
 
 
 def _decay_own_copies(self: Any, variables: Sequence[Any]) -> None:
-    if self.weight_decay is None:
+    if self.weight_decay is None or _only_looks():
         return
     for variable in variables:
         copy = step_context.own(variable)
@@ -421,12 +429,16 @@ def _decay_own_copies(self: Any, variables: Sequence[Any]) -> None:
 
 
 def _accumulate_in_own(_: Any, grads: Sequence[Any], acc_grads: Sequence[Any]) -> None:
+    if _only_looks():
+        return
     for gradient, accumulator in zip(grads, acc_grads, strict=True):
         copy = step_context.own(accumulator)
         copy.assign(copy + gradient)
 
 
 def _overwrite_own(self: Any, trainable_variables: Sequence[Any]) -> None:
+    if _only_looks():
+        return
     averages = self._model_variables_moving_average
     for variable, average in zip(trainable_variables, averages, strict=True):
         step_context.own(variable).assign(step_context.own(average))

@@ -21,7 +21,7 @@ import keras
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import summed
-from cluster_trainer.engine.replicas import statistics, step_context
+from cluster_trainer.engine.replicas import queues, statistics, step_context
 from cluster_trainer.engine.replicas.writes import Writes
 
 log = logging.getLogger("trainer")
@@ -105,7 +105,8 @@ def _name_of(variable: Any) -> str:
 def _unchanged_by_nothing(variable: Any, before: tf.Tensor, *, is_kept: tf.Tensor) -> None:
     """Give a variable its value of before the step, unless what the step has made of it is kept."""
     copy = step_context.own(variable)
-    copy.assign(tf.where(is_kept, copy, before))
+    if not queues.is_queue(copy):  # whose rows are those of all
+        copy.assign(tf.where(is_kept, copy, before))
 
 
 def _count_all(variables: Sequence[Any], before: Sequence[tf.Tensor], weight: tf.Tensor) -> None:

@@ -32,7 +32,7 @@ def global_seed() -> list[Any]:
 
 def _next_apart(self: Any, ordered: bool = True) -> tf.Tensor:  # noqa: FBT001, FBT002  Keras's signature
     seed, share = _next_alike(self, ordered), step_context.current()
-    if share is None:
+    if share is None or share.first_batch is not None:
         return seed
     apart = tf.random.experimental.stateless_fold_in(seed, tf.cast(number(), seed.dtype))
     return apart if share.is_whole is False else tf.where(share.is_whole, seed, apart)

@@ -1,7 +1,7 @@
 """What a replica knows of the step that it is in: how much of the global batch is its own."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import distribute_lib, values
 
 from cluster_trainer.collectives.replicas import ring_of
+from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.waits import Waits
 
 
@@ -33,6 +34,10 @@ class Share:
         applies: whether optimizers apply gradients; not where a step is only traced to explain an
             error.
         waits: counts for how long gradients are waited for; None: nobody does.
+        rows: how many rows the parts of the share have, as far as that is known when a step is
+            traced; None among them: unknown.
+        first_batch: notes what is computed where the first batch is computed both ways, and nothing
+            is applied; None: this is a step.
     """
 
     weight: tf.Tensor
@@ -44,6 +49,8 @@ class Share:
     gathers: bool = False
     applies: bool = True
     waits: Waits | None = None
+    rows: frozenset[int | None] = frozenset({None})
+    first_batch: Way | None = None
 
     @property
     def has_examples(self) -> tf.Tensor:
@@ -73,7 +80,10 @@ def applies() -> bool:
 
 @contextmanager
 def computing(
-    weight: tf.Tensor, is_whole: tf.Tensor | None = None, waits: Waits | None = None
+    weight: tf.Tensor,
+    is_whole: tf.Tensor | None = None,
+    waits: Waits | None = None,
+    rows: Collection[int | None] = (None,),
 ) -> Iterator[Share]:
     """Let what is called inside be a replica's part of a step.
 
@@ -81,9 +91,13 @@ def computing(
         weight: float32 [], see `Share`.
         is_whole: bool [], see `Share`; None: it is not.
         waits: see `Share`.
+        rows: see `Share`.
     """
     known = False if is_whole is None else is_whole
-    before, _of_thread.share = _of_thread.share, Share(weight, known, waits=waits)
+    before, _of_thread.share = (
+        _of_thread.share,
+        Share(weight, known, waits=waits, rows=frozenset(rows)),
+    )
     try:
         yield _of_thread.share
     finally:

@@ -1,0 +1,387 @@
+"""The first batch is computed both ways: what differs is warned of, and nothing else is."""
+
+import logging
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers, ops
+
+from cluster_trainer.engine import running
+from cluster_trainer.engine.first_batch import mode
+from cluster_trainer.problems import ConfigurationError
+from conftest import strategy_of
+
+pytestmark = pytest.mark.usefixtures("keeps_nothing")
+NUMBERS = np.random.default_rng(3)
+X = NUMBERS.normal(size=(48, 6)).astype(np.float32)
+LABELS = NUMBERS.integers(0, 3, 48)
+BATCH = 16
+crossentropy = keras.losses.sparse_categorical_crossentropy
+
+
+class OwnStep(keras.Model):
+    """Its `train_step` is the script's own; its loss the mean of the examples'."""
+
+    def __init__(self, *arguments, **keywords):
+        super().__init__(*arguments, **keywords)
+        self.total = keras.metrics.Mean(name="loss")
+
+    def train_step(self, data):
+        x, y = data[:2]
+        with tf.GradientTape() as tape:
+            loss = self.loss_of(x, y)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        self.total.update_state(loss)
+        return {"loss": self.total.result()}
+
+    def loss_of(self, x, y):
+        return tf.reduce_mean(crossentropy(y, self(x, training=True)))
+
+
+def network(kind=keras.Model, *, odd=True):
+    """With what differs on each replica: dropout, and BatchNorm that is not synchronized."""
+    inputs = keras.Input((6,))
+    hidden = layers.Dense(8, activation="relu")(inputs)
+    if odd:
+        hidden = layers.Dropout(0.3)(layers.BatchNormalization()(hidden))
+    return kind(inputs, layers.Dense(3, activation="softmax")(hidden))
+
+
+def with_own_step():
+    return network(OwnStep), keras.optimizers.AdamW(0.01), None
+
+
+class Sampling(layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.seeds = keras.random.SeedGenerator(1)
+
+    def call(self, mean):
+        noise = keras.random.normal(ops.shape(mean), seed=self.seeds)
+        return mean + noise + tf.random.uniform(tf.shape(mean))
+
+
+def with_noise():
+    inputs = keras.Input((6,))
+    hidden = Sampling()(layers.Dense(4)(inputs))
+    return OwnStep(inputs, layers.Dense(3, activation="softmax")(hidden)), "adam", None
+
+
+class Adversarial(keras.Model):
+    """A GAN with two optimizers, and a penalty of gradients of the inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.make = keras.Sequential([keras.Input((4,)), layers.Dense(6)])
+        self.judge = keras.Sequential([keras.Input((6,)), layers.Dense(8, "relu"), layers.Dense(1)])
+        self.optimizers = [keras.optimizers.Adam(0.001) for _ in range(2)]
+        self.of_make, self.of_judge = self.optimizers
+
+    def train_step(self, data):
+        noise = tf.random.normal((tf.shape(data[0])[0], 4))
+        with tf.GradientTape() as tape:
+            made = self.make(noise)
+            with tf.GradientTape() as inner:
+                inner.watch(made)
+                judged = self.judge(made)
+            slope = inner.gradient(judged, [made])[0]
+            loss = tf.reduce_mean(judged) - tf.reduce_mean(self.judge(data[0]))
+            loss += tf.reduce_mean((tf.norm(slope, axis=1) - 1) ** 2)
+        variables = self.judge.trainable_variables
+        self.of_judge.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        with tf.GradientTape() as tape:
+            lost = -tf.reduce_mean(self.judge(self.make(noise)))
+        variables = self.make.trainable_variables
+        self.of_make.apply_gradients(zip(tape.gradient(lost, variables), variables, strict=True))
+        return {"judge_loss": loss, "make_loss": lost}
+
+
+def adversarial():
+    return Adversarial(), "sgd", None
+
+
+class Smoothed(keras.losses.Loss):
+    def call(self, y_true, y_pred):
+        wanted = ops.one_hot(ops.cast(ops.reshape(y_true, (-1,)), "int32"), 3) * 0.9 + 0.1 / 3
+        return keras.losses.categorical_crossentropy(wanted, y_pred)
+
+
+def with_own_loss():
+    return network(), keras.optimizers.Adam(global_clipnorm=0.01), Smoothed()
+
+
+class MeanState(OwnStep):
+    def build_state(self):
+        self.centre = self.add_weight(shape=(3,), initializer="zeros", trainable=False)
+        self.seen = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def train_step(self, data):
+        logs = super().train_step(data)
+        self.seen.assign_add(1.0)
+        self.centre.assign(0.9 * self.centre + 0.1 * self.of_batch(self(data[0])))
+        return logs
+
+    def of_batch(self, outputs):
+        return ops.mean(outputs, 0)
+
+
+class SumState(MeanState):
+    def of_batch(self, outputs):
+        return ops.sum(outputs, 0)
+
+
+def with_state(kind=MeanState):
+    model = network(kind)
+    model.build_state()
+    return model, "adam", None
+
+
+class OfEach(layers.Layer):
+    def call(self, x):
+        self.add_loss(0.1 * ops.sum(ops.square(x), -1))
+        return x
+
+
+def with_a_loss_of_each():
+    inputs = keras.Input((6,))
+    hidden = OfEach()(layers.Dense(4)(inputs))
+    return keras.Model(inputs, layers.Dense(3, activation="softmax")(hidden)), "sgd", crossentropy
+
+
+class Vector(OwnStep):
+    def loss_of(self, x, y):
+        return crossentropy(y, self(x, training=True))
+
+
+def with_a_vector():
+    return network(Vector), "adam", None
+
+
+def in_half_precision():
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        return network(), "adam", lambda y, p: crossentropy(y, tf.cast(p, tf.float32))
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+
+
+ORDINARY = [
+    *[with_own_step, with_noise, adversarial, with_own_loss, with_state, with_a_loss_of_each],
+    *[with_a_vector, in_half_precision],
+]
+
+
+def bad(loss):
+    kind = type(loss.__name__, (OwnStep,), {"loss_of": loss})
+
+    def make():
+        return network(kind), "adam", None
+
+    make.__name__ = loss.__name__
+    return make
+
+
+@bad
+def divided_by_the_global_batch(self, x, y):
+    return tf.reduce_sum(crossentropy(y, self(x, training=True))) / BATCH
+
+
+@bad
+def masked_mean(self, x, y):
+    mask = tf.cast(y != 0, tf.float32)
+    losses = crossentropy(y, self(x, training=True))
+    return tf.reduce_sum(mask * losses) / tf.reduce_sum(mask)
+
+
+@bad
+def contrastive(self, x, y):  # noqa: ARG001
+    one, other = (tf.math.l2_normalize(self(part, training=True), 1) for part in (x, x + 0.1))
+    alike = tf.matmul(one, other, transpose_b=True) / 0.1
+    rows = tf.range(tf.shape(x)[0])
+    return tf.reduce_mean(crossentropy(rows, alike, from_logits=True))
+
+
+@bad
+def contraction(self, x, y):
+    outputs = self(x, training=True)
+    return tf.reduce_mean(crossentropy(y, outputs)) + tf.tensordot(outputs, outputs, 2)
+
+
+def sum_of_state():
+    return with_state(SumState)
+
+
+OTHERS = [
+    *[divided_by_the_global_batch, masked_mean, contrastive, contraction, sum_of_state],
+]
+
+
+def fitted(make, strategy, **options):
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        model, optimizer, loss = make()
+        model.compile(optimizer, loss, **options)
+    return model, trained(model, epochs=2)
+
+
+def trained(model, **options):
+    """Train as `fit` does, without what a script's fits get from outside of the engine."""
+    with running.fits_run_by(lambda run, given, call: run(given, call)):
+        return model.fit(X, LABELS, batch_size=BATCH, shuffle=False, verbose=0, **options).history
+
+
+@pytest.fixture(autouse=True)
+def all_is_said(caplog):
+    caplog.set_level(logging.INFO, "trainer")
+
+
+def lines(caplog, level=logging.WARNING):
+    found = [one for one in caplog.records if one.levelno >= level]
+    return [text for one in found if "first batch" in (text := one.getMessage())]
+
+
+@pytest.mark.parametrize("make", ORDINARY)
+def test_nothing_is_said_of_losses_that_are_means_of_their_examples(make, caplog):
+    fitted(make, strategy_of(2))
+    assert lines(caplog, logging.INFO) == []
+
+
+@pytest.mark.parametrize("make", OTHERS)
+def test_what_one_device_would_train_otherwise_is_warned_of(make, caplog):
+    fitted(make, strategy_of(2))
+    (line,) = lines(caplog)
+    assert "on 2 devices" in line
+    assert "TRAINER_FIRST_BATCH" in line
+
+
+def test_the_warning_has_both_numbers(caplog):
+    fitted(divided_by_the_global_batch, strategy_of(2))
+    (line,) = lines(caplog)
+    words = line.split("loss is ")[1].replace(";", " ").replace(",", " ").split()
+    whole, shared = float(words[0]), float(words[4])
+    assert shared == pytest.approx(whole / 2, rel=1e-3)
+    assert "a sum over the batch" in line
+
+
+@pytest.mark.parametrize(("make", "eagerly"), [(with_state, False), (adversarial, True)])
+def test_nothing_stays_of_it(make, eagerly, monkeypatch):
+    strategy = strategy_of(2)
+    with_it = fitted(make, strategy, run_eagerly=eagerly)
+    monkeypatch.setattr(mode, "is_off", lambda: True)
+    without = fitted(make, strategy, run_eagerly=eagerly)
+    for one, other in zip(with_it[0].variables, without[0].variables, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    assert with_it[1] == without[1]
+
+
+def test_it_may_be_refused(monkeypatch):
+    monkeypatch.setattr(mode, "refuses", lambda: True)
+    with pytest.raises(ConfigurationError, match="the first batch"):
+        fitted(masked_mean, strategy_of(2))
+
+
+def test_each_compiled_model_is_compared_once(caplog):
+    model, _ = fitted(masked_mean, strategy_of(2))
+    for _ in range(2):
+        trained(model)
+    assert len(lines(caplog)) == 1
+
+
+def test_so_is_one_that_is_trained_on_single_batches(caplog):
+    keras.utils.set_random_seed(1)
+    with strategy_of(2).scope():
+        model, optimizer, loss = masked_mean()
+        model.compile(optimizer, loss)
+    for _ in range(2):
+        model.train_on_batch(X[:BATCH], LABELS[:BATCH])
+    assert len(lines(caplog)) == 1
+
+
+def test_orders_of_the_batch_that_are_drawn_cannot_be_compared(caplog):
+    def mixed(self, x, y):
+        order = tf.random.shuffle(tf.range(tf.shape(x)[0]))
+        outputs = self(0.7 * x + 0.3 * ops.take(x, order, 0), training=True)
+        return tf.reduce_mean(crossentropy(y, outputs))
+
+    fitted(bad(mixed), strategy_of(2))
+    assert lines(caplog) == []
+    assert len(lines(caplog, logging.INFO)) == 1
+
+
+def test_a_step_that_fails_when_it_is_compared_trains_all_the_same(caplog):
+    def only_traced(self, x, y):
+        if tf.executing_eagerly():
+            raise MemoryError("too large")
+        return OwnStep.loss_of(self, x, y)
+
+    _, history = fitted(bad(only_traced), strategy_of(2))
+    assert len(history["loss"]) == 2
+    (line,) = lines(caplog)
+    assert "too large" in line
+
+
+def test_nothing_is_computed_where_too_little_memory_is_left(caplog, monkeypatch):
+    monkeypatch.setattr(mode, "available_bytes", lambda: -1)
+    fitted(masked_mean, strategy_of(2))
+    (line,) = lines(caplog)
+    assert "MiB" in line
+
+
+def test_a_model_of_kerass_parts_only_is_not_looked_at(monkeypatch):
+    def refuse(*_):
+        pytest.fail("nothing is to be compared")
+
+    monkeypatch.setattr("cluster_trainer.engine.first_batch.check.FirstBatch.compare", refuse)
+
+    def make():
+        return network(), "adam", "sparse_categorical_crossentropy"
+
+    fitted(make, strategy_of(2))
+
+
+@pytest.mark.parametrize(("make", "replicas"), [(with_a_loss_of_each, 4), (with_a_vector, 2)])
+def test_losses_of_each_example_are_summed_over_the_batch(make, replicas):
+    def still():
+        model, _, loss = make()
+        for layer in model.layers:
+            if isinstance(layer, layers.Dropout):
+                layer.rate = 0.0
+            if isinstance(layer, layers.BatchNormalization):
+                layer.synchronized = True
+        return model, keras.optimizers.SGD(0.002), loss
+
+    alone, history = fitted(still, strategy_of(1))
+    model, found = fitted(still, strategy_of(replicas))
+    for one, other in zip(model.get_weights(), alone.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found["loss"], history["loss"], rtol=1e-4)
+
+
+class Queue(OwnStep):
+    """Its state is the latest rows, newest first or last."""
+
+    def build_queue(self, *, is_first):
+        self.is_first = is_first
+        self.rows = self.add_weight(shape=(24, 3), initializer="zeros", trainable=False)
+
+    def train_step(self, data):
+        logs, rows = super().train_step(data), self(data[0])
+        count = ops.shape(rows)[0]
+        parts = [rows, self.rows[:-count]] if self.is_first else [self.rows[count:], rows]
+        self.rows.assign(ops.concatenate(parts, 0))
+        return logs
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_queue_gets_the_rows_of_all_replicas(is_first, caplog):
+    def make():
+        model = network(Queue, odd=False)
+        model.build_queue(is_first=is_first)
+        return model, keras.optimizers.SGD(0.01), None
+
+    alone, shared = (fitted(make, strategy_of(count))[0] for count in (1, 2))
+    np.testing.assert_allclose(shared.rows.numpy(), alone.rows.numpy(), rtol=1e-4, atol=1e-6)
+    assert lines(caplog) == []

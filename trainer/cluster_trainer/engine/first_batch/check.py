@@ -1,0 +1,393 @@
+"""The first batch of a fit on several replicas is computed both ways, and compared.
+
+All replicas compute their shares, as in every step, and the chief the whole batch by itself, with
+the same random numbers. Optimizers are given gradients and apply none. Nothing stays of either: all
+that the step has assigned gets its value back. Both run eagerly, so that nothing is traced for it.
+
+Synchronized BatchNorm sees the whole batch both ways, and so does any other for this once: that a
+share has statistics of its own is no difference to warn of.
+"""
+
+import json
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.distribute import distribute_utils
+
+from cluster_trainer.collectives import group, replicas
+from cluster_trainer.collectives.renewable import RenewableRing
+from cluster_trainer.collectives.replicas import Replicas, gathered, ring_of, summed
+from cluster_trainer.collectives.workers import workers_of
+from cluster_trainer.engine.data.cut import rows_known
+from cluster_trainer.engine.first_batch import draws, mode
+from cluster_trainer.engine.first_batch.comparison import (
+    ROUNDING,
+    ROUNDING_OF_16_BITS,
+    Both,
+    Outcome,
+)
+from cluster_trainer.engine.first_batch.memory import Peak
+from cluster_trainer.engine.first_batch.own_parts import has_own_parts
+from cluster_trainer.engine.first_batch.state import State, uses_something_up
+from cluster_trainer.engine.first_batch.way import Way
+from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.problems import ConfigurationError, Problem
+
+WHAT = "training (the first batch)"
+MARK = "_cluster_trainer_has_checked"
+VARIABLE = "TRAINER_FIRST_BATCH"
+MIB = 2**20
+log = logging.getLogger("trainer")
+Values = dict[str, list[np.ndarray]]
+
+
+class NotComparableError(Exception):
+    """The two ways cannot be compared; the text says why."""
+
+
+class FirstBatch:
+    """The first batch of a model's training steps.
+
+    Args:
+        model: compiled.
+        step: from a replica's batch to its logs, not a function of TensorFlow's.
+        packed: from a replica's logs, its weight and its share to a vector.
+        logs: from the local replicas' vectors to the logs of all.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        step: Callable[[Any], Any],
+        packed: Callable[[Any, tf.Tensor, Any], tf.Tensor],
+        logs: Callable[[tuple[tf.Tensor, ...]], dict[str, Any]],
+    ) -> None:
+        self._model, self._step, self._packed, self._logs = model, step, packed, logs
+        self._strategy = model.distribute_strategy
+
+    def is_due(self) -> bool:
+        """Tell whether it is to be compared; all workers call it, and get the same answer."""
+        ring = ring_of(self._strategy)
+        if mode.is_off() or (isinstance(ring, RenewableRing) and ring.is_rehearsed):
+            return False
+        if Replicas.of(self._strategy).total == 1 or not has_own_parts(self._model):
+            return False
+        # A worker that goes on in another ring has compared it, and one that is new has not.
+        compiled = getattr(self._model, "_compile_config", None)
+        is_new = not getattr(compiled, MARK, False)
+        if compiled is not None:
+            setattr(compiled, MARK, True)
+        return all(workers_of(self._strategy).gather(int(is_new), WHAT))
+
+    def compare(self, shares: Sequence[Any], traced: Any = None, iterators: int = 0) -> None:
+        """Compare the two ways; say what differs.
+
+        Args:
+            shares: each local replica's, with its weight.
+            traced: the step, or None where it runs eagerly.
+            iterators: how often the step takes a batch.
+
+        Raises:
+            ConfigurationError: they differ, and that is to be refused.
+            RingError: a worker was lost.
+        """
+        workers = workers_of(self._strategy)
+        try:
+            found = self._compared(shares, traced, iterators)
+        except NotComparableError as error:
+            found = {"unknown": str(error)}
+        except Exception as error:  # a step of the script's own, which need not run eagerly
+            if (ring := ring_of(self._strategy)) is not None and ring.error is not None:
+                raise
+            log.debug("the first batch could not be compared", exc_info=True)
+            found = {"failed": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
+        is_chief = workers.rank == 0
+        told = workers.broadcast(json.dumps(found).encode() if is_chief else None, 0, WHAT)
+        self._say(json.loads(told) if workers.count > 1 else found)
+
+    def _say(self, found: dict[str, str]) -> None:
+        if text := found.get("differs"):
+            if mode.refuses():
+                accepted = f"the same on one device and on several ({VARIABLE} is refuse)"
+                raise ConfigurationError([Problem("the first batch", "it differs", accepted, text)])
+            log.warning("the first batch: %s", text)
+        elif text := found.get("unknown"):
+            log.info("the first batch cannot be compared with one device's: %s", text)
+        elif text := found.get("failed"):
+            log.warning(
+                "the first batch could not be compared with one device's: %s. Training goes on",
+                text,
+            )
+
+    def _compared(self, shares: Sequence[Any], traced: Any, iterators: int) -> dict[str, str]:
+        """Compute both ways; return what is to be said, by its kind."""
+        if traced is not None and uses_something_up(traced, iterators):
+            raise NotComparableError("the step takes data from an iterator or a queue of its own")
+        batch = Batch.of(shares, self._strategy)
+        state = State(self._model, traced)
+        try:
+            with _as_one_device(self._model):
+                return self._both(batch, state)
+        finally:
+            state.restore()
+
+    def _both(self, batch: "Batch", state: State) -> dict[str, str]:
+        before, peak = state.own_values(), Peak()
+        ways = batch.ways()
+        last = self._computed(batch.parts, batch.weights, ways, self._packed)
+        losses = _numbers(_losses(self._logs(tuple(last))))
+        shared = Outcome(losses, self._mean_state(state.own_values(), before, batch), ways[0])
+        grown, several = peak.grown(), Replicas.of(self._strategy)
+        state.restore()
+        if workers_of(self._strategy).rank:
+            return {}
+        _refuse_to_run_out(grown * several.total)
+        with replicas.alone():
+            parts = [batch.whole] * several.local
+            ways, weights = batch.whole_ways(), [1.0] * several.local
+            found = self._computed(parts, weights, ways, lambda logs, *_: _losses(logs))
+        names, after = shared.state.keys(), state.own_values()
+        whole = Outcome(
+            _numbers(found[0]),
+            {name: after[name][0] for name in names},
+            ways[0],
+        )
+        both = Both(
+            whole,
+            shared,
+            {name: before[name][0] for name in names},
+            several.total,
+            "workers" if several.local == 1 else "devices",
+            _tolerance(self._model),
+        )
+        if drawn := both.drawn_apart():
+            raise NotComparableError(f"it draws at random ({', '.join(sorted(drawn))})")
+        return {"differs": both.said()}
+
+    def _computed(
+        self,
+        parts: Sequence[Any],
+        weights: Sequence[float],
+        ways: Sequence[Way],
+        finish: Callable[[Any, tf.Tensor, Any], Any],
+    ) -> list[Any]:
+        """Do the step on each local replica's part; return what is made of each one's logs."""
+        several = Replicas.of(self._strategy)
+        first = several.first if several.local > 1 else None
+
+        def on_replica(part: Any, weight: tf.Tensor) -> Any:
+            context = tf.distribute.get_replica_context()
+            place = 0 if first is None else int(context.replica_id_in_sync_group) - first
+            with step_context.computing(weight, rows=rows_known(part)) as share:
+                share.first_batch = ways[place]
+                return finish(self._step(part), weight, part)
+
+        given = [(part, tf.constant(one)) for part, one in zip(parts, weights, strict=True)]
+        each = distribute_utils.regroup(tuple(given)) if len(given) > 1 else given[0]
+        with draws.alike(), _eagerly():
+            found = self._strategy.run(on_replica, args=each)
+        local = self._strategy.experimental_local_results
+        return [
+            tf.nest.map_structure(lambda value, place=place: local(value)[place], found)
+            for place in range(several.local)
+        ]
+
+    def _mean_state(self, after: Values, before: Values, batch: "Batch") -> dict[str, np.ndarray]:
+        """Return the state that any replica has changed: the mean, weighted with the shares."""
+        flags = [not _are_same(now, before[name]) for name, now in after.items()]
+        changed = self._summed([np.array(flags, np.float64)] * len(batch.parts))
+        names = [name for name, flag in zip(after, changed, strict=True) if flag]
+        vectors = [
+            _as_vector([weight * after[name][place].astype(np.float64) for name in names])
+            for place, weight in enumerate(batch.weights)
+        ]
+        sums, means = self._summed(vectors), {}
+        for name in names:
+            like = after[name][0]
+            means[name], sums = sums[: like.size].reshape(like.shape), sums[like.size :]
+        return means
+
+    def _summed(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the sum over all replicas of a vector that each local one has."""
+        if not rows[0].size:  # TensorFlow's collectives crash at sums of nothing
+            return rows[0]
+        given = tuple(tf.constant(row) for row in rows)
+        each = distribute_utils.regroup(given) if len(given) > 1 else given[0]
+
+        def on_replica(vector: tf.Tensor) -> tf.Tensor:
+            return summed([tf.identity(vector)], WHAT)[0]
+
+        return np.asarray(_on_replicas(self._strategy, on_replica, each))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The first batch.
+
+    Attributes:
+        parts: the local replicas' shares.
+        weights: how much of the batch each is.
+        starts: where each begins.
+        rows: how many each has.
+        whole: all of it.
+        size: how many rows that has.
+    """
+
+    parts: Sequence[Any]
+    weights: Sequence[float]
+    starts: Sequence[int]
+    rows: Sequence[int]
+    whole: Any
+    size: int
+
+    @classmethod
+    def of(cls, shares: Sequence[Any], strategy: tf.distribute.Strategy) -> Self:
+        """Return it, put together of what all replicas have; all workers call it.
+
+        Raises:
+            NotComparableError: on all workers: a replica has no examples, or rows of no fixed size.
+        """
+        if any(bool(is_whole) for _, _, *flags in shares for is_whole in flags):  # on all workers
+            raise NotComparableError("every replica computes the whole batch")
+        parts, weights = [one[0] for one in shares], [float(one[1]) for one in shares]
+        rows = [_rows(part) for part in parts]
+        workers = workers_of(strategy)
+        counts = workers.gather(sum(rows) if all(rows) and all(weights) else 0, WHAT)
+        if not all(counts):
+            raise NotComparableError("it has too few examples, or sparse or ragged ones")
+        begin = sum(counts[: workers.rank])
+        starts = [begin + sum(rows[:place]) for place in range(len(rows))]
+        whole = _gathered(parts, strategy)
+        return cls(parts, weights, starts, rows, whole, sum(counts))
+
+    def ways(self) -> list[Way]:
+        """Return what each local replica computes of it."""
+        pairs = zip(self.starts, self.rows, strict=True)
+        return [Way(start, rows, self.size) for start, rows in pairs]
+
+    def whole_ways(self) -> list[Way]:
+        """Return the same where each computes all of it."""
+        return [Way(0, self.size, self.size) for _ in self.parts]
+
+
+def _rows(part: Any) -> int:
+    """Return how many rows a share has; 0 where some of it is no dense tensor."""
+    leaves = [leaf for leaf in tf.nest.flatten(part) if leaf is not None]
+    if not all(isinstance(leaf, tf.Tensor) for leaf in leaves):
+        return 0
+    sizes = [int(leaf.shape[0]) for leaf in leaves if leaf.shape.rank]
+    return sizes[0] if sizes else 0
+
+
+def _gathered(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
+    """Return the rows of all replicas, in order; what has no rows is the same on all."""
+
+    def gather(value: Any) -> Any:
+        return gathered(value, WHAT) if value is not None and value.shape.rank else value
+
+    def of_all(part: Any) -> Any:
+        return tf.nest.map_structure(gather, part)
+
+    each = distribute_utils.regroup(tuple(parts)) if len(parts) > 1 else parts[0]
+    return _on_replicas(strategy, of_all, each)
+
+
+def _on_replicas(
+    strategy: tf.distribute.Strategy, function: Callable[[Any], Any], given: Any
+) -> Any:
+    """Return what a function of each replica's own comes to on the first one of this process.
+
+    Workers of TensorFlow's cluster gather within a trace only.
+    """
+
+    def run(each: Any) -> Any:
+        return strategy.run(function, args=(each,))
+
+    is_cluster = ring_of(strategy) is None and Replicas.of(strategy).workers > 1
+    found = (tf.function(run, autograph=False) if is_cluster else run)(given)
+    return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], found)
+
+
+def _losses(logs: Any) -> dict[str, tf.Tensor]:
+    """Return the losses among a step's logs, each one number."""
+    found: dict[str, tf.Tensor] = {}
+    for name, value in (logs or {}).items():
+        if isinstance(value, dict):
+            found |= _losses(value)
+        elif "loss" in name:
+            found[name] = tf.reduce_mean(tf.cast(value, tf.float64))
+    return found
+
+
+def _numbers(losses: dict[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in losses.items()}
+
+
+def _are_same(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> bool:
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
+
+
+def _as_vector(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(0), *(one.reshape(-1) for one in arrays)])
+
+
+def _refuse_to_run_out(wanted: int) -> None:
+    """Refuse to compute the whole batch where that may take all memory.
+
+    Raises:
+        MemoryError: it may.
+    """
+    available = mode.available_bytes()
+    if available is not None and wanted > available:
+        raise MemoryError(
+            f"the whole batch may take {wanted // MIB} MiB on this worker, and {available // MIB} "
+            "MiB are left"
+        )
+
+
+def _tolerance(model: Any) -> float:
+    """Return how far apart rounding may be, relatively."""
+    types = {layer.compute_dtype for layer in model._flatten_layers()}  # noqa: SLF001
+    is_16_bits = types & {"float16", "bfloat16"} or group.gradients_wire() == "bfloat16"
+    return ROUNDING_OF_16_BITS if is_16_bits else ROUNDING
+
+
+@contextmanager
+def _as_one_device(model: Any) -> Iterator[None]:
+    """Let each BatchNormalization see the whole batch."""
+    layers = [
+        one
+        for one in model._flatten_layers()  # noqa: SLF001
+        if isinstance(one, keras.layers.BatchNormalization)
+    ]
+    before = [one.synchronized for one in layers]
+    try:
+        for one in layers:
+            one.synchronized = True
+        yield
+    finally:
+        for one, value in zip(layers, before, strict=True):
+            one.synchronized = value
+
+
+@contextmanager
+def _eagerly() -> Iterator[None]:
+    """Have functions of TensorFlow's called as Python's: a trace of them would hold what is done.
+
+    TensorFlow warns of that for pipelines, which are made elsewhere.
+    """
+    was_eager = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)  # noqa: FBT003
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            yield
+    finally:
+        tf.config.run_functions_eagerly(was_eager)

@@ -1,0 +1,31 @@
+"""How much memory a computation has taken at most; the whole batch takes so many times more."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+RESET_PEAK = "5"
+# What TensorFlow takes at its first steps, whatever they compute.
+NOT_COUNTED = 64 * 2**20
+
+
+class Peak:
+    """The most memory that this process takes, beyond what it has now."""
+
+    def __init__(self) -> None:
+        with suppress(OSError):
+            CLEAR.write_text(RESET_PEAK)
+        self._before = _resident("VmRSS")
+
+    def grown(self) -> int:
+        """Return by how many bytes it has grown at most since; 0 where that cannot be known."""
+        return max(0, _resident("VmHWM") - self._before - NOT_COUNTED)
+
+
+def _resident(name: str) -> int:
+    with suppress(OSError):
+        lines = dict(line.split(":", 1) for line in STATUS.read_text().splitlines() if ":" in line)
+        if name in lines:
+            return int(lines[name].split()[0]) * 1024
+    return 0 if name == "VmHWM" else os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,55 @@
+"""What of a program is not Keras's: only that may be another training on several replicas."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+from keras.src import tree
+
+NOT_A_USERS = ("keras.", "cluster_trainer.")
+
+
+def has_own_parts(model: keras.Model) -> bool:
+    """Tell whether a compiled model has a class, a function or an operation of the script's own.
+
+    Metrics do not count, since they change no training. An operation of `keras.ops` between
+    Keras's layers does: it may contract the batch.
+    """
+    return any(_own_parts(model))
+
+
+def _own_parts(model: Any) -> Iterator[bool]:
+    yield _has_own_steps(model)
+    yield from (_is_own_layer(one) for one in model._flatten_layers())  # noqa: SLF001
+    yield from (_is_own_operation(one) for one in getattr(model, "operations", ()))
+    yield from map(_is_own, _losses(model))
+    optimizer = getattr(model, "optimizer", None)
+    yield optimizer is not None and _is_own(getattr(optimizer, "inner_optimizer", optimizer))
+
+
+def _has_own_steps(model: Any) -> bool:
+    return any(name in vars(model) for name in ("train_step", "compute_loss", "call"))
+
+
+def _is_own_layer(layer: Any) -> bool:
+    return _is_own(layer) or isinstance(layer, keras.layers.Lambda)
+
+
+def _is_own_operation(operation: Any) -> bool:
+    """Tell whether a functional model has something else than a layer there."""
+    return not isinstance(operation, keras.Layer)
+
+
+def _losses(model: Any) -> list[Any]:
+    compiled = getattr(model, "_compile_loss", None)
+    given = tree.flatten(getattr(compiled, "_user_loss", None))
+    return [getattr(one, "fn", one) for one in given if one is not None and one != ""]
+
+
+def _is_own(thing: Any) -> bool:
+    """Tell whether the class of a thing, or a function itself, is the script's."""
+    if isinstance(thing, str):
+        return False
+    is_function = callable(thing) and hasattr(thing, "__qualname__")
+    module = getattr(thing if is_function else type(thing), "__module__", "") or ""
+    return not module.startswith(NOT_A_USERS)

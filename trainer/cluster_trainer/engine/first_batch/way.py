@@ -1,0 +1,129 @@
+"""One of the two ways in which the first batch is computed, on one replica."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+
+@dataclass
+class Way:
+    """What a replica computes of the batch, and what was seen of it.
+
+    Attributes:
+        start: its first row.
+        rows: how many it has.
+        of_batch: how many the batch has.
+        gradients: of each optimizer that was to apply some, what it was given, in order.
+        sizes: of the same, the norm of what this replica had before sums over replicas.
+        differing: what was drawn at random that cannot be drawn alike both ways.
+        draws: how often something was drawn without a seed of Keras's.
+        shapes: of what was drawn; a row for each of the batch's is -1.
+        drawn: by `id`, what was drawn.
+    """
+
+    start: int
+    rows: int
+    of_batch: int
+    gradients: list[list[Any]] = field(default_factory=list)
+    sizes: list[float] = field(default_factory=list)
+    differing: set[str] = field(default_factory=set)
+    draws: int = 0
+    shapes: list[tuple[int, ...]] = field(default_factory=list)
+    drawn: dict[int, Any] = field(default_factory=dict)
+
+    def note_gradients(self, given: Sequence[Any], over_all: Sequence[Any]) -> None:
+        """Note gradients, which nobody applies."""
+        self.gradients.append([_as_array(one) for one in over_all])
+        self.sizes.append(norm([_as_array(one) for one in given]))
+
+    def note_draw(self, name: str) -> None:
+        """Note what cannot be drawn alike."""
+        self.differing.add(name)
+
+    def next_draw(self) -> int:
+        """Return how often something was drawn before."""
+        self.draws += 1
+        return self.draws
+
+    def rows_of(self, draw: Callable[[Any], Any], shape: Any) -> Any:
+        """Return this replica's rows of what the whole batch draws; what has no rows is the same.
+
+        Args:
+            draw: from a shape to what is drawn.
+            shape: that the share asks for: blocks of its rows, one after the other, or none.
+        """
+        sides = [int(side) for side in np.asarray(shape).reshape(-1)]
+        if not sides or self.rows < 1 or sides[0] % self.rows:
+            self.shapes.append(tuple(sides))
+            return self._noted(draw(sides))
+        blocks = sides[0] // self.rows
+        self.shapes.append((-blocks, *sides[1:]))
+        whole = draw([blocks * self.of_batch, *sides[1:]])
+        by_block = tf.reshape(whole, [blocks, self.of_batch, *sides[1:]])
+        mine = by_block[:, self.start : self.start + self.rows]
+        return self._noted(tf.reshape(mine, sides))
+
+    def _noted(self, value: Any) -> Any:
+        if value.shape.rank == 1:
+            self.drawn[id(value)] = value
+        return value
+
+
+class Rows(NamedTuple):
+    """A sparse gradient, in which no row comes twice."""
+
+    indices: np.ndarray
+    values: np.ndarray
+
+
+Array: TypeAlias = np.ndarray | Rows | None
+
+
+def norm(values: Sequence[Array]) -> float:
+    """Return the norm of several arrays together; None is nothing."""
+    numbers = [one.values if isinstance(one, Rows) else one for one in values]
+    squares = [_sum_of_squares(one) for one in numbers if one is not None]
+    return float(np.sqrt(sum(squares)))
+
+
+def distance(one: Sequence[Array], other: Sequence[Array]) -> float:
+    """Return the norm of the differences of arrays that belong together."""
+    pairs = [_alike(a, b) for a, b in zip(one, other, strict=True)]
+    return norm([a - b for a, b in pairs])
+
+
+def _sum_of_squares(numbers: np.ndarray) -> float:
+    return float(np.sum(np.square(numbers, dtype=np.float64)))
+
+
+def _alike(one: Array, other: Array) -> tuple[Any, Any]:
+    """Return two arrays in one form."""
+    if isinstance(one, Rows) and isinstance(other, Rows):
+        indices = np.union1d(one.indices, other.indices)
+        return _at(one, indices), _at(other, indices)
+    if one is None or other is None:
+        either = other if one is None else one
+        values = either.values if isinstance(either, Rows) else either
+        return (0.0 if values is None else values), 0.0
+    return one, other
+
+
+def _at(rows: Rows, indices: np.ndarray) -> np.ndarray:
+    values = np.zeros((len(indices), *rows.values.shape[1:]), np.float64)
+    values[np.searchsorted(indices, rows.indices)] = rows.values
+    return values
+
+
+def _as_array(gradient: Any) -> Array:
+    if gradient is None:
+        return None
+    if not isinstance(gradient, tf.IndexedSlices):
+        return np.asarray(tf.cast(gradient, tf.float32))
+    indices, places = np.unique(gradient.indices.numpy(), return_inverse=True)
+    values = tf.cast(gradient.values, tf.float32).numpy()
+    sums = np.zeros((len(indices), *values.shape[1:]), np.float64)
+    np.add.at(sums, places.reshape(-1), values)
+    return Rows(indices, sums)

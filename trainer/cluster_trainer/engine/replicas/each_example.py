@@ -1,0 +1,76 @@
+"""Losses of each example, which TensorFlow and Keras sum over the batch without being told.
+
+`tape.gradient` of a vector is the gradient of its sum, and Keras sums what `add_loss` is given. Of
+a share that is a sum over the share's examples: like any other sum, it stands for as many times
+more as the batch is larger (losses.py).
+"""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.trainers.trainer import Trainer
+
+from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.engine.replicas.replaced import replace
+
+_gradient = tf.GradientTape.gradient
+_aggregate = Trainer._aggregate_additional_loss  # noqa: SLF001
+
+
+def sum_over_the_whole_batch() -> None:
+    """Replace what sums a share's losses as if it were the whole batch."""
+    replace(tf.GradientTape, "gradient", _gradient_of_batch, _is_shared)
+    replace(Trainer, "_aggregate_additional_loss", _aggregated, _is_shared)
+
+
+def is_of_each(value: Any) -> bool:
+    """Tell whether a tensor has a row, or several, for each example of the share.
+
+    A share's size may be unknown when a step is traced; then so is the vector's.
+    """
+    part = step_context.current()
+    if part is None or not isinstance(value, tf.Tensor) or not value.shape.rank:
+        return False
+    size, known = value.shape[0], [one for one in part.rows if one]
+    if size is None:
+        return True
+    return any(size == rows or (rows > 1 and size > 0 and size % rows == 0) for rows in known)
+
+
+def _is_shared() -> bool:
+    return step_context.current() is not None
+
+
+def _as_of_batch(value: Any) -> Any:
+    """Return a share's sum, or what multiplies it, as the batch's; 0 of a borrowed example."""
+    part = step_context.current()
+    assert part is not None  # noqa: S101  `_is_shared` was asked
+    return tf.math.divide_no_nan(value, tf.cast(part.weight, value.dtype))
+
+
+def _gradient_of_batch(
+    self: tf.GradientTape,
+    target: Any,
+    sources: Any,
+    output_gradients: Any = None,
+    unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
+) -> Any:
+    """Return gradients as TensorFlow does; with respect to variables those of the batch's sum."""
+    targets = tf.nest.flatten(target)
+    if output_gradients is None and _are_variables(sources) and any(map(is_of_each, targets)):
+        output_gradients = [
+            _as_of_batch(tf.ones_like(one)) if is_of_each(one) else tf.ones_like(one)
+            for one in targets
+        ]
+    return _gradient(self, target, sources, output_gradients, unconnected_gradients)
+
+
+def _are_variables(sources: Any) -> bool:
+    """Tell whether all are; anything else, such as an input, has gradients of its own rows."""
+    return all(isinstance(one, (tf.Variable, keras.Variable)) for one in tf.nest.flatten(sources))
+
+
+def _aggregated(self: Any, loss: Any) -> Any:
+    total = _aggregate(self, loss)
+    return _as_of_batch(total) if is_of_each(loss) else total

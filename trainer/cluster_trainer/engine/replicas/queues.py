@@ -1,0 +1,95 @@
+"""State that is a queue of examples, as of MoCo and NNCLR: it gets the rows of all replicas.
+
+A step assigns to it what its batch has come to and what was in it before, one after the other
+(`q.assign(concat([rows, q])[:size])`). With the share's rows each replica would have a queue of its
+own, and their mean is none. What is assigned is recognised while a step is traced.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
+
+from cluster_trainer.collectives.replicas import gathered
+from cluster_trainer.engine.replicas import each_example, step_context
+from cluster_trainer.engine.replicas.replaced import replace
+
+# Through which rows pass, in their order.
+PASSED = ("Identity", "Cast", "StopGradient", "StridedSlice", "Slice", "EnsureShape")
+MARK = "_cluster_trainer_is_queue"
+_assign = BaseResourceVariable.assign
+
+
+def gather() -> None:
+    """Let queues get the rows of all replicas within a step."""
+    for kind in (BaseResourceVariable, ResourceVariable):  # TensorFlow gives each its own
+        replace(kind, "assign", _assigned, _is_traced)
+
+
+def is_queue(copy: Any) -> bool:
+    """Tell whether a step was traced in which a replica's copy of a variable is a queue."""
+    return getattr(copy, MARK, False)
+
+
+def _is_traced() -> bool:
+    part = step_context.current()
+    return part is not None and not part.is_reduced and not tf.executing_eagerly()
+
+
+def _assigned(self: Any, value: Any, *arguments: Any, **keywords: Any) -> Any:
+    parts = _parts_of_queue(self, value)
+    if parts:
+        setattr(self, MARK, True)
+        value = _of_all(self, parts)
+    return _assign(self, value, *arguments, **keywords)
+
+
+def _parts_of_queue(variable: Any, value: Any) -> Sequence[tf.Tensor]:
+    """Return what is put one after the other to make a queue's new rows; nothing if it is none.
+
+    Its own rows are first or last, and all else has the share's.
+    """
+    joined = _source(value)
+    if joined is None or joined.op.type != "ConcatV2" or not variable.shape.rank:
+        return ()
+    *parts, axis = joined.op.inputs
+    are_own = [_is_of(variable, part) for part in parts]
+    others = [part for part, is_own in zip(parts, are_own, strict=True) if not is_own]
+    is_one = len(others) == len(parts) - 1 and (are_own[0] or are_own[-1])
+    is_of_rows = tf.get_static_value(axis) == 0 and all(map(each_example.is_of_each, others))
+    return parts if is_one and is_of_rows and others else ()
+
+
+def _of_all(variable: Any, parts: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return the rows of all replicas, and those of the queue that it has room for."""
+    share = step_context.current()
+    assert share is not None  # noqa: S101  `_is_traced` was asked
+
+    def with_others(part: tf.Tensor) -> tf.Tensor:
+        count = tf.where(share.weight > 0, tf.shape(part)[0], 0)  # what is borrowed is another's
+        return gathered(part[:count], "training (a queue)")
+
+    rows = tf.concat([p if _is_of(variable, p) else with_others(p) for p in parts], 0)
+    size = variable.shape[0]
+    kept = rows[-size:] if _is_of(variable, parts[0]) else rows[:size]
+    return tf.cast(tf.ensure_shape(kept, variable.shape), variable.dtype)
+
+
+def _is_of(variable: Any, part: tf.Tensor) -> bool:
+    """Tell whether rows are read from a variable."""
+    source = _source(part)
+    if source is None or source.op.type != "ReadVariableOp":
+        return False
+    graph = source.graph
+    own = graph.capture(variable.handle) if hasattr(graph, "capture") else variable.handle
+    return bool(source.op.inputs[0].name == own.name)
+
+
+def _source(value: Any) -> tf.Tensor | None:
+    """Return where rows come from; None where that cannot be told."""
+    while isinstance(value, tf.Tensor) and hasattr(value, "graph"):
+        if value.op.type not in PASSED:
+            return value
+        value = value.op.inputs[0]
+    return None
