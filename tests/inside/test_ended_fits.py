@@ -1,5 +1,7 @@
 """Of the fits of one model that have ended, one keeps its weights on the disk."""
 
+import shutil
+
 import keras
 import numpy as np
 import pytest
@@ -154,7 +156,7 @@ def test_nor_does_one_begin_with_weights_that_are_gone(script):
     for _ in range(3):
         first.fit(model)
     for number in (2, 3):
-        Store(first.folder / f"fit-{number}").clear()
+        shutil.rmtree(first.folder / f"fit-{number}")
     again = script()
     model = again.model()
     again.fit(model)
