@@ -30,7 +30,7 @@ def test_ordinary_paths_are_taken(refused, tmp_path):
 
 @pytest.mark.parametrize("place", ["", "state", ROOT, ROOT.parent])
 def test_workers_may_not_write_what_decides_about_this_machine(refused, place):
-    assert refused(runs=place) == ["RUNS_DIR"]
+    assert {*refused(runs=place)} == {"RUNS_DIR"}
 
 
 def test_compose_files_may_not_lie_where_workers_write(refused, tmp_path):
