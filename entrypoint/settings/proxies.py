@@ -13,6 +13,7 @@ OWN_CHOICE = "grpc_proxy"
 """Nobody sets this for other programs: whoever does wants gRPC to use that proxy."""
 PROXIES = ("https_proxy", "http_proxy", "all_proxy")
 EXCEPTIONS = "no_proxy"
+ALL = "*"
 EXCEPTIONS_OF_GRPC = "no_grpc_proxy"
 """gRPC reads it in place of `no_proxy`, where it is set."""
 
@@ -34,7 +35,8 @@ def exceptions_for(variables: Mapping[str, str], hosts: Sequence[str]) -> dict[s
     lower = variables.get(EXCEPTIONS) or variables.get(EXCEPTIONS.upper(), "")
     upper = variables.get(EXCEPTIONS.upper()) or lower
     texts = {EXCEPTIONS: lower, EXCEPTIONS.upper(): upper}
-    if of_grpc := variables.get(EXCEPTIONS_OF_GRPC):
+    of_grpc = variables.get(EXCEPTIONS_OF_GRPC, "")
+    if of_grpc or ALL in texts.values():  # which gRPC does not know
         texts[EXCEPTIONS_OF_GRPC] = of_grpc
     return {name: _extended(text, hosts) for name, text in texts.items()}
 
@@ -54,6 +56,8 @@ def grpc_note(variables: Mapping[str, str]) -> str:
 
 
 def _extended(text: str, hosts: Sequence[str]) -> str:
-    """Return a list of exceptions with the hosts that it lacks."""
+    """Return a list of exceptions with the hosts that it lacks; `*` counts only alone."""
+    if text.strip() == ALL:
+        return text
     given = [entry.strip() for entry in text.split(",") if entry.strip()]
     return ",".join(dict.fromkeys((*given, *hosts)))

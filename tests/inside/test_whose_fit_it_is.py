@@ -390,3 +390,190 @@ def test_unseeded_data_that_were_interrupted_are_refused_with_what_to_do(start):
     refused = start(program)
     assert refused.code == 78, refused.output
     assert "set_random_seed" in refused.output
+
+
+KILLED = """
+def killed_once(what):
+    if not os.path.exists("killed"):
+        open("killed", "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+LEFT_OUT = {
+    "calls of several lines that begin alike": """
+        for stage in ("a", "b"):
+            if stage == "a" and not os.path.exists("a.weights.h5"):
+                model = compiled()
+                history = model.fit(
+                    *rows(0), epochs=2, batch_size=8, verbose=0,
+                )
+                model.save_weights("a.weights.h5"); tell(model, history, what="a"); killed_once("a")
+            if stage == "b":
+                model = compiled()
+                history = model.fit(
+                    *rows(0), epochs=3, batch_size=8, verbose=0,
+                )
+                tell(model, history, what="b")
+    """,
+    "a loop over dictionaries": """
+        for setting in [{"seed": 1}, {"seed": 2}]:
+            name = f"{setting['seed']}.weights.h5"
+            if os.path.exists(name):
+                continue
+            keras.utils.set_random_seed(setting["seed"])
+            model = compiled()
+            history = model.fit(*rows(), epochs=2, batch_size=8, verbose=0)
+            model.save_weights(name); tell(model, history, what=name); killed_once(name)
+    """,
+    "a loop over objects": """
+        class Experiment:
+            def __init__(self, name):
+                self.name = name
+
+            def run(self):
+                model = compiled()
+                history = model.fit(*rows(), epochs=2, batch_size=8, verbose=0)
+                model.save_weights(self.name); tell(model, history, what=self.name)
+
+        for one in [Experiment("1.weights.h5"), Experiment("2.weights.h5")]:
+            if not os.path.exists(one.name):
+                one.run()
+                killed_once(one.name)
+    """,
+}
+
+
+@pytest.mark.parametrize("program", LEFT_OUT.values(), ids=LEFT_OUT)
+def test_a_fit_that_follows_one_that_was_left_out_is_trained(start, program):
+    first = start(KILLED + textwrap.dedent(program))
+    assert first.code == -9, first.output
+    ended = start(KILLED + textwrap.dedent(program))
+    assert ended.code == 0, ended.output
+    assert "had ended" not in ended.output
+    whats = [one["what"] for one in [*first.told, *ended.told]]
+    assert len(whats) == len({*whats}) == 2, ended.output
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "what"),
+    [
+        ({"SEED": "1"}, {"SEED": "2"}, "seed"),
+        ({"EPOCHS": "4"}, {"EPOCHS": "2"}, "epochs"),
+        ({"KIND": "flip"}, {"KIND": "turn"}, "kind"),
+    ],
+)
+def test_what_the_environment_makes_another_training_is_refused(start, first, second, what):
+    program = """
+        def train(kind):
+            keras.utils.set_random_seed(int(os.environ.get("SEED", "3")))
+            model = compiled()
+            epochs = int(os.environ.get("EPOCHS", "4"))
+            tell(model, model.fit(*rows(), epochs=epochs, batch_size=8, verbose=0))
+
+        train(os.environ.get("KIND", "none"))
+        sys.exit(1)
+    """
+    assert start(program, **first).code == 1
+    refused = start(program, **second)
+    assert refused.code == 78, refused.output
+    assert what in refused.output
+    assert not refused.told
+
+
+GOES_ON = {
+    "a crop that draws its seed": """
+        inputs = keras.Input((8, 8, 1))
+        cropped = keras.layers.RandomCrop(6, 6)(inputs)
+        model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Flatten()(cropped)))
+        model.compile("sgd", "mse")
+        pictures = np.zeros((16, 8, 8, 1), "float32")
+        tell(model, model.fit(pictures, np.zeros(16), epochs=3, verbose=0, callbacks=[Dies()]))
+    """,
+    "a loop that is over": """
+        for name, value in list(os.environ.items()) + [("now", os.urandom(3).hex())]:
+            pass
+        model = compiled()
+        tell(model, model.fit(*rows(), epochs=3, verbose=0, callbacks=[Dies()]))
+    """,
+    "a time as a parameter": """
+        import time
+
+        def train(model, started, folder):
+            tell(model, model.fit(*rows(), epochs=3, verbose=0, callbacks=[Dies()]))
+
+        train(compiled(), time.time(), time.strftime("runs-%Y%m%d-%H%M%S"))
+    """,
+    "a rate that a first fit's callback changes": """
+        class Anneals(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                self.model.layers[1].rate = 0.25
+
+        model = compiled(rate=0.5)
+        model.fit(*rows(), epochs=2, verbose=0, callbacks=[Anneals()])
+        tell(model, model.fit(*rows(), epochs=3, verbose=0, callbacks=[Dies()]))
+    """,
+    "a module that cannot be looked at": """
+        import types
+
+        class Lazy(types.ModuleType):
+            def __getattr__(self, name):
+                raise ImportError(name)
+
+        sys.modules["lazy"] = Lazy("lazy")
+        model = compiled()
+        tell(model, model.fit(*rows(), epochs=3, verbose=0, callbacks=[Dies()]))
+    """,
+}
+
+
+@pytest.mark.parametrize("program", GOES_ON.values(), ids=GOES_ON)
+def test_ordinary_programs_go_on_where_they_were_killed(start, program):
+    assert start(program).code == -9
+    ended = start(program)
+    assert ended.code == 0, ended.output
+    assert "resuming from step" in ended.output
+    assert len(ended.told[0]["losses"]) == 3
+
+
+def test_a_script_that_loads_its_best_weights_may_fail_after_its_fit(start):
+    program = """
+        model = compiled()
+        if os.path.exists("best.weights.h5"):
+            model.load_weights("best.weights.h5")
+        saving = keras.callbacks.ModelCheckpoint("best.weights.h5", save_weights_only=True)
+        history = model.fit(*rows(), epochs=3, verbose=0, callbacks=[saving])
+        if not os.path.exists("mended"):
+            open("mended", "w").close()
+            sys.exit(1)
+        tell(model, history)
+    """
+    assert start(program).code == 1
+    ended = start(program)
+    assert ended.code == 0, ended.output
+    assert "had ended" in ended.output
+
+
+def test_a_process_that_keeps_nothing_leaves_the_mark_of_an_end(start):
+    assert start("model = compiled(); model.fit(*rows(), verbose=0)").code == 0
+    nothing = "model = compiled(); model.fit(*rows(), verbose=0)"
+    assert start(nothing, TRAINER_CHECKPOINT_STEPS="0").code == 0
+    assert (start.runs / "worker-0/ENDED").exists()
+
+
+def test_a_handler_that_interrupts_does_not_keep_the_process(start):
+    program = """
+        def interrupt(number, frame):
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGTERM, interrupt)
+
+        class Stops(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        model = compiled()
+        try:
+            model.fit(*rows(), epochs=500, batch_size=8, verbose=0, callbacks=[Stops()])
+        except KeyboardInterrupt:
+            pass
+    """
+    assert start(program).code == 143

@@ -29,6 +29,8 @@ def install() -> None:
         SystemExit: with code 78, after a message, if that is something else, or so are
             TRAINER_COLLECTIVES and TRAINER_FIRST_BATCH.
     """
+    # Without an entrypoint this process begins a start, and those that it starts belong to it.
+    os.environ.setdefault("START_ID", os.urandom(8).hex())
     if _one_of("CLUSTER_TRAINER_ENGINE", ("on", "off"), "on or off") == "on":
         _begin_log()
         install_engine(_kept, _called)

@@ -21,6 +21,7 @@ from weakref import WeakSet
 import keras
 
 from cluster_trainer.callbacks.as_given import AsGiven
+from cluster_trainer.checkpoints.resume import LAYERS
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.data.memory import available_bytes
@@ -76,6 +77,7 @@ class Process:
             well after it says that the script has got over that.
         was_interrupted: whether somebody has, as by Ctrl-C, and may go on another time.
         has_recorded: whether a fit was recorded since this process has begun, or begun again.
+        has_passed: whether a fit had ended in an earlier start, and was not run again.
         journal: of this worker.
         last: makes the last call to the others.
     """
@@ -91,6 +93,7 @@ class Process:
     has_failed: bool = False
     was_interrupted: bool = False
     has_recorded: bool = False
+    has_passed: bool = False
     pid: int = field(default_factory=os.getpid)
     last: LastCall = field(default_factory=LastCall)
     journal: Journal = field(init=False)
@@ -229,7 +232,9 @@ def _history(
 ) -> Any:
     """Run a fit; again, from the newest checkpoint, where another worker of its ring was lost."""
     model = given.args[0]
-    described = _described(model, given.arguments)  # callbacks may change the learning rate
+    described = _described(
+        process, model, given.arguments
+    )  # callbacks may change the learning rate
     called = process.fits.call(model, inspect.currentframe())
     asked = _asked(process, model, number, given.arguments)
     chosen: list[Chosen] = []  # one at most: the fit's folder
@@ -292,9 +297,13 @@ def _take_over(process: Process) -> None:
         process.journal.take_over(process.job.events_file)
 
 
-def _described(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, str]:
+def _described(
+    process: Process, model: keras.Model, arguments: Mapping[str, Any]
+) -> dict[str, str]:
     """Return what must be as it was for a fit to go on: name -> value."""
     training = training_described(model, arguments)
+    if process.has_passed:  # over a fit whose callbacks may have changed layers
+        training.pop(LAYERS)
     return {"the script": script_name(), **optimizer_described(model), **training}
 
 
@@ -333,9 +342,9 @@ def _plan(  # noqa: PLR0913, PLR0917  one fit, and what is known of it
         deadline=process.deadline,
         folder=chosen.folder / CHECKPOINTS,
         described=described,
-        shared={"the call of fit": chosen.called_here},
-        begins=chosen.note if process.keeps else lambda: None,
-        had_ended=chosen.refuse_if_doubtful,
+        begins=lambda: process.fits.note(chosen),
+        had_ended=partial(_pass_over, process, chosen),
+        goes_on=chosen.say_doubts,
         name=chosen.name,
         must_resume=number == 0 and job.config.resume == "must",
         interrupts=True,
@@ -343,6 +352,16 @@ def _plan(  # noqa: PLR0913, PLR0917  one fit, and what is known of it
         cuts=job.config.profile_cuts if is_profiled(number) else [],
         records=_records(process, model, chosen.number - 1, asked),
     )
+
+
+def _pass_over(process: Process, chosen: Chosen) -> None:
+    """Note that a fit had ended, whose results are given for the script's call.
+
+    Raises:
+        ConfigurationError: it may be another one.
+    """
+    chosen.refuse_if_doubtful()
+    process.has_passed = True
 
 
 def _records(
@@ -387,14 +406,15 @@ def _begin_anew(process: Process, workers: Workers) -> None:
         ConfigurationError: another script has left fits that have not ended.
     """
     job, before = process.job, process.claim.before
-    has_ended = ending.has_ended(job.folder, workers)
+    is_new = before is None and not any(job.folder.glob("fit-*"))
+    has_ended = ending.has_ended(job.folder, workers, is_new=is_new)
     if process.keeps and not process.beginning.is_over:
         if has_ended or job.config.resume == "never":
             _move_aside(process, has_ended=has_ended)
         elif before and before.script != script_name():
             _refuse_other_script(job, before)
         process.beginning.end()
-    ending.forget(job.folder, workers)
+    ending.forget(job.folder, workers, keeps=process.keeps)
 
 
 def _move_aside(process: Process, *, has_ended: bool) -> None:

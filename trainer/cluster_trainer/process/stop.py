@@ -80,7 +80,7 @@ class StopRequest:
             return
         try:
             self._handlers[self.signal_number](self.signal_number, None)
-        except SystemExit:  # the process ends anyway, with the code of its signal
+        except (SystemExit, KeyboardInterrupt):  # the process ends, with the code of its signal
             pass
         except Exception:
             log.exception("the script's own handler of %s failed", self._name)

@@ -1,12 +1,12 @@
 """What an earlier run has left moves aside, and is not removed."""
 
-import time
+import calendar
 
 import pytest
 
 from cluster_trainer.fits.identity.earlier import keep_newest, move_aside
 
-BEGAN = time.mktime((2026, 11, 25, 10, 15, 0, 0, 0, -1))
+BEGAN = calendar.timegm((2026, 11, 25, 10, 15, 0))
 
 
 def leave(folder, *names):

@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from threading import Timer
 
 import pytest
 
-from cluster_trainer.fits.identity.owner import Lock, Owner, read, this_process
+from cluster_trainer.fits.identity.owner import Lock, Owner, read, this_process, write
 from cluster_trainer.problems import ConfigurationError
 
 HOLD = """
@@ -78,10 +80,22 @@ def test_a_process_of_another_start_at_the_same_time_is_refused(tmp_path, holder
         Lock().claim(tmp_path, mine("b"))
 
 
-def test_without_an_entrypoint_each_process_is_a_start(tmp_path, holder):
+def test_processes_without_a_start_keep_out_of_each_other(tmp_path, holder):
+    """Two containers may have the same process number."""
     assert holder("")
+    with pytest.raises(ConfigurationError, match="TRAINER_RUN_DIR"):
+        Lock().claim(tmp_path, replace(mine(""), pid=read(tmp_path).pid))
     holder.end()
     assert Lock().claim(tmp_path, mine("")).other is None
+
+
+def test_one_that_comes_while_the_first_takes_the_folder_waits_until_it_has(tmp_path):
+    first = Lock()
+    assert first._lock(tmp_path)  # noqa: SLF001  it has not said who it is yet
+    later = Timer(0.2, lambda: write(tmp_path, replace(mine("a"), pid=1)))
+    later.start()
+    assert Lock().claim(tmp_path, mine("a")).other is not None
+    later.join()
 
 
 def test_a_run_that_goes_on_keeps_the_time_when_it_began(tmp_path):

@@ -1,8 +1,11 @@
 """Where in a script a call is: its line, its callers' lines, and which call of a loop."""
 
+import gc
 import inspect
+from weakref import ref
 
 import numpy as np
+import pytest
 
 from cluster_trainer.fits.identity.place import place_of
 
@@ -48,6 +51,72 @@ def test_loop_variables_count_and_other_variables_do_not():
         assert number + fold
     assert {"fold", "name", "number"} <= names(place.numbers)
     assert "volatile" not in names(place.numbers) | names(place.words)
+
+
+def test_a_loop_that_is_over_does_not_count():
+    for volatile in range(3):
+        assert volatile >= 0
+    assert "volatile" not in names(here().numbers)
+
+
+def test_each_call_of_one_text_is_another():
+    first, second = (
+        here(),
+        here(),
+    )
+    assert not first.has_lines_of(second)
+
+
+def test_a_call_of_several_lines_is_told_by_all_of_them():
+    def call(*given):
+        return here() if given else None
+
+    first = call(
+        1,
+    )
+    second = call(
+        2,
+    )
+    assert not first.has_lines_of(second)
+    assert first.is_in_source()
+
+
+class Thing:
+    def __init__(self, **own):
+        vars(self).update(own)
+
+
+@pytest.mark.parametrize("kind", [dict, Thing, lambda **own: list(own.values())])
+def test_a_loop_over_plain_things_says_which_call_it_is(kind):
+    places = [here() for one in (kind(seed=1), kind(seed=2)) if one]
+    assert places[0].numbers != places[1].numbers
+    assert all(one.is_certain for one in places)
+
+
+def test_a_loop_over_anything_else_does_not_nor_does_a_while_loop():
+    for function in (here, here):
+        assert not function().is_certain
+    waiting = [1]
+    while waiting:
+        waiting.pop()
+        assert not here().is_certain
+    assert here().is_certain
+
+
+@pytest.mark.parametrize("volatile", ["/tmp/x", "run-20261125", 1.7e9])
+def test_a_parameter_that_is_another_at_each_start_does_not_count(volatile):
+    assert "folder" not in names(train(1, volatile).words)
+
+
+def test_a_function_keeps_nothing_alive():
+    def fit(number):
+        held = Thing(number=number)
+        known, place = ref(held), here()
+        del held
+        gc.collect()
+        return known() is None, place
+
+    assert fit(1)[0]
 
 
 def test_a_comprehension_is_a_loop():

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,8 +21,8 @@ class Call:
 
     Attributes:
         place: where in the script it is.
-        time: how often the script had been there, with whatever values, in the same start.
-        same: how often with the same loop variables and parameters.
+        time: how many calls in the same start were there before it.
+        same: how many of these had the same loop variables and parameters.
         order: how many fits the process had called before.
         seed: of the script, as by `keras.utils.set_random_seed`; None: it has set none.
         began: the model's weights when it was called; None: it had none yet.
@@ -74,14 +74,15 @@ class Choice:
     Attributes:
         number: of its folder.
         doubts: what may be another fit's, in words. One that was interrupted is gone on with all
-            the same. One that had ended is not: its weights would be given for another training.
+            the same, and a warning says so. One that had ended is not: its weights would be given
+            for another training.
     """
 
     number: int
     doubts: tuple[str, ...] = ()
 
 
-def choose(mine: Call, kept: Sequence[Kept]) -> Choice | None:
+def choose(mine: Call, kept: Sequence[Kept], unnoted: Collection[int] = ()) -> Choice | None:
     """Return the kept fit that a call is, or None if it is a new one.
 
     The first that fits:
@@ -90,47 +91,64 @@ def choose(mine: Call, kept: Sequence[Kept]) -> Choice | None:
        called as often.
     2. The lines are the same, and the model has the weights that this fit began with. So a script
        that leaves out what it has done before comes to the right one.
-    3. The lines are the same, it was called as often, and only parameters that are text differ,
-       such as a folder with a date.
-    4. Its line is no longer in the script, and as many fits were called before it. So a line may
+    3. As 1., but the weights speak against it.
+    4. The lines are the same, it was called as often, and only parameters that may be another at
+       each start differ, such as a folder with a date.
+    5. Its line is no longer in the script, and as many fits were called before it. So a line may
        be edited.
+    6. It was written by a version that did not note its calls, as the fit of that number.
 
     Args:
         mine: the call.
         kept: the fits that no call of this start has gone on from.
+        unnoted: the numbers of others, whose folders do not say which calls they are.
     """
     there = [one for one in kept if one.call.place.has_lines_of(mine.place)]
     same = [one for one in there if one.call.place.numbers == mine.place.numbers]
     exact = [one for one in same if one.call.place.words == mine.place.words]
-    for one in exact:
-        if one.call.same == mine.same:
-            return Choice(one.number, _doubts(mine, one.call))
-    for one in same:
-        if mine.began and likeness(mine.began, one.call.began) is Likeness.SAME:
-            return Choice(one.number)
+    as_often = [
+        Choice(one.number, _doubts(mine, one.call)) for one in exact if one.call.same == mine.same
+    ]
+    certain = [one for one in as_often if not one.doubts]
+    alike = [Choice(one.number) for one in same if _begin_alike(mine, one.call)]
+    others = (_of_other_words(mine, same), _edited(mine, kept), _of_number(mine, unnoted))
+    found = [*certain, *alike, *as_often, *(one for one in others if one)]
+    return found[0] if found else None
+
+
+def _begin_alike(mine: Call, other: Call) -> bool:
+    return bool(mine.began) and likeness(mine.began, other.began) is Likeness.SAME
+
+
+def _of_other_words(mine: Call, same: Sequence[Kept]) -> Choice | None:
     for one in same:
         if one.call.time == mine.time:
             return Choice(one.number, (_other_words(mine, one.call), *_doubts(mine, one.call)))
-    for one in kept:
-        is_gone = bool(one.call.place.lines) and not one.call.place.is_in_source()
-        if is_gone and one.call.order == mine.order:
-            log.warning(
-                "the line that calls fit %d has changed: it was `%s`, and is `%s`",
-                one.number,
-                one.call.place.shown,
-                mine.place.shown,
-            )
-            return Choice(one.number, _doubts(mine, one.call))
     return None
 
 
+def _edited(mine: Call, kept: Sequence[Kept]) -> Choice | None:
+    for one in kept:
+        place = one.call.place
+        if place.lines and not place.is_in_source() and one.call.order == mine.order:
+            return Choice(one.number, (f"the line that calls it, which was `{place.shown}`",))
+    return None
+
+
+def _of_number(mine: Call, unnoted: Collection[int]) -> Choice | None:
+    number = mine.order + 1
+    if number not in unnoted:
+        return None
+    log.warning("fit %d was kept without its call: it is taken for this one", number)
+    return Choice(number)
+
+
 def _doubts(mine: Call, other: Call) -> tuple[str, ...]:
-    """Return what may be another fit's: weights that no other draw explains."""
-    found = likeness(mine.began, other.began)
-    is_drawn_alike = mine.seed is not None and mine.seed == other.seed
-    has_both = mine.began is not None and other.began is not None
-    is_other = found is Likeness.OTHER or (found is Likeness.DRAWN and is_drawn_alike and has_both)
-    return ("the model's weights at its beginning",) if is_other else ()
+    """Return what may be another fit's, where the place does not say which fit it is."""
+    is_certain = mine.place.is_certain and other.place.is_certain
+    if is_certain or likeness(mine.began, other.began) is Likeness.SAME:
+        return ()
+    return ("the model's weights at its beginning",)
 
 
 def _other_words(mine: Call, other: Call) -> str:
@@ -143,23 +161,15 @@ def _other_words(mine: Call, other: Call) -> str:
     return f"the parameter {', '.join(differing)} of its function"
 
 
-def read_kept(fits: Mapping[int, Path]) -> list[Kept]:
-    """Return the calls of a worker's kept fits, in the order of their numbers.
-
-    A file that cannot be read is left out: another worker may know that fit.
-
-    Args:
-        fits: their folders by number.
-    """
-    found = []
-    for number, place in sorted(fits.items()):
-        with suppress(OSError, ValueError):
-            found.append(Kept(number, Call.from_json((place / FILE).read_bytes())))
-    return found
+def read(folder: Path) -> Call | None:
+    """Return which call a fit's folder belongs to; None: it does not say."""
+    with suppress(OSError, ValueError):
+        return Call.from_json((folder / FILE).read_bytes())
+    return None
 
 
 def write(call: Call, folder: Path) -> None:
-    """Write down whose a folder is; a disk that does not take it costs a warning."""
+    """Write down whose a folder is. If the disk is full, a warning says so."""
     try:
         make_folder(folder)
         write_whole(folder / FILE, call.to_json(), durable=True)

@@ -12,6 +12,8 @@ from cluster_trainer.files import make_folder
 
 FOLDER = "earlier"
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+OF_A_RUN = re.compile(r"\d{8}-\d{6}(-|$)")
+LONGEST_LABEL = 100
 log = logging.getLogger("trainer")
 
 
@@ -41,8 +43,8 @@ def move_aside(folder: Path, names: Sequence[str], label: str, began: float) -> 
 
 def _new_folder(parent: Path, label: str, began: float) -> Path:
     """Make a folder named by the time when a run began."""
-    moment = time.strftime("%Y%m%d-%H%M%S", time.localtime(began))
-    name = f"{moment}-{NOT_IN_A_NAME.sub('_', label)}".rstrip("-")
+    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(began))
+    name = f"{moment}-{NOT_IN_A_NAME.sub('_', label)[:LONGEST_LABEL]}".rstrip("-")
     make_folder(parent)
     for number in range(1, 10_000):
         place = parent / (name if number == 1 else f"{name}-{number}")
@@ -62,7 +64,7 @@ def keep_newest(folder: Path, most: int | None) -> None:
     if most is None:
         return
     with suppress(OSError):
-        there = sorted(one for one in (folder / FOLDER).iterdir() if one.is_dir())
+        there = sorted(one for one in (folder / FOLDER).iterdir() if OF_A_RUN.match(one.name))
         for one in there[: max(0, len(there) - most)]:
             log.info("removing %s: TRAINER_KEEP_EARLIER is %d", one, most)
             shutil.rmtree(one, ignore_errors=True)

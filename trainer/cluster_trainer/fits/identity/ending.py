@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from enum import IntEnum
 from pathlib import Path
 
 from cluster_trainer.collectives.workers import Workers
@@ -66,27 +67,49 @@ def _write(file: Path, workers: Workers) -> None:
         log.warning("the script's end could not be noted in %s: %s", file.parent, error)
 
 
-def has_ended(folder: Path, workers: Workers) -> bool:
+class Trace(IntEnum):
+    """What a worker's folder tells of the script."""
+
+    NONE = 0  # as of a disk that is new
+    ENDED = 1
+    BEGUN = 2
+
+
+def has_ended(folder: Path, workers: Workers, *, is_new: bool) -> bool:
     """Tell whether the script has ended on all workers that were there; all workers call it.
 
-    The chief's mark says who that was: those who were missing have none.
+    Any worker's mark says who that was (MIN_WORKERS). Those who were missing do not count, and
+    neither does one that has lost its disk since.
+
+    Args:
+        folder: the worker's own.
+        workers: this one and the others.
+        is_new: whether nothing of an earlier start is in the folder.
     """
     file = folder / FILE
-    have_mark = workers.gather(int(file.exists()), BEGINNING)
-    if not have_mark[0]:
+    trace = Trace.ENDED if file.exists() else Trace.NONE if is_new else Trace.BEGUN
+    traces = workers.gather(trace, BEGINNING)
+    if Trace.ENDED not in traces:
         return False
-    text = workers.broadcast(file.read_bytes() if workers.rank == 0 else None, 0, BEGINNING)
+    holder = traces.index(Trace.ENDED)
+    text = workers.broadcast(
+        file.read_bytes() if workers.rank == holder else None, holder, BEGINNING
+    )
     members = json.loads(text) if text.strip() else workers.members  # of an earlier version: all
-    of_members = [
-        one for place, one in zip(workers.members, have_mark, strict=True) if place in members
-    ]
-    return all(of_members)
+    places = zip(workers.members, traces, strict=True)
+    return not any(trace == Trace.BEGUN for place, trace in places if place in members)
 
 
-def forget(folder: Path, workers: Workers) -> None:
+def forget(folder: Path, workers: Workers, *, keeps: bool) -> None:
     """Remove the mark, once all workers have seen theirs; all of them call it.
 
-    One that is killed before that begins anew again, as all the others do.
+    If one is killed before that, all begin anew again.
+
+    Args:
+        folder: the worker's own.
+        workers: this one and the others.
+        keeps: whether this process keeps its fits there; the mark is not another's to remove.
     """
     workers.gather(0, BEGINNING)
-    (folder / FILE).unlink(missing_ok=True)
+    if keeps:
+        (folder / FILE).unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 
 import keras
 from keras.src.utils.rng_utils import get_random_seed
@@ -41,14 +41,12 @@ class Chosen:
         number: the fit's, from 1.
         folder: where it is kept.
         call: what all workers have agreed that it is.
-        called_here: the line of this worker that calls it, in words.
         doubts: why a fit that had ended there may be another; see Choice.
     """
 
     number: int
     folder: Path
     call: Call
-    called_here: str = ""
     doubts: tuple[str, ...] = ()
 
     @property
@@ -56,10 +54,10 @@ class Chosen:
         """What the log calls it."""
         return f"fit {self.number}"
 
-    def note(self) -> None:
-        """Write down whose the folder is, once: later starts may begin with other weights."""
-        if not (self.folder / calls.FILE).exists():
-            calls.write(self.call, self.folder)
+    def say_doubts(self) -> None:
+        """Say what may be another fit's, where one that was interrupted is gone on with."""
+        for what in self.doubts:
+            log.warning("%s: %s may be another; it goes on from its checkpoint", self.name, what)
 
     def refuse_if_doubtful(self) -> None:
         """Refuse to give the results of a fit that had ended to what may be another one.
@@ -68,10 +66,10 @@ class Chosen:
             ConfigurationError: it may be.
         """
         if self.doubts:
-            accepted = f"what {self.name} had, which was called by the same line and had ended"
-            advice = f"Its results would be given for this one's: {self.call.place.shown}. {ANEW}"
+            accepted = f"those of {self.name}, which had ended"
+            advice = f"Its result is not used for `{self.call.place.shown}`. {ANEW}"
             raise ConfigurationError(
-                [Problem(what, "another", accepted, advice) for what in self.doubts]
+                [Problem(what, "others", accepted, advice) for what in self.doubts]
             )
 
 
@@ -87,6 +85,7 @@ class Fits:
     folder: Path
     keeps: bool = True
     _taken: set[int] = field(default_factory=set)
+    _known: dict[int, Call | None] | None = None
     _times: Counter[object] = field(default_factory=Counter)
     _order: int = 0
 
@@ -107,7 +106,7 @@ class Fits:
             order=self._order,
             seed=get_random_seed(),
             began=_weights(model),
-            arguments=f"{len(sys.argv) - 1}, {digest_of(repr(sys.argv[1:]))}",
+            arguments=_arguments(),
             texts=dict(_texts()),
         )
         self._times.update({lines: 1, values: 1} if place.lines else {lines: 1})
@@ -130,42 +129,68 @@ class Fits:
             self._taken.discard(before.number)
         chiefs = workers.broadcast(mine.to_json() if workers.rank == 0 else None, 0, WHICH)
         agreed = replace(Call.from_json(chiefs), arguments=mine.arguments, texts=mine.texts)
-        folders = self._folders()
-        kept = [one for one in calls.read_kept(folders) if one.number not in self._taken]
-        found = choose(agreed, kept)
+        if not agreed.place.has_lines_of(mine.place):
+            _warn_of_other_line(mine.place.shown, agreed.place.shown)
+        free = {number: one for number, one in self._kept().items() if number not in self._taken}
+        known = [Kept(number, one) for number, one in free.items() if one]
+        found = choose(agreed, known, [number for number, one in free.items() if one is None])
         proposed = workers.gather(found.number if found else 0, WHICH)
-        newest = max(workers.gather(max([0, *folders, *self._taken]), WHICH))
+        newest = max(workers.gather(max([0, *self._kept(), *self._taken]), WHICH))
         number = next((one for one in proposed if one), newest + 1)
         self._taken.add(number)
-        _refuse_other_arguments(number, mine, kept)
+        _refuse_others(number, mine, free.get(number))
         doubts = found.doubts if found and found.number == number else ()
         folder = self.folder / f"fit-{number}"
-        return Chosen(number, folder, agreed, mine.place.shown, doubts)
+        return Chosen(number, folder, agreed, doubts)
 
-    def _folders(self) -> dict[int, Path]:
-        """Return the folders of fits by their numbers."""
-        if not (self.keeps and self.folder.is_dir()):
-            return {}
-        named = ((NAME.fullmatch(one.name), one) for one in self.folder.iterdir())
-        return {int(match[1]): one for match, one in named if match}
+    def note(self, chosen: Chosen) -> None:
+        """Write down whose a folder is, once: later starts may begin with other weights."""
+        if self.keeps and self._kept().get(chosen.number) is None:
+            calls.write(chosen.call, chosen.folder)
+            self._kept()[chosen.number] = chosen.call
+
+    def _kept(self) -> dict[int, Call | None]:
+        """Return the calls of the kept fits by number, which no other process changes."""
+        if self._known is None:
+            self._known = {}
+            if self.keeps and self.folder.is_dir():
+                named = ((NAME.fullmatch(one.name), one) for one in self.folder.iterdir())
+                found = {int(match[1]): calls.read(one) for match, one in named if match}
+                self._known = dict(sorted(found.items()))
+        return self._known
 
 
-def _refuse_other_arguments(number: int, mine: Call, kept: list[Kept]) -> None:
-    """Refuse to go on with other arguments of the script; say which of its files have changed.
+def _refuse_others(number: int, mine: Call, before: Call | None) -> None:
+    """Refuse to go on with other arguments, or another seed; say which files have changed.
 
     Raises:
         ConfigurationError: they are others than when the fit began on this worker.
     """
-    before = next((one.call for one in kept if one.number == number), None)
     if before is None:
         return
-    if before.arguments != mine.arguments:
-        accepted = f"{before.arguments}, as when fit {number} began"
-        advice = f"They may change the training. {ANEW}"
-        what = "the script's arguments (their number, and a digest)"
-        raise ConfigurationError([Problem(what, mine.arguments, accepted, advice)])
+    told = {
+        "the script's arguments (their number, and a digest)": (mine.arguments, before.arguments),
+        "the seed of keras.utils.set_random_seed": (mine.seed, before.seed),
+    }
+    problems = [
+        Problem(
+            what,
+            str(now),
+            f"{then}, as when fit {number} began",
+            f"It may change the training. {ANEW}",
+        )
+        for what, (now, then) in told.items()
+        if now != then and None not in {now, then}
+    ]
+    if problems:
+        raise ConfigurationError(problems)
     for name in calls.changed_files(mine, before):
         _warn_of_change(name)
+
+
+@cache
+def _warn_of_other_line(mine: str, chiefs: str) -> None:
+    log.warning("this worker calls fit by another line than worker 0: `%s`, `%s`", mine, chiefs)
 
 
 @cache
@@ -188,25 +213,40 @@ def _weights(model: keras.Model) -> Summary | None:
     )
 
 
+def _arguments() -> str:
+    """Return the number of the script's arguments, and a digest; the code of `python -c` is one."""
+    given = sys.argv[1:] if "ipykernel" not in sys.modules else []  # the name of a new file
+    told = [*sys.orig_argv, *given] if sys.argv[0] == "-c" else given
+    return f"{len(given)}, {digest_of(repr(told))}"
+
+
 def _texts() -> Mapping[str, str]:
     """Return a digest of each file of the script: its own, and modules of the folder it is in."""
-    return _read_texts(tuple(_files()))
-
-
-def _files() -> list[Path]:
-    main = Path(sys.argv[0] or ".").absolute()
-    loaded = [getattr(module, "__file__", None) for module in [*sys.modules.values()]]
-    files = {Path(file).absolute() for file in loaded if file and not is_installed(file)}
-    found = sorted(one for one in files if main.parent in one.parents)[:MOST_FILES]
-    return [main, *found] if main.is_file() and main not in found else found
+    return _read_texts(len(sys.modules))
 
 
 @cache
-def _read_texts(files: tuple[Path, ...]) -> Mapping[str, str]:
+def _read_texts(modules: int) -> Mapping[str, str]:
+    """Return them where as many modules are loaded."""
+    del modules
+    main = Path(sys.argv[0] or ".").absolute()
     found = {}
-    for file in files:
+    for file in _files(main):
         try:
-            found[file.name] = digest_of(file.read_text(errors="surrogateescape"))
+            text = file.read_text(errors="surrogateescape")
         except OSError:
             continue
+        found[str(file.relative_to(main.parent))] = digest_of(text)
     return found
+
+
+def _files(main: Path) -> list[Path]:
+    loaded = [vars(module).get("__file__") for module in _modules()]
+    files = {Path(one).absolute() for one in loaded if isinstance(one, str) and one}
+    own = [one for one in files if main.parent in one.parents and not is_installed(str(one))]
+    found = sorted(own)[:MOST_FILES]
+    return [main, *found] if main.is_file() and main not in found else found
+
+
+def _modules() -> list[ModuleType]:
+    return [one for one in [*sys.modules.values()] if isinstance(one, ModuleType)]

@@ -22,6 +22,7 @@ from cluster_trainer.problems import ConfigurationError, Problem
 START = "START_ID"
 """The entrypoint's variable: tells one start of the command from all others."""
 LOCK, FILE = "LOCK", "OWNER.json"
+HOLDER_SECONDS, LOOK_SECONDS = 3.0, 0.05
 log = logging.getLogger("trainer")
 
 
@@ -44,7 +45,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Claim:
-    """What became of a process's wish to keep its fits in a folder.
+    """Whether a process may keep its fits in a folder.
 
     Attributes:
         before: who has kept fits there before; None: nobody, as far as is known.
@@ -74,11 +75,10 @@ class Lock:
         """
         make_folder(folder)
         is_free = self._lock(folder)
-        before = read(folder)
-        if before and (before.start, before.pid) == (mine.start, mine.pid):
-            return Claim()  # another kind of fit of this process
+        before = read(folder) if is_free else _holder(folder, mine.start)
         if before and mine.start and before.start == mine.start:
-            return Claim(before, before)
+            # The same process may have another kind of fit.
+            return Claim() if before.pid == mine.pid else Claim(before, before)
         if not is_free:
             raise ConfigurationError([_taken(folder)])
         goes_on = before is not None and before.script == mine.script
@@ -114,6 +114,16 @@ def read(folder: Path) -> Owner | None:
         return Owner(**json.loads((folder / FILE).read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def _holder(folder: Path, start: str) -> Owner | None:
+    """Return who holds the lock, which may be about to write that down; see `Lock.claim`."""
+    until = time.monotonic() + HOLDER_SECONDS
+    while (found := read(folder)) is None or found.start != start:
+        if not start or time.monotonic() > until:
+            break
+        time.sleep(LOOK_SECONDS)
+    return found
 
 
 def write(folder: Path, owner: Owner) -> None:

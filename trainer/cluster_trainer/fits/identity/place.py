@@ -1,10 +1,13 @@
 """Where in a script a `fit` is called: what tells one call from another in a later start."""
 
 import dis
+import inspect
 import linecache
+import re
+import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -15,38 +18,38 @@ import numpy as np
 
 OUTER_FRAMES = 40
 DIGEST_LENGTH = 12
-NOT_A_USERS = ("keras", "cluster_trainer")
-INSTALLED = (
-    *{sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")},
-    str(Path(__file__).parents[3]),
-)
-"""Where Python's own modules lie, installed packages, and this one."""
+DEEPEST, LONGEST = 4, 100
+"""Of containers: how many within each other, and how many of their values, are compared."""
+LIKE_A_TIME, LIKE_A_DATE = 1e8, re.compile(r"/|\d{4}")
+NOT_A_USERS = ("keras", "tensorflow", "cluster_trainer")
+STANDARD = (sysconfig.get_path("stdlib"), "<frozen ")
+PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+OURS = str(Path(__file__).parents[3])
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a script that was executing.
+    """A statement of a script that was executing.
 
     Attributes:
         file: its path.
         function: the function that it is in; `<module>` outside of all.
-        text: the line without its indentation; empty where there is no source.
+        text: the call, in one line; empty where there is no source.
+        occurrence: which call of this text it is in the function, from 0.
     """
 
     file: str
     function: str
     text: str
+    occurrence: int = 0
 
     def is_in_source(self) -> bool:
-        """Tell whether the file has the line and the function still; yes where there is none."""
-        lines = [line.strip() for line in linecache.getlines(self.file)]
-        if not lines:
+        """Tell whether the file has the statement still; yes where there is no file."""
+        try:
+            lines = linecache.getlines(self.file)
+        except ValueError:  # no name of a file
             return True
-        is_module = self.function.startswith("<")
-        has_function = is_module or any(
-            line.startswith(f"def {self.function.rpartition('.')[2]}(") for line in lines
-        )
-        return has_function and self.text in lines
+        return not lines or self.text in _in_one_line("".join(lines))
 
 
 @dataclass(frozen=True)
@@ -57,13 +60,16 @@ class Place:
 
     Attributes:
         lines: the line that calls, the line that calls its function, and so on.
-        numbers: digests of loop variables and numeric parameters of these functions, by name.
-        words: digests of the parameters that are text, by name.
+        numbers: digests of loop variables and of parameters that are whole numbers, by name.
+        words: digests of other plain parameters, such as texts, by name.
+        is_certain: whether these say which call it is; not in a `while` loop, or in a loop over
+            objects that cannot be compared.
     """
 
     lines: tuple[Line, ...] = ()
     numbers: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
+    is_certain: bool = True
 
     @property
     def shown(self) -> str:
@@ -83,31 +89,35 @@ class Place:
         return all(line.is_in_source() for line in self.lines)
 
 
-def _without_files(place: Place) -> list[tuple[str, str]]:
-    return [(line.function, line.text) for line in place.lines]
+def _without_files(place: Place) -> list[tuple[str, str, int]]:
+    return [(line.function, line.text, line.occurrence) for line in place.lines]
 
 
 def place_of(frame: FrameType | None) -> Place:
     """Return where the script is, from the frame of something that it has called.
 
-    Frames of Keras, of this package and of installed packages are left out: what these do between
-    the script and the call is the same in each start.
+    Frames of Keras, TensorFlow, Python's own modules and this package are left out.
     """
     lines: list[Line] = []
     numbers: dict[str, str] = {}
     words: dict[str, str] = {}
-    for one in _of_script(frame):
-        code = one.f_code
-        depth = len(lines)
-        text = linecache.getline(code.co_filename, one.f_lineno).strip()
-        lines.append(Line(code.co_filename, code.co_qualname, text))
-        for name in _telling_names(code):
-            value = _plain(one.f_locals.get(name))
-            if value is None:
-                continue
-            is_word = isinstance(value, str) and name not in _loop_variables(code)
-            (words if is_word else numbers)[f"{name} of frame {depth}"] = digest_of(repr(value))
-    return Place(tuple(lines), numbers, words)
+    is_certain = True
+    for depth, one in enumerate(_of_script(frame)):
+        lines.append(_line_of(one))
+        loops = _loops_around(one.f_code, one.f_lasti)
+        parameters = _parameters(one.f_code)
+        looped = {name for names in loops for name in names}
+        own = _variables(one, {*parameters, *looped})
+        plain = {name: _plain(own.get(name), with_objects=True) for name in looped}
+        is_certain &= all(
+            names and all(plain[name] is not None for name in names) for names in loops
+        )
+        given = {name: _plain(own.get(name)) for name in parameters if name not in looped}
+        counts = {name: value for name, value in given.items() if isinstance(value, (bool, int))}
+        others = {name: value for name, value in given.items() if name not in counts}
+        numbers |= _digests({**plain, **counts}, depth)
+        words |= _digests({name: one for name, one in others.items() if _lasts(one)}, depth)
+    return Place(tuple(lines), numbers, words, is_certain)
 
 
 def digest_of(text: str) -> str:
@@ -115,51 +125,146 @@ def digest_of(text: str) -> str:
     return sha256(text.encode(errors="surrogateescape")).hexdigest()[:DIGEST_LENGTH]
 
 
-def _of_script(frame: FrameType | None) -> Iterator[FrameType]:
-    found = 0
-    while frame is not None and found < OUTER_FRAMES:
+def is_installed(file: str) -> bool:
+    """Tell whether a file is not a script's, but of Python or of an installed package."""
+    return file.startswith((*STANDARD, *PACKAGES, OURS))
+
+
+def _of_script(frame: FrameType | None) -> list[FrameType]:
+    """Return the frames of a script, and of packages that it uses to train.
+
+    What has called the script, such as a launcher, is left out. A program that is installed as a
+    package has no other frames.
+    """
+    found = []
+    while frame is not None:
         if _is_of_script(frame):
-            found += 1
-            yield frame
+            found.append(frame)
         frame = frame.f_back
+    own = [at for at, one in enumerate(found) if not is_installed(one.f_code.co_filename)]
+    return found[: own[-1] + 1 if own else None][:OUTER_FRAMES]
 
 
 def _is_of_script(frame: FrameType) -> bool:
+    """Tell whether a frame is a script's, or of a package that the script uses to train."""
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-    return package not in NOT_A_USERS and not is_installed(frame.f_code.co_filename)
+    file = frame.f_code.co_filename
+    is_standard = file.startswith(STANDARD) and not file.startswith(PACKAGES)
+    return package not in NOT_A_USERS and not is_standard and not file.startswith(OURS)
 
 
-def is_installed(file: str) -> bool:
-    """Tell whether a file is not a script's, but of Python or of an installed package."""
-    return file.startswith((*INSTALLED, "<frozen "))
-
-
-def _telling_names(code: CodeType) -> list[str]:
-    """Return the parameters and loop variables of a function: they say which call of many it is."""
-    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return sorted({*parameters, *_loop_variables(code)})
+def _line_of(frame: FrameType) -> Line:
+    code = frame.f_code
+    calls = _calls(code)
+    span = calls.get(frame.f_lasti, (frame.f_lineno, frame.f_lineno))
+    text = _text(code.co_filename, span)
+    earlier = {one for one in calls.values() if one < span}
+    occurrence = sum(_text(code.co_filename, one) == text for one in earlier)
+    return Line(code.co_filename, code.co_qualname, text, occurrence)
 
 
 @cache
-def _loop_variables(code: CodeType) -> frozenset[str]:
-    """Return the names that the `for` statements of some code assign.
+def _calls(code: CodeType) -> dict[int, tuple[int, int]]:
+    """Return the first and last line of each call of some code, by its instruction's offset."""
+    return {
+        one.offset: (one.positions.lineno, one.positions.end_lineno)
+        for one in dis.get_instructions(code)
+        if one.opname.startswith("CALL")
+        and one.positions
+        and one.positions.lineno
+        and one.positions.end_lineno
+    }
 
-    They are read from its instructions, since there may be no source: what FOR_ITER yields is
-    stored next, after it is unpacked where there are several names.
+
+def _text(file: str, span: tuple[int, int]) -> str:
+    return _in_one_line("".join(linecache.getlines(file)[span[0] - 1 : span[1]]))
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _parameters(code: CodeType) -> tuple[str, ...]:
+    count = code.co_argcount + code.co_kwonlyargcount
+    flags = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
+    return code.co_varnames[: count + sum(bool(code.co_flags & flag) for flag in flags)]
+
+
+@cache
+def _loops_around(code: CodeType, offset: int) -> tuple[frozenset[str], ...]:
+    """Return the variables of each loop around an instruction; a `while` loop has none.
+
+    They are read from the instructions, since there may be no source. A loop ends with a jump
+    back. Where that leads to a FOR_ITER, the names that are stored next are the loop's.
     """
+    # A long jump has its first byte before it.
+    instructions = [one for one in dis.get_instructions(code) if one.opname != "EXTENDED_ARG"]
+    ends: dict[int, int] = {}
+    for one in instructions:
+        if "JUMP_BACKWARD" in one.opname:
+            ends[one.argval] = max(one.offset, ends.get(one.argval, 0))
+    around = [begin for begin, end in ends.items() if begin <= offset <= end]
+    return tuple(_stored_after(instructions, begin) for begin in around)
+
+
+def _stored_after(instructions: list[dis.Instruction], begin: int) -> frozenset[str]:
+    """Return the names that a loop's FOR_ITER at an offset stores; none where there is none."""
     names: set[str] = set()
-    follows = False
-    for instruction in dis.get_instructions(code):
-        is_store = instruction.opname.startswith("STORE_") and follows
-        if is_store and instruction.opname not in {"STORE_ATTR", "STORE_SUBSCR"}:
-            stored = instruction.argval
-            names.update(stored if isinstance(stored, tuple) else (stored,))
-        elif not instruction.opname.startswith("UNPACK_"):
-            follows = instruction.opname == "FOR_ITER"
+    place = next(at for at, one in enumerate(instructions) if one.offset >= begin)
+    if instructions[place].opname != "FOR_ITER":
+        return frozenset()
+    for one in instructions[place + 1 :]:
+        if one.opname.startswith("STORE_") and one.opname not in {"STORE_ATTR", "STORE_SUBSCR"}:
+            names.update(one.argval if isinstance(one.argval, tuple) else (one.argval,))
+        elif not one.opname.startswith("UNPACK_"):
+            break
     return frozenset(names)
 
 
-def _plain(value: Any) -> Any:
-    """Return a number or a text as Python has it; None for anything else."""
+def _variables(frame: FrameType, names: Collection[str]) -> dict[str, Any]:
+    """Return variables of a frame, those that it has."""
+    own = frame.f_locals
+    found = {name: own[name] for name in names if name in own}
+    # A function's frame keeps this copy, which would keep the script's models alive.
+    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and sys.version_info < (3, 13):
+        own.clear()
+    return found
+
+
+def _digests(values: Mapping[str, Any], depth: int) -> dict[str, str]:
+    """Return a digest of each value, by the name of the variable and its frame."""
+    named = {f"{name} of frame {depth}": one for name, one in values.items() if one is not None}
+    return {name: digest_of(repr(one)) for name, one in sorted(named.items())}
+
+
+def _lasts(value: Any) -> bool:
+    """Tell whether a parameter is likely the same at each start: no path, date or time."""
+    if isinstance(value, float):
+        return abs(value) < LIKE_A_TIME
+    return not (isinstance(value, str) and LIKE_A_DATE.search(value))
+
+
+def _plain(value: Any, depth: int = 0, *, with_objects: bool = False) -> Any:
+    """Return numbers, texts, and containers of these; None for anything else.
+
+    Args:
+        value: of a variable.
+        depth: how many containers it is in.
+        with_objects: whether an object counts as what of its attributes is plain.
+    """
     value = value.item() if isinstance(value, np.generic) else value
-    return value if isinstance(value, (bool, int, float, str)) else None
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    if depth == DEEPEST or value is None or callable(value):
+        return None
+    if is_dataclass(value):
+        value = {one.name: getattr(value, one.name) for one in fields(value)}
+    elif with_objects and type(value).__module__ != "builtins":
+        value = getattr(value, "__dict__", None)
+    if isinstance(value, Mapping):
+        items = [(str(key), _plain(one, depth + 1)) for key, one in [*value.items()]]
+        return [item for item in items if item[1] is not None] or None
+    if isinstance(value, (list, tuple, range)):
+        items = [_plain(one, depth + 1) for one in value[:LONGEST]]
+        return [item for item in items if item is not None] or None
+    return None

@@ -17,6 +17,7 @@ from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.fits.kept.shared_data import note_unread, note_validations, read_on
 from cluster_trainer.fits.kept.shared_files import ChiefsFiles
 from cluster_trainer.fits.pace_watch import PaceWatch
+from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.results.status_file import status_file
 
 log = logging.getLogger("trainer")
@@ -131,6 +132,8 @@ def arrange(  # noqa: PLR0913, PLR0917
         return
     note_validations(given, place)
     epochs = int(arguments.get("epochs", 1))
+    if place.epoch > epochs and not place.stopped:
+        _refuse_fewer(epochs, place.epoch)
     first = epochs if place.stopped else min(place.epoch, epochs)
     if first == epochs:
         note_unread(given, place)
@@ -148,6 +151,17 @@ def arrange(  # noqa: PLR0913, PLR0917
         shown = with_files_shared(shown, files)
     before = BeforeOthers(keeper.others_begin)
     arguments |= {"initial_epoch": first, "callbacks": [before, *shown, *own, keeper]}
+
+
+def _refuse_fewer(epochs: int, trained: int) -> None:
+    """Refuse to return a training that was longer than what is asked for.
+
+    Raises:
+        ConfigurationError: always.
+    """
+    accepted = f"{trained} or more, which the checkpoint has behind it"
+    advice = "TRAINER_RESUME=never begins anew, and moves what is there aside."
+    raise ConfigurationError([Problem("epochs", str(epochs), accepted, advice)])
 
 
 def _averages(model: keras.Model) -> bool:

@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 import keras
+import numpy as np
 
 from cluster_trainer.checkpoints.checkpoint import COUNTED
 from cluster_trainer.checkpoints.resume import LAYERS
@@ -15,6 +16,8 @@ SHOWN_CHARACTERS = 120
 METRICS = ("metrics", "weighted_metrics")
 TRAINING = ("the loss", "the loss weights", "the metrics", "the class weights", LAYERS)
 """What `training_described` tells; checkpoints of earlier versions hold none of it."""
+VARYING = ("trainable", "seed")
+"""A callback may freeze a layer later, and some layers draw a seed where they are given none."""
 CODE = ("__lambda__", "function")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
@@ -62,15 +65,15 @@ def _layers(model: keras.Model) -> list[Any]:
 def _config_of(thing: Any) -> Any:
     """Return what a thing says of itself; None where a user's own class cannot.
 
-    Which layers are trained is compared by itself, as a callback may decide that later.
+    Which layers are trained is compared by itself.
     """
     try:
         config = thing.get_config()
     except Exception:  # noqa: BLE001  a user's own get_config may raise anything
         return None
-    if isinstance(config, dict):
-        config.pop("trainable", None)
-    return config
+    if not isinstance(config, dict):
+        return config
+    return {name: value for name, value in config.items() if name not in VARYING}
 
 
 def _parts(given: Any) -> Any:
@@ -102,6 +105,8 @@ def _plain(config: Any) -> Any:
         return {str(name): _plain(value) for name, value in config.items()}
     if isinstance(config, (list, tuple)):
         return [_plain(one) for one in config]
+    if isinstance(config, (np.generic, np.ndarray)):
+        return config.tolist()
     if isinstance(config, str):
         return ADDRESS.sub("", COUNTED.sub("", config))
     return getattr(config, "__name__", config) if callable(config) else config

@@ -350,8 +350,9 @@ class KeptFit:
             ConfigurationError: with everything that differs.
         """
         self._compare(described, names)
-        if self._found and place_of(self._found.checkpoint).stage == Stage.ALL:
-            self._plan.had_ended()
+        if self._found:
+            has_ended = place_of(self._found.checkpoint).stage == Stage.ALL
+            (self._plan.had_ended if has_ended else self._plan.goes_on)()
         if not self._plan.rehearses:
             self._plan.begins()
 
@@ -368,7 +369,7 @@ class KeptFit:
             self._outdated = ended_fits.outdated_by(self._plan.name, trained)
             if self._found is None:
                 ended_fits.refuse_gone(trained)
-        facts = {**described, **variables, **settings, **self._plan.shared}
+        facts = {**described, **variables, **settings}
         agreement.refuse_differing(self._workers, self._job.task, facts)
         if self._found:
             saved = self._found.checkpoint
@@ -381,6 +382,9 @@ class KeptFit:
                 for name, value in described.items()
                 if name not in TRAINING or LAYERS in saved.settings
             }
+            if LAYERS not in known:  # see Plan
+                settings = {k: v for k, v in saved.settings.items() if k != LAYERS}
+                found = replace(found, checkpoint=replace(found.checkpoint, settings=settings))
             refuse_other_run(found, known, names)
 
     def note_values(self, variables: Sequence[Any], gone: Container[int]) -> None:

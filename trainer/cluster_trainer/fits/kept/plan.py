@@ -25,11 +25,12 @@ class Plan:
         stop: whether this process was asked to stop.
         deadline: until when a call of TensorFlow must be over.
         folder: where its checkpoints lie.
-        described: what must be as it was for the fit to go on, name -> value.
+        described: what must be as it was for the fit to go on, name -> value. Without LAYERS these
+            are not compared.
         describes_data: whether that tells how the data are cut, too.
-        shared: what must be the same on all workers besides, name -> value.
         begins: called once the fit is known to be the one that is kept there, before it trains.
         had_ended: called before the results of a fit that had ended are given for this one's.
+        goes_on: called before a fit that was interrupted is gone on with.
         name: what the log calls it; empty where there is one alone.
         must_resume: whether a checkpoint has to be there.
         has_trained: whether this process has trained the model already, so that it cannot begin
@@ -51,9 +52,9 @@ class Plan:
     folder: Path
     described: Mapping[str, str]
     describes_data: bool = False
-    shared: Mapping[str, str] = field(default_factory=dict)
     begins: Callable[[], object] = lambda: None
     had_ended: Callable[[], object] = lambda: None
+    goes_on: Callable[[], object] = lambda: None
     name: str = ""
     must_resume: bool = False
     has_trained: bool = False
