@@ -87,6 +87,7 @@ class Starts:
                 "TRAINER_RUN_DIR": str(run_dir),
                 "START_ID": start or os.urandom(8).hex(),
                 "END_MARKS": str(marks),
+                "TRAINER_CHECKPOINT_STEPS": "1",
                 "PROGRESS_FILE": str(folder / f"{os.urandom(4).hex()}.progress"),
                 **environ,
             },

@@ -33,7 +33,7 @@ for _ in range(3):
 if what == "lost" and index == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 if what == "chief-predicts" and index == 0:
-    model.predict(inputs, verbose=0)
+    model.predict(np.resize(inputs, (300, inputs.shape[1])), verbose=0)  # few rows ask nobody
 loss = model.evaluate(inputs, inputs[:, :1], verbose=0)
 (folder / f"pid-{index}").write_text(str(os.getpid()))
 if index == 1:

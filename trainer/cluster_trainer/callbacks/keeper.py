@@ -226,8 +226,10 @@ class Keeper(keras.callbacks.Callback):
         is_due = self._every and self.place.step % self._every == 0
         if self._plan.stops():
             self._save()
-        elif is_due and self._is_room():
-            self._save(another_follows=done == self.params.get("steps"))
+        elif is_due:
+            self._average()
+            if self._is_room():
+                self._save(another_follows=done == self.params.get("steps"))
         self._plan.meet()
 
     def after_last_call(self, steps: int, done: int) -> None:
@@ -320,6 +322,7 @@ class Keeper(keras.callbacks.Callback):
         is_stopped = bool(self.model.stop_training)
         self._move(Stage.EPOCH, epoch=epoch + 1, done=0, stopped=is_stopped)
         is_last = is_stopped or epoch + 1 == self.params.get("epochs")
+        self._average()
         if self._is_room(at_an_end=True):
             self._save(another_follows=is_last)
 
@@ -436,13 +439,21 @@ class Keeper(keras.callbacks.Callback):
         held_up = self.held_up[1] if self.held_up else 0.0
         return held_up + self._saver.newest_seconds
 
+    def _average(self) -> None:
+        """Average statistics where a checkpoint is due, whether or not there is room for it.
+
+        Else the training's numbers would depend on the disk.
+        """
+        if self._every is not None:
+            statistics.average(self.model, self.model.distribute_strategy)
+
     def _save(self, *, another_follows: bool = False) -> None:
         if self._every is None:
             return
         self._saver.make_room()  # no two copies of all variables at a time
         began = self._saved_at = time.monotonic()
         self._plan.share_files()  # what was the best is in the checkpoint
-        statistics.average(self.model, self.model.distribute_strategy)
+        self._average()
         rows = self._metric_rows()
         state = self._state()
         arrays: list[Any] = [None] * len(state.names)
