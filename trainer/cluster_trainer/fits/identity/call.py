@@ -89,8 +89,8 @@ def choose(mine: Call, kept: Sequence[Kept], unnoted: Collection[int] = ()) -> C
 
     1. Its line, its callers' lines, its loop variables and parameters are the same, and it was
        called as often.
-    2. The lines are the same, and the model has the weights that this fit began with. So a script
-       that leaves out what it has done before comes to the right one.
+    2. As 1., but called more or less often, and the model has the weights that this fit began with.
+       So a script that leaves out what it has done before comes to the right one.
     3. As 1., but the weights speak against it.
     4. The lines are the same, it was called as often, and only parameters that may be another at
        each start differ, such as a folder with a date.
@@ -110,7 +110,7 @@ def choose(mine: Call, kept: Sequence[Kept], unnoted: Collection[int] = ()) -> C
         Choice(one.number, _doubts(mine, one.call)) for one in exact if one.call.same == mine.same
     ]
     certain = [one for one in as_often if not one.doubts]
-    alike = [Choice(one.number) for one in same if _begin_alike(mine, one.call)]
+    alike = [Choice(one.number) for one in exact if _begin_alike(mine, one.call)]
     others = (_of_other_words(mine, same), _edited(mine, kept), _of_number(mine, unnoted))
     found = [*certain, *alike, *as_often, *(one for one in others if one)]
     return found[0] if found else None

@@ -24,6 +24,8 @@ LIKE_A_TIME, LIKE_A_DATE = 1e8, re.compile(r"/|\d{4}")
 NOT_A_USERS = ("keras", "tensorflow", "cluster_trainer")
 STANDARD = (sysconfig.get_path("stdlib"), "<frozen ")
 PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+LAUNCHER = "runpy"
+"""Runs a script within another program, and `python -m`."""
 OURS = str(Path(__file__).parents[3])
 
 
@@ -137,7 +139,7 @@ def _of_script(frame: FrameType | None) -> list[FrameType]:
     package has no other frames.
     """
     found = []
-    while frame is not None:
+    while frame is not None and frame.f_globals.get("__name__") != LAUNCHER:
         if _is_of_script(frame):
             found.append(frame)
         frame = frame.f_back
