@@ -60,15 +60,17 @@ class Mirror:
 
     def _fill(self, source: Path, folder: Path, room: int) -> int:
         """Mirror what is in a folder; return how many more files may be linked."""
+        is_beside = self._leads_here(source)
         for entry in sorted(os.scandir(source), key=lambda one: one.name):
             own, place = Path(entry.path), folder / entry.name
-            size = _size(entry, room)
-            if self._leads_here(own) or (_is_mirrored(entry) and size <= room):
+            is_folder = entry.is_dir(follow_symlinks=False)
+            size = _size(entry, room) if is_folder else 0
+            if is_folder and (self._leads_here(own) or (_is_mirrored(entry) and size <= room)):
                 self._make(own, place)
                 room = self._fill(own, place, room)
             else:
                 self._link(entry, place, is_too_large=size > room)
-                room -= not self._leads_here(source)  # what lies beside the script is always there
+                room -= not is_beside  # what lies beside the script is linked in any case
         return room
 
     def _leads_here(self, own: Path) -> bool:
