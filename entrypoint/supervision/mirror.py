@@ -16,6 +16,8 @@ from pathlib import Path
 MOST_FILES = 20_000
 """That are linked one by one; a folder for which there is no room left is linked as a whole."""
 NO_DATA = frozenset({".git", ".venv", "venv", "node_modules"})
+COMPILED = "__pycache__"
+"""Is left out: Python compiles anew where it needs to."""
 WORKING_FOLDERS = "worker-*/workspace"
 
 
@@ -61,7 +63,8 @@ class Mirror:
     def _fill(self, source: Path, folder: Path, room: int) -> int:
         """Mirror what is in a folder; return how many more files may be linked."""
         is_beside = self._leads_here(source)
-        for entry in sorted(os.scandir(source), key=lambda one: one.name):
+        entries = (one for one in os.scandir(source) if one.name != COMPILED)
+        for entry in sorted(entries, key=lambda one: one.name):
             own, place = Path(entry.path), folder / entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
             size = _size(entry, room) if is_folder else 0

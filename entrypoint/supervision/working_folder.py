@@ -34,19 +34,22 @@ def working_folder(command: Sequence[str], environment: Mapping[str, str], log: 
     """
     try:
         here = Path.cwd()
-        if (
-            not here.is_relative_to(WORKSPACE)
-            or os.access(here, os.W_OK)
-            or not _is_of(here, command)
-        ):
-            return None
-        mirror = _mirror(here, environment, log.worker)
+    except FileNotFoundError:  # it is gone, which is the command's own matter
+        return None
+    is_read_only = here.is_relative_to(WORKSPACE) and not os.access(here, os.W_OK)
+    if not is_read_only or not _is_of(here, command):
+        return None
+    mirror = _mirror(here, environment, log.worker)
+    folder = mirror.folder / here.relative_to(WORKSPACE)
+    try:
         mirror.renew()
     except (OSError, ValueError, RecursionError) as error:
-        log.warning(f"{WORKSPACE} is read-only, and the command stays there: {_reason(error)}")
+        log.warning(f"{here} is read-only, and {folder} cannot be used instead: {_reason(error)}")
         return None
-    folder = mirror.folder / here.relative_to(WORKSPACE)
-    _say(mirror, folder, log)
+    finally:
+        _say_moved(mirror, log)
+    if log.worker == CHIEF:
+        _say(mirror, folder, log)
     return folder
 
 
@@ -61,9 +64,10 @@ def _is_of(here: Path, command: Sequence[str]) -> bool:
 
 def _mirror(here: Path, environment: Mapping[str, str], worker: str) -> Mirror:
     runs = Path(os.path.abspath(environment.get("TRAINER_RUN_DIR") or RUNS))  # noqa: PTH100 -- a link stays
-    place = runs / worker / ASIDE / time.strftime("%Y%m%d-%H%M%S")
-    names = (place.with_name(f"{place.name}-{number}") for number in count(2))
-    aside = place if not place.exists() else next(one for one in names if not one.exists())
+    now = time.strftime("%Y%m%d-%H%M%S")
+    names = (now if number == 1 else f"{now}-{number}" for number in count(1))
+    places = (runs / worker / ASIDE / name for name in names)
+    aside = next(one for one in places if not os.path.lexists(one))
     return Mirror(WORKSPACE, runs / worker / NAME, aside, here)
 
 
@@ -74,14 +78,15 @@ def _reason(error: Exception) -> str:
     return f"{error.filename2 or error.filename}: {error.strerror}"
 
 
-def _say(mirror: Mirror, folder: Path, log: Log) -> None:
-    """Say where the command runs, and what there is not as in the user's folder."""
+def _say_moved(mirror: Mirror, log: Log) -> None:
     for own, now in islice(mirror.moved.items(), MOST_NAMED):
         log.warning(f"the command sees your {own}; an earlier start wrote another, now {now}")
     if len(mirror.moved) > MOST_NAMED:
         log.warning(f"there are {len(mirror.moved) - MOST_NAMED} more of these in {mirror.aside}")
-    if log.worker != CHIEF:
-        return
+
+
+def _say(mirror: Mirror, folder: Path, log: Log) -> None:
+    """Say where the command runs, and what is not there as in the user's folder."""
     log.info(f"{WORKSPACE} is read-only: the command runs in {folder}, with links to your files")
     walk = "`os.walk` and `Path.rglob` from above do not enter it"
     for own in mirror.too_large:

@@ -123,6 +123,15 @@ def test_the_users_own_file_comes_before_one_of_an_earlier_start(workspace, find
     assert str(aside / "config.json") in text
 
 
+def test_what_python_compiles_is_nobodys(workspace, find, said):
+    found = find(*TRAIN)
+    for folder in (found, workspace):
+        (folder / "__pycache__").mkdir()
+        (folder / "__pycache__/net.pyc").touch()
+    assert not (find(*TRAIN) / "__pycache__/net.pyc").is_symlink()
+    assert "WARNING" not in said()
+
+
 def test_two_starts_in_a_second_move_aside_into_two_folders(workspace, find, tmp_path, monkeypatch):
     monkeypatch.setattr(module.time, "strftime", lambda _: "now")
     for name in ("a", "b"):
