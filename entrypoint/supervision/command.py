@@ -18,7 +18,11 @@ def become(
     It runs in `folder`, if one is given, else in this process's.
     """
     if folder:
-        os.chdir(folder)
+        try:
+            os.chdir(folder)
+        except OSError as error:
+            say(f"cluster-trainer: cannot run {command[0]} in {folder}: {error.strerror}.")
+            return EXIT_NOT_EXECUTABLE
     # Python ignores these two, and a program that is exec'd would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)

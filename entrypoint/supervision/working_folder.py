@@ -2,58 +2,98 @@
 
 Most scripts read and write where they run. The user's folder is mounted read-only: a worker that
 somebody else has taken over must not change the user's code, and workers of one machine must not
-write the same files at the same time. So such a script runs in a folder of its worker's, with links
-to all that is in its own.
+write the same files at the same time. So such a script runs in a folder of its worker's, which
+mirrors the user's.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
+from itertools import count, islice
 from pathlib import Path
 
 from entrypoint.log import Log
+from entrypoint.supervision.mirror import MOST_FILES, Mirror
 
 WORKSPACE = Path("/workspace")
 RUNS = "/runs"
-NAME = "workspace"
+NAME, ASIDE = "workspace", "workspace-earlier"
+CHIEF = "worker-0"
+MOST_NAMED = 5
 
 
 def working_folder(command: Sequence[str], environment: Mapping[str, str], log: Log) -> Path | None:
     """Return the folder in which a command is to run, made and filled; None: where it would anyway.
 
     Args:
-        command: what is run. Its own folder is left only where it names a file there.
+        command: what is run. Its own folder is left only if it names a file in the workspace.
         environment: of the command, with TRAINER_RUN_DIR.
         log: whose worker it is, and where to say so.
     """
-    here = Path.cwd()
-    if not here.is_relative_to(WORKSPACE) or os.access(here, os.W_OK) or not _is_of(here, command):
-        return None
-    runs = Path(os.path.abspath(environment.get("TRAINER_RUN_DIR") or RUNS))  # noqa: PTH100 -- a link stays
-    folder = runs / log.worker / NAME
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _link_all(here, folder)
-    except OSError as error:
-        log.warning(f"{here} is read-only, and {folder} cannot be used instead: {error.strerror}")
+        here = Path.cwd()
+    except FileNotFoundError:  # it is gone, which is the command's own matter
         return None
-    log.info(f"{here} is read-only: the command runs in {folder}, with links to what is there")
+    is_read_only = here.is_relative_to(WORKSPACE) and not os.access(here, os.W_OK)
+    if not is_read_only or not _is_of(here, command):
+        return None
+    mirror = _mirror(here, environment, log.worker)
+    folder = mirror.folder / here.relative_to(WORKSPACE)
+    try:
+        mirror.renew()
+    except (OSError, ValueError, RecursionError) as error:
+        log.warning(f"{here} is read-only, and {folder} cannot be used instead: {_reason(error)}")
+        return None
+    finally:
+        _say_moved(mirror, log)
+    if log.worker == CHIEF:
+        _say(mirror, folder, log)
     return folder
 
 
 def _is_of(here: Path, command: Sequence[str]) -> bool:
-    """Tell whether a command names a file in a folder, such as `python train.py`."""
-    paths = (here / word for word in command[1:] if not word.startswith("-") and len(word) < 1000)  # noqa: PLR2004
-    return any(path.is_relative_to(here) and path.is_file() for path in paths)
+    """Tell whether a command names a file in the workspace, such as `python train.py`."""
+    program = [word for word in command[:1] if "/" in word]
+    words = [*program, *(word for word in command[1:] if not word.startswith("-"))]
+    paths = (Path(os.path.abspath(here / word)) for word in words)  # noqa: PTH100 -- a link stays
+    # Path.is_file() raises errors of a name that is too long, or a folder that may not be searched.
+    return any(path.is_relative_to(WORKSPACE) and os.path.isfile(path) for path in paths)  # noqa: PTH113
 
 
-def _link_all(here: Path, folder: Path) -> None:
-    """Link what is in a folder into another one, and leave alone what that has of its own."""
-    for old in folder.iterdir():
-        if old.is_symlink() and old.readlink().parent == here and not old.exists():
-            old.unlink()
-    for path in here.iterdir():
-        link = folder / path.name
-        if not os.path.lexists(link):
-            link.symlink_to(path)
+def _mirror(here: Path, environment: Mapping[str, str], worker: str) -> Mirror:
+    runs = Path(os.path.abspath(environment.get("TRAINER_RUN_DIR") or RUNS))  # noqa: PTH100 -- a link stays
+    now = time.strftime("%Y%m%d-%H%M%S")
+    names = (now if number == 1 else f"{now}-{number}" for number in count(1))
+    places = (runs / worker / ASIDE / name for name in names)
+    aside = next(one for one in places if not os.path.lexists(one))
+    return Mirror(WORKSPACE, runs / worker / NAME, aside, here)
+
+
+def _reason(error: Exception) -> str:
+    """Return what failed, with the path where something was to be made, if there are two."""
+    if not isinstance(error, OSError):
+        return str(error)
+    return f"{error.filename2 or error.filename}: {error.strerror}"
+
+
+def _say_moved(mirror: Mirror, log: Log) -> None:
+    for own, now in islice(mirror.moved.items(), MOST_NAMED):
+        log.warning(f"the command sees your {own}; an earlier start wrote another, now {now}")
+    if len(mirror.moved) > MOST_NAMED:
+        log.warning(f"there are {len(mirror.moved) - MOST_NAMED} more of these in {mirror.aside}")
+
+
+def _say(mirror: Mirror, folder: Path, log: Log) -> None:
+    """Say where the command runs, and what is not there as in the user's folder."""
+    log.info(f"{WORKSPACE} is read-only: the command runs in {folder}, with links to your files")
+    walk = "`os.walk` and `Path.rglob` from above do not enter it"
+    for own in mirror.too_large:
+        log.warning(
+            f"{mirror.folder / own.relative_to(WORKSPACE)} is one link to {own}, since only "
+            f"{MOST_FILES} files are linked one by one: {walk}, and it cannot be written"
+        )
+    if mirror.whole:
+        names = ", ".join(str(own.relative_to(WORKSPACE)) for own in mirror.whole)
+        log.info(f"linked as a whole: {names} ({walk})")

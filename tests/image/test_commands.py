@@ -26,3 +26,10 @@ def test_a_folder_called_trainer_does_not_shadow_the_trainer(run_to_end, tmp_pat
         (tmp_path / name / "__init__.py").write_text("raise SystemExit(99)")
     ended = run_to_end("--help", volumes=[f"{tmp_path}:/workspace:ro"])
     assert ended.code == 0, ended.err
+
+
+def test_a_command_runs_in_a_folder_that_may_not_be_searched(run_to_end, tmp_path):
+    tmp_path.chmod(0o700)
+    program = f"print('ran') # {'a long program ' * 40}"
+    ended = run_to_end("python", "-c", program, volumes=[f"{tmp_path}:/workspace:ro"])
+    assert (ended.code, ended.out) == (0, "ran\n")

@@ -12,6 +12,7 @@ from ring_peer import SECONDS, ring_of_two
 from cluster_trainer.collectives.workers import WorkersOfRing
 from cluster_trainer.fits.kept import shared_files
 from cluster_trainer.fits.kept.shared_files import ChiefsFiles
+from cluster_trainer.fits.kept.written_files import named_alike
 
 
 class OfPeer(ChiefsFiles):
@@ -110,6 +111,19 @@ def test_what_is_written_outside_of_callbacks_is_not_given(two, disks):
     by_text(disks[0] / "file")
     (disks[0] / "run").mkdir()
     assert two(lambda: by_text(disks[0] / "run" / "the trainers own")) == {}
+
+
+def test_what_is_written_in_the_scripts_working_folder_is_given(two, disks, monkeypatch):
+    """Above the script's subfolder, too; each worker has a working folder of its own."""
+    own = disks[0] / "run/workspace"
+    (own / "sub").mkdir(parents=True)
+    monkeypatch.chdir(own / "sub")
+    files = [own / "sub/beside", own / "above", Path("../by name")]
+    names = ["above", "beside", "by name"]
+    assert [*two(lambda: [by_text(one) for one in files])] == names
+    assert [*two(lambda: by_text(Path("../../the trainers own")))] == names
+    named = [str(named_alike(one, own)) for one in files]
+    assert named == ["beside", "../above", "../by name"]
 
 
 def test_what_is_too_much_is_said(two, disks, monkeypatch, caplog):

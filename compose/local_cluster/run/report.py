@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
 
 from local_cluster.messages import EXIT_CONFIGURATION, say, write
 from local_cluster.run import checkpoints
@@ -14,6 +15,7 @@ from local_cluster.shared_folder import SharedFolder
 
 CURVES = "`make tensorboard` shows those of all runs"
 METRICS, TENSORBOARD = "metrics.jsonl", "tensorboard"
+WHERE_IT_RUNS = "worker-0/workspace"
 MOST_MODELS = 3
 """That are named: a ModelCheckpoint may have saved one each epoch."""
 TOLD_TO_STOP = (129, 130, 143)
@@ -83,9 +85,18 @@ def newest_fit(chief: SharedFolder) -> str | None:
 
 
 def models_of(folder: SharedFolder) -> list[str]:
-    """Return the models that a script has saved in a run's folder, the newest last."""
-    names = [one for one in folder.names() if one.endswith(".keras") and not one.startswith(".")]
-    return sorted(filter(folder.has_file, names), key=folder.time_of)
+    """Return the models that a script has saved in a run's folder, the newest last.
+
+    Those that the chief has saved where it runs are among them, but no links to the user's own.
+    """
+    found = [
+        (folder.below(place).time_of(name), str(PurePosixPath(place, name)))
+        for place in ("", WHERE_IT_RUNS)
+        for name in folder.below(place).names()
+        if name.endswith(".keras") and not name.startswith(".")
+        if folder.below(place).has_file(name)
+    ]
+    return [name for _, name in sorted(found)]
 
 
 def last_epoch(folder: SharedFolder) -> Iterator[tuple[str, str]]:

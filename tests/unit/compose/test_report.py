@@ -97,13 +97,15 @@ def test_a_script_that_is_done_shows_its_last_fits_numbers_and_its_model(tmp_pat
 def test_of_many_models_the_newest_are_named(tmp_path):
     given = {"SCRIPT": __file__, "RUNS_DIR": str(tmp_path), "RUN_NAME": "n"}
     settings = read(given, datetime.now())  # noqa: DTZ005
-    (tmp_path / "n").mkdir()
+    where_it_runs = tmp_path / "n/worker-0/workspace"
+    where_it_runs.mkdir(parents=True)
+    (where_it_runs / "pretrained.keras").symlink_to(__file__)  # the user's own
     for number in range(9, 20):
-        file = tmp_path / f"n/{number}.keras"
+        file = (where_it_runs if number == 18 else tmp_path / "n") / f"{number}.keras"
         file.touch()
         os.utime(file, (number, number))
-    found = [Path(text).stem for name, text in places(settings, is_done=True) if name == "model"]
-    assert found == ["17", "18", "19"]
+    found = [text for name, text in places(settings, is_done=True) if name == "model"]
+    assert found == [f"{tmp_path}/n/{one}.keras" for one in ("17", "worker-0/workspace/18", "19")]
 
 
 def test_a_script_without_a_fit_is_done_without_numbers(tmp_path, capsys):

@@ -426,7 +426,7 @@ def _move_aside(process: Process, *, has_ended: bool) -> None:
     if place is None:
         return
     why = "has ended with this TRAINER_RUN_DIR" if has_ended else "is not gone on with"
-    log.info("%s %s: what it left in %s is now in %s", script, why, job.folder, place)
+    log.info("%s %s: the fits that it left in %s are now in %s", script, why, job.folder, place)
     owner.write(job.folder, this_process(process.environ, script_name()))
     earlier.keep_newest(job.folder, job.config.keep_earlier)
 

@@ -9,6 +9,7 @@ import glob
 import hashlib
 import json
 import logging
+import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.running import wants_each_batch
 from cluster_trainer.files import make_folder, write_whole
 from cluster_trainer.fits.kept import written_files
-from cluster_trainer.fits.kept.written_files import Written, files_in, named_alike
+from cluster_trainer.fits.kept.written_files import WORKING_FOLDER, Written, files_in, named_alike
 
 FILES = "fit (files of ModelCheckpoint)"
 OF_CALLBACKS = "fit (files of callbacks)"
@@ -101,7 +102,8 @@ class ChiefsFiles:
         self, workers: Workers, callbacks: Sequence[Any], folder: Path, *, goes_on: bool
     ) -> None:
         self._workers, self._callbacks, self._folder = workers, callbacks, folder
-        self._written, self._goes_on = Written(), goes_on
+        self._own = folder / WORKING_FOLDER
+        self._written, self._goes_on = Written(self._own), goes_on
         self._given: dict[Path, int] = {}  # by the chief, with their digests
         self._allowed: set[Path] = set()
         self._has_left_out, self._bytes = False, 0
@@ -149,7 +151,7 @@ class ChiefsFiles:
 
     def _news(self, *, is_last: bool) -> Iterator[tuple[Path, int]]:
         """Yield the chief's files that the others have not, with their digests."""
-        known = map(named_alike, self._known(is_last=is_last))
+        known = [named_alike(one, self._own) for one in self._known(is_last=is_last)]
         for path in [*self._written.files, *known]:
             for file in files_in(path):
                 digest = NO_FILE if self._is_ours(file) else _digest(file)
@@ -172,10 +174,10 @@ class ChiefsFiles:
     def _is_ours(self, file: Path) -> bool:
         """Tell whether the trainer has written a file, into the worker's folder.
 
-        A script whose own folder is read-only runs in a folder in there.
+        The files of a script that runs in there, in its working folder, are the script's own.
         """
-        above = file.absolute().parents
-        return self._folder in above and Path.cwd() not in above
+        above = Path(os.path.abspath(file)).parents  # noqa: PTH100 -- without `..`, but a link stays
+        return self._folder in above and self._own not in above
 
     def _may_give(self, file: Path) -> bool:
         """Tell whether a file may be given, which counts then; say once of each which may not."""

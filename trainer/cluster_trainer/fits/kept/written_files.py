@@ -17,18 +17,23 @@ import h5py
 import keras
 
 WRITES = os.O_WRONLY | os.O_RDWR
+WORKING_FOLDER = "workspace"  # in the worker's, as the entrypoint makes it
 NOT_RESULTS = ("__pycache__", ".cache")
 
 
 class Written:
     """The files that one thread has written; see `named_alike`.
 
+    Args:
+        own: the folder in which a script runs whose own folder is read-only.
+
     Attributes:
         files: in the order in which they were opened first.
         is_noting: whether what is opened now is noted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, own: Path) -> None:
+        self._own = own
         self.files: dict[Path, None] = {}
         self.is_noting = False
         self._thread = threading.get_ident()
@@ -38,7 +43,7 @@ class Written:
         if not self.is_noting or threading.get_ident() != self._thread:
             return
         if isinstance(name, (str, bytes, os.PathLike)):
-            path = named_alike(Path(os.fsdecode(name)))
+            path = named_alike(Path(os.fsdecode(name)), self._own)
             if not {*NOT_RESULTS}.intersection(path.parts):
                 self.files[path] = None
 
@@ -56,13 +61,16 @@ class Written:
             self.is_noting = before
 
 
-def named_alike(path: Path) -> Path:
-    """Return a path as all workers know it: relative where it is in the working directory.
+def named_alike(path: Path, own: Path) -> Path:
+    """Return a path as all workers know it: relative, where it is in a folder of each worker's own.
 
-    That may be a folder of each worker's own.
+    Such are the working directory and `own`, if the working directory is in there.
     """
-    with suppress(ValueError):
-        return path.relative_to(Path.cwd())
+    here = Path.cwd()
+    if path.is_relative_to(here):
+        return path.relative_to(here)
+    if path.is_relative_to(own) and here.is_relative_to(own):
+        return Path(os.path.relpath(path, here))
     return path
 
 
