@@ -56,6 +56,7 @@ def _with_folder(settings: Settings, environ: Mapping[str, str], held: ExitStack
 
 
 def _run(settings: Settings, environ: Mapping[str, str]) -> int:
+    """Run a cluster whose locks are held to its end, and return its exit code."""
     begin = time.monotonic()
     nvidia = "gpu" in settings.image and engine.has_nvidia()
     chosen = compose.variables(

@@ -28,8 +28,8 @@ def of_project(project: str, user: User, environ: Mapping[str, str]) -> Iterator
         EndError: another start holds it, or it cannot be opened.
     """
     taken = (
-        f"COMPOSE_PROJECT_NAME: a cluster of the project {project} runs already; accepted: a "
-        "project whose cluster has ended. `make ps` shows it, `make stop` ends it."
+        f"COMPOSE_PROJECT_NAME: a cluster of the project {project} runs already. `make ps` shows "
+        "it, `make stop` ends it. To run another cluster beside it, give another name."
     )
     with _held(state_folder(environ) / "locks", f"project-{project}", user, taken):
         yield
@@ -43,9 +43,8 @@ def of_run(runs: Path, name: str, user: User, environ: Mapping[str, str]) -> Ite
         EndError: another start holds it, or it cannot be opened.
     """
     taken = (
-        f'RUN_NAME: received "{name}"; accepted: a run that no other `make up-local` or '
-        f"`make resume` is training. Another one trains {runs / name}: wait until it ends, or "
-        "give another name."
+        f'RUN_NAME: received "{name}"; accepted: a run that no other cluster is training. '
+        f"Another cluster is training {runs / name}. Wait until it ends, or give another name."
     )
     place = f"run-{os.path.realpath(runs)}/{name}"
     with _held(state_folder(environ) / "locks", place, user, taken):

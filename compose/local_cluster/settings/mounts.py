@@ -16,6 +16,8 @@ OF_THE_REPOSITORY = (
     *("patches", "requirements", "scripts", "tests", "trainer"),
 )
 """Its folders without `runs`: this machine runs or reads what is in them."""
+FOR_DATA = ROOT / ".build/data"
+"""What the benchmarks train on; nothing else of .build is for workers."""
 DEFAULT_RUNS = ROOT / "runs"
 
 
@@ -51,7 +53,7 @@ def problems(
             if any(_holds(folder, one) for one in (path, *path.parents)):
                 accepted = f"compose files outside of {folder}, in which workers can write"
                 yield f'OVERLAYS: received "{file}"; accepted: {accepted}.'
-    for name, text in mounted.items():
+    for name, text in {**mounted, "XDG_STATE_HOME": str(state)}.items():
         # Workers of earlier runs could write in the default folder, wherever the runs are now.
         for folder in dict.fromkeys((*written.values(), DEFAULT_RUNS)):
             if text and _is_led_by_a_link(_whole(text), folder):
@@ -64,7 +66,8 @@ def _accepted(folder: Path, state: Path) -> str:
     for place in (ROOT, state):
         if _holds(folder, place):
             return f"a folder without {place} in it, since workers can write there"
-    for place in (state, *(ROOT / name for name in OF_THE_REPOSITORY)):
+    ours = [ROOT / name for name in OF_THE_REPOSITORY] if not _holds(FOR_DATA, folder) else []
+    for place in (state, *ours):
         if _holds(place, folder):
             return f"a folder outside of {place}, since workers can write there"
     return ""

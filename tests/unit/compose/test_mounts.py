@@ -19,11 +19,11 @@ def refused(tmp_path):
     for name in ("runs/x", "data", "code"):
         (tmp_path / name).mkdir(parents=True)
 
-    def of(runs="runs", overlays=(), **mounted):
+    def of(runs="runs", overlays=(), state="state", **mounted):
         written = {"RUNS_DIR": tmp_path / runs}
         paths = {name: str(tmp_path / path) for name, path in mounted.items()}
         files = [str(tmp_path / file) for file in overlays]
-        found = problems(written, paths, files, tmp_path / "state")
+        found = problems(written, paths, files, tmp_path / state)
         return [sentence.partition(":")[0] for sentence in found]
 
     return of
@@ -40,13 +40,14 @@ def test_ordinary_paths_are_taken(refused, tmp_path):
     [
         *("", "state", "state/runs", "state/new/place", ROOT, ROOT.parent),
         *(ROOT / name for name in ("compose", "compose/workspace", "scripts/new", ".git/hooks")),
+        *(ROOT / name for name in (".build", ".build/report", ".build/data/../report")),
     ],
 )
 def test_workers_may_not_write_what_decides_about_this_machine(refused, place):
     assert {*refused(runs=place)} == {"RUNS_DIR"}
 
 
-@pytest.mark.parametrize("place", ["runs", "runs/mine", "my-results"])
+@pytest.mark.parametrize("place", ["runs", "runs/mine", "my-results", ".build/data"])
 def test_a_folder_of_the_users_own_in_the_repository_is_taken(refused, place):
     assert refused(runs=ROOT / place) == []
 
@@ -72,6 +73,11 @@ def test_a_link_that_a_worker_can_leave_leads_to_no_mount(refused, tmp_path, nam
     (tmp_path / "other").symlink_to("runs/x")
     for path in ("runs/x/code", "runs/x/code/etc", "other/code/etc"):
         assert refused(**{name: path}) == [name]
+
+
+def test_nor_to_what_runs_were_started_with(refused, tmp_path):
+    (tmp_path / "runs/x/state").symlink_to(tmp_path / "code")
+    assert refused(state="runs/x/state/cluster-trainer") == ["XDG_STATE_HOME"]
 
 
 def test_nor_does_one_of_a_run_in_the_default_folder(refused, tmp_path, monkeypatch):
