@@ -13,7 +13,7 @@ PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 def this_boot() -> str:
-    """Return what no other boot of any machine has; where the kernel does not say, its name."""
+    """Return the ID of this boot of this machine; the host name if the kernel has no boot ID."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:
@@ -21,7 +21,7 @@ def this_boot() -> str:
 
 
 def this_container() -> str:
-    """Return what all processes have that see each other's numbers, and no others."""
+    """Return an ID of this container: the same for all processes in one PID namespace."""
     try:
         return f"{this_boot()}/{PID_NAMESPACE.stat().st_ino}"
     except OSError:

@@ -45,7 +45,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class OpenProblem(Problem):
-    """One that may be gone the next time: something has not answered, and nobody knows yet."""
+    """A problem that may be temporary: a name server, say, has not answered yet."""
 
 
 class ConfigurationError(Exception):
@@ -58,7 +58,7 @@ class ConfigurationError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """78, or 75 where nothing but what may be gone the next time is in the way."""
+        """78, or 75 if every problem may be temporary."""
         return EXIT_PEER_LOST if _are_open(self.problems) else EXIT_CONFIGURATION
 
 
@@ -85,7 +85,7 @@ def raise_any(problems: Iterable[Problem]) -> None:
 def render(problems: Sequence[Problem], notes: Iterable[str] = ()) -> str:
     """Return the message: each problem on a line of its own, then sentences of no problem."""
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    where = "that may be gone the next time" if _are_open(problems) else "in the configuration"
+    where = "that may be temporary" if _are_open(problems) else "in the configuration"
     return "\n".join(
         [
             f"cluster-trainer: {count} {where}",

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -24,8 +26,14 @@ ROOT_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 FOLDER_FLAGS = ROOT_FLAGS | os.O_NOFOLLOW
 FILE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-OF_ANOTHER_KIND = (errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.ENXIO, errno.EISDIR)
+OF_ANOTHER_KIND = (
+    *(errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.ENXIO, errno.EISDIR),
+    errno.EOPNOTSUPP,  # of a socket, on macOS
+)
 """What the system says of a link, a FIFO or a folder where a file was expected, and the like."""
+NEW = ".new-"
+LEFT_OVER_SECONDS = 3600
+"""A file that is being written is renamed within milliseconds; an older one was left by a crash."""
 MOST_BYTES = 1 << 20
 """Of a small file that is read as a whole."""
 
@@ -63,13 +71,16 @@ class SharedFolder:
         """
         with ExitStack() as stack:
             number = _closing(stack, os.open(self.root, ROOT_FLAGS))
+            place = self.root
             for part in PurePosixPath(self.inside).parts:
+                place /= part
                 if part == "..":
                     raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(self.path))
-                if make:
-                    with suppress(FileExistsError):
-                        os.mkdir(part, dir_fd=number)
-                number = _closing(stack, self._open_part(part, FOLDER_FLAGS, number))
+                with _naming(place):
+                    if make:
+                        with suppress(FileExistsError):
+                            os.mkdir(part, dir_fd=number)
+                    number = _closing(stack, os.open(part, FOLDER_FLAGS, dir_fd=number))
             yield number
 
     def make(self) -> None:
@@ -84,7 +95,8 @@ class SharedFolder:
             FileExistsError: it is there.
         """
         place = PurePosixPath(self.inside)
-        with SharedFolder(self.root, str(place.parent)).opened(make=True) as parent:
+        above = SharedFolder(self.root, str(place.parent))
+        with above.opened(make=True) as parent, _naming(self.path):
             os.mkdir(place.name, dir_fd=parent)
 
     def is_there(self) -> bool:
@@ -121,8 +133,8 @@ class SharedFolder:
 
     def open(self, name: str, flags: int = os.O_RDONLY) -> BinaryIO:
         """Open a regular file, without a buffer."""
-        with self.opened() as number:
-            file = self._open_part(name, flags | FILE_FLAGS, number)
+        with self.opened() as number, _naming(self.path / name):
+            file = os.open(name, flags | FILE_FLAGS, 0o666, dir_fd=number)
         if not stat.S_ISREG(os.fstat(file).st_mode):
             os.close(file)
             raise OSError(errno.EINVAL, "not a regular file", str(self.path / name))
@@ -146,31 +158,28 @@ class SharedFolder:
 
     def replace(self, name: str, content: bytes) -> None:
         """Write a file that is there whole or not at all, in the place of whatever was there."""
-        new = f".new-{name.lstrip('.')}"
-        with self.opened() as number:
-            _remove(new, number)
+        with self._renamed_to(name) as (new, number):
             file = os.open(new, NEW_FLAGS | FILE_FLAGS, 0o666, dir_fd=number)
             with os.fdopen(file, "wb") as opened:
                 opened.write(content)
-            os.replace(new, name, src_dir_fd=number, dst_dir_fd=number)
 
     def link(self, name: str, to: str) -> None:
         """Leave a link for people, in the place of whatever was there."""
-        new = f".new-{name}"
-        with self.opened() as number:
-            _remove(new, number)
+        with self._renamed_to(name) as (new, number):
             os.symlink(to, new, dir_fd=number)
-            os.replace(new, name, src_dir_fd=number, dst_dir_fd=number)
 
     def target_of(self, name: str) -> str:
         """Return where a link says that it leads to."""
-        with self.opened() as number:
+        with self.opened() as number, _naming(self.path / name):
             return os.readlink(name, dir_fd=number)
 
     def move(self, name: str, to: SharedFolder) -> None:
         """Move a file into another folder, which is made; a file there of that name is replaced."""
         with self.opened() as here, to.opened(make=True) as there:
-            os.rename(name, name, src_dir_fd=here, dst_dir_fd=there)
+            source = self.path / name
+            culprit = to.path / name if self.has_file(name) else source
+            with _naming(culprit):
+                os.rename(name, name, src_dir_fd=here, dst_dir_fd=there)
 
     def remove_empty(self) -> None:
         """Remove the folder, unless it holds something."""
@@ -180,18 +189,26 @@ class SharedFolder:
 
     def hand_over(self, name: str, uid: int, gid: int) -> None:
         """Give what has this name, and all below it, to a user; links, but not their targets."""
-        with self.opened() as number:
+        with self.opened() as number, _naming(self.path / name):
             os.chown(name, uid, gid, dir_fd=number, follow_symlinks=False)
             for _, folders, files, inside in os.fwalk(name, dir_fd=number, follow_symlinks=False):
                 for one in folders + files:
                     os.chown(one, uid, gid, dir_fd=inside, follow_symlinks=False)
 
-    def _open_part(self, part: str, flags: int, inside: int) -> int:
-        try:
-            return os.open(part, flags, 0o666, dir_fd=inside)
-        except OSError as error:  # its path is the last part alone
-            place = str(self.path) if flags == FOLDER_FLAGS else str(self.path / part)
-            raise OSError(error.errno, error.strerror, place) from error
+    @contextmanager
+    def _renamed_to(self, name: str) -> Iterator[tuple[str, int]]:
+        """Yield a name that nobody else takes, and the folder; then rename what has that name."""
+        prefix = f"{NEW}{name.lstrip('.')}"
+        new = f"{prefix}-{secrets.token_hex(8)}"
+        with self.opened() as number, _naming(self.path / name):
+            _remove_left_over(prefix, number)
+            try:
+                yield new, number
+                os.replace(new, name, src_dir_fd=number, dst_dir_fd=number)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(new, dir_fd=number)
+                raise
 
     def _mode(self, name: str) -> int:
         try:
@@ -216,6 +233,20 @@ def _closing(stack: ExitStack, number: int) -> int:
     return number
 
 
-def _remove(name: str, inside: int) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=inside)
+@contextmanager
+def _naming(place: Path) -> Iterator[None]:
+    """Give an error the whole path; of a part of an open folder the system says that part alone."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(place)) from error
+
+
+def _remove_left_over(prefix: str, inside: int) -> None:
+    """Remove what a crash has left of files with this prefix; one of another start stays."""
+    for name in os.listdir(inside):
+        if name.startswith(prefix):
+            with suppress(OSError):
+                then = os.stat(name, dir_fd=inside, follow_symlinks=False).st_mtime
+                if time.time() - then > LEFT_OVER_SECONDS:
+                    os.unlink(name, dir_fd=inside)

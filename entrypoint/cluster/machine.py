@@ -26,8 +26,8 @@ class Machine:
     has_address: Callable[[str], bool]
     """Whether an IP address is one of this machine's."""
     resolve: Callable[[Iterable[str]], Mapping[str, tuple[str, ...]]]
-    """Names or IP addresses -> their IP addresses, none for a name that there is not. A name that
-    nobody has answered for is left out."""
+    """Host names or IP addresses -> their IP addresses, none for a name that does not exist. A name
+    is missing while no name server has answered."""
 
 
 def this_machine() -> Machine:
@@ -55,7 +55,7 @@ def resolve(hosts: Iterable[str], seconds: float = RESOLVE_SECONDS) -> dict[str,
 def resolve_own(hosts: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return what `Machine.resolve` does; wait longer while no host is known to be this machine.
 
-    The host that is called as this machine is, with a domain or without, is asked for first.
+    The host with this machine's name, with or without a domain, is resolved first.
     """
     own = socket.gethostname().lower()
     names = sorted(dict.fromkeys(hosts), key=lambda host: _label(host) != _label(own))

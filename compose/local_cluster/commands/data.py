@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from local_cluster import engine
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
+from local_cluster.settings import mounts
 from local_cluster.settings.given import DEFAULT_IMAGE, ROOT, Given, project
 
 PICTURES = ROOT / ".build/pictures"
@@ -62,6 +63,7 @@ def _become(
     given = Given(environ)
     user, folder = given.user(), given.folder("DATA_DIR")
     given.raise_problems()
+    mounts.refuse(environ)
     image = environ.get("IMAGE") or DEFAULT_IMAGE
     engine.refuse_missing(image)
     place = folder or _volume(project(environ))

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from local_cluster import engine
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
+from local_cluster.settings import mounts
 from local_cluster.settings.given import DEFAULT_IMAGE, LATEST, ROOT, RUN_NAME, Given, runs_folder
 from local_cluster.shared_folder import SharedFolder
 
@@ -32,6 +33,7 @@ def report(environ: Mapping[str, str]) -> NoReturn:
     given = Given(environ)
     user = given.user()
     given.raise_problems()
+    mounts.refuse(environ)
     runs, image = runs_folder(environ), environ.get("IMAGE") or DEFAULT_IMAGE
     names = _names(runs, environ.get("RUN_NAME", ""))
     if not PACKAGES.is_dir():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -101,18 +102,35 @@ def _was(
         if was.get(one) and not given.get(one) and was[one] != now.get(one)
     ]
     if unsure:
-        raise EndError(EXIT_CONFIGURATION, *(_not_trusted(one, was[one], record) for one in unsure))
+        found = {one: was[one] for one in unsure}
+        raise EndError(
+            EXIT_CONFIGURATION, _not_trusted(found, record, _command(found, given, name))
+        )
     return {one: text for one, text in was.items() if one not in remembered.OF_THE_MACHINE}
 
 
-def _not_trusted(variable: str, text: str, record: Record) -> str:
-    """Return the sentence about a setting that only a file that workers can write tells."""
+def _not_trusted(found: Mapping[str, str], record: Record, command: str) -> str:
+    """Return the sentences about settings that are only in a file that workers can write."""
     file = record.folder.path / remembered.FILE
+    values = ", ".join(f"{one}={json.dumps(text)}" for one, text in found.items())
     return (
-        f"{variable}: {file} says {json.dumps(text)}. Workers can write that file, and nothing "
-        "else tells: an earlier version or another user started the run, or it was moved. If the "
-        f"value is right, give it: `make resume {variable}=`."
+        f"{', '.join(found)}: {file} says {values}. Workers can write that file, and there is no "
+        "other record of the run: an earlier version or another user started it, or it was moved. "
+        f"Check the values, then give them: `{command}`."
     )
+
+
+def _command(found: Mapping[str, str], given: Mapping[str, str], name: str) -> str:
+    """Return the command that gives what was found, besides what was given already."""
+    again = {one: text for one, text in given.items() if remembered.is_remembered(one)}
+    place = {one: given[one] for one in ("RUNS_DIR", "COMPOSE_PROJECT_NAME") if one in given}
+    chosen = {"NAME": name, **place, **again, **found}
+    return " ".join(["make resume", *(f"{one}={_for_make(text)}" for one, text in chosen.items())])
+
+
+def _for_make(text: str) -> str:
+    """Return a value as a shell and make take it; "…" where a terminal could not show it."""
+    return shlex.quote(text.replace("$", "$$")) if text.isprintable() else "…"
 
 
 def _refuse(record: Record, was: Mapping[str, str], environ: Mapping[str, str]) -> None:

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from local_cluster import engine
 from local_cluster.messages import EXIT_CONFIGURATION, EndError, say
+from local_cluster.settings import mounts
 from local_cluster.settings.given import DEFAULT_IMAGE, Given, runs_folder
 
 HOST = "127.0.0.1"
@@ -36,6 +37,7 @@ def tensorboard(environ: Mapping[str, str]) -> NoReturn:
     port = given.matching("TENSORBOARD_PORT", "[1-9][0-9]{0,4}", DEFAULT_PORT, A_PORT)
     user = given.user()
     given.raise_problems()
+    mounts.refuse(environ)
     runs, image = runs_folder(environ), environ.get("IMAGE") or DEFAULT_IMAGE
     if not runs.is_dir():
         message = f'RUNS_DIR: received "{runs}"; accepted: a folder that is there.'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from local_cluster.run import live
 from local_cluster.run.lines import Screen
 from local_cluster.run.report import report
 from local_cluster.run.run import Run
-from local_cluster.settings import remembered
+from local_cluster.settings import locks, remembered
 from local_cluster.settings.remembered import Before, Record
 from local_cluster.settings.settings import Settings, read
 from local_cluster.shared_folder import SharedFolder, refusal
@@ -32,12 +33,31 @@ def up(environ: Mapping[str, str]) -> int:
     process, or all workers, were told to stop.
 
     Raises:
-        EndError: there is a mistake in what was given, or the engine cannot do it.
+        EndError: there is a mistake in what was given, another start is at the project or the run,
+            or the engine cannot do it.
     """
-    begin = time.monotonic()
     settings = read(environ, datetime.now())
-    refuse_engine(settings)
-    settings = make_folder(settings, is_new=not environ.get("RUN_NAME"))
+    with ExitStack() as held:
+        held.enter_context(locks.of_project(settings.project, settings.user, environ))
+        refuse_engine(settings)
+        return _run(_with_folder(settings, environ, held), environ)
+
+
+def _with_folder(settings: Settings, environ: Mapping[str, str], held: ExitStack) -> Settings:
+    """Lock the run and make its folder; return the settings with the run's name.
+
+    A new run finds its name when its folder is made; no other start is at it then.
+    """
+    is_new = not environ.get("RUN_NAME")
+    if is_new:
+        settings = make_folder(settings, is_new=True)
+    held.enter_context(locks.of_run(settings.runs, settings.run_name, settings.user, environ))
+    return settings if is_new else make_folder(settings, is_new=False)
+
+
+def _run(settings: Settings, environ: Mapping[str, str]) -> int:
+    """Run a cluster whose locks are held to its end, and return its exit code."""
+    begin = time.monotonic()
     nvidia = "gpu" in settings.image and engine.has_nvidia()
     chosen = compose.variables(
         settings, environ, processors=os.cpu_count() or 1, process=os.getpid()
@@ -92,13 +112,14 @@ class Start:
 
 
 def make_folder(settings: Settings, *, is_new: bool) -> Settings:
-    """Make the run's folder, and return the settings with the run's name as it has turned out.
+    """Make the run's folder and point to it; return the settings with the run's final name.
 
     Raises:
         EndError: it cannot be made.
     """
     try:
         name = folders.make(settings.runs, settings.run_name, [], is_new=is_new)
+        folders.point_to(settings.runs, name, settings.project)
     except OSError as error:
         raise refusal(settings.folder, error) from error
     return replace(settings, run_name=name)
@@ -115,7 +136,6 @@ def remember(settings: Settings, decided: Mapping[str, str], environ: Mapping[st
     try:
         aside = keep_earlier(settings, before, decided)
         folders.make(settings.runs, settings.run_name, settings.services, is_new=False)
-        folders.point_to(settings.runs, settings.run_name, settings.project)
         record.remember(decided, settings.user)
         if os.getuid() == 0:
             folders.hand_over(settings.runs, settings.run_name, settings.project, settings.user)
@@ -154,5 +174,5 @@ def forget(settings: Settings, start: Start) -> None:
         if start.aside:
             start.aside.move(remembered.FILE, settings.folder)
             start.aside.remove_empty()
-    except OSError as error:
+    except (OSError, remembered.StateError) as error:
         complain(f"what the run was started with before could not be put back: {error}")

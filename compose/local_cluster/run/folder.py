@@ -64,11 +64,16 @@ def point_to(runs: Path, name: str, project: str) -> None:
     Both are put in place of earlier ones, which may belong to somebody else.
 
     Raises:
-        OSError: the folder of all runs cannot be written.
+        OSError: the folder of all runs cannot be written; the run's folder is removed if it is
+            empty.
     """
     folder = SharedFolder(runs)
-    folder.link(LATEST, name)
-    folder.replace(run_of(project), f"{IN_CONTAINERS}/{name}\n".encode())
+    try:
+        folder.link(LATEST, name)
+        folder.replace(run_of(project), f"{IN_CONTAINERS}/{name}\n".encode())
+    except OSError:
+        folder.below(name).remove_empty()
+        raise
 
 
 def run_of(project: str) -> str:
@@ -111,7 +116,7 @@ def name_of_start(seconds: float, what: str) -> str:
 
 
 def hand_over(runs: Path, name: str, project: str, user: User) -> None:
-    """Give a run that root has made to whom the results belong.
+    """Change the owner of a run that root has made to the user who owns the results.
 
     Raises:
         OSError: it is not root's to give.

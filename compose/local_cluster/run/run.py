@@ -26,7 +26,8 @@ REASONS = {75: "it lost a peer", 78: "bad configuration", KILLED: "killed"}
 OUT_OF_MEMORY = "{{.State.OOMKilled}}"
 VARIABLES = "{{range .Config.Env}}{{println .}}{{end}}"
 BEGINS_ANEW = "TRAINER_RESUME=never"
-"""With it each start of a worker removes what was there; an overlay may set it, too."""
+"""With it each start of a worker moves its earlier files aside and begins at step 0. An overlay may
+set it, too."""
 MOST_STARTS_AGAIN = 3
 """For each worker."""
 UP = ("up", "--detach", "--no-build", "--no-deps", "--remove-orphans", "--force-recreate")
@@ -140,7 +141,8 @@ class Run:
     def _starts_again(self, worker: Failed) -> bool:
         """Start a container again that was killed, as a machine's own engine would be told to.
 
-        Not where that would remove the run's checkpoints, nor where nobody is left to meet it.
+        Not where it would begin at step 0 instead of its newest checkpoint, nor where no other
+        worker is left to meet it.
         """
         if not (self._workers.was_killed(worker.service) and self._left[worker.service]):
             return False

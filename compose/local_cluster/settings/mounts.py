@@ -6,7 +6,32 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from local_cluster.settings.given import ROOT
+from local_cluster.messages import EXIT_CONFIGURATION, EndError
+from local_cluster.settings.given import ROOT, runs_folder
+from local_cluster.settings.remembered import state_folder
+
+OF_THE_REPOSITORY = (
+    *(".build", ".ci", ".git", ".github", ".hypothesis", ".mypy_cache", ".pytest_cache"),
+    *(".ruff_cache", ".venv", "benchmarks", "compose", "docs", "entrypoint", "examples"),
+    *("patches", "requirements", "scripts", "tests", "trainer"),
+)
+"""Its folders without `runs`: this machine runs or reads what is in them."""
+FOR_DATA = ROOT / ".build/data"
+"""What the benchmarks train on; nothing else of .build is for workers."""
+DEFAULT_RUNS = ROOT / "runs"
+
+
+def refuse(environ: Mapping[str, str]) -> None:
+    """Make sure that RUNS_DIR and DATA_DIR can be mounted, for a command that starts no cluster.
+
+    Raises:
+        EndError: with every problem, one sentence each.
+    """
+    data = environ.get("DATA_DIR", "")
+    written = {"RUNS_DIR": runs_folder(environ), **({"DATA_DIR": _whole(data)} if data else {})}
+    mounted = {name: str(folder) for name, folder in written.items()}
+    if found := [*problems(written, mounted, (), state_folder(environ))]:
+        raise EndError(EXIT_CONFIGURATION, *found)
 
 
 def problems(
@@ -21,19 +46,31 @@ def problems(
         state: where it is kept what runs were started with.
     """
     for variable, folder in written.items():
-        for place in (ROOT, state):
-            if _holds(folder, place):
-                accepted = f"a folder without {place} in it, since workers can write there"
-                yield f'{variable}: received "{folder}"; accepted: {accepted}.'
+        if accepted := _accepted(folder, state):
+            yield f'{variable}: received "{folder}"; accepted: {accepted}.'
         for file in overlays:
             path = _whole(file)
             if any(_holds(folder, one) for one in (path, *path.parents)):
                 accepted = f"compose files outside of {folder}, in which workers can write"
                 yield f'OVERLAYS: received "{file}"; accepted: {accepted}.'
-        for name, text in mounted.items():
+    for name, text in {**mounted, "XDG_STATE_HOME": str(state)}.items():
+        # Workers of earlier runs could write in the default folder, wherever the runs are now.
+        for folder in dict.fromkeys((*written.values(), DEFAULT_RUNS)):
             if text and _is_led_by_a_link(_whole(text), folder):
                 accepted = f"a path without links below {folder}, in which workers can write"
                 yield f'{name}: received "{text}"; accepted: {accepted}.'
+
+
+def _accepted(folder: Path, state: Path) -> str:
+    """Return what is accepted instead of a folder that workers can write; "": this one is."""
+    for place in (ROOT, state):
+        if _holds(folder, place):
+            return f"a folder without {place} in it, since workers can write there"
+    ours = [ROOT / name for name in OF_THE_REPOSITORY] if not _holds(FOR_DATA, folder) else []
+    for place in (state, *ours):
+        if _holds(place, folder):
+            return f"a folder outside of {place}, since workers can write there"
+    return ""
 
 
 def _whole(text: str) -> Path:

@@ -15,10 +15,11 @@ import json
 import os
 import pwd
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from local_cluster.messages import EXIT_CONFIGURATION, EndError
 from local_cluster.settings import names
 from local_cluster.settings.given import User
 from local_cluster.shared_folder import SharedFolder
@@ -30,9 +31,11 @@ LINE = re.compile(r"(?P<name>[A-Z0-9_]+)=(?P<value>.*)", re.DOTALL)
 IN_NEED_OF_QUOTES = re.compile(r'"|.*[\r\n]', re.DOTALL)
 OF_THE_MACHINE = (
     *("OVERLAYS", "IMAGE", "NETWORK", "SCRIPT", "WORKSPACE_DIR", "DATA_DIR", "RUN_UID", "RUN_GID"),
+    "GRACE_SECONDS",
     *(f"WORKER_{index}_GPUS" for index in range(names.MAX_WORKERS)),
 )
-"""What decides which files, devices and networks of this machine the workers get."""
+"""What decides which files, devices and networks of this machine the workers get, and for how long
+they can keep it from ending them."""
 
 
 class StateError(Exception):
@@ -70,19 +73,29 @@ class Record:
     kept: Path
 
     def before(self) -> Before:
-        """Return what an earlier start of the run has left."""
+        """Return what an earlier start of the run has left.
+
+        Raises:
+            EndError: it cannot be read.
+        """
         return Before(self.text(), self.copy()) if self.folder.is_there() else Before(b"", b"")
 
     def remember(self, environ: Mapping[str, str], user: User) -> None:
         """Write down what decides the run.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the copy cannot be written.
+            StateError: the record cannot be written.
         """
         self._write(render(environ).encode(errors="surrogateescape"), user)
 
     def forget(self, before: Before, user: User) -> None:
-        """Put back what was there before: the workers have refused what came after it."""
+        """Put back what was there before: the workers have refused what came after it.
+
+        Raises:
+            OSError: the copy cannot be written, or the record cannot be removed.
+            StateError: the record cannot be written.
+        """
         if before.kept:
             self._write(before.kept, user)
         elif before.copy:  # it must not become what decides
@@ -90,11 +103,19 @@ class Record:
             self.folder.replace(FILE, before.copy)
 
     def text(self) -> bytes:
-        """Return what is kept of the last start; empty: nothing is."""
+        """Return what is kept of the last start; empty: nothing is.
+
+        Raises:
+            EndError: it cannot be read.
+        """
         try:
             return self.kept.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return b""
+        except OSError as error:
+            accepted = "a file that you can read, with what the run was started with"
+            message = f"{self.kept}: {error.strerror}; accepted: {accepted}."
+            raise EndError(EXIT_CONFIGURATION, message) from error
 
     def copy(self) -> bytes:
         """Return what cluster.env says; empty: there is none. A worker may have written it."""
@@ -119,27 +140,49 @@ class Record:
         new = self.kept.with_name(f".new-{self.kept.name}")
         new.write_bytes(content)
         new.replace(self.kept)
-        if os.getuid() == 0:  # under sudo it is the user's all the same
-            for path in (self.kept, *made):
-                os.chown(path, int(user.uid), int(user.gid))
+        own_by(user, (self.kept, *made))
 
     def _head(self) -> bytes:
         told = f"{HEAD} A copy to read: `make resume` takes it from {self.kept}."
         return told.encode(errors="surrogateescape")
 
 
+def own_by(user: User, paths: Iterable[Path]) -> None:
+    """Give what root has made in the state folder to the user, who runs it without sudo, too.
+
+    Raises:
+        OSError: it cannot be given.
+    """
+    if os.getuid() == 0:
+        for path in paths:
+            os.chown(path, int(user.uid), int(user.gid))
+
+
 def record_of(runs: Path, name: str, environ: Mapping[str, str]) -> Record:
-    """Return where it is kept what a run was started with."""
+    """Return where it is kept what a run was started with.
+
+    Raises:
+        EndError: nothing says where the user's state folder is.
+    """
     whole = os.path.realpath(runs).encode(errors="surrogateescape")
     place = hashlib.sha256(whole).hexdigest()[:16]
     return Record(SharedFolder(runs, name), state_folder(environ) / "runs" / place / f"{name}.env")
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:
-    """Return the user's folder for what programs keep (XDG Base Directory Specification)."""
+    """Return the user's folder for what programs keep (XDG Base Directory Specification).
+
+    Raises:
+        EndError: nothing says where it is.
+    """
     given = environ.get("XDG_STATE_HOME", "")
     # The specification ignores one that is not absolute.
     base = Path(given) if os.path.isabs(given) else _home(environ) / ".local/state"  # noqa: PTH117
+    if not base.is_absolute():
+        accepted = "the absolute path of a folder that you can write and no container can"
+        why = "there is no absolute home folder to take its place"
+        message = f'XDG_STATE_HOME: received "{given}", and {why}; accepted: {accepted}.'
+        raise EndError(EXIT_CONFIGURATION, message)
     return base / "cluster-trainer"
 
 

@@ -90,6 +90,7 @@ def read(environ: Mapping[str, str], now: datetime) -> Settings:
     refused = mounts.problems(
         {"RUNS_DIR": settings.runs, **({"DATA_DIR": Path(settings.data)} if settings.data else {})},
         {
+            "RUNS_DIR": str(settings.runs),
             "DATA_DIR": settings.data,
             "WORKSPACE_DIR": settings.workspace,
             "SCRIPT": settings.script,

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from local_cluster.messages import EndError
 from local_cluster.settings import names, remembered
 from local_cluster.settings.given import User
 
@@ -116,3 +117,21 @@ def test_it_lies_where_the_users_programs_keep_such_things(monkeypatch, environ,
 @pytest.mark.parametrize("name", ["WORKERS", "WORKER_7_GPUS", "TRAINER_EPOCHS", "LOG_FORMAT"])
 def test_what_decides_a_run_is_remembered(name):
     assert remembered.is_remembered(name)
+
+
+def test_a_record_that_cannot_be_read_is_named(record):
+    record.kept.mkdir(parents=True)
+    for read in (record.text, record.before):
+        with pytest.raises(EndError) as caught:
+            read()
+        assert caught.value.code == 78
+        assert str(record.kept) in caught.value.sentences[0]
+
+
+def test_without_a_home_it_does_not_lie_in_the_working_directory(monkeypatch):
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as where there is none
+    with pytest.raises(EndError) as caught:
+        remembered.state_folder({"XDG_STATE_HOME": "state"})
+    assert caught.value.code == 78
+    assert caught.value.sentences[0].startswith('XDG_STATE_HOME: received "state"')
+    assert remembered.state_folder({"XDG_STATE_HOME": "/s"}).parent.name == "s"

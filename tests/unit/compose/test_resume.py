@@ -1,6 +1,7 @@
 """What a run goes on with."""
 
 import os
+import shlex
 
 import pytest
 
@@ -78,6 +79,7 @@ def test_what_a_worker_writes_into_cluster_env_decides_nothing(go_on, tmp_path):
         ("SCRIPT", "/etc/x.py", __file__),
         ("IMAGE", "theirs:1", "mine:1"),
         ("NETWORK", "host", "bridge"),
+        ("GRACE_SECONDS", "999999", "30"),
         ("WORKER_0_GPUS", "all", "1"),
     ],
 )
@@ -90,7 +92,7 @@ def test_of_an_older_run_what_decides_about_the_machine_has_to_be_given_again(
     assert caught.value.code == 78
     (sentence,) = caught.value.sentences
     assert sentence.startswith(f"{name}: ")
-    assert f"make resume {name}=" in sentence
+    assert f"`make resume NAME=x {name}=" in sentence
     assert go_on(**{name: mine})[name] == mine
 
 
@@ -111,3 +113,26 @@ def test_the_newest_run_is_one_of_the_folder_of_runs(go_on, tmp_path, target):
     (tmp_path / "runs/latest").symlink_to(target)
     with pytest.raises(EndError, match="RUN_NAME"):
         go_on()
+
+
+def test_one_command_gives_all_that_an_older_run_has_to_be_given_again(go_on, tmp_path):
+    odd = "/it's $HOME/x.py"
+    file = tmp_path / "runs/x/cluster.env"
+    file.write_text(f"WORKERS=2\nIMAGE=theirs:1\nSCRIPT={odd}\n")
+    with pytest.raises(EndError) as caught:
+        go_on(TRAINER_EPOCHS="3", RUNS_DIR=str(tmp_path / "runs"), PATH="/bin")
+    (sentence,) = caught.value.sentences
+    command = shlex.split(sentence[sentence.index("`make resume") + 1 :].rpartition("`")[0])
+    assert command[:3] == ["make", "resume", "NAME=x"]
+    assert sorted(one.replace("$$", "$") for one in command[3:]) == sorted(
+        ["IMAGE=theirs:1", f"SCRIPT={odd}", "TRAINER_EPOCHS=3", f"RUNS_DIR={tmp_path}/runs"]
+    )
+
+
+def test_what_a_terminal_would_obey_is_not_in_the_command(go_on, tmp_path):
+    text = 'IMAGE="theirs\\u001b[2J\\nrm"\n'
+    (tmp_path / "runs/x/cluster.env").write_text(f"WORKERS=2\n{text}")
+    with pytest.raises(EndError) as caught:
+        go_on()
+    assert "\x1b" not in caught.value.sentences[0]
+    assert "IMAGE=…`" in caught.value.sentences[0]

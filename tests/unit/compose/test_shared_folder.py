@@ -1,11 +1,13 @@
 """Folders that workers can write: whatever they leave there, nothing of it is followed."""
 
+import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from local_cluster.shared_folder import SharedFolder
+from local_cluster.shared_folder import LEFT_OVER_SECONDS, SharedFolder, refusal
 
 KINDS = ["link", "link to a device", "FIFO", "folder"]
 
@@ -111,3 +113,51 @@ def test_the_owner_of_links_is_changed_and_not_of_what_they_lead_to(shared, vict
     given.clear()
     SharedFolder(shared.root).hand_over("y", 1, 2)
     assert given == [shared.root / "y"]
+
+
+def test_two_that_replace_the_same_files_do_not_disturb_each_other(shared):
+    def write(who):
+        for _ in range(300):
+            shared.link("latest", who)
+            shared.replace(".file", who.encode())
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(write, ["a", "b"])] == [None, None]
+    assert shared.target_of("latest") in ("a", "b")
+    assert shared.names() == [".file", "latest"]
+
+
+def test_what_a_crash_has_left_is_removed_and_not_what_another_start_is_writing(shared):
+    for name in (".new-file", ".new-file-old", ".new-file-young"):
+        (shared.path / name).touch()
+    for name in (".new-file", ".new-file-old"):
+        then = (shared.path / name).stat().st_mtime - LEFT_OVER_SECONDS - 60
+        os.utime(shared.path / name, (then, then))
+    shared.replace("file", b"mine")
+    assert shared.names() == [".new-file-young", "file"]
+
+
+def test_an_error_names_what_is_in_the_way_by_its_whole_path(shared):
+    (shared.path / "there").mkdir()
+    (shared.path / "file").touch()
+    other = shared.below("other")
+    (other.path / "file").mkdir(parents=True)
+    uses = {
+        "there": [lambda: shared.replace("there", b""), lambda: shared.link("there", "x")],
+        "file": [shared.below("file/in/it").make, shared.below("file/new").make_new],
+        "other/file": [lambda: shared.move("file", other)],
+        "none": [lambda: shared.move("none", other), lambda: shared.target_of("none")],
+    }
+    for culprit, calls in uses.items():
+        for use in calls:
+            with pytest.raises(OSError) as caught:  # noqa: PT011 -- what it names is looked at
+                use()
+            assert caught.value.filename == str(shared.path / culprit)
+    assert shared.names() == ["file", "other", "there"]
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.ENXIO])
+def test_a_socket_is_to_be_removed_whatever_the_system_says_of_it(shared, number):
+    place = str(shared.path / "socket")
+    refused = refusal(shared, OSError(number, os.strerror(number), place))
+    assert refused.sentences[0].startswith(place)

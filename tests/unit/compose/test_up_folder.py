@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -117,3 +118,85 @@ def test_what_the_workers_refuse_leaves_the_settings_as_they_were(up, tmp_path):
     assert refused.returncode == 78, refused
     assert (run / "cluster.env").read_text() == was
     assert not list((run / "earlier").iterdir())
+
+
+def wait_for(condition, what):
+    limit = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < limit, what
+        time.sleep(0.02)
+
+
+def test_two_starts_of_one_project_or_one_run_do_not_disturb_each_other(up, tmp_path):
+    first, second = scripts(tmp_path)
+    run = tmp_path / "runs/x"
+    log = run / "worker-0/container.log"
+    wait = f"echo first; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo end"
+    with ThreadPoolExecutor(1) as pool:
+        started = pool.submit(up, wait, RUN_NAME="x", SCRIPT=first, COMPOSE_PROJECT_NAME="one")
+        try:
+            wait_for(lambda: log.exists() and log.read_text(), "the first start's line")
+            was = (run / "cluster.env").read_text()
+            link = tmp_path / "link"
+            link.symlink_to("runs")
+            same = [
+                ("a cluster of the project one runs already", {"RUN_NAME": "y"}),
+                ("a cluster of the project one runs already", {}),
+                ('RUN_NAME: received "x"', {"RUN_NAME": "x", "COMPOSE_PROJECT_NAME": "two"}),
+                (
+                    'RUN_NAME: received "x"',
+                    {"RUN_NAME": "x", "COMPOSE_PROJECT_NAME": "two", "RUNS_DIR": str(link)},
+                ),
+            ]
+            for sentence, given in same:
+                done = up(SCRIPT=second, **{"COMPOSE_PROJECT_NAME": "one", **given})
+                assert done.returncode == 78, done
+                assert sentence in done.stderr
+            assert (run / "cluster.env").read_text() == was
+            assert sorted(one.name for one in run.parent.iterdir() if one.name[0] != ".") == [
+                *("latest", "x"),
+            ]
+            other = up(SCRIPT=second, RUN_NAME="y", COMPOSE_PROJECT_NAME="two")
+            assert other.returncode == 0, other
+        finally:
+            (tmp_path / "go").touch()
+        assert started.result().returncode == 0, started.result()
+    assert log.read_text() == "first\nend\n"
+    assert not (run / "earlier").exists()
+    assert up(RUN_NAME="x", SCRIPT=first, COMPOSE_PROJECT_NAME="one").returncode == 0
+
+
+def test_a_folder_in_the_place_of_latest_is_named_and_no_half_made_run_is_left(up, tmp_path):
+    (tmp_path / "runs/latest").mkdir(parents=True)
+    for name in ("x", ""):
+        done = up(RUN_NAME=name)
+        assert done.returncode == 78, done
+        assert f"{tmp_path}/runs/latest: Is a directory" in done.stderr
+        assert [one.name for one in (tmp_path / "runs").iterdir()] == ["latest"]
+
+
+def test_a_folder_in_the_place_of_the_copy_is_named_by_its_whole_path(up, tmp_path):
+    (tmp_path / "runs/x/cluster.env").mkdir(parents=True)
+    done = up(RUN_NAME="x")
+    assert done.returncode == 78, done
+    assert f"{tmp_path}/runs/x/cluster.env: Is a directory" in done.stderr
+
+
+def test_settings_that_cannot_be_put_back_are_told_of(up, tmp_path):
+    assert up(RUN_NAME="x", TRAINER_EPOCHS="2").returncode == 0
+    state = tmp_path / "state/cluster-trainer/runs"
+    done = up(f"mv {state} {state}-gone; touch {state}", 78, RUN_NAME="x", TRAINER_EPOCHS="3")
+    assert done.returncode == 78, done
+    assert "could not be put back" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_record_that_is_a_folder_ends_a_start_in_words(up, tmp_path):
+    assert up(RUN_NAME="x").returncode == 0
+    (kept,) = (tmp_path / "state/cluster-trainer/runs").glob("*/x.env")
+    kept.unlink()
+    kept.mkdir()
+    done = up(RUN_NAME="x")
+    assert done.returncode == 78, done
+    assert str(kept) in done.stderr
+    assert "Traceback" not in done.stderr

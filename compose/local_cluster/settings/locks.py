@@ -1,0 +1,90 @@
+"""Locks: one start at a time of a project, and of a run.
+
+Two starts at the same time would replace each other's containers, and move each other's logs.
+The engine cannot tell: containers are there seconds after a start has looked for them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from local_cluster.messages import EXIT_CONFIGURATION, EndError
+from local_cluster.settings.given import User
+from local_cluster.settings.remembered import own_by, state_folder
+
+FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+@contextmanager
+def of_project(project: str, user: User, environ: Mapping[str, str]) -> Iterator[None]:
+    """Hold the lock of a project.
+
+    Raises:
+        EndError: another start holds it, or it cannot be opened.
+    """
+    taken = (
+        f"COMPOSE_PROJECT_NAME: a cluster of the project {project} runs already. `make ps` shows "
+        "it, `make stop` ends it. To run another cluster beside it, give another name."
+    )
+    with _held(state_folder(environ) / "locks", f"project-{project}", user, taken):
+        yield
+
+
+@contextmanager
+def of_run(runs: Path, name: str, user: User, environ: Mapping[str, str]) -> Iterator[None]:
+    """Hold the lock of a run, which another project may have started, too.
+
+    Raises:
+        EndError: another start holds it, or it cannot be opened.
+    """
+    taken = (
+        f'RUN_NAME: received "{name}"; accepted: a run that no other cluster is training. '
+        f"Another cluster is training {runs / name}. Wait until it ends, or give another name."
+    )
+    place = f"run-{os.path.realpath(runs)}/{name}"
+    with _held(state_folder(environ) / "locks", place, user, taken):
+        yield
+
+
+@contextmanager
+def _held(folder: Path, what: str, user: User, taken: str) -> Iterator[None]:
+    """Hold a lock. The system releases it when the process ends, however it ends."""
+    name = hashlib.sha256(what.encode(errors="surrogateescape")).hexdigest()[:32]
+    number = _opened(folder / f"{name}.lock", user)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(number)
+        raise EndError(EXIT_CONFIGURATION, taken) from None
+    except OSError as error:
+        os.close(number)
+        raise _cannot(folder, error) from error
+    try:
+        yield
+    finally:
+        os.close(number)
+
+
+def _opened(file: Path, user: User) -> int:
+    """Open a lock's file, which is never removed: two starts would lock two files."""
+    try:
+        made = [one for one in (file, *file.parents) if not one.exists()]
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        number = os.open(file, FLAGS, 0o600)
+        own_by(user, made)
+    except OSError as error:
+        raise _cannot(file.parent, error) from error
+    return number
+
+
+def _cannot(folder: Path, error: OSError) -> EndError:
+    accepted = "a folder of yours that you can write and no container can"
+    return EndError(
+        EXIT_CONFIGURATION,
+        f"XDG_STATE_HOME: no lock can be held in {folder} ({error}); accepted: {accepted}.",
+    )
