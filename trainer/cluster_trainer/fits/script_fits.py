@@ -21,7 +21,6 @@ from weakref import WeakSet
 import keras
 
 from cluster_trainer.callbacks.as_given import AsGiven
-from cluster_trainer.checkpoints.resume import LAYERS
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.data.memory import available_bytes
@@ -297,13 +296,9 @@ def _take_over(process: Process) -> None:
         process.journal.take_over(process.job.events_file)
 
 
-def _described(
-    process: Process, model: keras.Model, arguments: Mapping[str, Any]
-) -> dict[str, str]:
+def _described(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return what must be as it was for a fit to go on: name -> value."""
     training = training_described(model, arguments)
-    if process.has_passed:  # over a fit whose callbacks may have changed layers
-        training.pop(LAYERS)
     return {"the script": script_name(), **optimizer_described(model), **training}
 
 
@@ -342,6 +337,8 @@ def _plan(  # noqa: PLR0913, PLR0917  one fit, and what is known of it
         deadline=process.deadline,
         folder=chosen.folder / CHECKPOINTS,
         described=described,
+        # The callbacks of a fit that had ended may have changed them.
+        compares_layers=not process.has_passed,
         begins=lambda: process.fits.note(chosen),
         had_ended=partial(_pass_over, process, chosen),
         goes_on=chosen.say_doubts,

@@ -377,15 +377,16 @@ class KeptFit:
             if "keras" not in saved.progress["random"] and kept[:-1] == names:
                 kept = names  # see variable_names
             found = replace(self._found, checkpoint=replace(saved, names=kept))
-            known = {
-                name: value
-                for name, value in described.items()
-                if name not in TRAINING or LAYERS in saved.settings
-            }
-            if LAYERS not in known:  # see Plan
-                settings = {k: v for k, v in saved.settings.items() if k != LAYERS}
-                found = replace(found, checkpoint=replace(found.checkpoint, settings=settings))
+            left_out = self._not_compared(saved)
+            settings = {k: v for k, v in saved.settings.items() if k not in left_out}
+            found = replace(found, checkpoint=replace(found.checkpoint, settings=settings))
+            known = {k: v for k, v in described.items() if k not in left_out}
             refuse_other_run(found, known, names)
+
+    def _not_compared(self, saved: Checkpoint) -> set[str]:
+        """Return what is not compared with a checkpoint: what an earlier version did not note."""
+        unknown = set() if {*TRAINING} & saved.settings.keys() else {*TRAINING}
+        return unknown if self._plan.compares_layers else {*unknown, LAYERS}
 
     def note_values(self, variables: Sequence[Any], gone: Container[int]) -> None:
         """Note that variables have the checkpoint's values, but for those at some places."""

@@ -25,8 +25,8 @@ class Plan:
         stop: whether this process was asked to stop.
         deadline: until when a call of TensorFlow must be over.
         folder: where its checkpoints lie.
-        described: what must be as it was for the fit to go on, name -> value. Without LAYERS these
-            are not compared.
+        described: what must be as it was for the fit to go on, name -> value.
+        compares_layers: whether the layers must be as they were, too.
         describes_data: whether that tells how the data are cut, too.
         begins: called once the fit is known to be the one that is kept there, before it trains.
         had_ended: called before the results of a fit that had ended are given for this one's.
@@ -51,6 +51,7 @@ class Plan:
     deadline: Deadline
     folder: Path
     described: Mapping[str, str]
+    compares_layers: bool = True
     describes_data: bool = False
     begins: Callable[[], object] = lambda: None
     had_ended: Callable[[], object] = lambda: None
