@@ -231,9 +231,7 @@ def _history(
 ) -> Any:
     """Run a fit; again, from the newest checkpoint, where another worker of its ring was lost."""
     model = given.args[0]
-    described = _described(
-        process, model, given.arguments
-    )  # callbacks may change the learning rate
+    described = _described(model, given.arguments)  # callbacks may change the learning rate
     called = process.fits.call(model, inspect.currentframe())
     asked = _asked(process, model, number, given.arguments)
     chosen: list[Chosen] = []  # one at most: the fit's folder
