@@ -41,6 +41,7 @@ HOLDERS = (
 LEAVES = (bool, int, float, complex, str, bytes, type(None), np.ndarray, np.generic, tf.Tensor)
 LIBRARIES = {"keras", "tensorflow", "numpy", "pandas", "cluster_trainer", *sys.stdlib_module_names}
 LIBRARIES -= {"__main__"}
+OF_MODEL = "model"
 TEXT = "serialized"
 """The part of a tensor of texts, of which NumPy knows no array that can be written."""
 WHAT = "a checkpoint (other variables)"
@@ -78,7 +79,11 @@ class Tracked:
     def missing(self, saved: Mapping[str, Any]) -> list[Problem]:
         """Return what is wrong if a checkpoint has state for which there is no place here."""
         found = self._found()
-        missing = [path for path in saved if path not in found]
+        absent = [path for path in saved if path not in found]
+        missing = [path for path in absent if path.startswith(OF_MODEL)]
+        if later := [path for path in absent if path not in missing]:
+            # A callback may make it in any hook, and have begun anew before there were checkpoints.
+            log.warning("kept, but not there yet: %s; it begins anew", listed(later[:SHOWN]))
         if new := [path for path in found if path not in saved]:
             log.warning("not in the checkpoint, and left as it is: %s", listed(new[:SHOWN]))
         if not missing:
@@ -88,7 +93,7 @@ class Tracked:
             "goes on."
         )
         accepted = f"{listed(missing[:SHOWN])}, as in the checkpoint"
-        return [Problem("variables that the model or a callback holds", "", accepted, advice)]
+        return [Problem("variables that the model holds", "", accepted, advice)]
 
     def put_back(self, saved: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> None:
         """Give all replicas of this process what `take` returned."""
@@ -108,9 +113,11 @@ class Tracked:
             _assign(one, local)
 
     def _found(self) -> dict[str, Any]:
-        roots = {"model": self.model}
+        roots = {OF_MODEL: self.model}
         counted: dict[str, int] = {}
         for callback in of_a_user(self.callbacks):
+            if states.has_state(callback):  # which sees to its own
+                continue
             kind = type(callback).__name__
             counted[kind] = counted.get(kind, 0) + 1
             roots[f"{kind} {counted[kind]}"] = callback

@@ -240,6 +240,7 @@ class Steps:
             shares = self._shares_of(batch)
             if self._is_first_to_compare():
                 self._compare_first(shares, self._one, (shares,), 0)
+            self._first_batch = None  # and at no later one
             with self._changes_noted():
                 last = self._one(shares)
         if last is None:
@@ -282,12 +283,11 @@ class Steps:
         return int(done), last
 
     def _is_first_to_compare(self) -> bool:
-        """Tell whether the next batch is to be computed both ways, once; all workers ask."""
-        first, self._first_batch = self._first_batch, None
-        if first is None or not first.is_due():
-            return False
-        self._comparing = first
-        return True
+        """Tell whether the next batch is to be computed both ways; all workers ask.
+
+        At the beginning of each fit, as a worker that is new does not know that the others have.
+        """
+        return self._first_batch is not None and self._first_batch.is_due()
 
     def _first_batch_of(self, model: keras.Model) -> FirstBatch:
         return FirstBatch(model, self._step, self._times_weight, self._logs)
@@ -306,7 +306,8 @@ class Steps:
         is_eager = self._model.run_eagerly
         traced = None if is_eager else function.get_concrete_function(*arguments)
         of_trace = self._own_logs, self._row_logs, self._packed_size
-        self._comparing.compare(shares, traced, iterators)
+        assert self._first_batch  # noqa: S101  `_is_first_to_compare` was asked
+        self._first_batch.compare(shares, traced, iterators)
         self._own_logs, self._row_logs, self._packed_size = of_trace
 
     def _run_after_comparing(self, call: Call, reading: Reading) -> tuple[int, Any]:

@@ -35,7 +35,7 @@ from cluster_trainer.engine.first_batch.comparison import (
 )
 from cluster_trainer.engine.first_batch.memory import Peak
 from cluster_trainer.engine.first_batch.own_parts import has_own_parts
-from cluster_trainer.engine.first_batch.state import State, uses_something_up
+from cluster_trainer.engine.first_batch.state import State, calls_python, uses_something_up
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -128,7 +128,11 @@ class FirstBatch:
 
     def _compared(self, shares: Sequence[Any], traced: Any, iterators: int) -> dict[str, str]:
         """Compute both ways; return what is to be said, by its kind."""
-        if traced is not None and uses_something_up(traced, iterators):
+        if traced is None:
+            raise NotComparableError("it runs eagerly, and may change what cannot be put back")
+        if calls_python(traced):
+            raise NotComparableError("the step calls a function of Python's each time")
+        if uses_something_up(traced, iterators):
             raise NotComparableError("the step takes data from an iterator or a queue of its own")
         batch = Batch.of(shares, self._strategy)
         state = State(self._model, traced)
@@ -261,7 +265,9 @@ class Batch:
         workers = workers_of(strategy)
         counts = workers.gather(sum(rows) if all(rows) and all(weights) else 0, WHAT)
         if not all(counts):
-            raise NotComparableError("it has too few examples, or sparse or ragged ones")
+            raise NotComparableError(
+                "it has too few examples, sparse or ragged ones, or parts of other sizes"
+            )
         begin = sum(counts[: workers.rank])
         starts = [begin + sum(rows[:place]) for place in range(len(rows))]
         whole = _gathered(parts, strategy)
@@ -278,12 +284,12 @@ class Batch:
 
 
 def _rows(part: Any) -> int:
-    """Return how many rows a share has; 0 where some of it is no dense tensor."""
+    """Return how many rows all of a share has; 0 where its parts differ, or one is not dense."""
     leaves = [leaf for leaf in tf.nest.flatten(part) if leaf is not None]
     if not all(isinstance(leaf, tf.Tensor) for leaf in leaves):
         return 0
     sizes = [int(leaf.shape[0]) for leaf in leaves if leaf.shape.rank]
-    return sizes[0] if sizes else 0
+    return sizes[0] if len(set(sizes)) == 1 else 0
 
 
 def _gathered(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:

@@ -9,11 +9,13 @@ import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from tensorflow.python.distribute.values import DistributedVariable
 
+from cluster_trainer.collectives import over_ring
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.engine.replicas import queues
 from cluster_trainer.engine.replicas.random_layers import global_seed
 
 # What cannot be put back once a step has used it.
+CALLS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 USED_UP = ("IteratorGetNext", "LookupTableInsertV2", "LookupTableImportV2", "QueueDequeueV2")
 
 
@@ -76,9 +78,18 @@ def uses_something_up(traced: Any, known_iterators: int) -> bool:
     others = [one for one in captured if one.dtype == tf.resource and _dtype_of(one) is None]
     if not others:
         return False
+    return sum(node.op in USED_UP for node in _nodes(traced)) > known_iterators
+
+
+def calls_python(traced: Any) -> bool:
+    """Tell whether a traced step calls a function of the script's own, and not only the ring's."""
+    own = [node for node in _nodes(traced) if node.op in CALLS]
+    return any(over_ring.SUM not in node.name for node in own)
+
+
+def _nodes(traced: Any) -> list[Any]:
     graph = traced.graph.as_graph_def()
-    nodes = [*graph.node, *(node for one in graph.library.function for node in one.node_def)]
-    return sum(node.op in USED_UP for node in nodes) > known_iterators
+    return [*graph.node, *(node for one in graph.library.function for node in one.node_def)]
 
 
 def _variables_in(captured: Iterable[Any]) -> Iterable[tuple[Any, tf.DType]]:

@@ -25,17 +25,15 @@ def sum_over_the_whole_batch() -> None:
 
 
 def is_of_each(value: Any) -> bool:
-    """Tell whether a tensor has a row, or several, for each example of the share.
+    """Tell whether a tensor has a row for each example of the share.
 
     A share's size may be unknown when a step is traced; then so is the vector's.
     """
     part = step_context.current()
     if part is None or not isinstance(value, tf.Tensor) or not value.shape.rank:
         return False
-    size, known = value.shape[0], [one for one in part.rows if one]
-    if size is None:
-        return True
-    return any(size == rows or (rows > 1 and size > 0 and size % rows == 0) for rows in known)
+    size = value.shape[0]
+    return size is None or (size > 0 and size in part.rows)
 
 
 def _is_shared() -> bool:

@@ -9,6 +9,7 @@ may put what it does into a condition. A user's own `apply` or `apply_gradients`
 optimizer: it is given the sums.
 """
 
+import inspect
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -161,38 +162,55 @@ def _noted(method: Any) -> Any:
 
 
 def _reducing(apply: Callable[..., Any]) -> Callable[..., Any]:
+    names = _names_of_two(apply)
+
     @wraps(apply)
-    def reduce_and_apply(
-        self: Any,
-        grads: Sequence[Any],
-        trainable_variables: Any = None,
-        *more: Any,
-        **keywords: Any,
-    ) -> Any:
+    def reduce_and_apply(self: Any, *arguments: Any, **keywords: Any) -> Any:
         if not step_context.applies():
             return None
-        variables = trainable_variables
-        if variables is not None:
-            variables = list(variables)  # an iterator's come once
-        with _over_all(self, grads, variables) as over_all:
-            given = () if variables is None and not more else (variables, *more)
-            return apply(self, over_all, *given, **keywords)
+        gradients, *more = _in_order(names, arguments, keywords)
+        if more and more[0] is not None:
+            more[0] = list(more[0])  # an iterator's come once
+        with _over_all(self, gradients, more[0] if more else None) as over_all:
+            return apply(self, over_all, *more, **keywords)
 
     return reduce_and_apply
 
 
 def _reducing_pairs(apply_gradients: Callable[..., Any]) -> Callable[..., Any]:
+    names = _names_of_two(apply_gradients)
+
     @wraps(apply_gradients)
-    def reduce_and_apply(self: Any, grads_and_vars: Any, *more: Any, **keywords: Any) -> Any:
+    def reduce_and_apply(self: Any, *arguments: Any, **keywords: Any) -> Any:
         if not step_context.applies():
             return None
-        pairs = list(grads_and_vars)  # an iterator's come once
+        first, *more = _in_order(names, arguments, keywords)
+        pairs = list(first)  # an iterator's come once
         gradients, variables = [one for one, _ in pairs], [one for _, one in pairs]
         with _over_all(self, gradients, variables) as over_all:
             pairs = [*zip(over_all, variables, strict=True)]
             return apply_gradients(self, pairs, *more, **keywords)
 
     return reduce_and_apply
+
+
+def _names_of_two(method: Callable[..., Any]) -> list[str]:
+    """Return the names that a class gives the first two arguments of its method, after `self`."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = inspect.signature(method).parameters.values()
+    return [one.name for one in parameters if one.kind is kind][1:3]
+
+
+def _in_order(
+    names: Sequence[str], arguments: Sequence[Any], keywords: dict[str, Any]
+) -> list[Any]:
+    """Return arguments in their order, those too that were given by name, which are taken out."""
+    given = [*arguments]
+    for name in names[len(given) :]:
+        if name not in keywords:
+            break
+        given.append(keywords.pop(name))
+    return given
 
 
 @contextmanager

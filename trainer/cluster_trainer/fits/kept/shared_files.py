@@ -237,11 +237,13 @@ def _digest(file: Path) -> int:
     """Return a number that a file of other content has not; NO_FILE where there is none."""
     try:
         status = file.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return NO_PLAIN_FILE
+        return _digest_of(file, status.st_ino, status.st_size, status.st_mtime_ns)
     except (FileNotFoundError, NotADirectoryError):
         return NO_FILE
-    if not stat.S_ISREG(status.st_mode):
+    except OSError:  # it cannot be read, and so not be given
         return NO_PLAIN_FILE
-    return _digest_of(file, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=2 * MOST_FILES)

@@ -4,6 +4,7 @@ What opens a file in Python is told to `sys.addaudithook`; h5py and TensorFlow, 
 themselves, are asked where Keras calls them. TensorBoard's folder is known by its callback.
 """
 
+import inspect
 import os
 import sys
 import threading
@@ -112,12 +113,15 @@ def _audited(event: str, arguments: tuple[Any, ...]) -> None:
 
 def _noting(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method that notes its first argument, a file or a folder that it writes."""
+    signature = inspect.signature(method)
 
     @wraps(method)
-    def note_and_do(self: Any, name: Any, *arguments: Any, **keywords: Any) -> Any:
-        mode = keywords.get("mode", arguments[0] if arguments else "r")
-        if _written and (not isinstance(self, h5py.File) or mode != "r"):
-            _written[0].note(name)
-        return method(self, name, *arguments, **keywords)
+    def note_and_do(*arguments: Any, **keywords: Any) -> Any:
+        if _written:
+            with suppress(TypeError):  # which the method raises itself
+                _, name, *_ = (given := signature.bind(*arguments, **keywords).arguments).values()
+                if not isinstance(arguments[0], h5py.File) or given.get("mode", "r") != "r":
+                    _written[0].note(name)
+        return method(*arguments, **keywords)
 
     return note_and_do
