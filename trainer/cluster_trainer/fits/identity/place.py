@@ -135,15 +135,17 @@ def is_installed(file: str) -> bool:
 def _of_script(frame: FrameType | None) -> list[FrameType]:
     """Return the frames of a script, and of packages that it uses to train.
 
-    What has called the script, such as a launcher, is left out. A program that is installed as a
-    package has no other frames.
+    What has called the script, such as a launcher, is left out. `python -c` has no file, and a
+    program that is installed as a package has no other frames.
     """
     found = []
     while frame is not None and frame.f_globals.get("__name__") != LAUNCHER:
         if _is_of_script(frame):
             found.append(frame)
         frame = frame.f_back
-    own = [at for at, one in enumerate(found) if not is_installed(one.f_code.co_filename)]
+    files = [one.f_code.co_filename for one in found]
+    others = [at for at, file in enumerate(files) if not is_installed(file)]
+    own = [at for at in others if not files[at].startswith("<")] or others
     return found[: own[-1] + 1 if own else None][:OUTER_FRAMES]
 
 
