@@ -71,8 +71,8 @@ class Trace(IntEnum):
     """What a worker's folder tells of the script."""
 
     NONE = 0  # as of a disk that is new
-    ENDED = 1
-    BEGUN = 2
+    BEGUN = 1
+    ENDED = 2
 
 
 def has_ended(folder: Path, workers: Workers, *, is_new: bool) -> bool:

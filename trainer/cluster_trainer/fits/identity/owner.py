@@ -24,6 +24,8 @@ START = "START_ID"
 LOCK, FILE = "LOCK", "OWNER.json"
 HOLDER_SECONDS, LOOK_SECONDS = 3.0, 0.05
 log = logging.getLogger("trainer")
+# The folders that a process has taken; a process that it forks has not.
+_held: set[tuple[int, Path]] = set()
 
 
 @dataclass(frozen=True)
@@ -74,15 +76,17 @@ class Lock:
             OSError: it cannot be written.
         """
         make_folder(folder)
+        if (os.getpid(), folder) in _held:  # by another kind of fit
+            return Claim()
         is_free = self._lock(folder)
         before = read(folder) if is_free else _holder(folder, mine.start)
         if before and mine.start and before.start == mine.start:
-            # The same process may have another kind of fit.
-            return Claim() if before.pid == mine.pid else Claim(before, before)
+            return Claim(before, before)
         if not is_free:
             raise ConfigurationError([_taken(folder)])
         goes_on = before is not None and before.script == mine.script
         write(folder, replace(mine, began=before.began) if before and goes_on else mine)
+        _held.add((os.getpid(), folder))
         return Claim(before)
 
     def _lock(self, folder: Path) -> bool:
