@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cluster_trainer.files import make_folder, write_whole
 from cluster_trainer.fits.identity.place import Line, Place
-from cluster_trainer.fits.identity.weights import Likeness, Summary, likeness
+from cluster_trainer.fits.identity.weights import Summary, are_alike
 
 FILE = "call.json"
 log = logging.getLogger("trainer")
@@ -110,14 +110,12 @@ def choose(mine: Call, kept: Sequence[Kept], unnoted: Collection[int] = ()) -> C
         Choice(one.number, _doubts(mine, one.call)) for one in exact if one.call.same == mine.same
     ]
     certain = [one for one in as_often if not one.doubts]
-    alike = [Choice(one.number) for one in exact if _begin_alike(mine, one.call)]
+    alike = [
+        Choice(one.number) for one in exact if mine.began and are_alike(mine.began, one.call.began)
+    ]
     others = (_of_other_words(mine, same), _edited(mine, kept), _of_number(mine, unnoted))
     found = [*certain, *alike, *as_often, *(one for one in others if one)]
     return found[0] if found else None
-
-
-def _begin_alike(mine: Call, other: Call) -> bool:
-    return bool(mine.began) and likeness(mine.began, other.began) is Likeness.SAME
 
 
 def _of_other_words(mine: Call, same: Sequence[Kept]) -> Choice | None:
@@ -146,7 +144,7 @@ def _of_number(mine: Call, unnoted: Collection[int]) -> Choice | None:
 def _doubts(mine: Call, other: Call) -> tuple[str, ...]:
     """Return what may be another fit's, where the place does not say which fit it is."""
     is_certain = mine.place.is_certain and other.place.is_certain
-    if is_certain or likeness(mine.began, other.began) is Likeness.SAME:
+    if is_certain or are_alike(mine.began, other.began):
         return ()
     return ("the model's weights at its beginning",)
 

@@ -1,7 +1,6 @@
 """What a model's weights were when a fit began, in a few numbers for each variable."""
 
 from collections.abc import Sequence
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,6 @@ RELATIVE, ABSOLUTE = 1e-3, 1e-6
 
 Summary = list[list[float]]
 """Of each variable: its size, first and last value, mean and standard deviation of a sample."""
-
-
-class Likeness(Enum):
-    """How the weights of two beginnings compare."""
-
-    SAME = "equal, but for rounding"
-    DRAWN = "equal where they are not drawn at random"
-    OTHER = "others"
 
 
 def summary_of(arrays: Sequence[np.ndarray]) -> Summary:
@@ -45,27 +36,14 @@ def sampled(values: Any) -> np.ndarray:
     return np.asarray(values[::step])
 
 
-def likeness(first: Summary | None, second: Summary | None) -> Likeness:
-    """Compare two beginnings.
-
-    A script without a seed draws other weights at each start, but the same where it sets them:
-    biases to 0, scales to 1. Weights that were trained, or loaded, differ there, too.
+def are_alike(first: Summary | None, second: Summary | None) -> bool:
+    """Tell whether two fits began with the same weights, up to rounding.
 
     Args:
-        first: of one; None: the model had no variables yet, so that all of them are to be drawn.
+        first: of one; None: the model had no variables yet.
         second: of the other.
     """
     if first is None or second is None or len(first) != len(second):
-        return Likeness.DRAWN
-    close = [bool(np.allclose(a, b, RELATIVE, ABSOLUTE)) for a, b in zip(first, second)]  # noqa: B905
-    if all(close):
-        return Likeness.SAME
-    pairs = zip(close, first, second, strict=True)
-    drawn = all(is_close or (_may_be_drawn(a) and _may_be_drawn(b)) for is_close, a, b in pairs)
-    return Likeness.DRAWN if drawn else Likeness.OTHER
-
-
-def _may_be_drawn(numbers: list[float]) -> bool:
-    """Tell whether values may come from a generator: they vary, or it is one, neither 0 nor 1."""
-    size, value, *_, deviation = numbers
-    return deviation > 0 if size > 1 else value not in {0.0, 1.0}
+        return False
+    pairs = zip(first, second, strict=True)
+    return all(bool(np.allclose(a, b, RELATIVE, ABSOLUTE)) for a, b in pairs)
