@@ -85,7 +85,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
         return explain(request, variables, answer, environment, requirements)
     task = (answer.resolution.task if answer.resolution else None) or ALONE
     log = Log(str(task), as_json=options.log_format == JSON)
-    log.info(banner(answer.resolution, environ.get("CLUSTER_TRAINER_VERSION")))
+    own_line = banner(answer.resolution, environ.get("CLUSTER_TRAINER_VERSION"))
+    log.shared(own_line, is_chief=not answer.resolution or not answer.resolution.rank)
     if warning := regroup_warning(
         options.min_workers, is_given=variables.given("REGROUP_SECONDS") and len(found_ports) > 1
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -12,6 +13,9 @@ EXIT_PEER_LOST = 75  # EX_TEMPFAIL of sysexits.h: trying again may well help
 EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h: trying again changes nothing
 EXIT_NOT_EXECUTABLE = 126  # as a shell does
 EXIT_NOT_FOUND = 127  # as a shell does
+
+STDOUT = 1
+"""The file descriptor."""
 
 LONGEST_SHOWN = 200
 """Characters of a received value that a message shows."""
@@ -145,6 +149,12 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it; raise OSError where the reader has gone away, or the disk is full."""
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def say(message: str) -> None:

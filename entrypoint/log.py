@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from entrypoint.errors import escaped, say
 
-INFO, WARNING, ERROR = "INFO", "WARNING", "ERROR"
+DEBUG, INFO, WARNING, ERROR = "DEBUG", "INFO", "WARNING", "ERROR"
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,10 @@ class Log:
     def info(self, message: str) -> None:
         """Say what goes on."""
         self.line(INFO, message)
+
+    def shared(self, message: str, *, is_chief: bool) -> None:
+        """Say what every worker says: the chief speaks for all, and the others' line is DEBUG."""
+        self.line(shared_level(is_chief=is_chief), message)
 
     def warning(self, message: str) -> None:
         """Say what may be wrong, or is being mended."""
@@ -44,6 +48,11 @@ class Log:
     def message(self, text: str) -> None:
         """Write a message of several lines as it is; in JSON it is one object, an error."""
         say(json_line(ERROR, self.worker, text) if self.as_json else text)
+
+
+def shared_level(*, is_chief: bool) -> str:
+    """Return the level of a line that the chief says as well; screens leave out DEBUG."""
+    return INFO if is_chief else DEBUG
 
 
 def json_line(level: str, worker: str, message: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from entrypoint.arguments import Request
-from entrypoint.checks.machine import devices_of, machine_warnings, network_warning
+from entrypoint.checks.machine import devices_of, machine_warnings, network_note
 from entrypoint.checks.versions import image_version, tensorflow_version
 from entrypoint.cluster.exposure import public_warning
 from entrypoint.cluster.spec import ClusterSpec, Resolution, Task
@@ -20,7 +20,7 @@ from entrypoint.errors import (
     ConfigurationError,
     render,
 )
-from entrypoint.log import Log
+from entrypoint.log import INFO, WARNING, Log
 from entrypoint.packages.requirements import Requirements
 from entrypoint.settings.options import Options
 from entrypoint.settings.proxies import grpc_note
@@ -334,22 +334,21 @@ def gate(  # noqa: PLR0913 -- who, how, with what to compare, and where to say s
             log.message(str(error))
             return EXIT_CONFIGURATION, str(error)
         if not restart_count:
-            _warn_of_network(spec, task, start.environment, log)
+            _say_the_way(spec, task, start.environment, log)
         return 0, meeting.text
 
     return meet
 
 
-def _warn_of_network(
-    spec: ClusterSpec, task: Task, environment: Mapping[str, str], log: Log
-) -> None:
-    """Say whether GPUs may not find those of the peers, which are there by now."""
-    from entrypoint.cluster.machine import resolve  # noqa: PLC0415 -- in a child, as above
+def _say_the_way(spec: ClusterSpec, task: Task, environment: Mapping[str, str], log: Log) -> None:
+    """Name the way to the peers' GPUs, where NCCL may take another; the peers are there by now."""
+    from entrypoint.checks.nccl_interface import SETTING  # noqa: PLC0415 -- in a child, as above
+    from entrypoint.cluster.machine import resolve  # noqa: PLC0415
 
     peers = {str(one.task): one.address.host for one in spec.members if one.task != task}
     try:
-        warning = network_warning(environment, peers, resolve)
-    except Exception as error:  # noqa: BLE001 -- a warning that fails does not keep from training
-        warning = f"which interface leads to the peers could not be found out: {error}"
-    if warning:
-        log.warning(warning)
+        note = network_note(environment, peers, resolve)
+    except Exception as error:  # noqa: BLE001 -- a note that fails does not keep from training
+        note = f"which interface leads to the peers could not be found out: {error}"
+    if note:
+        log.line(WARNING if environment.get(SETTING) else INFO, note)

@@ -24,11 +24,11 @@ def check_machine(gpus_per_worker: int | None, environ: Mapping[str, str]) -> No
         # Slow to import, for what it asks the kernel.
         from entrypoint.checks.nccl_interface import (  # noqa: PLC0415
             check_interface,
-            own_addresses,
+            interfaces,
         )
 
         steps.append(lambda: check_driver(cuda_version(), gpus))
-        steps.append(lambda: check_interface(environ, gpus, own_addresses))
+        steps.append(lambda: check_interface(environ, gpus, interfaces))
     all_of(*steps)
 
 
@@ -50,7 +50,7 @@ def machine_warnings(environ: Mapping[str, str]) -> list[str]:
     return [warning for warning in said if warning]
 
 
-def network_warning(
+def network_note(
     environ: Mapping[str, str], peers: Mapping[str, str], resolve: Resolve
 ) -> str | None:
     """Return what to say of the way to the peers, whose names resolve once they are there.
@@ -63,11 +63,11 @@ def network_warning(
     if not count_devices(environ):
         return None
     from entrypoint.checks.nccl_interface import (  # noqa: PLC0415 -- only where there are GPUs
-        interface_warning,
-        own_address_towards,
-        own_addresses,
+        interfaces,
+        route_note,
+        route_to,
     )
 
     known = resolve(list(peers.values()))
     found = {peer: known[host][0] for peer, host in peers.items() if known.get(host)}
-    return interface_warning(environ, found, own_addresses(), own_address_towards)
+    return route_note(environ, found, interfaces(), route_to)

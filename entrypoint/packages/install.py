@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
-from entrypoint.boot import this_boot
 from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, Problem, listed, render
 from entrypoint.log import Log
 from entrypoint.packages.on_disk import sync_file_system, sync_folder
 from entrypoint.packages.pip_failure import verdict_on
 from entrypoint.packages.requirements import Requirements
 from entrypoint.packages.run_pip import OUTPUT, REPORT, TEMPORARY, run_pip
+from entrypoint.proc import this_boot
 
 LOCK = ".lock"
 UNFINISHED = ".unfinished-"

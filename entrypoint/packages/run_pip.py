@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -10,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from entrypoint.errors import shortened
+from entrypoint.errors import HIDDEN, shortened
 from entrypoint.log import Log
-from entrypoint.packages.credentials import without_credentials
 
 PIP = "/opt/pip"
 HEARTBEAT_SECONDS = 10.0
@@ -20,6 +20,12 @@ OUTPUT, REPORT, TEMPORARY = "pip.log", "pip.json", "tmp"
 """In the folder of the installation; the first two stay, for whoever wants to know."""
 NOTES = f"{TEMPORARY}/notes.log"
 """Why an index could not be read is in there alone."""
+
+_USER = re.compile(r"(//|:)(?!/)\S*@")
+"""What stands before the host; a password may hold anything but a space, where pip quotes an
+address that it cannot read."""
+_QUERY = re.compile(r"(/\S*\?)\S+")
+"""Storage services sign an address in what follows the question mark."""
 
 
 @dataclass(frozen=True)
@@ -98,3 +104,8 @@ def _read(path: Path) -> str:
     if not path.exists():
         return ""
     return without_credentials(path.read_text(encoding="utf-8", errors="replace"))
+
+
+def without_credentials(text: str) -> str:
+    """Return the text with the user, the password and the query of each address hidden."""
+    return _QUERY.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text))

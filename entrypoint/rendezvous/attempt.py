@@ -26,7 +26,7 @@ from entrypoint.rendezvous.transport.reasons import PeerError
 from entrypoint.rendezvous.transport.timing import PASSING_SECONDS, Timing
 
 Say = Callable[[str, str], None]
-"""Takes "INFO" or "WARNING", and a line."""
+"""Takes a level of `log.py`, and a line."""
 
 FAREWELL_SECONDS = 1.0
 """For the other workers to have read why the gate ends."""

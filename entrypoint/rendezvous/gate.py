@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from entrypoint.cluster.spec import ClusterSpec, Task
 from entrypoint.errors import escaped
+from entrypoint.log import shared_level
 from entrypoint.rendezvous.attempt import Attempt, Given, Say
 from entrypoint.rendezvous.facts import Facts
 from entrypoint.rendezvous.meeting import Fewer, Meeting
@@ -94,7 +95,8 @@ async def meet(given: Given, leader: Leader = ChiefRole) -> Exception | Meeting:
             await role.listener.close_all()
     if error is not None:
         return error
-    given.say("INFO", released_line(attempt.meeting, given.spec, attempt.seconds))
+    level = shared_level(is_chief=attempt.is_chief)
+    given.say(level, released_line(attempt.meeting, given.spec, attempt.seconds))
     return attempt.meeting
 
 

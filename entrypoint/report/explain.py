@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from entrypoint.arguments import Request
 from entrypoint.checks.trainer_settings import Checked, check_trainer
-from entrypoint.errors import EXIT_CONFIGURATION, escaped, render, say
+from entrypoint.errors import EXIT_CONFIGURATION, STDOUT, escaped, render, say, write_all
 from entrypoint.packages.requirements import Requirements, notes_on
 from entrypoint.report.explanation import as_json, as_text
 from entrypoint.settings.environ import Environ
 from entrypoint.sources.resolve import Answer
-
-STDOUT = 1
-"""The file descriptor."""
 
 
 def explain(
@@ -41,10 +37,8 @@ def _print(text: str) -> int:
 
     Past Python's own stdout, which would try once more to write what is left when it ends.
     """
-    data = f"{text}\n".encode(errors="backslashreplace")
     try:
-        while data:
-            data = data[os.write(STDOUT, data) :]
+        write_all(STDOUT, f"{text}\n".encode(errors="backslashreplace"))
     except OSError as error:
         say(f"cluster-trainer: cannot write the explanation: {error.strerror}.")
         return 1

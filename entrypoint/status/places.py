@@ -9,13 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from entrypoint.boot import this_boot, this_container
+from entrypoint.proc import living_process, this_boot, this_container
 
 LOCK_FILE = "lock"
 PREFIX, SUFFIX = "cluster-trainer-", ".status"
-PROC = Path("/proc")
-STATE_FIELD, START_FIELD = 0, 19
-"""Of /proc/PID/stat, counted from the state, which follows the name (proc(5))."""
 
 
 def places(environ: Mapping[str, str]) -> tuple[Path, ...]:
@@ -128,9 +125,5 @@ def _lock(lock: int) -> bool:
 
 def started(pid: int) -> int | None:
     """Return when a living process has begun, None if there is none."""
-    try:
-        # The name, in parentheses, may hold anything.
-        fields = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields[STATE_FIELD] == b"Z" else int(fields[START_FIELD])
+    process = living_process(pid)
+    return process.started if process else None

@@ -6,18 +6,15 @@ It is the image's HEALTHCHECK, too, and so imports nothing that takes time.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from entrypoint.errors import say
+from entrypoint.errors import STDOUT, say, write_all
 from entrypoint.status.places import places
 from entrypoint.status.reading import Status, read_all
 
 AS_JSON = "--json"
-STDOUT = 1
-"""The file descriptor."""
 EXIT_WELL, EXIT_NOT_WELL = 0, 1
 """A health check may end with no other code (docs.docker.com/reference/dockerfile/#healthcheck)."""
 NOBODY = (
@@ -90,6 +87,6 @@ def _rounded(seconds: float | None) -> float | None:
 def _print(text: str) -> None:
     """Write to stdout, past Python's own, which a reader that has gone away would trouble."""
     try:
-        os.write(STDOUT, text.encode(errors="backslashreplace"))
+        write_all(STDOUT, text.encode(errors="backslashreplace"))
     except OSError:
         return

@@ -6,11 +6,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 
+from entrypoint.proc import LivingProcess, living_processes
 from entrypoint.supervision.out_of_memory import OomKills
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
@@ -28,9 +27,6 @@ the background would be stopped by it."""
 KILLED_SECONDS = 5.0
 """How long a killed process may take to be gone: the kernel has its memory to give back first."""
 POLL_SECONDS = 0.01
-PROC = Path("/proc")
-STATE_FIELD, PARENT_FIELD, SESSION_FIELD = 0, 1, 3
-"""Of /proc/PID/stat, counted from the state, which follows the name (proc(5))."""
 PR_SET_CHILD_SUBREAPER = 36
 """Of prctl(2)."""
 
@@ -165,14 +161,14 @@ class ChildProcess:
     def _kill_left(self) -> bool:
         """Kill what the child has started; return whether there was something to kill."""
         killed = False
-        for process in processes():
+        for process in living_processes():
             if process.pid != self.pid and self._has_started(process):
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(process.pid, signal.SIGKILL)
                     killed = True
         return killed
 
-    def _has_started(self, process: Process) -> bool:
+    def _has_started(self, process: LivingProcess) -> bool:
         """Whether a process is in the child's session, or was left to us by what it started."""
         is_orphan = process.parent == os.getpid() and process.pid not in _running
         return (self._adopts and is_orphan) or (not self._terminal and process.session == self.pid)
@@ -206,31 +202,3 @@ def _run(run: Callable[[], int], *, terminal: bool, ignores: Collection[int]) ->
     except BaseException:  # noqa: BLE001 -- the parent's code must never run in the child
         sys.excepthook(*sys.exc_info())
         return 1
-
-
-@dataclass(frozen=True)
-class Process:
-    """One of this machine's, or this container's, that lives."""
-
-    pid: int
-    parent: int
-    session: int
-
-
-def processes() -> Iterator[Process]:
-    """Yield the living processes, whatever their groups and parents are."""
-    for folder in PROC.iterdir():
-        if folder.name.isdigit() and (found := _process(folder)):
-            yield found
-
-
-def _process(folder: Path) -> Process | None:
-    """Return a process by its folder, None if it has ended."""
-    try:
-        # The name, in parentheses, may hold anything.
-        fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    if fields[STATE_FIELD] == b"Z":
-        return None
-    return Process(int(folder.name), int(fields[PARENT_FIELD]), int(fields[SESSION_FIELD]))

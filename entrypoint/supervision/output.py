@@ -12,12 +12,13 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
+from entrypoint.errors import STDOUT, write_all
 from entrypoint.log import INFO, WARNING, Log
 from entrypoint.status.board import Board
 from entrypoint.supervision.json_lines import LineCutter, as_json
 
-STDOUT, STDERR = 1, 2
-"""File descriptors."""
+STDERR = 2
+"""A file descriptor."""
 DEFAULT_LEVELS = {STDOUT: INFO, STDERR: WARNING}
 CHUNK = 65_536
 LAST_LINES = 12
@@ -115,13 +116,5 @@ class Output:
             level = DEFAULT_LEVELS[descriptor]
             objects = [as_json(line, self._log.worker, level) for line in lines if line]
             data = "".join(f"{line}\n" for line in objects).encode()
-        write_all(descriptor, data)
-
-
-def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of it; a reader that has gone away is no reason to stop the command."""
-    try:
-        while data:
-            data = data[os.write(descriptor, data) :]
-    except OSError:
-        return
+        with suppress(OSError):  # a reader that has gone away is no reason to stop the command
+            write_all(descriptor, data)

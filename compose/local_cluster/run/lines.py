@@ -28,17 +28,13 @@ NOTES = re.compile(
     rb"|meta_optimizer\.cc:[0-9]+\] remapper failed: INVALID_ARGUMENT: Mutation::Apply error: "
 )
 TIME_AND_LEVEL = rb"^([0-9:]{8} [A-Z]+) %s "
-SAID_BY_ALL = re.compile(
-    rb"DEBUG "  # the trainer's, where the chief says it as well
-    rb"|INFO cluster-trainer [^ ]+: worker-[0-9]+ of [0-9]+"
-    rb"|INFO [0-9]+ workers (are here and agree |are a ring,)"
-)
-"""A line of another worker than the chief, behind its time."""
 PROGRESS = re.compile(rb"INFO epoch [0-9]+/[0-9]+  (training|evaluating): ")
 """The chief's line of every ten seconds, behind its time."""
 TIME = len("12:00:00 ")
 AS_JSON = b'"level": "DEBUG"'
 OURS = re.compile(rb"[0-9:]{8} ([A-Z]+) ")
+SAID_BY_ALL = b"DEBUG"
+"""The level of a line that the chief says as well: entrypoint and trainer give it, not we."""
 GRAVE = (b"ERROR", b"CRITICAL")
 """Levels of lines that a traceback may follow; a warning is one line."""
 TRACEBACK = b"Traceback (most recent call last):"
@@ -99,7 +95,7 @@ class Voice:
         if ours is None:
             return self._is_error or self._traceback.takes(text)
         self._traceback = Traceback(is_there=ours[1] in GRAVE)
-        return SAID_BY_ALL.match(text, TIME) is None
+        return ours[1] != SAID_BY_ALL
 
 
 class Traceback:

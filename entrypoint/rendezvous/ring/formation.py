@@ -6,6 +6,7 @@ import asyncio
 import functools
 import socket
 
+from entrypoint.log import shared_level
 from entrypoint.rendezvous.outcome import BackAtTheGateError, PeersMissingError, with_reasons
 from entrypoint.rendezvous.port import listening_host, open_port
 from entrypoint.rendezvous.ring.left import receive
@@ -51,7 +52,8 @@ async def form(wanted: Wanted) -> Ring:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
             await listener.close_all()
-    wanted.say("INFO", f"{ring.size} workers are a ring, generation {ring.generation}")
+    level = shared_level(is_chief=ring.rank == 0)
+    wanted.say(level, f"{ring.size} workers are a ring, generation {ring.generation}")
     return ring
 
 

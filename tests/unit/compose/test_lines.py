@@ -46,9 +46,8 @@ def heard(*lines, screen=Screen(), is_chief=False, is_error=False):  # noqa: B00
 
 SAID_BY_ALL = (
     "12:00:01 DEBUG worker-1 epoch 1/3  step 15  loss 1.8",
-    "12:00:01 INFO worker-1 cluster-trainer 0.1.0: worker-1 of 3 (chief is worker-0 at h:2222)",
-    "12:00:01 INFO worker-1 3 workers are here and agree (0.0 s)",
-    "12:00:06 INFO worker-1 3 workers are a ring, generation 28176367",
+    "12:00:01 DEBUG worker-1 cluster-trainer 0.1.0: worker-1 of 3 (chief is worker-0 at h:2222)",
+    "12:00:01 DEBUG worker-1 3 workers are here and agree (0.0 s)",
 )
 OF_ITS_OWN = (
     "12:00:01 INFO waiting for 1 of 3 workers: worker-2 at worker-2:2222: no answer",

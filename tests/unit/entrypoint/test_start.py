@@ -28,7 +28,7 @@ def test_runs_the_command_with_tf_config_and_says_who_it_is(run: Callable) -> No
         "task": {"type": "worker", "index": 1},
     }
     assert ended.stderr[len("10:28:53") :] == (
-        " INFO worker-1 cluster-trainer 0.1.0: worker-1 of 2 "
+        " DEBUG worker-1 cluster-trainer 0.1.0: worker-1 of 2 "
         "(chief is worker-0 at 10.1.10.58:2222), TF_CONFIG from WORKER_HOSTS\n"
     )
 

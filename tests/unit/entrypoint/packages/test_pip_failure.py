@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from entrypoint.errors import Problem, render
-from entrypoint.packages.credentials import without_credentials
 from entrypoint.packages.pip_failure import verdict_on
-from entrypoint.packages.run_pip import PipFailure
+from entrypoint.packages.run_pip import PipFailure, without_credentials
 
 FILE = Path("requirements.txt")
-URL = "http://****@index.example/simple/tiny/"
+URL = "http://***@index.example/simple/tiny/"
 NO_MATCH = (
-    "Looking in indexes: http://****@index.example/simple\n"
+    "Looking in indexes: http://***@index.example/simple\n"
     "ERROR: Could not find a version that satisfies the requirement tiny (from versions: none)\n"
     "ERROR: No matching distribution found for tiny\n"
 )
@@ -117,14 +116,14 @@ def test_pips_words_are_bounded_and_the_last_ones_stay() -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("in https://me:pass@host/simple, x", "in https://****@host/simple, x"),
-        ("https://token@host/simple", "https://****@host/simple"),
-        ("https://me:p/a@s@host/simple", "https://****@host/simple"),
-        ("Failed to parse: http://me:pass@bad host:9", "Failed to parse: http://****@bad host:9"),
-        ("'me:pass@nowhere/tiny/' is ignored", "'me:****@nowhere/tiny/' is ignored"),
-        ("tiny @ git+https://me:pass@host/x.git", "tiny @ git+https://****@host/x.git"),
-        ("https://s3/tiny.whl?X-Signature=abc&d=1 (from", "https://s3/tiny.whl?**** (from"),
-        ("broken: /simple/tiny/?token=abc", "broken: /simple/tiny/?****"),
+        ("in https://me:pass@host/simple, x", "in https://***@host/simple, x"),
+        ("https://token@host/simple", "https://***@host/simple"),
+        ("https://me:p/a@s@host/simple", "https://***@host/simple"),
+        ("Failed to parse: http://me:pass@bad host:9", "Failed to parse: http://***@bad host:9"),
+        ("'me:pass@nowhere/tiny/' is ignored", "'me:***@nowhere/tiny/' is ignored"),
+        ("tiny @ git+https://me:pass@host/x.git", "tiny @ git+https://***@host/x.git"),
+        ("https://s3/tiny.whl?X-Signature=abc&d=1 (from", "https://s3/tiny.whl?*** (from"),
+        ("broken: /simple/tiny/?token=abc", "broken: /simple/tiny/?***"),
         ("tiny @ https://host/tiny.whl", "tiny @ https://host/tiny.whl"),
         ("why? tiny-1.0: a@b.example", "why? tiny-1.0: a@b.example"),
     ],

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.boot import this_boot
+from entrypoint.proc import this_boot
 from entrypoint.status import places as places_module
 from entrypoint.status import show
 from entrypoint.status.board import Board

@@ -1,0 +1,64 @@
+"""What Linux's /proc says: which boot, which container, and which processes live."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+BOOT_ID = PROC / "sys/kernel/random/boot_id"
+PID_NAMESPACE = PROC / "self/ns/pid"
+STATE_FIELD, PARENT_FIELD, SESSION_FIELD, START_FIELD = 0, 1, 3, 19
+"""Of /proc/PID/stat, counted from the state, which follows the name (proc(5))."""
+
+
+def this_boot() -> str:
+    """Return the ID of this boot of this machine; the host name if the kernel has no boot ID."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return os.uname().nodename
+
+
+def this_container() -> str:
+    """Return an ID of this container: the same for all processes in one PID namespace.
+
+    Host names do not tell: containers with `--network host` have the name of their host.
+    """
+    try:
+        return f"{this_boot()}/{PID_NAMESPACE.stat().st_ino}"
+    except OSError:
+        return f"{this_boot()}/{os.uname().nodename}"
+
+
+@dataclass(frozen=True)
+class LivingProcess:
+    """One process of this machine, or of this container."""
+
+    pid: int
+    parent: int
+    session: int
+    started: int
+    """When, in the kernel's ticks since it booted."""
+
+
+def living_processes() -> Iterator[LivingProcess]:
+    """Yield the living processes, whatever their groups and parents are."""
+    for folder in PROC.iterdir():
+        if folder.name.isdigit() and (found := living_process(int(folder.name))):
+            yield found
+
+
+def living_process(pid: int) -> LivingProcess | None:
+    """Return a process by its number, None if it has ended."""
+    try:
+        # The name, in parentheses, may hold anything.
+        fields = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    if fields[STATE_FIELD] == b"Z":
+        return None
+    numbers = (int(fields[at]) for at in (PARENT_FIELD, SESSION_FIELD, START_FIELD))
+    return LivingProcess(pid, *numbers)
