@@ -9,7 +9,7 @@
   data prepare NAME   prepare a TensorFlow Datasets set
   data sample NAME...   make small samples of sets from the pictures in .build/pictures
 
-What it takes is in variables (WORKERS=4 TRAINER_EPOCHS=5 ...) or in .env: docs/environment.md.
+What it takes is in variables (WORKERS=4 TRAINER_EPOCHS=5 ...) or in .env: docs/reference/make.md.
 Exit codes: 0; 78 for a mistake in what was given; 1 where the engine cannot do it; of `up` and
 `resume` also those of the worker that failed first, and 129, 130 or 143 when told to stop; of
 `tensorboard`, `report` and `data` those of `docker run`.

@@ -98,7 +98,7 @@ def render(problems: Sequence[Problem], notes: Iterable[str] = ()) -> str:
             *([f"  … and {len(problems) - MOST_SHOWN} more"] * (len(problems) > MOST_SHOWN)),
             *(f"  ({escaped(note)})" for note in notes),
             "",
-            "Nothing was started. docs/environment.md explains every variable.",
+            "Nothing was started. docs/reference/variables.md explains every variable.",
         ],
     )
 

@@ -54,94 +54,94 @@ class Options:
         "RENDEZVOUS_TIMEOUT",
         forms.whole_number(0, LONGEST_SECONDS),
         default="300",
-        purpose="How many seconds the workers of a cluster may take to find each other before the "
-        "command starts, and again before it gets another ring; 0 starts it without looking.",
+        purpose="Seconds that the workers may take to meet, before the command starts and before "
+        "each new ring. 0 skips the meeting.",
         example="900",
     )
     cluster_token: str | None = option(
         "CLUSTER_TOKEN",
         forms.secret(FEWEST_TOKEN_CHARACTERS),
-        purpose="A secret that all workers share: the messages by which they meet before the "
-        "command starts, or are connected to a ring, are signed with it, and nobody else can take "
-        "part in that or disturb it. It does not protect TensorFlow's own ports afterwards "
-        "(docs/operations.md).",
+        purpose="A secret that all workers share. It signs the messages by which workers meet and "
+        "form a ring, so that no stranger can take part. It does not protect TensorFlow's own "
+        "ports (docs/how-to/firewall.md).",
         example="$(openssl rand -hex 16)",
     )
     gpus_per_worker: int | None = option(
         "GPUS_PER_WORKER",
         forms.whole_number(0),
-        purpose="How many GPUs every worker must have; one with another number refuses to start "
-        "instead of training on the CPU.",
+        purpose="How many GPUs each worker must have. A worker with another number refuses to "
+        "start, rather than train on its CPU.",
         example="1",
     )
     min_workers: int | None = option(
         "MIN_WORKERS",
         forms.whole_number(1),
-        purpose="With how many workers a run goes on when others are lost: worker 0 among them, "
-        "more than half of all, and more than half of those who trained last. Who was lost is "
-        "taken in again at the end of a call. If it is not given, all are waited for. The same on "
-        "every worker, and only where the workers are a ring (TRAINER_COLLECTIVES) and meet at the "
-        "gate (RENDEZVOUS_TIMEOUT).",
+        purpose="The smallest number of workers that go on after a loss. It must be more than "
+        "half of all workers. Worker 0 and more than half of those who trained last must be among "
+        "them. Lost workers rejoin at the end of a call. Default: all workers. It must be the "
+        "same on every worker, and needs a ring (TRAINER_COLLECTIVES) and a meeting "
+        "(RENDEZVOUS_TIMEOUT).",
         example="2",
     )
     regroup_seconds: float = option(
         "REGROUP_SECONDS",
         forms.seconds(),
         default="5",
-        purpose="How long worker 0 waits at the gate for lost workers before it goes on without "
-        "them (MIN_WORKERS): at most half of RENDEZVOUS_TIMEOUT.",
+        purpose="Seconds that worker 0 waits for lost workers before it goes on without them "
+        "(MIN_WORKERS), up to half of RENDEZVOUS_TIMEOUT.",
         example="30",
     )
     startup_timeout_seconds: int = option(
         "STARTUP_TIMEOUT",
         forms.whole_number(0, LONGEST_SECONDS),
         default="300",
-        purpose="How many seconds TensorFlow may wait for its peers to join, once its server has "
-        "opened this worker's port, or a command for its neighbours in the ring; 0 is no limit.",
+        purpose="Seconds that TensorFlow may wait for its peers, or a command for its neighbours "
+        "in the ring, once this worker is ready. 0 is no limit.",
         example="600",
     )
     stop_grace_seconds: float = option(
         "STOP_GRACE_SECONDS",
         forms.seconds(),
         default="8",
-        purpose="How long the command may take to end after SIGTERM before it is killed; less than "
-        "docker stop's own 10 s.",
+        purpose="Seconds that the command may take to end after SIGTERM before it is killed. Keep "
+        "it below docker stop's own limit of 10 s.",
         example="55",
     )
     max_restarts: int = option(
         "MAX_RESTARTS",
         forms.whole_number(0),
         default="3",
-        purpose="How often the command is restarted after a crash, and for each peer after its "
-        "loss (75); the count begins again at each progress (PROGRESS_FILE).",
+        purpose="How often the command is restarted after a crash and, for each peer, after the "
+        "peer's loss. Progress resets both counts (PROGRESS_FILE).",
         example="0",
     )
     progress_file: str | None = option(
         "PROGRESS_FILE",
         forms.path("the path of a file that may be created"),
-        purpose="A file that the command touches to say that it got further. If it is not given, "
-        "the command gets the path of a new one under this name.",
+        purpose="A file that the command touches when it has got further. Default: a new file, "
+        "whose path the command gets under this name.",
         example="/runs/progress",
     )
     failure_file: str | None = option(
         "FAILURE_FILE",
         forms.path("the path of a file that may be created"),
-        purpose="Where the reason of a failure is written, in a few lines.",
+        purpose="A file for the reason of a failure, in a few lines. Give each worker its own. A "
+        "start and a success remove it.",
         example="/runs/failure",
     )
     peer_lost_exit_code: int = option(
         "PEER_LOST_EXIT_CODE",
         forms.whole_number(1, LARGEST_EXIT_CODE),
         default="75",
-        purpose="The exit code of a worker whose peer was lost or never came, for schedulers that "
-        "retry only some: Kubeflow's ExitCode policy wants 128 or more.",
+        purpose="The exit code of a worker that lost a peer, for schedulers that retry only some "
+        "codes. Kubeflow's ExitCode policy wants 128 or more.",
         example="203",
     )
     log_format: str = option(
         "LOG_FORMAT",
         forms.choice(TEXT, JSON),
         default=TEXT,
-        purpose="text is for people; json makes every line, the command's too, an object with "
+        purpose="text is for people. json writes each line, the command's too, as an object with "
         "time, level, worker and message.",
         example="json",
     )
@@ -149,24 +149,23 @@ class Options:
         "VERBOSE",
         forms.flag(),
         default="0",
-        purpose="1 lets every worker say all that it has to say. Else the chief speaks for all: "
-        "another worker's trainer says on its screen what concerns itself, and the rest in its "
-        "train.log alone.",
+        purpose="1 prints every line of every worker. Otherwise the chief speaks for all: the "
+        "others print what concerns them, and keep the rest in train.log.",
         example="1",
     )
     metrics_port: int | None = option(
         "METRICS_PORT",
         forms.whole_number(1, forms.LARGEST_PORT),
-        purpose="Serves what status says to Prometheus, at /metrics on this port of all of the "
-        "container's addresses. Not given: nothing listens.",
+        purpose="Exposes the status as Prometheus metrics: /metrics on this port, on all "
+        "addresses of the container. Default: nothing listens.",
         example="9400",
     )
     requirements_file: str | None = option(
         "REQUIREMENTS_FILE",
         forms.path("the path of a readable requirements file, or none"),
-        purpose="The packages that your code needs besides the image's: installed once, into "
-        "/data/.packages, before the first start. If it is not given: requirements.txt in the "
-        "working directory, if there is one.",
+        purpose="The packages that your code needs besides the image's. They are installed once, "
+        "into /data/.packages, before the first start. Default: requirements.txt in the working "
+        "directory, if it exists.",
         example="/workspace/requirements-train.txt",
     )
 

@@ -14,7 +14,7 @@ TRAINER_PREFIX = "TRAINER_"
 
 @dataclass(frozen=True, kw_only=True)
 class Variable:
-    """One environment variable; docs/environment.md has a line for each."""
+    """One environment variable; docs/reference/variables.md has a row for each."""
 
     name: str
     purpose: str
@@ -43,7 +43,7 @@ HOST_LIST = (
 
 TF_CONFIG = Variable(
     name="TF_CONFIG",
-    purpose="The cluster in TensorFlow's own form: checked, completed and passed on.",
+    purpose="The cluster in TensorFlow's own form. It is checked, completed and passed on.",
     accepted='a JSON object with "cluster" and "task"',
     example='{"cluster":{"worker":["10.1.10.58:2222","10.1.10.250:2222"]},'
     '"task":{"type":"worker","index":0}}',
@@ -51,23 +51,22 @@ TF_CONFIG = Variable(
 )
 WORKER_HOSTS = Variable(
     name="WORKER_HOSTS",
-    purpose="The addresses of all workers, the same list in the same order on each of them.",
+    purpose="The addresses of all workers: the same list, in the same order, on every worker.",
     accepted=HOST_LIST,
     example="10.1.10.58:2222,10.1.10.250:2222",
     may_be_empty=False,
 )
 WORKER_INDEX = Variable(
     name="WORKER_INDEX",
-    purpose="Which entry of the list this worker is, counted from 0. If it is not given: "
-    "JOB_COMPLETION_INDEX, SWARM_TASK_SLOT less 1, or the entry that is this machine's own name or "
-    "address.",
+    purpose="This worker's place in the list, counted from 0. Default: JOB_COMPLETION_INDEX, "
+    "SWARM_TASK_SLOT less 1, or the entry with this machine's own name or address.",
     accepted="a whole number from 0, less than the number of workers",
     example="0",
     may_be_empty=False,
 )
 WORKER_PORT = Variable(
     name="WORKER_PORT",
-    purpose="The port of addresses that name none. Unless this is set, it is 8890 on SageMaker, "
+    purpose="Default port for addresses without one. If you do not set it, SageMaker uses 8890 "
     "and Slurm counts from 8888.",
     accepted="a whole number from 1 to 65535",
     example="12345",
@@ -75,8 +74,8 @@ WORKER_PORT = Variable(
 )
 CLUSTER_SOURCE = Variable(
     name="CLUSTER_SOURCE",
-    purpose="Where the cluster is taken from. auto takes whatever is set, and all that is set has "
-    "to agree; none is one worker, whatever is set.",
+    purpose="Where the cluster comes from. auto uses every source that is set; all of them must "
+    "agree. none trains alone, whatever is set.",
     accepted="auto, tf_config, worker_hosts, sagemaker, vertex, skypilot, slurm, kubernetes or "
     "none",
     example="worker_hosts",
@@ -84,8 +83,8 @@ CLUSTER_SOURCE = Variable(
 )
 ENV_FILE = Variable(
     name="ENV_FILE",
-    purpose="A file of NAME=value lines to read; variables that are really set win. If it is not "
-    "given: .env in the working directory, if there is one.",
+    purpose="A file of NAME=value lines. Variables of the container win over it. Default: .env in "
+    "the working directory, if it exists.",
     accepted="the path of a readable file",
     example="/workspace/cluster.env",
     file_form=False,

@@ -6,8 +6,8 @@
         model = build_my_model()
     fit(model, (train, test), epochs=5)
 
-Every setting of docs/environment.md that is not given as an argument is taken from its TRAINER_
-variable, so that one script runs on one device, on several and on a cluster as it is started.
+A setting that is not given as an argument is taken from its TRAINER_ variable
+(docs/reference/settings.md). So one script runs on one device, on several and on a cluster.
 """
 
 import atexit
@@ -68,7 +68,7 @@ def start_strategy(**settings: object) -> tf.distribute.Strategy:
 
     Args:
         settings: `strategy`, `devices`, `logical_cpus`, `collectives`, `wire`, `silence_seconds`,
-            `threads`, `gpus_per_worker` and `precision` of docs/environment.md, without TRAINER_.
+            `threads`, `gpus_per_worker` and `precision` (docs/reference/settings.md).
 
     Raises:
         SystemExit: with code 78, after a message, if a setting is not acceptable.
@@ -115,8 +115,8 @@ def fit(
         loss: as `compile` takes it. Not given: for labels that are classes, whole numbers [n] from
             0, the cross-entropy of logits [n, classes].
         metrics: as `compile` takes them. Not given: for classes, the accuracy.
-        settings: those of docs/environment.md, without TRAINER_ and in small letters: `epochs=5`,
-            `global_batch_size=128`, `run_dir="/runs/first"`. What would do nothing here is refused.
+        settings: those of docs/reference/settings.md, without TRAINER_ and in lower case:
+            `epochs=5`, `global_batch_size=128`. A setting that would do nothing is refused.
 
     Returns:
         Each epoch's metrics, as in metrics.jsonl: `.loss`, `.test_accuracy`; the same on all

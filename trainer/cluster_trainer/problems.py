@@ -114,7 +114,7 @@ def render(problems: Sequence[Problem]) -> str:
     lines = "\n".join(f"  {problem}" for problem in problems)
     return (
         f"cluster-trainer: {count} in the configuration\n\n{lines}\n\n"
-        "Nothing was started. docs/environment.md explains every variable."
+        "Nothing was started. docs/reference/settings.md explains every setting."
     )
 
 

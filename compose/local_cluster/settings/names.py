@@ -70,7 +70,7 @@ def unknown_settings(environ: Mapping[str, str]) -> list[str]:
 
 
 def _refusal_of_setting(name: str, listed: Iterable[str]) -> str:
-    accepted = f"accepted: the {PREFIX} variables of docs/environment.md"
+    accepted = f"accepted: the {PREFIX} variables of docs/reference/settings.md"
     return _decided(name) or f"{name}: no such setting; {accepted}.{_meant(name, listed)}"
 
 
@@ -113,7 +113,7 @@ def unknown_names(goals: Iterable[str], given: Iterable[str]) -> list[str]:
     taken = frozenset[str]().union(*(names_of_goal(goal, one_worker=one) for goal in goals))
     unknown = (name for name in given if name not in taken and not OF_TOOLS.fullmatch(name))
     targets = "`make " + " ".join(goals) + (" WORKER=`" if one and "WORKER" in taken else "`")
-    accepted = "accepted: the names of docs/environment.md" if taken else "accepted: none"
+    accepted = "accepted: the names of docs/reference/make.md" if taken else "accepted: none"
     return [
         _decided(name) or f"{name}: {targets} takes no such name; {accepted}.{_meant(name, taken)}"
         for name in unknown

@@ -3,5 +3,5 @@
 `chief.py` and `member.py` are the two roles, `session.py` and `conversation.py` what they say to
 each other. `check_ins.py` is the chief's list, `same_index.py` who of two with one index stays in
 it; `going_on.py` says when fewer go on without the others; `latecomers.py` is the chief's part
-meanwhile (docs/decisions/0014-fewer-workers.md).
+meanwhile (docs/explanation/decisions/0014-fewer-workers.md).
 """

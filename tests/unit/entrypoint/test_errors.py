@@ -16,7 +16,7 @@ def test_message_has_a_line_a_problem() -> None:
         '  WORKER_INDEX: received "7"; accepted: 0 to 1, because WORKER_HOSTS names 2 workers.\n'
         "  WORKER_HOSTS: received nothing; accepted: a list. For example a:1.\n"
         "\n"
-        "Nothing was started. docs/environment.md explains every variable."
+        "Nothing was started. docs/reference/variables.md explains every variable."
     )
 
 

@@ -163,7 +163,7 @@ def test_a_bad_start_ends_within_a_second_with_one_message(
     assert ended.stdout == ""
     assert ended.stderr.startswith("cluster-trainer: ")
     assert ended.stderr.endswith(
-        "\n\nNothing was started. docs/environment.md explains every variable.\n",
+        "\n\nNothing was started. docs/reference/variables.md explains every variable.\n",
     )
     assert any(name in ended.stderr for name in environ)
     assert "Traceback" not in ended.stderr

@@ -7,9 +7,9 @@ import keras
 from keras.src.utils.rng_utils import get_random_seed
 
 from cluster_trainer.collectives.replicas import count_of_all
-from cluster_trainer.fits.start_text import OF_SCRIPTS
 from cluster_trainer.process.lifecycle import versions
 from cluster_trainer.results import record
+from cluster_trainer.settings.config import OF_SCRIPTS
 from cluster_trainer.settings.job import Job
 
 METRICS = ("metrics", "weighted_metrics")

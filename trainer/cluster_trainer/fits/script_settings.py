@@ -9,10 +9,9 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.install import keeps_in_step
-from cluster_trainer.fits.start_text import OF_SCRIPTS
 from cluster_trainer.models.own_optimizer import compute_dtypes
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.settings.config import OWN, setting_names, variable_of
+from cluster_trainer.settings.config import OF_SCRIPTS, OWN, setting_names, variable_of
 from cluster_trainer.settings.job import Job, read_job
 
 OWN_ARRAYS = "arrays of the script's own"

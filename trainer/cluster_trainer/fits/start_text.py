@@ -10,24 +10,8 @@ import keras
 from cluster_trainer.collectives.replicas import count_of_all
 from cluster_trainer.results import journal, record
 from cluster_trainer.results.happened import happenings
-from cluster_trainer.settings.config import variable_of
+from cluster_trainer.settings.config import OF_SCRIPTS, variable_of
 from cluster_trainer.settings.job import Job
-
-OF_SCRIPTS = (
-    "run_dir",
-    "checkpoint_steps",
-    "resume",
-    "keep_earlier",
-    "tensorboard",
-    "profile_steps",
-    "collectives",
-    "wire",
-    "first_batch",
-    "stall_timeout_seconds",
-    "silence_seconds",
-    "threads",
-)
-"""Settings that a script with Keras's own `fit` heeds."""
 
 
 def start_of(job: Job, model: keras.Model, beginning: str) -> str:

@@ -4,7 +4,7 @@ While the workers wait for each other, a call takes as long as the slowest needs
 at work for the part b of the time, where the others were for the part m (their median), would have
 been done b - m of the time sooner at their pace. What it has cost the others is the sum of
 (b - m) times the seconds; calls take more than 20 % longer for it where that is more than
-1 - 1 / 1.2, a sixth, of the time (docs/decisions/0012-who-is-slow.md).
+1 - 1 / 1.2, a sixth, of the time (docs/explanation/decisions/0012-who-is-slow.md).
 """
 
 from collections import deque

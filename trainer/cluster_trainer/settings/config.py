@@ -55,6 +55,22 @@ OWN_TO_EACH_WORKER = frozenset(
     }
 )
 
+# What a script with Keras's own `fit` heeds; it decides the rest itself.
+OF_SCRIPTS = (
+    "run_dir",
+    "checkpoint_steps",
+    "resume",
+    "keep_earlier",
+    "tensorboard",
+    "profile_steps",
+    "collectives",
+    "wire",
+    "first_batch",
+    "stall_timeout_seconds",
+    "silence_seconds",
+    "threads",
+)
+
 # What decides the numbers of a run, beyond how they are rounded (`jit`, `wire`); the batch and the
 # steps of an epoch, too, but their effective values depend on the data and the replicas.
 OF_THE_OPTIMIZER = (
@@ -209,9 +225,9 @@ class TrainerConfig(BaseSettings):
 
     model: Annotated[str, AfterValidator(_known_model)] = Field(
         "mnist_cnn",
-        description="The model: mnist_cnn, mobilenet_v2 and resnet50 (pictures of 32x32 or more, "
-        "see TRAINER_IMAGE_SIZE), or module:function of your own in /workspace, whose model may be "
-        "compiled.",
+        description="The model: mnist_cnn, mobilenet_v2, resnet50, or module:function of your own "
+        "in /workspace. mobilenet_v2 and resnet50 need pictures of 32x32 or more "
+        "(TRAINER_IMAGE_SIZE).",
     )
     data_dir: Path = Field(
         Path("/data"), description="Where TensorFlow Datasets keeps prepared data sets."
@@ -223,89 +239,86 @@ class TrainerConfig(BaseSettings):
     )
     image_size: PositiveInt | None = Field(
         None,
-        description="Side in pixels to which pictures are resized. Not given: 224 where a data "
-        "set's pictures differ in size, else as they are.",
+        description="Side in pixels to which pictures are resized. Default: 224 for data sets "
+        "whose pictures differ in size, otherwise the pictures' own size.",
     )
     augment: Literal["none", "flip", "crop", "flip_crop"] = Field(
         "none",
-        description="How pictures to train on are changed each time they are seen: half of them "
-        "mirrored left to right (flip), a random window of three quarters to all of their height "
-        "and width (crop), both, or not at all.",
+        description="Random changes of the training pictures. flip mirrors half of them left to "
+        "right. crop takes a window of three quarters to all of their height and width.",
     )
     cache: Literal["auto", "memory", "disk", "none"] = Field(
         "auto",
         description="Where the pictures of a TensorFlow Datasets set are kept: decoded in memory, "
-        "decoded on disk in data_dir, or not (none: decoded whenever they are needed). auto: the "
-        "first of these that they fit into well. The numbers of a run do not depend on it.",
+        "decoded on disk in data_dir, or not at all (none). auto takes the first with enough "
+        "room. The results of a run do not depend on it.",
     )
     run_dir: Annotated[Path, AfterValidator(_writable_directory)] = Field(
-        Path("/runs"), description="Where each worker writes its results, as worker-0, worker-1 …"
+        Path("/runs"), description="Where each worker writes its results: worker-0, worker-1 …"
     )
     model_dir: Annotated[Path, AfterValidator(_writable_directory)] | None = Field(
         None,
-        description="Where the chief saves the trained model. Not given: its own folder in "
-        "run_dir.",
+        description="Where the chief saves the trained model. Default: its own folder in run_dir.",
     )
     strategy: Literal["auto", "none", "mirrored", "multiworker"] = Field(
         "auto",
         description="How to distribute: over the workers of TF_CONFIG (multiworker), over this "
-        "machine's GPUs (mirrored), not at all (none), or whichever fits (auto).",
+        "machine's GPUs (mirrored), or not at all (none). auto chooses.",
     )
     logical_cpus: PositiveInt | None = Field(
         None,
-        description="Trains on the CPU, cut into so many devices, each with a replica as on a GPU.",
+        description="Splits the CPU into this many devices, each with a replica as on a GPU.",
     )
     devices: Annotated[str, AfterValidator(_device_names)] | None = Field(
         None,
-        description="Which of this worker's devices train, in any order; several are mirrored. "
-        "Not given: all GPUs, or without one the CPU.",
+        description="Which of this worker's devices train. Several are mirrored. Default: all "
+        "GPUs, or the CPU on a machine without one.",
     )
     collectives: Literal["auto", "tensorflow", "ring"] = Field(
         "auto",
-        description="What sums over workers: TensorFlow's own collectives (tensorflow), a ring of "
-        "connections that the entrypoint makes (ring), or the ring where TRAINER_STRATEGY is auto "
-        "and each worker trains on its CPU as one device (auto).",
+        description="What sums gradients over workers: TensorFlow's collectives (tensorflow) or a "
+        "ring of direct connections (ring). auto takes the ring if TRAINER_STRATEGY is auto and "
+        "each worker trains on its CPU as one device.",
     )
     wire: Literal["float32", "bfloat16"] = Field(
         "float32",
-        description="What float32 gradients travel as over the ring. bfloat16 halves what is sent, "
-        "for slow networks, and rounds each gradient to 8 bits; they are added as float32.",
+        description="How float32 gradients travel over the ring. bfloat16 halves the traffic, for "
+        "slow networks. It rounds each gradient to 8 bits; sums stay float32.",
     )
     silence_seconds: PositiveInt = Field(
         10,
         le=MOST_SILENCE_SECONDS,
-        description="Over the ring, how long another worker may be silent before it counts as "
-        "lost: its process or its machine stands still, or the network is cut. One that holds "
-        "Python's lock is silent, too, as while it reads a large JSON file.",
+        description="Seconds of silence after which a worker of the ring counts as lost. Holding "
+        "the GIL that long, as while reading a large JSON file, looks like a crash.",
     )
-    epochs: PositiveInt = Field(50, description="How many epochs to train.")
+    epochs: PositiveInt = Field(50, description="Epochs to train.")
     steps_per_epoch: PositiveInt | None = Field(
         None,
-        description="Global batches in an epoch. Not given: one pass over the training data.",
+        description="Global batches per epoch. Default: one pass over the training data.",
     )
     per_replica_batch_size: PositiveInt | None = Field(
-        None, description="Examples a step on each replica. Not given: 32."
+        None, description="Examples per step on each replica. Default: 32."
     )
     global_batch_size: PositiveInt | None = Field(
         None,
-        description="Examples a step on all replicas together, instead of a size for each.",
+        description="Examples per step on all replicas together, instead of a size for each "
+        "replica.",
     )
     optimizer: Annotated[str, AfterValidator(_known_optimizer)] = Field(
         "adam",
-        description="The optimizer, by its name in Keras (adam, adamw, sgd …); momentum is SGD "
-        "with momentum 0.9. Or module:function of your own, from the learning rate, a number or a "
-        "schedule, to an optimizer.",
+        description="The optimizer by its name in Keras; momentum is SGD with momentum 0.9. Or "
+        "module:function of your own, which takes the learning rate (a number or a schedule) and "
+        "returns an optimizer.",
     )
     loss: Annotated[str, AfterValidator(_known_loss)] | None = Field(
         None,
-        description="The loss of a model that is not compiled, by its name in Keras (mse, "
-        "binary_crossentropy …) or module:function of your own. Not given: for classes, the "
+        description="The loss of a model that is not compiled. Default: for classes, the "
         "cross-entropy of logits.",
     )
     metrics: Annotated[str, AfterValidator(_known_metrics)] | None = Field(
         None,
-        description="The metrics of a model that is not compiled, by their names in Keras or "
-        "module:function, with commas between them. Not given: for classes, the accuracy.",
+        description="The metrics of a model that is not compiled. Default: for classes, the "
+        "accuracy.",
     )
     learning_rate: float = Field(
         0.001, gt=0, le=1000, allow_inf_nan=False, description="The optimizer's learning rate."
@@ -317,8 +330,7 @@ class TrainerConfig(BaseSettings):
     lr_scaling: Literal["none", "linear", "sqrt"] = Field(
         "none",
         description="Multiplies the learning rate by global batch / TRAINER_LR_SCALING_BASE "
-        "(linear, for SGD) or by its square root (sqrt, for Adam), however many workers share "
-        "the batch.",
+        "(linear, for SGD) or by its square root (sqrt, for Adam).",
     )
     lr_scaling_base: PositiveInt = Field(
         DEFAULT_PER_REPLICA_BATCH_SIZE,
@@ -326,94 +338,94 @@ class TrainerConfig(BaseSettings):
     )
     warmup_steps: AutoOrNonNegative = Field(
         "auto",
-        description="Steps in which the learning rate rises from the unscaled one (from 0, where "
-        "it is not scaled up). auto: where it is scaled up 5 epochs, but at most a tenth of the "
-        "run; else 0.",
+        description="Steps over which the learning rate rises, from the unscaled rate or, if it "
+        "is not scaled up, from 0. auto: 5 epochs, at most a tenth of the run, if it is scaled "
+        "up; otherwise 0.",
     )
     precision: Literal["float32", "bfloat16", "float16"] = Field(
         "float32",
-        description="What layers compute in; weights stay float32. bfloat16 and float16 are for "
-        "GPUs made for them (CPUs are slow with float16). float16 scales the loss; a step that "
-        "overflows on any replica is skipped on all.",
+        description="What layers compute in; weights stay float32. bfloat16 and float16 need GPUs "
+        "made for them. float16 scales the loss, and skips a step on all replicas if it overflows "
+        "on one.",
     )
     sync_batch_norm: bool = Field(
         False,  # noqa: FBT003  pydantic's signature
-        description="BatchNorm takes mean and variance over the whole global batch, not each "
-        "replica's part, so that any number of replicas trains to the same weights.",
+        description="BatchNorm uses the mean and variance of the whole global batch, so that any "
+        "number of replicas trains to the same weights.",
     )
     first_batch: Literal["check", "refuse", "off"] = Field(
         "check",
-        description="Where several replicas train a model with parts that are not Keras's, the "
-        "first batch is computed by all of them and by the chief alone. check warns where loss, "
-        "gradients or state differ, refuse ends the fit, off compares nothing.",
+        description="Compares the first batch as all replicas compute it with the same batch on "
+        "the chief alone, if the model has parts that are not Keras's. check warns about a "
+        "difference, refuse ends the fit, off compares nothing.",
     )
     jit: bool = Field(
         False,  # noqa: FBT003  pydantic's signature
-        description="XLA compiles what lies between a step's sums over replicas, anew for each "
-        "size of a batch: faster for some models, slower for others, and rounded otherwise. What "
-        "is compiled already, as a script's own model, keeps the jit_compile of its compile().",
+        description="Compiles what lies between the sums of a step with XLA, once for each batch "
+        "size. Some models become faster, others slower; rounding differs. A model that is "
+        "already compiled keeps its own jit_compile.",
     )
     seed: int = Field(
         42,
         ge=0,
         lt=2**31,
-        description="Seed of the initial weights and of the order of the examples.",
+        description="Seed of the initial weights and of the epoch order.",
     )
     checkpoint_steps: NonNegativeInt = Field(
         200,
-        description="Steps between two checkpoints, which every worker keeps in its folder in "
-        "run_dir; there is one at the end of each epoch, too. 0 keeps none.",
+        description="Steps between two checkpoints, which every worker keeps in its own folder. "
+        "Each epoch ends with one, too. 0 keeps none.",
     )
     resume: Literal["never", "auto", "must"] = Field(
         "auto",
-        description="auto goes on from the newest checkpoint of any worker, if there is one; must "
-        "refuses to begin without one; never moves aside what is there, and begins anew (a "
-        "restart after a crash still goes on).",
+        description="auto goes on from the newest checkpoint of any worker. must refuses to start "
+        "without one. never moves earlier results aside and begins anew; a restart after a crash "
+        "still goes on.",
     )
     keep_earlier: NonNegativeInt | None = Field(
         None,
-        description="How many earlier runs are kept in the folder `earlier` of each worker's own "
-        "in run_dir, where a new run moves what it finds. Not given: all of them.",
+        description="How many earlier runs stay in each worker's folder `earlier`, where a new "
+        "run moves what it finds. Default: all of them.",
     )
     tensorboard: Literal["none", "scalars", "histograms"] = Field(
         "scalars",
-        description="What is written for TensorBoard (make tensorboard), into each worker's folder "
-        "in run_dir: curves and texts (scalars), the distributions of all weights after each "
-        "epoch, too (histograms), or nothing (none).",
+        description="What each worker writes for TensorBoard: curves and texts (scalars), the "
+        "weights after each epoch as well (histograms), or nothing (none).",
     )
     profile_steps: Annotated[str, AfterValidator(_first_and_last_step)] | None = Field(
         None,
-        description="Steps that the chief profiles, into tensorboard/plugins/profile of its folder "
-        "in run_dir; of a script with several fits, steps of the first. Not given: none.",
+        description="Steps that the chief profiles, into tensorboard/plugins/profile. In a script "
+        "with several fits they are steps of the first. Default: none.",
     )
     steps_per_call: AutoOrPositive = Field(
         "auto",
-        description="Steps that run inside TensorFlow before Python looks again. auto: as many "
-        "as take about a second, or 0.2 s while workers are missing.",
+        description="Steps that run inside TensorFlow before Python looks again. auto: about a "
+        "second's worth, or 0.2 s while workers are missing.",
     )
     threads: AutoOrPositive = Field(
         "auto",
-        description="CPU threads of TensorFlow, in a script too, unless it sets them itself. auto: "
-        "the CPUs this container may use.",
+        description="CPU threads of TensorFlow, in a script too unless it sets them itself. auto: "
+        "the CPUs that the container may use.",
     )
     startup_timeout_seconds: NonNegativeInt = Field(
         300,
-        description="How long TensorFlow may wait for the other workers before it gives up; 0 is "
-        "no limit. Over a ring the entrypoint waits, and its `STARTUP_TIMEOUT` holds.",
+        description="Seconds that TensorFlow may wait for the other workers; 0 is no limit. Over "
+        "a ring, `STARTUP_TIMEOUT` applies instead.",
     )
     stall_timeout_seconds: AutoOrNonNegative = Field(
         "auto",
-        description="How long one call of TensorFlow may take before the run counts as stuck and "
-        "starts again from its last checkpoint. auto: a minute and ten times the longest of its "
-        "kind so far; 0 is no limit.",
+        description="Seconds that one call of TensorFlow may take before the run counts as stuck "
+        "and restarts from its last checkpoint. auto: a minute plus ten times the longest call of "
+        "its kind. 0 is no limit.",
     )
     stop_seconds: PositiveInt = Field(
         6,
-        description="How long a run may take to end after SIGTERM; docker stop's own limit is 10.",
+        description="Seconds that a run may take to end after SIGTERM. docker stop's own limit is "
+        "10 s.",
     )
     gpus_per_worker: NonNegativeInt | None = Field(
         None,
-        description="How many GPUs TensorFlow must see here, whichever of them train. Not given: "
+        description="How many GPUs TensorFlow must see here, whichever of them train. Default: "
         "any number.",
     )
     unknown_arguments: CliUnknownArgs = Field(default=[], repr=False, exclude=True)
@@ -696,14 +708,14 @@ def _problem_of(error: Any) -> Problem:
 def _unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
     known = [variable_of(setting) for setting in setting_names()]
     unknown = [name for name in environ if name.startswith(PREFIX) and name not in known]
-    accepted = "the TRAINER_ variables that docs/environment.md lists"
+    accepted = "the TRAINER_ variables that docs/reference/settings.md lists"
     # It is the name that is wrong, and the value may be a secret.
     return [Problem(name, "(not shown)", accepted, _did_you_mean(name, known)) for name in unknown]
 
 
 def _unknown_settings(settings: Mapping[str, Any]) -> list[Problem]:
     known = setting_names()
-    accepted = "the settings that docs/environment.md lists, without TRAINER_"
+    accepted = "the settings that docs/reference/settings.md lists, without TRAINER_"
     return [
         Problem(name, str(settings[name]), accepted, _did_you_mean(name, known))
         for name in settings

@@ -1,0 +1,182 @@
+"""Writes the tables of the documents that are made from the code.
+
+Run it after a change of a setting, a variable or a room: `make reference`. A test says when a table
+is out of date.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "trainer")]
+
+from cluster_trainer.settings import config  # noqa: E402
+from entrypoint.settings.options import VARIABLES  # noqa: E402
+from entrypoint.settings.variables import CLUSTER_VARIABLES, Variable  # noqa: E402
+
+PAGES = (
+    "docs/reference/variables.md",
+    "docs/reference/settings.md",
+    "docs/explanation/how-it-works.md",
+)
+PACKAGES = {"entrypoint": ROOT / "entrypoint", "cluster_trainer": ROOT / "trainer/cluster_trainer"}
+OF_THE_CLUSTER = (*CLUSTER_VARIABLES, "ENV_FILE")
+GROUPS = {
+    "model and data": "model",
+    "results": "run_dir",
+    "devices and network": "strategy",
+    "length and batch": "epochs",
+    "compiling": "optimizer",
+    "precision": "precision",
+    "checkpoints": "checkpoint_steps",
+    "records": "tensorboard",
+    "time": "steps_per_call",
+}
+"""Each table of settings, and the setting that it begins with."""
+MARK = re.compile(r"<!-- table: ([a-z_ ]+) -->\n.*?<!-- /table -->", re.DOTALL)
+
+
+def row(*cells: str) -> str:
+    """Return a line of a table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def table(head: Iterable[str], rows: Iterable[str]) -> str:
+    """Return a whole table."""
+    head = [*head]
+    return "\n".join([row(*head), row(*["---"] * len(head)), *rows])
+
+
+def variables(names: Iterable[str]) -> str:
+    """Return the table of these variables of the entrypoint."""
+    rows = (_of_variable(VARIABLES[name]) for name in names)
+    return table(["variable", "default", "what it does", "accepted", "example"], rows)
+
+
+def _of_variable(variable: Variable) -> str:
+    default = f"`{variable.default}`" if variable.default else ""
+    example = f"`{variable.example}`"
+    return row(f"`{variable.name}`", default, variable.purpose, variable.accepted, example)
+
+
+def settings(names: Iterable[str]) -> str:
+    """Return the table of these settings of the trainer."""
+    return table(["variable", "default", "what it does", "accepted"], map(_of_setting, names))
+
+
+def _of_setting(name: str) -> str:
+    field = config.TrainerConfig.model_fields[name]
+    default = "" if field.default is None else f"`{field.default}`"
+    accepted = config.ACCEPTED.get(name, "")
+    return row(f"`{config.variable_of(name)}`", default, str(field.description), accepted)
+
+
+def grouped() -> Mapping[str, list[str]]:
+    """Return the settings of each table, in the order in which the code has them."""
+    groups: dict[str, list[str]] = {}
+    of_first = {first: group for group, first in GROUPS.items()}
+    names: list[str] = []
+    for name in config.setting_names():
+        if name in of_first:
+            names = groups.setdefault(of_first[name], [])
+        names.append(name)
+    return groups
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return settings as a sentence's part, in the order of the tables."""
+    chosen = {*names}
+    return ", ".join(
+        f"`{config.variable_of(name)}`" for name in config.setting_names() if name in chosen
+    )
+
+
+def imports(path: Path, package: str) -> Iterator[str]:
+    """Return the rooms of the package that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == package:
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):
+            yield str(node.module).split(".")[1]
+
+
+def rooms_of(package: str) -> dict[str, set[str]]:
+    """Return each room of a package, and the rooms that it imports."""
+    found: dict[str, set[str]] = {}
+    for path in PACKAGES[package].rglob("*.py"):
+        room = path.relative_to(PACKAGES[package]).with_suffix("").parts[0]
+        found.setdefault(room, set()).update(set(imports(path, package)) - {room})
+    del found["__init__"]
+    return found
+
+
+def floors_of(rooms: Mapping[str, set[str]]) -> dict[str, int]:
+    """Return the floor of each room: one above the highest of those that it imports.
+
+    Raises:
+        ValueError: rooms import each other in a circle.
+    """
+    floors: dict[str, int] = {}
+    while len(floors) < len(rooms):
+        ready = [name for name in rooms if name not in floors and rooms[name] <= {*floors}]
+        if not ready:
+            circle = ", ".join(sorted({*rooms} - {*floors}))
+            raise ValueError(f"a circle of imports among these rooms, or those above: {circle}")
+        floors |= {
+            name: 1 + max((floors[known] for known in rooms[name]), default=0) for name in ready
+        }
+    return floors
+
+
+def rooms(package: str) -> str:
+    """Return the table of a package's rooms: their floors, their errands, whom they know."""
+    known = rooms_of(package)
+    floors = floors_of(known)
+    lines = [
+        row(str(floors[name]), *_of_room(package, name), ", ".join(sorted(known[name])))
+        for name in sorted(known, key=lambda name: (floors[name], name))
+    ]
+    return table(["floor", "room", "errand", "imports"], lines)
+
+
+def _of_room(package: str, name: str) -> tuple[str, str]:
+    folder = PACKAGES[package] / name
+    file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    first_line = (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]
+    shown = f"`{package}/{name}{'/' if folder.is_dir() else '.py'}`"
+    return shown, first_line.replace("|", "\\|")
+
+
+def contents() -> dict[str, str]:
+    """Return what stands in each marked place."""
+    others = [name for name in VARIABLES if name not in OF_THE_CLUSTER]
+    return {
+        "cluster variables": variables(OF_THE_CLUSTER),
+        "entrypoint variables": variables(others),
+        **{f"settings of {group}": settings(names) for group, names in grouped().items()},
+        "settings of scripts": f"{listed(config.OF_SCRIPTS)}.",
+        "settings of each worker": f"{listed(config.OWN_TO_EACH_WORKER)}.",
+        **{f"rooms of {package}": rooms(package) for package in PACKAGES},
+    }
+
+
+def made(text: str, found: Mapping[str, str]) -> str:
+    """Return a page with its tables as they should be."""
+    return MARK.sub(
+        lambda mark: f"<!-- table: {mark[1]} -->\n{found[mark[1]]}\n<!-- /table -->", text
+    )
+
+
+def main() -> None:
+    """Write the tables."""
+    found = contents()
+    for page in PAGES:
+        path = ROOT / page
+        path.write_text(made(path.read_text(), found))
+
+
+if __name__ == "__main__":
+    main()
