@@ -1,7 +1,7 @@
 # `make` alone says what there is.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps status data data-sample tensorboard report test unit inside keras-tests chaos soak reference lint bench tutorial-table lock sbom push clean
+.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps status data data-sample tensorboard report test unit inside keras-tests chaos soak mutants reference lint bench tutorial-table lock sbom push clean
 
 export IMAGE ?= $(or $(shell sed -n "s/^[[:blank:]]*\(export[[:blank:]]*\)*IMAGE[[:blank:]]*=[[:blank:]]*[\"']*\([^\"' ]*\).*/\2/p" .env 2>/dev/null | tail -n 1),cluster-trainer:cpu)
 CLUSTER := $(or $(PYTHON),python3) compose/cluster.py
@@ -104,6 +104,9 @@ chaos: image .venv/stamp ## Run the long tests: kill workers in every way, write
 soak: image .venv/stamp ## Kill, freeze and cut off workers at random, for MINUTES=20 without and with MIN_WORKERS
 	@.venv/bin/python -m pytest tests/cluster/soak.py --soak-minutes=$(or $(MINUTES),20) --chaos-table=docs/operations.md $(PYTEST_ARGS)
 
+mutants: image .venv/stamp ## Change the last commit's code in COUNT=100 small ways, and say which changes the tests notice. SEED=1 MINUTES=60
+	@.venv/bin/python -m scripts.mutants --count $(or $(COUNT),100) --seed $(or $(SEED),1) $(if $(MINUTES),--minutes $(MINUTES))
+
 reference: .venv/stamp ## Write the tables of docs/ that are made from the code
 	@.venv/bin/python scripts/reference.py
 
@@ -114,6 +117,7 @@ lint: .venv/stamp ## Check style, types, the Dockerfile, the scripts, GitHub's f
 	.venv/bin/mypy --python-version 3.10 compose # the oldest that mypy knows; a test looks at 3.9
 	.venv/bin/hadolint Dockerfile benchmarks/torch/Dockerfile
 	.venv/bin/mypy scripts/keras_tests.py scripts/reference.py scripts/sbom.py scripts/terminal_picture.py
+	.venv/bin/mypy --package scripts.mutants
 	.venv/bin/shellcheck scripts/*.sh .ci/run
 	@scripts/forms.sh
 

@@ -1,0 +1,1 @@
+"""Mutation testing of the product: how many small faults the tests notice."""

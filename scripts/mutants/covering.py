@@ -1,0 +1,55 @@
+"""Runs all tests once, as the product is, and has each note which of its lines it runs."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from scripts.mutants.trees import TOOK_TOO_LONG, Tree
+
+UNIT, INSIDE = "unit", "inside"
+"""Two kinds of tests, by their folder's name in tests/, in the order in which they are asked."""
+FILES_AT_A_TIME = 8
+LIMIT_SECONDS = 1800
+
+
+def cover(tree: Tree, folder: Path, end: float) -> bool:
+    """Run what has not been run yet; return whether all has been before the time `end`."""
+    for kind in (UNIT, INSIDE):
+        for name, paths in _parts(tree, kind).items():
+            notes = folder / kind / name
+            if (notes / "done").exists():
+                continue
+            if time.monotonic() > end:
+                return False
+            shutil.rmtree(notes, ignore_errors=True)
+            notes.mkdir(parents=True)
+            _run(tree, kind, paths, notes)
+            (notes / "done").touch()
+    return True
+
+
+def _parts(tree: Tree, kind: str) -> dict[str, list[str]]:
+    """Return what is run at a time: all unit tests, or a few files of the others."""
+    if kind == UNIT:
+        return {"all": ["tests/unit"]}
+    files = sorted((tree.source / "tests/inside").glob("test_*.py"))
+    paths = [str(path.relative_to(tree.source)) for path in files]
+    starts = range(0, len(paths), FILES_AT_A_TIME)
+    return {f"{start}": paths[start : start + FILES_AT_A_TIME] for start in starts}
+
+
+def _run(tree: Tree, kind: str, paths: list[str], notes: Path) -> None:
+    begin = time.monotonic()
+    if kind == UNIT:
+        run = tree.unit(
+            ["--numprocesses", "6", "--dist", "worksteal", *paths], LIMIT_SECONDS, notes
+        )
+    else:
+        run = tree.inside(["--numprocesses", "2", *paths], LIMIT_SECONDS, notes)
+    print(f"{kind}: {paths[0]} and {len(paths) - 1} more, {time.monotonic() - begin:.0f} s")
+    print("\n".join(run.output.splitlines()[-15:]), flush=True)
+    # Tests that fail show nothing, and are left out; without any end there was no run.
+    if run.code in {TOOK_TOO_LONG, 2, 3, 4, 5} or not list(notes.glob("ends-*")):
+        raise RuntimeError(f"the tests of {kind} cannot be run (code {run.code})")

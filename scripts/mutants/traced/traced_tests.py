@@ -1,0 +1,55 @@
+"""A plugin of pytest that notes which test runs, for traced_lines.py, and for how long."""
+
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+import traced_lines  # type: ignore[import-not-found]  # it is there beside this file
+
+
+def _note(name: str) -> None:
+    """Have this process and those that it starts count what they run as a test's, or a file's."""
+    if traced_lines.tracer is None:
+        return
+    notes = traced_lines.tracer.folder / f"test-{os.getpid()}"
+    new = notes.with_suffix(".new")
+    new.write_text(name)
+    new.replace(notes)
+    traced_lines.tracer.note_test(name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Count what runs now as this test's."""
+    _note(item.nodeid)
+    try:
+        return (yield)
+    finally:
+        _note("")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """Count what a fixture runs that several tests use as run by all tests of the file."""
+    if fixturedef.scope == "function":
+        return (yield)
+    item = request._pyfuncitem.nodeid  # noqa: SLF001  the test that needs it first
+    _note(item.partition("::")[0])
+    try:
+        return (yield)
+    finally:
+        _note(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Note how long each part of a test took, and how it ended."""
+    report = yield
+    if traced_lines.tracer is not None:
+        line = f"{report.duration:.3f} {report.outcome} {item.nodeid}\n"
+        with (traced_lines.tracer.folder / f"ends-{os.getpid()}").open("a") as ends:
+            ends.write(line)
+    return report
