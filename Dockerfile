@@ -182,6 +182,6 @@ ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
     CLUSTER_TRAINER_REVISION=${REVISION}
 WORKDIR /workspace
 USER 1000:1000
-# 0.1 s of CPU; a worker that waits, starts, restarts within its limits is healthy (docs/operations.md).
+# 0.1 s of CPU; a worker that waits, starts, restarts within its limits is healthy (docs/reference/status.md).
 HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=3 CMD ["/usr/local/bin/status"]
 ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/venv/bin/python", "-I", "-m", "entrypoint"]

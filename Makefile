@@ -98,11 +98,11 @@ inside: image .venv/stamp ## Run the tests inside the image. TESTS=tests/inside/
 keras-tests: image .venv/stamp ## Run Keras's own tests against Keras as published, repaired, and with the engine
 	@.venv/bin/python scripts/keras_tests.py $(PYTEST_ARGS)
 
-chaos: image .venv/stamp ## Run the long tests: kill workers in every way, write the table of docs/operations.md, try more examples
+chaos: image .venv/stamp ## Run the long tests: kill workers in every way, write the table of docs/explanation/survival.md, try more examples
 	@scripts/chaos.sh $(PYTEST_ARGS)
 
 soak: image .venv/stamp ## Kill, freeze and cut off workers at random, for MINUTES=20 without and with MIN_WORKERS
-	@.venv/bin/python -m pytest tests/cluster/soak.py --soak-minutes=$(or $(MINUTES),20) --chaos-table=docs/operations.md $(PYTEST_ARGS)
+	@.venv/bin/python -m pytest tests/cluster/soak.py --soak-minutes=$(or $(MINUTES),20) --chaos-table=docs/explanation/survival.md $(PYTEST_ARGS)
 
 mutants: image .venv/stamp ## Change the last commit's code in COUNT=100 small ways, and say which changes the tests notice. SEED=1 MINUTES=60
 	@.venv/bin/python -m scripts.mutants --count $(or $(COUNT),100) --seed $(or $(SEED),1) $(if $(MINUTES),--minutes $(MINUTES))

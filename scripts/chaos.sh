@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs the long tests (pyproject.toml) and the chaos tests, whose table it writes into docs/operations.md; then the
-# property tests with more examples. Arguments are pytest's.
+# Runs the long tests (pyproject.toml) and the chaos tests, whose table it writes into
+# docs/explanation/survival.md; then the property tests with more examples. Arguments are pytest's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/parts.sh
 
-part .venv/bin/python -m pytest -m 'long or chaos' --chaos-table=docs/operations.md "$@"
+part .venv/bin/python -m pytest -m 'long or chaos' --chaos-table=docs/explanation/survival.md "$@"
 part scripts/inside.sh tests/inside -m long "$@"
 part .venv/bin/python -m pytest tests/unit -m hypothesis --hypothesis-profile thorough "$@"
 exit "$status"

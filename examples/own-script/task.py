@@ -1,8 +1,8 @@
 """A script of your own with the image's `fit`: any Keras model, one call.
 
-Keras's `model.fit` works on several workers, too (docs/keras.md). This `fit` also writes what
-`python -m trainer` does: a line and a file of metrics, a result, the trained model. The same file
-runs on one device, on all GPUs of a machine, and on a cluster.
+Keras's own `model.fit` works on several workers, too (docs/reference/keras.md). This `fit` also
+writes what `python -m trainer` writes: metrics, a result, the trained model. The same file runs on
+one device, on all GPUs of a machine, and on a cluster.
 """
 
 import keras

@@ -32,7 +32,7 @@ After.
 
 
 def test_new_rows_replace_old_ones_of_the_same_scenario(tmp_path):
-    file = tmp_path / "operations.md"
+    file = tmp_path / "survival.md"
     file.write_text(OLD)
     rows = [
         Row("soak: 4 kills in 3 min", 41, Recovery(8.06, 0.99, 20.0)),
@@ -43,7 +43,7 @@ def test_new_rows_replace_old_ones_of_the_same_scenario(tmp_path):
 
 
 def test_names_no_older_row_where_all_were_measured(tmp_path):
-    file = tmp_path / "operations.md"
+    file = tmp_path / "survival.md"
     file.write_text(OLD)
     rows = [
         Row(scenario, 1, Recovery(None, None, None)) for scenario in ("SIGKILL of a worker", "soak")
@@ -55,7 +55,7 @@ def test_names_no_older_row_where_all_were_measured(tmp_path):
 
 
 def test_refuses_a_file_without_a_place_for_it(tmp_path):
-    file = tmp_path / "operations.md"
+    file = tmp_path / "survival.md"
     file.write_text("nothing\n")
     with pytest.raises(AssertionError, match="has no <!-- chaos -->"):
         update(file, [], "2026-02-02", "2 cores")

@@ -1,10 +1,10 @@
-"""docs/keras.md names the programs that a test runs on several workers, and no others."""
+"""docs/reference/keras.md names the programs that a test runs on several workers, and no others."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs/keras.md"
+DOCUMENT = ROOT / "docs/reference/keras.md"
 TEST = ROOT / "tests/cluster/test_keras_fit.py"
 PROGRAMS = ROOT / "tests/cluster/keras_programs"
 

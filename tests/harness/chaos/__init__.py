@@ -3,6 +3,6 @@
 A `ChaosRun` (run.py) is three `Machine`s (machine.py) that train the saboteur's model
 (tests/cluster/workspace/saboteur.py) and are killed, cut off or wiped by a test. What each training
 process did is read back from its records (records.py) and compared with an undisturbed run
-(reference.py); how long it took comes from the logs (recovery.py) and goes into docs/operations.md
-(table.py).
+(reference.py); how long it took comes from the logs (recovery.py) and goes into
+docs/explanation/survival.md (table.py).
 """

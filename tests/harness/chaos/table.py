@@ -1,4 +1,4 @@
-"""The table of docs/operations.md: a row for each scenario, as it was measured last."""
+"""The table of docs/explanation/survival.md: a row for each scenario, as it was measured last."""
 
 import os
 import re

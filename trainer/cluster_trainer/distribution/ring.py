@@ -170,7 +170,7 @@ def warn_of_all_workers() -> None:
     """Say that MIN_WORKERS does nothing where the sums are not a ring's."""
     log.warning(
         "MIN_WORKERS does nothing here: TensorFlow's collectives sum, and only a ring goes on with "
-        "fewer workers (TRAINER_COLLECTIVES, docs/operations.md)"
+        "fewer workers (TRAINER_COLLECTIVES, docs/explanation/survival.md)"
     )
 
 

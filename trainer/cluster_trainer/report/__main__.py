@@ -1,7 +1,7 @@
 """`python -m trainer.report RUN…`: writes one page about one or several runs.
 
 A RUN is a run's folder, or its name below /runs. matplotlib and Jinja are not in the image: `make
-report` shows them to it, or a requirements.txt installs them (docs/operations.md#a-report).
+report` shows them to it, or a requirements.txt installs them (docs/how-to/report.md).
 """
 
 import argparse

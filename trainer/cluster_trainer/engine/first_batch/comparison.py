@@ -12,7 +12,7 @@ ROUNDING, ROUNDING_OF_16_BITS = 1e-3, 5e-2
 # Of what cancels out in a gradient: what rounding leaves of each replica's part.
 LEFT_BY_ROUNDING = 1e-5
 SHOWN = 3
-READ_ON = "docs/keras.md, The first batch"
+READ_ON = "docs/reference/keras.md, The first batch"
 
 
 @dataclass(frozen=True)

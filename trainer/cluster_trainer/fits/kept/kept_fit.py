@@ -482,7 +482,7 @@ class KeptFit:
         if waiting and waiting != self._waiting and not can_be:
             log.warning(
                 "%s is back and has to wait: only a fit that could begin again in this process is "
-                "interrupted (docs/operations.md)",
+                "interrupted (docs/explanation/survival.md)",
                 listed(waiting),
             )
         self._waiting = waiting
