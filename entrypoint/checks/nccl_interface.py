@@ -62,7 +62,7 @@ def route_note(
         why = f"{SETTING}={setting} names another" if _is_set(setting) else "NCCL takes another"
         return (
             f"{peer} is reached over {way}. If the first step hangs, {why}: "
-            f"-e {SETTING}=={way} names this one (docs/gpu.md)"
+            f"-e {SETTING}=={way} names this one (docs/how-to/gpus.md)"
         )
     return None
 

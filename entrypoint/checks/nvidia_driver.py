@@ -40,7 +40,7 @@ def check_driver(cuda: str, gpus: int, file: Path = VERSION_FILE) -> None:
         return
     accepted = f"{first} or later, for the image's CUDA {cuda}"
     advice = (
-        "Install a newer driver on this machine (docs/gpu.md), or train without its GPUs: leave "
+        "Install a newer driver on this machine (docs/how-to/gpus.md), or train without its GPUs: leave "
         "--gpus out, or set CUDA_VISIBLE_DEVICES=-1."
     )
     raise ConfigurationError([Problem("NVIDIA driver", found, accepted, advice)])
@@ -68,7 +68,7 @@ def kernels_warning(cuda: str, environ: Mapping[str, str], file: Path = VERSION_
         f"NVIDIA driver {found} is older than {FIRST_COMPILER}, the first that compiles "
         f"TensorFlow's kernels for {', '.join(dict.fromkeys(new))}: training on such a GPU may "
         "fail with CUDA_ERROR_UNSUPPORTED_PTX_VERSION; install a newer driver on this machine "
-        "(docs/gpu.md)"
+        "(docs/how-to/gpus.md)"
     )
 
 

@@ -27,5 +27,5 @@ def shared_memory_warning(gpus: int, folder: Path = FOLDER) -> str | None:
     return (
         f"{folder} has {size >> 20} MiB for {gpus} GPUs: NCCL, which passes data between them "
         "through it, may fail with an unhandled system error; give the container --shm-size 1g "
-        "(docs/gpu.md)"
+        "(docs/how-to/gpus.md)"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from entrypoint.cluster.spec import ClusterSpec
 from entrypoint.errors import listed
 
-SEE = 'docs/operations.md, "Who can reach the ports"'
+SEE = "docs/how-to/firewall.md"
 
 
 def public_warning(spec: ClusterSpec) -> str | None:

@@ -28,7 +28,7 @@ RESOURCES = "opt/ml/input/config/resourceconfig.json"
 HOSTS = 'a JSON list of host names, such as ["algo-1","algo-2"]'
 AS_ROOT = (
     "On SageMaker everything below /opt/ml belongs to root: train with an image that adds USER root"
-    " to this one (docs/schedulers.md)."
+    " to this one (docs/how-to/schedulers.md)."
 )
 
 

@@ -114,7 +114,7 @@ def make_job(workbench):
 
 @pytest.fixture
 def image_of_root(workbench, tmp_path):
-    """The image that docs/schedulers.md tells to make."""
+    """The image that docs/how-to/schedulers.md tells to make."""
     (tmp_path / "Dockerfile").write_text(f"FROM {workbench.image}\nUSER root\n")
     tag = f"{workbench.new_name('image')}:root"
     image, _ = workbench.client.images.build(path=str(tmp_path), tag=tag, rm=True, forcerm=True)

@@ -1,4 +1,4 @@
-"""docs/schedulers.md speaks of every contract, and of every variable that one reads."""
+"""docs/how-to/schedulers.md speaks of every contract, and of every variable that one reads."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from entrypoint.sources import SOURCES, variables_of
 from entrypoint.sources.sagemaker_settings import CHANNEL_PREFIX, HYPERPARAMETER_PREFIX
 from entrypoint.sources.vertex import FOLDERS
 
-TEXT = (Path(__file__).parents[2] / "docs/schedulers.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs/how-to/schedulers.md").read_text()
 VARIABLES = [name for source in SOURCES.values() for name in variables_of(source)]
 SETTINGS = ["SM_MODEL_DIR", "SM_OUTPUT_DATA_DIR", "SM_HPS", "SKYPILOT_TASK_ID", *FOLDERS]
 

@@ -37,7 +37,7 @@ def test_a_start_warns_once(run: Callable) -> None:
     assert ended.code == 1
     (warning,) = [line for line in ended.stderr.splitlines() if "8.8.8.8:2222: " in line]
     assert " WARNING worker-0 " in warning
-    assert "docs/operations.md" in warning
+    assert "docs/how-to/firewall.md" in warning
 
 
 def test_a_list_of_one_is_warned_of_too(run: Callable) -> None:
