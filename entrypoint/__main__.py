@@ -29,7 +29,7 @@ from entrypoint.sources import with_contract_settings
 from entrypoint.sources.resolve import find_on_this_machine, resolve
 from entrypoint.start import Start, start
 from entrypoint.status.places import places
-from entrypoint.supervision.child_process import hold_notices
+from entrypoint.supervision.child.child_process import hold_notices
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) -> int:

@@ -25,15 +25,15 @@ from entrypoint.packages.requirements import Requirements
 from entrypoint.settings.options import Options
 from entrypoint.settings.proxies import grpc_note
 from entrypoint.status.board import STARTING, WAITING, Board
-from entrypoint.supervision.child_process import become_subreaper, block_signals
+from entrypoint.supervision.child.child_process import become_subreaper, block_signals
+from entrypoint.supervision.child.helper_process import Work, retried, run_helper
+from entrypoint.supervision.child.waiting import STOP_CODES, Ended
 from entrypoint.supervision.failure_file import remove_failure
-from entrypoint.supervision.helper_process import Work, retried, run_helper
 from entrypoint.supervision.metrics import Metrics
 from entrypoint.supervision.peers.beside import Peers
-from entrypoint.supervision.peers.shared import Generations, Mark
+from entrypoint.supervision.peers.shared import Generations, SharedMark
 from entrypoint.supervision.run import EXIT_NO_PROCESS, run
 from entrypoint.supervision.supervisor import end
-from entrypoint.supervision.waiting import STOP_CODES, Ended
 
 if TYPE_CHECKING:  # what a start of one worker does not need
     import socket
@@ -117,7 +117,7 @@ def _start(start: Start, warnings: Sequence[str], log: Log, board: Board) -> int
             return code
         _import_for_children()
         meet = gate(spec, task, start, settings, seen=generations, log=log, board=board)
-    asked = Mark()
+    asked = SharedMark()
     peers = Peers(
         number=len(spec.members) - 1,
         meet=meet,
@@ -181,7 +181,7 @@ def _ask_trainer(start: Start, log: Log) -> tuple[int | None, Mapping[str, str]]
     return None, checked.settings
 
 
-def watch_peers(spec: ClusterSpec, task: Task, start: Start, log: Log, asked: Mark) -> Work:
+def watch_peers(spec: ClusterSpec, task: Task, start: Start, log: Log, asked: SharedMark) -> Work:
     """Return what watches the peers while TensorFlow waits for them.
 
     A command that has asked for its neighbours has no such wait.

@@ -15,7 +15,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "trainer")]
 
 from cluster_trainer.settings import config  # noqa: E402
 from entrypoint.settings.options import VARIABLES  # noqa: E402
-from entrypoint.settings.variables import CLUSTER_VARIABLES, Variable  # noqa: E402
+from entrypoint.settings.variables import CLUSTER_VARIABLES, EnvironmentVariable  # noqa: E402
 
 PAGES = (
     "docs/reference/variables.md",
@@ -56,7 +56,7 @@ def variables(names: Iterable[str]) -> str:
     return table(["variable", "default", "what it does", "accepted", "example"], rows)
 
 
-def _of_variable(variable: Variable) -> str:
+def _of_variable(variable: EnvironmentVariable) -> str:
     default = f"`{variable.default}`" if variable.default else ""
     example = f"`{variable.example}`"
     return row(f"`{variable.name}`", default, variable.purpose, variable.accepted, example)

@@ -113,7 +113,7 @@ def inspected(container: str, template: str) -> str:
 
 
 @dataclass(frozen=True)
-class Worker:
+class WorkerContainer:
     """A worker's container.
 
     Attributes:
@@ -148,7 +148,7 @@ class Project:
         """Return the ids of those that run."""
         return self.containers("--filter", "status=running")
 
-    def workers(self, status: str) -> list[Worker]:
+    def workers(self, status: str) -> list[WorkerContainer]:
         """Return the workers with this status, in the order of their numbers.
 
         One look tells all of a worker: at the next it may be gone.
@@ -156,7 +156,9 @@ class Project:
         template = f'{{{{.ID}}}}\t{{{{.Label "{SERVICE}"}}}}\t{{{{.Label "{UP}"}}}}'
         shown = self._ps("--filter", f"status={status}")
         lines = output_of(*shown, "--no-trunc", "--format", template).splitlines()
-        found = (Worker(*parts) for line in lines if len(parts := line.split("\t")) == FIELDS)
+        found = (
+            WorkerContainer(*parts) for line in lines if len(parts := line.split("\t")) == FIELDS
+        )
         workers = (one for one in found if one.service.startswith("worker-"))
         return sorted(workers, key=lambda one: one.service)
 

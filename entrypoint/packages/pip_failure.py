@@ -28,7 +28,7 @@ LASTING = re.compile(r"certificate|407 Proxy")
 
 
 @dataclass(frozen=True)
-class Kind:
+class FailureKind:
     """A failure that is known by a word of pip's: what is accepted, and what to do."""
 
     marker: str
@@ -37,18 +37,18 @@ class Kind:
 
 
 KINDS = (
-    Kind(
+    FailureKind(
         "ResolutionImpossible",
         "packages that are compatible with the image's own",
         "The image's packages keep their versions: ask for those, or for none.",
     ),
-    Kind(
+    FailureKind(
         "No matching distribution found",
         f"packages that exist as wheels for {PYTHON}",
         "The name or the version is wrong, or there is no wheel, without which nothing can be "
         "installed: the image has no compiler.",
     ),
-    Kind("", "what pip can install", ""),
+    FailureKind("", "what pip can install", ""),
 )
 
 

@@ -18,7 +18,7 @@ from entrypoint.settings.variables import (
     CLUSTER_VARIABLES,
     ENV_FILE,
     TRAINER_PREFIX,
-    Variable,
+    EnvironmentVariable,
     by_name,
 )
 
@@ -34,7 +34,7 @@ def option(
     name: str, form: Form[T], *, purpose: str, example: str, default: str | None = None
 ) -> Any:  # noqa: ANN401 -- the field has the type that stands beside it
     """Declare an option; without a default it is None where it is not given."""
-    variable = Variable(
+    variable = EnvironmentVariable(
         name=name,
         purpose=purpose,
         accepted=form.accepted,
@@ -172,7 +172,7 @@ class Options:
 
 OPTIONS = {field.name: field.metadata for field in dataclasses.fields(Options)}
 
-VARIABLES: Mapping[str, Variable] = {
+VARIABLES: Mapping[str, EnvironmentVariable] = {
     **CLUSTER_VARIABLES,
     **by_name(*(declared["variable"] for declared in OPTIONS.values())),
     **by_name(ENV_FILE),

@@ -13,7 +13,7 @@ TRAINER_PREFIX = "TRAINER_"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variable:
+class EnvironmentVariable:
     """One environment variable; docs/reference/variables.md has a row for each."""
 
     name: str
@@ -31,7 +31,7 @@ class Variable:
     that filled in nothing would otherwise train alone, and nobody would notice."""
 
 
-def by_name(*variables: Variable) -> dict[str, Variable]:
+def by_name(*variables: EnvironmentVariable) -> dict[str, EnvironmentVariable]:
     """Return the variables by their names."""
     return {variable.name: variable for variable in variables}
 
@@ -41,7 +41,7 @@ HOST_LIST = (
     "the port may be left out"
 )
 
-TF_CONFIG = Variable(
+TF_CONFIG = EnvironmentVariable(
     name="TF_CONFIG",
     purpose="The cluster in TensorFlow's own form. It is checked, completed and passed on.",
     accepted='a JSON object with "cluster" and "task"',
@@ -49,14 +49,14 @@ TF_CONFIG = Variable(
     '"task":{"type":"worker","index":0}}',
     may_be_empty=False,
 )
-WORKER_HOSTS = Variable(
+WORKER_HOSTS = EnvironmentVariable(
     name="WORKER_HOSTS",
     purpose="The addresses of all workers: the same list, in the same order, on every worker.",
     accepted=HOST_LIST,
     example="10.1.10.58:2222,10.1.10.250:2222",
     may_be_empty=False,
 )
-WORKER_INDEX = Variable(
+WORKER_INDEX = EnvironmentVariable(
     name="WORKER_INDEX",
     purpose="This worker's place in the list, counted from 0. Default: JOB_COMPLETION_INDEX, "
     "SWARM_TASK_SLOT less 1, or the entry with this machine's own name or address.",
@@ -64,7 +64,7 @@ WORKER_INDEX = Variable(
     example="0",
     may_be_empty=False,
 )
-WORKER_PORT = Variable(
+WORKER_PORT = EnvironmentVariable(
     name="WORKER_PORT",
     purpose="Default port for addresses without one. If you do not set it, SageMaker uses 8890 "
     "and Slurm counts from 8888.",
@@ -72,7 +72,7 @@ WORKER_PORT = Variable(
     example="12345",
     default="2222",
 )
-CLUSTER_SOURCE = Variable(
+CLUSTER_SOURCE = EnvironmentVariable(
     name="CLUSTER_SOURCE",
     purpose="Where the cluster comes from. auto uses every source that is set; all of them must "
     "agree. none trains alone, whatever is set.",
@@ -81,7 +81,7 @@ CLUSTER_SOURCE = Variable(
     example="worker_hosts",
     default="auto",
 )
-ENV_FILE = Variable(
+ENV_FILE = EnvironmentVariable(
     name="ENV_FILE",
     purpose="A file of NAME=value lines. Variables of the container win over it. Default: .env in "
     "the working directory, if it exists.",
@@ -90,6 +90,6 @@ ENV_FILE = Variable(
     file_form=False,
 )
 
-CLUSTER_VARIABLES: Mapping[str, Variable] = by_name(
+CLUSTER_VARIABLES: Mapping[str, EnvironmentVariable] = by_name(
     TF_CONFIG, WORKER_HOSTS, WORKER_INDEX, WORKER_PORT, CLUSTER_SOURCE
 )

@@ -33,7 +33,7 @@ Settings = Callable[[Environ], Mapping[str, Value]]
 
 
 @dataclass(frozen=True)
-class Source:
+class ClusterSource:
     """One contract."""
 
     find: Callable[[Environ, int], Resolution | None]
@@ -47,19 +47,21 @@ class Source:
     others still hold."""
 
 
-SOURCES: Mapping[str, Source] = {
-    "tf_config": Source(tf_config.find, tf_config.NEEDS),
-    "worker_hosts": Source(worker_hosts.find, worker_hosts.NEEDS, worker_hosts.ALSO),
-    "sagemaker": Source(sagemaker.find, sagemaker.NEEDS, settings=sagemaker_settings.SETTINGS),
-    "vertex": Source(vertex.find, vertex.NEEDS, settings=(vertex.settings,)),
-    "skypilot": Source(skypilot.find, skypilot.NEEDS, skypilot.ALSO, (skypilot.settings,)),
-    "slurm": Source(slurm.find, slurm.NEEDS, slurm.ALSO),
-    "kubernetes": Source(kubernetes.find, kubernetes.NEEDS),
+SOURCES: Mapping[str, ClusterSource] = {
+    "tf_config": ClusterSource(tf_config.find, tf_config.NEEDS),
+    "worker_hosts": ClusterSource(worker_hosts.find, worker_hosts.NEEDS, worker_hosts.ALSO),
+    "sagemaker": ClusterSource(
+        sagemaker.find, sagemaker.NEEDS, settings=sagemaker_settings.SETTINGS
+    ),
+    "vertex": ClusterSource(vertex.find, vertex.NEEDS, settings=(vertex.settings,)),
+    "skypilot": ClusterSource(skypilot.find, skypilot.NEEDS, skypilot.ALSO, (skypilot.settings,)),
+    "slurm": ClusterSource(slurm.find, slurm.NEEDS, slurm.ALSO),
+    "kubernetes": ClusterSource(kubernetes.find, kubernetes.NEEDS),
 }
 """By CLUSTER_SOURCE's name, in the order in which they are believed."""
 
 
-def variables_of(source: Source) -> tuple[str, ...]:
+def variables_of(source: ClusterSource) -> tuple[str, ...]:
     """Return every variable that a source finds the cluster with."""
     return (*source.needs, *source.also)
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from entrypoint.cluster.spec import CHIEF, EVALUATOR, WORKER, Resolution
 from entrypoint.settings.environ import Environ
 from entrypoint.settings.variables import TF_CONFIG
-from entrypoint.sources.formats.cluster_document import NO_PARAMETER_SERVERS, Form, read_document
+from entrypoint.sources.formats.cluster_document import (
+    NO_PARAMETER_SERVERS,
+    DocumentForm,
+    read_document,
+)
 
 NEEDS = ("TF_CONFIG",)
 
-FORM = Form(
+FORM = DocumentForm(
     variable="TF_CONFIG",
     accepted=TF_CONFIG.accepted,
     in_cluster="the types chief (or master) and worker",

@@ -12,11 +12,15 @@ from dataclasses import replace
 
 from entrypoint.cluster.spec import CHIEF, EVALUATOR, WORKER, Resolution
 from entrypoint.settings.environ import Environ, Value
-from entrypoint.sources.formats.cluster_document import NO_PARAMETER_SERVERS, Form, read_document
+from entrypoint.sources.formats.cluster_document import (
+    NO_PARAMETER_SERVERS,
+    DocumentForm,
+    read_document,
+)
 
 NEEDS = ("CLUSTER_SPEC",)
 
-FORM = Form(
+FORM = DocumentForm(
     variable="CLUSTER_SPEC",
     accepted='a JSON object with "cluster" and "task"',
     in_cluster="workerpool0 (the chief), workerpool1 (workers) and workerpool3 (evaluators)",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from entrypoint.status.places import (
-    Owner,
+    StatusKeeper,
     folders,
     hold,
     is_abandoned,
@@ -66,7 +66,7 @@ class Board:
     def __init__(self, worker: str = "", folder: Path | None = None) -> None:
         self._worker, self.folder = worker, folder
         self.lock: int | None = None
-        self._owner = Owner.of_this_process() if folder else None
+        self._owner = StatusKeeper.of_this_process() if folder else None
         self._state, self._since, self._until = "", 0.0, 0.0
         self.restarts = self.waits = 0
         self.waited_seconds = 0.0
@@ -195,7 +195,7 @@ class Board:
             _write(self.folder / LINE_FILE, text[:LONGEST_LINE].encode(errors="replace"))
 
 
-def _is_dead(owner: Owner, folder: Path) -> bool:
+def _is_dead(owner: StatusKeeper, folder: Path) -> bool:
     """Whether the process that kept a folder is gone for certain."""
     if owner.is_here:
         return not owner.is_alive

@@ -58,7 +58,7 @@ def remove_folder(folder: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Owner:
+class StatusKeeper:
     """The process that keeps a status; its number alone may be another's by now."""
 
     machine: str
@@ -68,7 +68,7 @@ class Owner:
     """When, in the kernel's ticks since it booted."""
 
     @classmethod
-    def of_this_process(cls) -> Owner:
+    def of_this_process(cls) -> StatusKeeper:
         """Return this process."""
         pid = os.getpid()
         return cls(this_container(), pid, started(pid) or 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.errors import escaped
-from entrypoint.status.places import Owner, folders
+from entrypoint.status.places import StatusKeeper, folders
 
 STATE_FILE, LINE_FILE, COMMAND_FILE = "state.json", "line", "command.json"
 OF_A_COMMAND = ("starting", "running")
@@ -81,12 +81,12 @@ def read_all(within: Sequence[Path]) -> list[Status]:
     return [_status(folder, now, is_alive=bool(alive)) for folder, _ in chosen]
 
 
-def read_owner(folder: Path) -> Owner | None:
+def read_owner(folder: Path) -> StatusKeeper | None:
     """Return whose a folder is, None where it does not say so."""
     state = _members(folder / STATE_FILE)
     machine, pid, started = state.get("machine"), state.get("pid"), state.get("started")
     if isinstance(machine, str) and isinstance(pid, int) and isinstance(started, int):
-        return Owner(machine, pid, started)
+        return StatusKeeper(machine, pid, started)
     return None
 
 

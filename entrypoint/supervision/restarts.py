@@ -12,7 +12,7 @@ MOST_DOUBLINGS = 16
 LONGEST_MEETING_DELAY_SECONDS = 4.0
 
 
-class Progress:
+class ProgressFile:
     """A file that the command touches whenever it has got further than ever before."""
 
     def __init__(self, path: str) -> None:
@@ -69,7 +69,7 @@ class Restarts:
         has_peers: whether 75 means that one was lost; a command that is alone may end with it, too.
     """
 
-    def __init__(self, limit: int, peers: int, progress: Progress) -> None:
+    def __init__(self, limit: int, peers: int, progress: ProgressFile) -> None:
         """Begin with none of either."""
         self.has_peers = peers > 0
         self._own = Count(limit, LONGEST_DELAY_SECONDS)

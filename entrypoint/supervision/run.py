@@ -14,14 +14,14 @@ from entrypoint.log import Log
 from entrypoint.settings.options import Options
 from entrypoint.status.board import RUNNING, STARTING, STOPPING, Board
 from entrypoint.supervision import end_marks
-from entrypoint.supervision.child_process import ChildProcess, take_notices
-from entrypoint.supervision.command import become
-from entrypoint.supervision.helper_process import run_helper
+from entrypoint.supervision.child.child_process import ChildProcess, take_notices
+from entrypoint.supervision.child.command import become
+from entrypoint.supervision.child.helper_process import run_helper
+from entrypoint.supervision.child.waiting import Ended, Waiter, say_unheard
 from entrypoint.supervision.peers.beside import Beside, Peers
-from entrypoint.supervision.restarts import Progress, Restarts
-from entrypoint.supervision.supervisor import Job, supervise
-from entrypoint.supervision.waiting import Ended, Waiter, say_unheard
-from entrypoint.supervision.working_folder import working_folder
+from entrypoint.supervision.restarts import ProgressFile, Restarts
+from entrypoint.supervision.supervisor import SupervisedCommand, supervise
+from entrypoint.supervision.workspace.working_folder import working_folder
 
 PROGRESS_NAME, MARKS_NAME = "progress", "ends"
 STDIN = 0
@@ -57,10 +57,10 @@ def run(  # noqa: PLR0913 -- what, with what, by which rules, with whom, and whe
     )
     # An interactive shell ends with the code of the last thing that was typed into it.
     limit = 0 if terminal and not request.is_trainer else options.max_restarts
-    job = Job(
+    job = SupervisedCommand(
         pass_gate=lambda count: _pass_gate(peers, count, log, board),
         run_command=command.run,
-        restarts=Restarts(limit, peers.number if peers else 0, Progress(path)),
+        restarts=Restarts(limit, peers.number if peers else 0, ProgressFile(path)),
         peer_lost_exit_code=options.peer_lost_exit_code,
         failure_file=options.failure_file,
         board=board,
@@ -138,7 +138,7 @@ class CommandRunner:
                 return self._not_started(error, beside), ()
             return self._wait_for(child, beside), ()
         # Here, because threads take time to import, and `explain` needs none.
-        from entrypoint.supervision.output import Output  # noqa: PLC0415
+        from entrypoint.supervision.output.pipes import Output  # noqa: PLC0415
 
         try:
             output = Output(self.log, self.board)

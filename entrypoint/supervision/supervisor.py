@@ -16,14 +16,14 @@ from entrypoint.errors import EXIT_PEER_LOST
 from entrypoint.log import Log
 from entrypoint.settings.options import Options
 from entrypoint.status.board import RESTARTING, Board
-from entrypoint.supervision.child_process import STOPS, next_signal
+from entrypoint.supervision.child.child_process import STOPS, next_signal
+from entrypoint.supervision.child.waiting import FINAL_CODES, Ended, stopped_by
 from entrypoint.supervision.failure_file import remove_failure, write_failure
 from entrypoint.supervision.restarts import Count, Restarts
-from entrypoint.supervision.waiting import FINAL_CODES, Ended, stopped_by
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class SupervisedCommand:
     """What is run, and by which rules."""
 
     pass_gate: Callable[[int], Ended]
@@ -39,7 +39,7 @@ class Job:
     """Is told of restarts."""
 
 
-def supervise(job: Job, log: Log) -> int:
+def supervise(job: SupervisedCommand, log: Log) -> int:
     """Run the job to its end and return the exit code; signals have to be blocked."""
     restart_count = 0
     while True:
@@ -60,7 +60,9 @@ def supervise(job: Job, log: Log) -> int:
         restart_count += 1
 
 
-def end(ended: Ended, last_lines: Sequence[str], rules: Job | Options, log: Log) -> int:
+def end(
+    ended: Ended, last_lines: Sequence[str], rules: SupervisedCommand | Options, log: Log
+) -> int:
     """Say how it ended, where that is not with 0, and leave the reason of a failure behind.
 
     Behind a success nothing is left: the command, too, may have written the file before a restart.

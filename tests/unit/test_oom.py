@@ -3,7 +3,7 @@
 import pytest
 
 import cluster_trainer.process.oom
-import entrypoint.supervision.out_of_memory
+import entrypoint.supervision.child.out_of_memory
 
 MIB = 2**20
 V2 = ("memory.events", "low 0\nhigh 0\nmax 7\noom 1\noom_kill {}\noom_group_kill 0\n")
@@ -12,7 +12,7 @@ LIMITS = {V2: "memory.max", V1: "memory/memory.limit_in_bytes"}
 NO_LIMIT = {V2: "max", V1: "9223372036854771712"}
 
 either_package = pytest.mark.parametrize(
-    "package", [entrypoint.supervision.out_of_memory, cluster_trainer.process.oom]
+    "package", [entrypoint.supervision.child.out_of_memory, cluster_trainer.process.oom]
 )
 either_version = pytest.mark.parametrize("version", [V2, V1], ids=["v2", "v1"])
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from local_cluster.messages import say
 from local_cluster.run import folder as folders
-from local_cluster.settings.given import Given, project
+from local_cluster.settings.given import GivenVariables, project
 from local_cluster.settings.names import unknown_settings
 from local_cluster.shared_folder import SharedFolder, refusal
 
@@ -30,7 +30,7 @@ def begin(environ: Mapping[str, str], runs: Path = RUNS, own_run: Path = OWN_RUN
     Raises:
         EndError: there is a mistake in what was given, or the folder cannot be made.
     """
-    given = Given(environ)
+    given = GivenVariables(environ)
     own = unfinished(runs, own_run)
     name = given.run_name(own or f"{datetime.now():%Y%m%d-%H%M%S}")
     user = given.user()

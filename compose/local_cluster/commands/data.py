@@ -10,7 +10,7 @@ from typing import NoReturn
 from local_cluster import engine
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
 from local_cluster.settings import mounts
-from local_cluster.settings.given import DEFAULT_IMAGE, ROOT, Given, project
+from local_cluster.settings.given import DEFAULT_IMAGE, ROOT, GivenVariables, project
 
 PICTURES = ROOT / ".build/pictures"
 VOLUME = "data"  # as compose.yaml names it
@@ -60,7 +60,7 @@ def _become(
     """Become `docker run`: Ctrl-C and the exit code are the container's."""
     if not all(names) or not names:
         raise EndError(EXIT_CONFIGURATION, NO_NAME)
-    given = Given(environ)
+    given = GivenVariables(environ)
     user, folder = given.user(), given.folder("DATA_DIR")
     given.raise_problems()
     mounts.refuse(environ)

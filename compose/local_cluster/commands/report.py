@@ -11,7 +11,14 @@ from typing import NoReturn
 from local_cluster import engine
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
 from local_cluster.settings import mounts
-from local_cluster.settings.given import DEFAULT_IMAGE, LATEST, ROOT, RUN_NAME, Given, runs_folder
+from local_cluster.settings.given import (
+    DEFAULT_IMAGE,
+    LATEST,
+    ROOT,
+    RUN_NAME,
+    GivenVariables,
+    runs_folder,
+)
 from local_cluster.shared_folder import SharedFolder
 
 PACKAGES = ROOT / ".build/report"
@@ -30,7 +37,7 @@ def report(environ: Mapping[str, str]) -> NoReturn:
     Raises:
         EndError: there is a mistake in what was given, no such run, no image, or no packages.
     """
-    given = Given(environ)
+    given = GivenVariables(environ)
     user = given.user()
     given.raise_problems()
     mounts.refuse(environ)

@@ -21,7 +21,7 @@ from local_cluster.run import checkpoints
 from local_cluster.settings import remembered
 from local_cluster.settings.given import LATEST, RUN_NAME, project, runs_folder
 from local_cluster.settings.names import MAX_WORKERS
-from local_cluster.settings.remembered import Record
+from local_cluster.settings.remembered import RunRecord
 from local_cluster.settings.settings import read
 from local_cluster.shared_folder import SharedFolder
 
@@ -81,7 +81,7 @@ def _name_of_run(runs: Path, name: str) -> str:
 
 
 def _was(
-    record: Record, name: str, environ: Mapping[str, str], given: Mapping[str, str]
+    record: RunRecord, name: str, environ: Mapping[str, str], given: Mapping[str, str]
 ) -> dict[str, str]:
     """Return what a run was started with.
 
@@ -109,7 +109,7 @@ def _was(
     return {one: text for one, text in was.items() if one not in remembered.OF_THE_MACHINE}
 
 
-def _not_trusted(found: Mapping[str, str], record: Record, command: str) -> str:
+def _not_trusted(found: Mapping[str, str], record: RunRecord, command: str) -> str:
     """Return the sentences about settings that are only in a file that workers can write."""
     file = record.folder.path / remembered.FILE
     values = ", ".join(f"{one}={json.dumps(text)}" for one, text in found.items())
@@ -133,7 +133,7 @@ def _for_make(text: str) -> str:
     return shlex.quote(text.replace("$", "$$")) if text.isprintable() else "…"
 
 
-def _refuse(record: Record, was: Mapping[str, str], environ: Mapping[str, str]) -> None:
+def _refuse(record: RunRecord, was: Mapping[str, str], environ: Mapping[str, str]) -> None:
     problems = []
     workers = was.get("WORKERS", "")
     if not re.fullmatch(f"[1-{MAX_WORKERS}]", workers):

@@ -33,7 +33,9 @@ def stop(environ: Mapping[str, str], worker: str = "") -> int:
     return 0
 
 
-def chosen(worker: str, among: Sequence[engine.Worker], accepted: str) -> engine.Worker:
+def chosen(
+    worker: str, among: Sequence[engine.WorkerContainer], accepted: str
+) -> engine.WorkerContainer:
     """Return the worker of a number.
 
     Raises:
@@ -47,7 +49,7 @@ def chosen(worker: str, among: Sequence[engine.Worker], accepted: str) -> engine
     raise EndError(EXIT_CONFIGURATION, refused)
 
 
-def _stop_one(worker: str, running: Sequence[engine.Worker]) -> None:
+def _stop_one(worker: str, running: Sequence[engine.WorkerContainer]) -> None:
     one = chosen(worker, running, "the number of one that runs")
     say(f"asking {one.service} to stop")
     ended = engine.ask("stop", one.container)
@@ -56,7 +58,7 @@ def _stop_one(worker: str, running: Sequence[engine.Worker]) -> None:
     say(f"{one.service} has ended; `make resume WORKER={worker}` starts it again")
 
 
-def _stop_all(cluster: engine.Project, running: Sequence[engine.Worker]) -> None:
+def _stop_all(cluster: engine.Project, running: Sequence[engine.WorkerContainer]) -> None:
     up = running[0].up
     say(f"asking {', '.join(one.service for one in running)} to stop")
     ended = engine.ask("stop", *(one.container for one in running))

@@ -12,7 +12,7 @@ from typing import NoReturn
 from local_cluster import engine
 from local_cluster.messages import EXIT_CONFIGURATION, EndError, say
 from local_cluster.settings import mounts
-from local_cluster.settings.given import DEFAULT_IMAGE, Given, runs_folder
+from local_cluster.settings.given import DEFAULT_IMAGE, GivenVariables, runs_folder
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = "6006"
@@ -33,7 +33,7 @@ def tensorboard(environ: Mapping[str, str]) -> NoReturn:
     Raises:
         EndError: there is a mistake in what was given, or no image.
     """
-    given = Given(environ)
+    given = GivenVariables(environ)
     port = given.matching("TENSORBOARD_PORT", "[1-9][0-9]{0,4}", DEFAULT_PORT, A_PORT)
     user = given.user()
     given.raise_problems()

@@ -14,11 +14,11 @@ from local_cluster import compose, engine
 from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError, complain
 from local_cluster.run import folder as folders
 from local_cluster.run import live
-from local_cluster.run.lines import Screen
+from local_cluster.run.lines import ScreenOptions
 from local_cluster.run.report import report
-from local_cluster.run.run import Run
+from local_cluster.run.run import LocalRun
 from local_cluster.settings import locks, remembered
-from local_cluster.settings.remembered import Before, Record
+from local_cluster.settings.remembered import Before, RunRecord
 from local_cluster.settings.settings import Settings, read
 from local_cluster.shared_folder import SharedFolder, refusal
 
@@ -65,9 +65,9 @@ def _run(settings: Settings, environ: Mapping[str, str]) -> int:
     start = remember(settings, {**environ, **compose.settled(settings)}, environ)
     # Every worker says all: it is for this process to leave something out, of the screen alone.
     chosen |= {"VERBOSE": "1", "LIVE_FILE": live.FILE}
-    screen = Screen(shows_all=is_verbose(environ), draws=live.may_draw(environ))
+    screen = ScreenOptions(shows_all=is_verbose(environ), draws=live.may_draw(environ))
     files = tuple(compose.files(settings, nvidia=nvidia))
-    run = Run(settings, compose.Compose(files, chosen), screen)
+    run = LocalRun(settings, compose.Compose(files, chosen), screen)
     code = run.to_the_end()
     if code == EXIT_CONFIGURATION:
         forget(settings, start)
@@ -97,7 +97,7 @@ def refuse_engine(settings: Settings) -> None:
 
 
 @dataclass(frozen=True)
-class Start:
+class StartRecord:
     """What a start has written down, and what was there before.
 
     Attributes:
@@ -106,7 +106,7 @@ class Start:
         aside: the folder into which cluster.env was moved; None: into none.
     """
 
-    record: Record
+    record: RunRecord
     before: Before
     aside: SharedFolder | None
 
@@ -125,7 +125,9 @@ def make_folder(settings: Settings, *, is_new: bool) -> Settings:
     return replace(settings, run_name=name)
 
 
-def remember(settings: Settings, decided: Mapping[str, str], environ: Mapping[str, str]) -> Start:
+def remember(
+    settings: Settings, decided: Mapping[str, str], environ: Mapping[str, str]
+) -> StartRecord:
     """Write down what the run is started with, and make the workers' folders.
 
     Raises:
@@ -143,7 +145,7 @@ def remember(settings: Settings, decided: Mapping[str, str], environ: Mapping[st
         raise EndError(EXIT_CONFIGURATION, str(error)) from error
     except OSError as error:
         raise refusal(settings.folder, error) from error
-    return Start(record, before, aside)
+    return StartRecord(record, before, aside)
 
 
 def keep_earlier(
@@ -167,7 +169,7 @@ def keep_earlier(
     return folders.move_aside(folder, places, name)
 
 
-def forget(settings: Settings, start: Start) -> None:
+def forget(settings: Settings, start: StartRecord) -> None:
     """Put back what the run was started with before this start, which the workers refused."""
     try:
         start.record.forget(start.before, settings.user)

@@ -18,7 +18,7 @@ OVERLAP = 100
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class CheckpointFile:
     """A checkpoint's file.
 
     Attributes:
@@ -43,7 +43,7 @@ class Checkpoint:
         return f"the newest checkpoint of fit {self.fit}" if self.fit else f"step {self.step}"
 
 
-def newest(run: SharedFolder, workers: int) -> Checkpoint | None:
+def newest(run: SharedFolder, workers: int) -> CheckpointFile | None:
     """Return the newest checkpoint that any of a run's workers has, a script's last fit's first."""
     found = [
         checkpoint
@@ -59,10 +59,10 @@ def _homes(worker: SharedFolder) -> list[SharedFolder]:
     return [worker, *(worker.below(name) for name in worker.names() if fit_of(name))]
 
 
-def _checkpoints_of(home: SharedFolder) -> list[Checkpoint]:
+def _checkpoints_of(home: SharedFolder) -> list[CheckpointFile]:
     folder, fit = home.below(CHECKPOINTS), fit_of(home.path.name)
     names = [name for name in folder.names() if NAME.fullmatch(name) and folder.has_file(name)]
-    return [Checkpoint(folder, name, fit) for name in names]
+    return [CheckpointFile(folder, name, fit) for name in names]
 
 
 def fit_of(name: str) -> int:
@@ -71,7 +71,7 @@ def fit_of(name: str) -> int:
     return int(match["number"]) if match else 0
 
 
-def global_batch(checkpoint: Checkpoint) -> str | None:
+def global_batch(checkpoint: CheckpointFile) -> str | None:
     """Return the run's examples a step; a checkpoint says so as JSON that is not compressed."""
     try:
         with checkpoint.folder.open(checkpoint.name) as file:

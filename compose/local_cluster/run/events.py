@@ -84,7 +84,7 @@ class Failed:
 Change = Union[Started, Stopped, Failed, None]
 
 
-class Workers:
+class WorkerStates:
     """The workers of a cluster as the engine's events leave them.
 
     Attributes:

@@ -18,7 +18,7 @@ SIGNALS = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 @dataclass(frozen=True)
-class Told:
+class SignalReceived:
     """This process was sent a signal; `code` says which."""
 
     code: int
@@ -44,14 +44,14 @@ class EventsEnded:
     """The engine tells nothing any more."""
 
 
-Happening = Union[Event, Told, UpEnded, AskedToStart, EventsEnded]
+Happening = Union[Event, SignalReceived, UpEnded, AskedToStart, EventsEnded]
 
 
 def listen_to_signals(queue: SimpleQueue[Happening]) -> None:
     """Put signals into the queue, but for those that this process was started deaf to (nohup)."""
 
     def tell(number: int, _frame: FrameType | None) -> None:
-        queue.put(Told(SIGNALS[signal.Signals(number)]))
+        queue.put(SignalReceived(SIGNALS[signal.Signals(number)]))
 
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:

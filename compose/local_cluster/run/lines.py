@@ -52,7 +52,7 @@ def shown(service: str, line: bytes) -> bytes | None:
 
 
 @dataclass(frozen=True)
-class Screen:
+class ScreenOptions:
     """What is shown of a run.
 
     Attributes:
@@ -74,7 +74,9 @@ class Voice:
         is_error: whether it is the standard error.
     """
 
-    def __init__(self, service: str, screen: Screen, *, is_chief: bool, is_error: bool) -> None:
+    def __init__(
+        self, service: str, screen: ScreenOptions, *, is_chief: bool, is_error: bool
+    ) -> None:
         self._service, self._screen = service, screen
         self._is_chief, self._is_error = is_chief, is_error
         self._traceback = Traceback(is_there=False)
@@ -127,7 +129,7 @@ def follow(  # noqa: PLR0913 -- whose lines, from when, and what becomes of them
     since: str,
     log: BinaryIO,
     *,
-    screen: Screen,
+    screen: ScreenOptions,
     on_error_line: Callable[[], None] | None,
 ) -> Thread:
     """Show and save a container's lines, from a time on to its last, in a thread that then ends.

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from local_cluster.messages import EXIT_CONFIGURATION, say, write
 from local_cluster.run import checkpoints
-from local_cluster.run.checkpoints import Checkpoint
+from local_cluster.run.checkpoints import CheckpointFile
 from local_cluster.settings.settings import Settings
 from local_cluster.shared_folder import SharedFolder
 
@@ -60,7 +60,7 @@ def places(settings: Settings, *, is_done: bool) -> Iterator[tuple[str, str]]:
     yield "logs", f"{folder}/worker-<i>/train.log, container.log"
 
 
-def how_to_go_on(code: int, checkpoint: Checkpoint | None) -> str:
+def how_to_go_on(code: int, checkpoint: CheckpointFile | None) -> str:
     """Return the sentence about a run that is not done."""
     if code == EXIT_CONFIGURATION:
         return f"failed with exit code {code}"

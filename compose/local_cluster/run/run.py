@@ -13,10 +13,10 @@ from local_cluster import engine
 from local_cluster.compose import Compose
 from local_cluster.messages import EXIT_ERROR, complain, say
 from local_cluster.run import happenings
-from local_cluster.run.events import Event, Failed, Started, Stopped, Workers
+from local_cluster.run.events import Event, Failed, Started, Stopped, WorkerStates
 from local_cluster.run.folder import LOG
-from local_cluster.run.happenings import AskedToStart, Happening, Told, UpEnded
-from local_cluster.run.lines import Screen, follow
+from local_cluster.run.happenings import AskedToStart, Happening, SignalReceived, UpEnded
+from local_cluster.run.lines import ScreenOptions, follow
 from local_cluster.run.live import Live
 from local_cluster.settings.settings import Settings
 from local_cluster.shared_folder import refusal
@@ -33,14 +33,14 @@ MOST_STARTS_AGAIN = 3
 UP = ("up", "--detach", "--no-build", "--no-deps", "--remove-orphans", "--force-recreate")
 
 
-class Run:
+class LocalRun:
     """A cluster in progress; other threads tell the main one what happens, which alone acts."""
 
-    def __init__(self, settings: Settings, compose: Compose, screen: Screen) -> None:
+    def __init__(self, settings: Settings, compose: Compose, screen: ScreenOptions) -> None:
         self._settings, self._compose, self._screen = settings, compose, screen
         self._queue: SimpleQueue[Happening] = SimpleQueue()
         self._left = dict.fromkeys(settings.services, MOST_STARTS_AGAIN)
-        self._workers = Workers(settings.services)
+        self._workers = WorkerStates(settings.services)
         self._logs: dict[str, BinaryIO] = {}
         self._followers: dict[str, Thread] = {}
         self._up: subprocess.Popen[bytes] | None = None
@@ -107,7 +107,7 @@ class Run:
 
     def _code_of(self, happening: Happening) -> int:
         """Return the exit code of what ends a run, with a sentence about it."""
-        if isinstance(happening, Told):
+        if isinstance(happening, SignalReceived):
             complain(f"stopping: the workers get {self._settings.grace_seconds} s to end.")
             return happening.code
         if isinstance(happening, UpEnded):  # Compose itself has said why

@@ -42,7 +42,7 @@ def runs_folder(environ: Mapping[str, str]) -> Path:
     return Path(os.path.abspath(environ.get("RUNS_DIR") or ROOT / "runs"))  # noqa: PTH100 -- a link stays
 
 
-class Given:
+class GivenVariables:
     """Variables as they were given, where empty is not given, and what is wrong with them."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:

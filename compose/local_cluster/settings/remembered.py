@@ -61,7 +61,7 @@ class Before:
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """Where what a run was started with is kept.
 
     Attributes:
@@ -158,7 +158,7 @@ def own_by(user: User, paths: Iterable[Path]) -> None:
             os.chown(path, int(user.uid), int(user.gid))
 
 
-def record_of(runs: Path, name: str, environ: Mapping[str, str]) -> Record:
+def record_of(runs: Path, name: str, environ: Mapping[str, str]) -> RunRecord:
     """Return where it is kept what a run was started with.
 
     Raises:
@@ -166,7 +166,9 @@ def record_of(runs: Path, name: str, environ: Mapping[str, str]) -> Record:
     """
     whole = os.path.realpath(runs).encode(errors="surrogateescape")
     place = hashlib.sha256(whole).hexdigest()[:16]
-    return Record(SharedFolder(runs, name), state_folder(environ) / "runs" / place / f"{name}.env")
+    return RunRecord(
+        SharedFolder(runs, name), state_folder(environ) / "runs" / place / f"{name}.env"
+    )
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:

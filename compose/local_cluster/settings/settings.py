@@ -9,7 +9,14 @@ from datetime import datetime
 from pathlib import Path
 
 from local_cluster.settings import mounts
-from local_cluster.settings.given import DEFAULT_IMAGE, Given, User, project, runs_folder, services
+from local_cluster.settings.given import (
+    DEFAULT_IMAGE,
+    GivenVariables,
+    User,
+    project,
+    runs_folder,
+    services,
+)
 from local_cluster.settings.names import unknown_settings
 from local_cluster.settings.remembered import state_folder
 from local_cluster.shared_folder import SharedFolder
@@ -69,7 +76,7 @@ def read(environ: Mapping[str, str], now: datetime) -> Settings:
     Raises:
         EndError: with every problem, one sentence each.
     """
-    given = Given(environ)
+    given = GivenVariables(environ)
     network = given.matching("NETWORK", "bridge|host", "bridge", "bridge or host")
     settings = Settings(
         workers=given.workers(network),

@@ -27,7 +27,7 @@ Jobs = dict[str, dict[int, Address]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Form:
+class DocumentForm:
     """How one contract writes the document."""
 
     variable: str
@@ -43,7 +43,7 @@ class Form:
     """Words that are known, but not accepted -> a sentence that says why."""
 
 
-def read_document(name: str, text: str, form: Form, default_port: int) -> Resolution:
+def read_document(name: str, text: str, form: DocumentForm, default_port: int) -> Resolution:
     """Return what the document says, its other keys too.
 
     `name` is where it was given, `default_port` is for the addresses without one. Raises
@@ -59,7 +59,7 @@ def read_document(name: str, text: str, form: Form, default_port: int) -> Resolu
 class _Reader:
     """Reads one document and collects its problems."""
 
-    def __init__(self, name: str, form: Form, default_port: int) -> None:
+    def __init__(self, name: str, form: DocumentForm, default_port: int) -> None:
         """Keep what the messages and the addresses without a port need."""
         self.name = name
         self.form = form

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
-from entrypoint.supervision.helper_process import HelperProcess
+from entrypoint.supervision.child.helper_process import HelperProcess
 
 Serve = Callable[[socket.socket, str], None]
 """Answers what the command asks until it has ended: given the socket, with an ask waiting in it,

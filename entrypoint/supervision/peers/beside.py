@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from entrypoint.errors import EXIT_PEER_LOST
 from entrypoint.log import Log
-from entrypoint.supervision.helper_process import HelperProcess, Work
-from entrypoint.supervision.peers.shared import Mark
-from entrypoint.supervision.waiting import Ended
+from entrypoint.supervision.child.helper_process import HelperProcess, Work
+from entrypoint.supervision.child.waiting import Ended
+from entrypoint.supervision.peers.shared import SharedMark
 
 if TYPE_CHECKING:  # it imports socket, which a command without peers does not need
     from entrypoint.supervision.peers.ask_socket import AskSocket, Serve
@@ -35,7 +35,7 @@ class Peers:
     a reason, ends the command."""
     serve: Serve
     """Connects the command with its neighbours, if it asks."""
-    asked: Mark
+    asked: SharedMark
     """Set while a command runs that has asked."""
 
 

@@ -7,7 +7,7 @@ import os
 BYTES = 8
 
 
-class Mark:
+class SharedMark:
     """Set or not; shared with every process that is forked from the one that makes it."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ def make(tmp_path):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
         inside = SharedFolder(tmp_path, f"worker-{worker}/{place}")
-        return checkpoints.Checkpoint(inside, name, checkpoints.fit_of(place.partition("/")[0]))
+        return checkpoints.CheckpointFile(inside, name, checkpoints.fit_of(place.partition("/")[0]))
 
     return of
 

@@ -41,7 +41,10 @@ def test_no_docker_command(monkeypatch, tmp_path):
 
 def test_workers_are_told_by_their_numbers_and_nothing_else_is_one(docker):
     docker('printf "%s\t%s\t%s\\n" 0a worker-1 12 0b run-folder "" 0c worker-0 ""')
-    found = [engine.Worker("0c", "worker-0", ""), engine.Worker("0a", "worker-1", "12")]
+    found = [
+        engine.WorkerContainer("0c", "worker-0", ""),
+        engine.WorkerContainer("0a", "worker-1", "12"),
+    ]
     assert engine.Project("p").workers("running") == found
 
 

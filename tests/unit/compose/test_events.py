@@ -2,7 +2,7 @@
 
 import pytest
 
-from local_cluster.run.events import Event, Failed, Started, Stopped, Workers, parse
+from local_cluster.run.events import Event, Failed, Started, Stopped, WorkerStates, parse
 
 TIME = "1795351041850215000"
 
@@ -14,7 +14,7 @@ def event(action, service, code="-", signal="-"):
 @pytest.fixture
 def workers():
     """Two workers that run."""
-    both = Workers(["worker-0", "worker-1"])
+    both = WorkerStates(["worker-0", "worker-1"])
     for service in ("worker-0", "worker-1"):
         both.take(event("start", service))
     return both
@@ -34,7 +34,7 @@ def test_other_lines_are_none(line):
 
 
 def test_a_worker_that_starts_is_followed_from_its_beginning():
-    started = Workers(["worker-0"]).take(event("start", "worker-0"))
+    started = WorkerStates(["worker-0"]).take(event("start", "worker-0"))
     assert started == Started("worker-0", "id-of-worker-0", since="0", again=False)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from local_cluster.run.lines import Screen, Voice, shown
+from local_cluster.run.lines import ScreenOptions, Voice, shown
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_the_name_stands_once_and_notes_are_left_out(line, seen):
     assert shown("worker-1", line) == seen
 
 
-def heard(*lines, screen=Screen(), is_chief=False, is_error=False):  # noqa: B008  frozen
+def heard(*lines, screen=ScreenOptions(), is_chief=False, is_error=False):  # noqa: B008  frozen
     """Return those of a worker's lines that are on the screen."""
     voice = Voice("worker-1", screen, is_chief=is_chief, is_error=is_error)
     seen = [voice.take(f"{line}\n".encode()) for line in lines]
@@ -60,7 +60,7 @@ OF_ITS_OWN = (
 def test_what_the_chief_says_as_well_is_left_out(line):
     assert heard(line) == []
     assert len(heard(line, is_chief=True)) == 1
-    assert len(heard(line, screen=Screen(shows_all=True))) == 1
+    assert len(heard(line, screen=ScreenOptions(shows_all=True))) == 1
 
 
 @pytest.mark.parametrize("line", OF_ITS_OWN)
@@ -112,4 +112,4 @@ def test_lines_that_are_json_are_shown_but_for_what_the_chief_says_as_well():
 def test_where_the_run_is_stands_in_the_live_line_or_in_a_line_of_its_own():
     line = "12:00:01 INFO epoch 1/3  training: 5 of 15 steps  loss 1.8"
     assert heard(line, is_chief=True) == [line]
-    assert heard(line, is_chief=True, screen=Screen(draws=True)) == []
+    assert heard(line, is_chief=True, screen=ScreenOptions(draws=True)) == []

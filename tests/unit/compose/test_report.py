@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from local_cluster.run.checkpoints import Checkpoint
+from local_cluster.run.checkpoints import CheckpointFile
 from local_cluster.run.report import how_to_go_on, last_epoch, places, report
 from local_cluster.settings.settings import read
 from local_cluster.shared_folder import SharedFolder
 
 NAME = "00001200-0123456789abcdef.npz"
-CHECKPOINT = Checkpoint(SharedFolder(Path("/r")), NAME, 0)
+CHECKPOINT = CheckpointFile(SharedFolder(Path("/r")), NAME, 0)
 
 
 def test_the_last_epoch_is_read(tmp_path):
@@ -41,7 +41,7 @@ def test_a_run_that_was_stopped_goes_on(code):
 
 
 def test_a_script_goes_on_in_the_fit_that_was_interrupted():
-    checkpoint = Checkpoint(SharedFolder(Path("/r")), NAME, 2)
+    checkpoint = CheckpointFile(SharedFolder(Path("/r")), NAME, 2)
     said = how_to_go_on(143, checkpoint)
     assert said == "stopped; `make resume` goes on from the newest checkpoint of fit 2"
 

@@ -1,7 +1,7 @@
 """Whether the kernel has killed something in this container because memory ran out.
 
 The kernel counts it in the container's cgroup. The entrypoint has a twin of this file
-(`entrypoint/supervision/out_of_memory.py`), because the two packages share no code.
+(`entrypoint/supervision/child/out_of_memory.py`), because the two packages share no code.
 """
 
 from contextlib import suppress

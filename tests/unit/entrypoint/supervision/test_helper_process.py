@@ -16,9 +16,9 @@ import json, os, signal, sys, time
 from dataclasses import asdict
 sys.path.insert(0, {root!r})
 from entrypoint.log import Log
-from entrypoint.supervision import helper_process
-from entrypoint.supervision.child_process import block_signals
-from entrypoint.supervision.helper_process import retried, run_helper
+from entrypoint.supervision.child import helper_process
+from entrypoint.supervision.child.child_process import block_signals
+from entrypoint.supervision.child.helper_process import retried, run_helper
 helper_process.PAUSES_SECONDS = (0.01, 0.01)
 LOG = Log("worker-0")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoint.supervision.json_lines import LONGEST_LINE, LineCutter, as_json, level_of
+from entrypoint.supervision.output.json_lines import LONGEST_LINE, LineCutter, as_json, level_of
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from entrypoint.supervision.failure_file import LONGEST_CHARACTERS, failure_text
 from entrypoint.supervision.restarts import (
     LONGEST_DELAY_SECONDS,
     LONGEST_MEETING_DELAY_SECONDS,
-    Progress,
+    ProgressFile,
     Restarts,
 )
 
@@ -20,7 +20,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_restarts_as_often_as_allowed(file: Path, limit: int) -> None:
-    restarts = Restarts(limit, 1, Progress(str(file)))
+    restarts = Restarts(limit, 1, ProgressFile(str(file)))
     taken = [restarts.after(peer_lost=False).take() for _ in range(limit + 2)]
     assert taken == [*[True] * limit, False, False]
 
@@ -29,7 +29,7 @@ def test_restarts_as_often_as_allowed(file: Path, limit: int) -> None:
 def test_a_worker_outlasts_the_failures_of_all_its_peers(
     file: Path, limit: int, peers: int, losses: int
 ) -> None:
-    restarts = Restarts(limit, peers, Progress(str(file)))
+    restarts = Restarts(limit, peers, ProgressFile(str(file)))
     taken = [restarts.after(peer_lost=True).take() for _ in range(losses + 1)]
     assert taken == [*[True] * losses, False]
     assert restarts.after(peer_lost=False).take() == (limit > 0)
@@ -37,7 +37,7 @@ def test_a_worker_outlasts_the_failures_of_all_its_peers(
 
 @pytest.mark.parametrize("peer_lost", [False, True])
 def test_counts_anew_after_progress(file: Path, *, peer_lost: bool) -> None:
-    restarts = Restarts(1, 1, Progress(str(file)))
+    restarts = Restarts(1, 1, ProgressFile(str(file)))
     take = lambda: restarts.after(peer_lost=peer_lost).take()  # noqa: E731
     assert take()
     file.write_text("1")
@@ -47,7 +47,7 @@ def test_counts_anew_after_progress(file: Path, *, peer_lost: bool) -> None:
 
 def test_a_file_from_an_earlier_start_is_no_progress(file: Path) -> None:
     file.write_text("1")
-    assert not Progress(str(file)).has_moved()
+    assert not ProgressFile(str(file)).has_moved()
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_file_from_an_earlier_start_is_no_progress(file: Path) -> None:
 def test_waits_twice_as_long_each_time_and_never_too_long(
     file: Path, *, peer_lost: bool, longest: list[float]
 ) -> None:
-    restarts = Restarts(1100, 1, Progress(str(file))).after(peer_lost=peer_lost)
+    restarts = Restarts(1100, 1, ProgressFile(str(file))).after(peer_lost=peer_lost)
     for seconds in longest:
         assert restarts.take()
         assert seconds / 2 <= restarts.delay_seconds() <= seconds

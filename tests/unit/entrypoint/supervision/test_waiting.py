@@ -15,9 +15,9 @@ import os, signal, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from entrypoint.log import Log
-from entrypoint.supervision import child_process
-from entrypoint.supervision.waiting import Waiter
-from entrypoint.supervision.out_of_memory import OomKills
+from entrypoint.supervision.child import child_process
+from entrypoint.supervision.child.waiting import Waiter
+from entrypoint.supervision.child.out_of_memory import OomKills
 
 cgroup = Path({cgroup!r})
 child_process.OomKills = lambda: OomKills(cgroup)

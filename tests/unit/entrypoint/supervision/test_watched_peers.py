@@ -14,8 +14,8 @@ PROGRAM = """
 import os, signal, sys, time
 sys.path.insert(0, {root!r})
 from entrypoint.log import Log
-from entrypoint.supervision.child_process import block_signals
-from entrypoint.supervision.peers.shared import Mark
+from entrypoint.supervision.child.child_process import block_signals
+from entrypoint.supervision.peers.shared import SharedMark
 from entrypoint.supervision.peers.beside import Peers
 from entrypoint.supervision.run import CommandRunner
 
@@ -24,7 +24,7 @@ def watch():
 
 block_signals()
 {before}
-peers = Peers(number=1, meet=None, watch=watch, serve=lambda *_: None, asked=Mark())
+peers = Peers(number=1, meet=None, watch=watch, serve=lambda *_: None, asked=SharedMark())
 runner = CommandRunner(
     command=("sh", "-c", {script!r}), environment=dict(os.environ), log=Log("worker-0"),
     grace_seconds=5.0, terminal=False, peers=peers,

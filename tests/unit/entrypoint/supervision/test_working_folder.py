@@ -7,10 +7,10 @@ import pytest
 
 from entrypoint.errors import EXIT_NOT_EXECUTABLE
 from entrypoint.log import Log
-from entrypoint.supervision import mirror
-from entrypoint.supervision import working_folder as module
-from entrypoint.supervision.command import become
-from entrypoint.supervision.working_folder import working_folder
+from entrypoint.supervision.child.command import become
+from entrypoint.supervision.workspace import mirror
+from entrypoint.supervision.workspace import working_folder as module
+from entrypoint.supervision.workspace.working_folder import working_folder
 
 TRAIN = ("python", "train.py")
 

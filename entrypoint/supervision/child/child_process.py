@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from entrypoint.proc import LivingProcess, living_processes
-from entrypoint.supervision.out_of_memory import OomKills
+from entrypoint.supervision.child.out_of_memory import OomKills
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 """What asks a command to end, within its grace."""

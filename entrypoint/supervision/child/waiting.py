@@ -14,7 +14,7 @@ from entrypoint.errors import (
     signal_name,
 )
 from entrypoint.log import Log
-from entrypoint.supervision.child_process import (
+from entrypoint.supervision.child.child_process import (
     FORWARDED,
     STOPS,
     ChildProcess,

@@ -15,7 +15,7 @@ from contextlib import suppress
 from entrypoint.errors import STDOUT, write_all
 from entrypoint.log import INFO, WARNING, Log
 from entrypoint.status.board import Board
-from entrypoint.supervision.json_lines import LineCutter, as_json
+from entrypoint.supervision.output.json_lines import LineCutter, as_json
 
 STDERR = 2
 """A file descriptor."""

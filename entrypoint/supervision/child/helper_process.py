@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from entrypoint.errors import EXIT_PEER_LOST, shortened
 from entrypoint.log import Log
-from entrypoint.supervision.child_process import NOTICES, ChildProcess, take_stop
-from entrypoint.supervision.waiting import Ended, Waiter, how_it_ended, stopped_by
+from entrypoint.supervision.child.child_process import NOTICES, ChildProcess, take_stop
+from entrypoint.supervision.child.waiting import Ended, Waiter, how_it_ended, stopped_by
 
 Work = Callable[[], tuple[int, str]]
 """Returns an exit code and a text: with 0 what was found out, else the reason."""

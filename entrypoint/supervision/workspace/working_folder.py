@@ -15,7 +15,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from entrypoint.log import Log
-from entrypoint.supervision.mirror import MOST_FILES, Mirror
+from entrypoint.supervision.workspace.mirror import MOST_FILES, Mirror
 
 WORKSPACE = Path("/workspace")
 RUNS = "/runs"

@@ -1,0 +1,1 @@
+"""What a command prints, on its way out: as it is, or as JSON lines."""
