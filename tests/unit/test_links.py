@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"(?<![\w./-])docs/[\w/-]+\.(?:md|svg|png)\b")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -36,6 +37,15 @@ def test_every_link_leads_somewhere(page):
         assert target.exists(), link
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), link
+
+
+def test_messages_and_comments_name_pages_that_are_there():
+    folders = ("entrypoint", "trainer", "compose", "scripts", "tests", "benchmarks", "examples")
+    files = [f for name in folders for f in ROOT.glob(f"{name}/**/*") if f.suffix in (".py", ".sh")]
+    files += [ROOT / "Makefile", ROOT / "Dockerfile", ROOT / ".github/ISSUE_TEMPLATE/bug.yml"]
+    named = {(file.name, page) for file in files for page in NAMED.findall(file.read_text())}
+    assert len(named) > 10
+    assert {(file, page) for file, page in named if not (ROOT / page).exists()} == set()
 
 
 @pytest.mark.parametrize("picture", sorted(ROOT.glob("docs/**/*.svg")), ids=lambda file: file.name)
