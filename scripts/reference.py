@@ -1,13 +1,14 @@
 """Writes the tables of the documents that are made from the code.
 
-Run it after a change of a setting, a variable or a room: `make reference`. A test says when a table
-is out of date.
+`make reference` runs it, after a change of a setting, a variable or an import. A test says when a
+table is out of date.
 """
 
 import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -95,7 +96,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def imports(path: Path, package: str) -> Iterator[str]:
-    """Return the rooms of the package that a file imports."""
+    """Return the modules of the package that a file imports."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module == package:
             yield from (alias.name for alias in node.names)
@@ -103,46 +104,46 @@ def imports(path: Path, package: str) -> Iterator[str]:
             yield str(node.module).split(".")[1]
 
 
-def rooms_of(package: str) -> dict[str, set[str]]:
-    """Return each room of a package, and the rooms that it imports."""
+def modules_of(package: str) -> dict[str, set[str]]:
+    """Return each top-level module of a package, and those that it imports."""
     found: dict[str, set[str]] = {}
     for path in PACKAGES[package].rglob("*.py"):
-        room = path.relative_to(PACKAGES[package]).with_suffix("").parts[0]
-        found.setdefault(room, set()).update(set(imports(path, package)) - {room})
+        module = path.relative_to(PACKAGES[package]).with_suffix("").parts[0]
+        found.setdefault(module, set()).update(set(imports(path, package)) - {module})
     del found["__init__"]
     return found
 
 
-def floors_of(rooms: Mapping[str, set[str]]) -> dict[str, int]:
-    """Return the floor of each room: one above the highest of those that it imports.
+def layers_of(modules: Mapping[str, set[str]]) -> dict[str, int]:
+    """Return the layer of each module: one above the highest of those that it imports.
 
     Raises:
-        ValueError: rooms import each other in a circle.
+        ValueError: modules import each other in a circle.
     """
-    floors: dict[str, int] = {}
-    while len(floors) < len(rooms):
-        ready = [name for name in rooms if name not in floors and rooms[name] <= {*floors}]
+    layers: dict[str, int] = {}
+    while len(layers) < len(modules):
+        ready = [name for name in modules if name not in layers and modules[name] <= {*layers}]
         if not ready:
-            circle = ", ".join(sorted({*rooms} - {*floors}))
-            raise ValueError(f"a circle of imports among these rooms, or those above: {circle}")
-        floors |= {
-            name: 1 + max((floors[known] for known in rooms[name]), default=0) for name in ready
+            circle = ", ".join(sorted({*modules} - {*layers}))
+            raise ValueError(f"a circle of imports among these modules, or those above: {circle}")
+        layers |= {
+            name: 1 + max((layers[known] for known in modules[name]), default=0) for name in ready
         }
-    return floors
+    return layers
 
 
-def rooms(package: str) -> str:
-    """Return the table of a package's rooms: their floors, their errands, whom they know."""
-    known = rooms_of(package)
-    floors = floors_of(known)
+def modules(package: str) -> str:
+    """Return the table of a package's modules: layer, purpose, imports."""
+    known = modules_of(package)
+    layers = layers_of(known)
     lines = [
-        row(str(floors[name]), *_of_room(package, name), ", ".join(sorted(known[name])))
-        for name in sorted(known, key=lambda name: (floors[name], name))
+        row(str(layers[name]), *_of_module(package, name), ", ".join(sorted(known[name])))
+        for name in sorted(known, key=lambda name: (layers[name], name))
     ]
-    return table(["floor", "room", "errand", "imports"], lines)
+    return table(["layer", "module", "purpose", "imports"], lines)
 
 
-def _of_room(package: str, name: str) -> tuple[str, str]:
+def _of_module(package: str, name: str) -> tuple[str, str]:
     folder = PACKAGES[package] / name
     file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     first_line = (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]
@@ -150,6 +151,7 @@ def _of_room(package: str, name: str) -> tuple[str, str]:
     return shown, first_line.replace("|", "\\|")
 
 
+@cache
 def contents() -> dict[str, str]:
     """Return what stands in each marked place."""
     others = [name for name in VARIABLES if name not in OF_THE_CLUSTER]
@@ -159,7 +161,7 @@ def contents() -> dict[str, str]:
         **{f"settings of {group}": settings(names) for group, names in grouped().items()},
         "settings of scripts": f"{listed(config.OF_SCRIPTS)}.",
         "settings of each worker": f"{listed(config.OWN_TO_EACH_WORKER)}.",
-        **{f"rooms of {package}": rooms(package) for package in PACKAGES},
+        **{f"modules of {package}": modules(package) for package in PACKAGES},
     }
 
 

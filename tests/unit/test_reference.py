@@ -38,10 +38,10 @@ def test_each_exit_code_has_a_line():
 
 
 @pytest.mark.parametrize("package", reference.PACKAGES)
-def test_no_rooms_import_each_other_in_a_circle(package):
-    assert reference.floors_of(reference.rooms_of(package))
+def test_no_modules_import_each_other_in_a_circle(package):
+    assert reference.layers_of(reference.modules_of(package))
 
 
-def test_a_circle_of_rooms_is_found():
+def test_a_circle_of_modules_is_found():
     with pytest.raises(ValueError, match=r"circle of imports.*: a, b$"):
-        reference.floors_of({"a": {"b"}, "b": {"a", "c"}, "c": set()})
+        reference.layers_of({"a": {"b"}, "b": {"a", "c"}, "c": set()})
