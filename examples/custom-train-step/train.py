@@ -23,7 +23,7 @@ def load(split):
 
 
 class VAE(keras.Model):
-    """Each picture becomes a normal distribution of codes, and a draw from it a picture again."""
+    """Encodes a picture as a normal distribution of codes, and decodes a sample of it."""
 
     def __init__(self):
         super().__init__()
@@ -43,11 +43,11 @@ class VAE(keras.Model):
 
     @property
     def metrics(self):
-        """What begins anew in each epoch."""
+        """Return the metrics that Keras resets in each epoch."""
         return self.means
 
     def call(self, pictures):
-        """Return the pictures drawn again, and how far their codes are from standard normal."""
+        """Return the decoded pictures, and the divergence of their codes from a standard normal."""
         mean, log_variance = ops.split(self.encoder(pictures), 2, axis=1)
         noise = keras.random.normal(ops.shape(mean), seed=self.noise)
         distances = ops.exp(log_variance) + mean**2 - 1.0 - log_variance
@@ -55,7 +55,7 @@ class VAE(keras.Model):
         return self.decoder(codes), 0.5 * ops.sum(distances, axis=1)
 
     def loss_of(self, pictures):
-        """Return the loss, a mean over the pictures, and note it."""
+        """Return the mean loss of the pictures, and update the metrics."""
         drawn, divergences = self(pictures)
         errors = ops.sum(ops.binary_crossentropy(pictures, drawn), axis=(1, 2, 3))
         error, divergence = ops.mean(errors), ops.mean(divergences)
@@ -64,7 +64,7 @@ class VAE(keras.Model):
         return error + divergence
 
     def train_step(self, pictures):
-        """Learn from a batch: what `fit` calls."""
+        """Train on a batch. `fit` calls this."""
         with tf.GradientTape() as tape:
             loss = self.loss_of(pictures)
         gradients = tape.gradient(loss, self.trainable_variables)
@@ -72,7 +72,7 @@ class VAE(keras.Model):
         return self.get_metrics_result()
 
     def test_step(self, pictures):
-        """Look at a batch: what `fit` calls for its validation, and `evaluate`."""
+        """Evaluate a batch. `evaluate` and the validation of `fit` call this."""
         self.loss_of(pictures)
         return self.get_metrics_result()
 

@@ -1,4 +1,4 @@
-"""A small made-up text, so that the example needs no download: short reports from a harbour."""
+"""Makes up a small text, so that the example needs no download: short reports from a harbour."""
 
 import random
 from pathlib import Path
@@ -23,7 +23,7 @@ def sentence(draws):
 
 
 def write_stories(folder):
-    """Write the text into files, the same in each call, and return their paths."""
+    """Write the text into files and return their paths. Every call writes the same text."""
     draws = random.Random(7)  # noqa: S311
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{number}.txt" for number in range(FILES)]

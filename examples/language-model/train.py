@@ -1,8 +1,8 @@
 """A small GPT that learns to write from text files, word by word.
 
-python train.py              learns from a little text of its own (stories.py)
-python train.py A.txt B.txt  from two or more of yours, of any size: they are read as streams; the
-                             last one is not learnt from, but tells how good the model is
+python train.py              learns from a made-up text (stories.py)
+python train.py A.txt B.txt  learns from your files, which it reads as streams. The last one is
+                             for validation
 """
 
 import sys
@@ -25,7 +25,7 @@ def read(files):
 
 
 class Embedding(layers.Layer):
-    """What each word is, and where it stands."""
+    """Embeds each word and its position."""
 
     def __init__(self, num_words):
         super().__init__()
@@ -38,7 +38,7 @@ class Embedding(layers.Layer):
 
 
 class Block(layers.Layer):
-    """Attention to what came before, then two dense layers."""
+    """Causal self-attention, then two dense layers."""
 
     def __init__(self):
         super().__init__()
@@ -47,7 +47,7 @@ class Block(layers.Layer):
         self.dense = layers.Dense(4 * WIDTH, "gelu"), layers.Dense(WIDTH)
 
     def call(self, inputs):
-        """Return vectors [n, length, WIDTH] of such vectors."""
+        """Return vectors [n, length, WIDTH] of the same shape as the input."""
         given = self.norms[0](inputs)
         attended = inputs + self.attention(given, given, use_causal_mask=True)
         return attended + self.dense[1](self.dense[0](self.norms[1](attended)))
@@ -62,15 +62,15 @@ def build(num_words):
 
 
 class Perplexity(keras.metrics.SparseCategoricalCrossentropy):
-    """Among how many words the model still wavers: e to the power of the mean loss."""
+    """The exponential of the mean loss."""
 
     def result(self):
-        """Return it for all words since the epoch began, on all workers."""
+        """Return the perplexity over all words of this epoch, on all workers."""
         return ops.exp(super().result())
 
 
 def write(model, words, count):
-    """Return so many words after those given, drawn as the model finds them likely."""
+    """Return words that continue a prompt, drawn from the model's distribution."""
     seed, names = keras.random.SeedGenerator(3), vectorize.get_vocabulary()
     ids = [int(one) for one in vectorize(words)]
     for _ in range(count):

@@ -42,6 +42,6 @@ with strategy.scope():  # what is made here is mirrored on all devices of all wo
     model = build()
     optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
 
-# What is not said here is taken from the TRAINER_ variables: `-e TRAINER_EPOCHS=10`.
+# All other settings come from the TRAINER_ variables, such as `-e TRAINER_EPOCHS=10`.
 history = fit(model, load(), optimizer=optimizer, global_batch_size=60)
 print(f"test accuracy {history[-1].test_accuracy:.3f} after {history[-1].step} steps")

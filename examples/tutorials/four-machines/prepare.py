@@ -1,4 +1,4 @@
-# Not of the tutorial: downloads MNIST and writes it in eight files, where train.py finds it.
+# Not part of the tutorial. Downloads MNIST and writes it in eight files, where train.py finds it.
 #
 # TFDS writes a set of this size in one file. Keras' `fit` gives each worker files of its own, and
 # ends with "the dataset only has 1 file(s)" where these are too few
