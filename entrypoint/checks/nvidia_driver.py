@@ -40,8 +40,8 @@ def check_driver(cuda: str, gpus: int, file: Path = VERSION_FILE) -> None:
         return
     accepted = f"{first} or later, for the image's CUDA {cuda}"
     advice = (
-        "Install a newer driver on this machine (docs/how-to/gpus.md), or train without its GPUs: leave "
-        "--gpus out, or set CUDA_VISIBLE_DEVICES=-1."
+        "Install a newer driver on this machine (docs/how-to/gpus.md), or train without its GPUs: "
+        "leave --gpus out, or set CUDA_VISIBLE_DEVICES=-1."
     )
     raise ConfigurationError([Problem("NVIDIA driver", found, accepted, advice)])
 
