@@ -379,7 +379,7 @@ class TrainerConfig(BaseSettings):
     resume: Literal["never", "auto", "must"] = Field(
         "auto",
         description="auto goes on from the newest checkpoint of any worker. must refuses to start "
-        "without one. never moves earlier results aside and begins anew; a restart after a crash "
+        "without one. never moves earlier results aside and starts over; a restart after a crash "
         "still goes on.",
     )
     keep_earlier: NonNegativeInt | None = Field(
