@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 EXIT_PEER_LOST = 75  # EX_TEMPFAIL of sysexits.h: trying again may well help
+EXIT_NOBODY_CAME = 76  # of the gate's process alone: 75 for the container, or 0
 EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h: trying again changes nothing
 EXIT_NOT_EXECUTABLE = 126  # as a shell does
 EXIT_NOT_FOUND = 127  # as a shell does

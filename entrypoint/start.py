@@ -16,6 +16,7 @@ from entrypoint.cluster.exposure import public_warning
 from entrypoint.cluster.spec import ClusterSpec, Resolution, Task
 from entrypoint.errors import (
     EXIT_CONFIGURATION,
+    EXIT_NOBODY_CAME,
     EXIT_PEER_LOST,
     ConfigurationError,
     render,
@@ -309,7 +310,11 @@ def gate(  # noqa: PLR0913 -- who, how, with what to compare, and where to say s
     def meet(restart_count: int) -> tuple[int, str]:
         # In a child that has all of this already; without a gate nothing needs it.
         from entrypoint.rendezvous.gate import pass_gate  # noqa: PLC0415
-        from entrypoint.rendezvous.outcome import PeersMissingError, PortTakenError  # noqa: PLC0415
+        from entrypoint.rendezvous.outcome import (  # noqa: PLC0415
+            NobodyCameError,
+            PeersMissingError,
+            PortTakenError,
+        )
         from entrypoint.rendezvous.transport.timing import Timing  # noqa: PLC0415
 
         others = len(spec.members) - 1
@@ -328,6 +333,8 @@ def gate(  # noqa: PLR0913 -- who, how, with what to compare, and where to say s
                 ring_size=seen.size,
                 fewer=_fewer(options, len(spec.members)),
             )
+        except NobodyCameError as error:
+            return EXIT_NOBODY_CAME, str(error)
         except (PeersMissingError, PortTakenError) as error:
             return EXIT_PEER_LOST, str(error)
         except ConfigurationError as error:

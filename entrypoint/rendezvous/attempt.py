@@ -16,6 +16,7 @@ from entrypoint.errors import Problem
 from entrypoint.rendezvous.comparison import Contradictions, in_a_line
 from entrypoint.rendezvous.facts import Card, Facts
 from entrypoint.rendezvous.meeting import Fewer, Meeting
+from entrypoint.rendezvous.outcome import NobodyCameError, PeersMissingError
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.messages import (
     CARD,
@@ -101,6 +102,8 @@ class Attempt:
         self._wrong: dict[Address, tuple[float, float]] = {}
         """Since when others have answered at a member's address, not the member, and when last."""
         self._known: dict[Connection, Card] = {}
+        self.has_met_any = False
+        """Whether any other worker was connected at some time."""
         self._sent_away: set[str] = set()
         """The boots of those who were sent away last: one may be met again before it has ended."""
         self._changed = asyncio.Event()
@@ -171,6 +174,7 @@ class Attempt:
     def knows(self, connection: Connection, card: Card) -> Iterator[None]:
         """Tell this connection, too, if there is a contradiction while it lasts."""
         self._known[connection] = card
+        self.has_met_any |= card.boot != self.card.boot
         try:
             yield
         finally:
@@ -187,9 +191,10 @@ class Attempt:
         """Return what to answer one who has said hello."""
         return self.card.message(CARD, self.trouble)
 
-    def gave_up(self, line: str) -> str:
-        """Return what is said at the end of a wait in vain."""
-        return f"gave up after {self.given.timeout_seconds:g} s: {line}"
+    def gave_up(self, line: str) -> PeersMissingError:
+        """Return the end of a wait in vain."""
+        kind = PeersMissingError if self.has_met_any else NobodyCameError
+        return kind(f"gave up after {self.given.timeout_seconds:g} s: {line}")
 
     async def tell(self, problems: Iterable[Problem], only: Collection[str] = ()) -> None:
         """Send everyone how the gate ends, and wait a moment for them to have read it.

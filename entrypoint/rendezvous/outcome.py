@@ -68,6 +68,10 @@ class PeersMissingError(Exception):
     exit_code = EXIT_PEER_LOST
 
 
+class NobodyCameError(PeersMissingError):
+    """No other worker came at all, not even for a while."""
+
+
 class BackAtTheGateError(PeersMissingError):
     """A neighbour that was dialled for a ring is at the gate: it waits there for this worker."""
 

@@ -2,18 +2,24 @@
 
 A program that runs its last lines does not know yet with which code it ends. It writes its mark as
 `NAME.pending`, and adds the path to the file END_MARKS. If the command ends with 0, each mark gets
-its name.
+its name. Beside it, `NAME.by` has a digest of the command: a worker that is started again alone,
+because the others have ended as well, has nothing left to do.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from entrypoint.log import Log
 
 VARIABLE = "END_MARKS"
-PENDING = ".pending"
+PENDING, BY = ".pending", ".by"
+OF_A_SCRIPT = "ENDED"
+"""The mark of a script's fits, in its worker's folder."""
 MOST_BYTES = 1_000_000
 
 
@@ -29,14 +35,49 @@ def forget(file: Path | None) -> None:
             file.unlink(missing_ok=True)
 
 
-def put(file: Path | None, log: Log) -> None:
-    """Give the marks that the command has listed their names: it has ended with 0."""
+def put(file: Path | None, by: str, log: Log) -> None:
+    """Give the marks that the command has listed their names: it has ended with 0.
+
+    `by` is the command's digest.
+    """
     for mark in _listed(file) if file else ():
         try:
+            mark.with_suffix(BY).write_text(by)
             mark.replace(mark.with_suffix(""))
         except OSError as error:
             log.warning(f"the command's end could not be marked as {mark}: {error.strerror}")
     forget(file)
+
+
+def mark_in(folder: Path, by: str) -> Path | None:
+    """Return the mark in a worker's folder that the command of this digest has left, if any."""
+    mark = folder / OF_A_SCRIPT
+    try:
+        is_there = mark.is_file() and mark.with_suffix(BY).read_text() == by
+    except (OSError, ValueError):
+        return None
+    return mark if is_there else None
+
+
+def digest(command: Sequence[str], workers: int, folder: Path | None) -> str:
+    """Return what tells a command from others: its words, and the files that they name.
+
+    Args:
+        command: it; words may be secret, and so they are not written down.
+        workers: how many run it.
+        folder: where it runs; None: here.
+    """
+    found = [_digest_of(word, folder or Path()) for word in command]
+    return hashlib.sha256(json.dumps([workers, found]).encode()).hexdigest()
+
+
+def _digest_of(word: str, folder: Path) -> list[str]:
+    content = b""
+    with suppress(OSError, ValueError):
+        file = folder / word
+        if file.is_file() and file.stat().st_size <= MOST_BYTES:
+            content = file.read_bytes()
+    return [hashlib.sha256(part).hexdigest() for part in (word.encode(errors="replace"), content)]
 
 
 def _listed(file: Path) -> list[Path]:

@@ -6,10 +6,11 @@ import errno
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from entrypoint.arguments import Request
+from entrypoint.errors import EXIT_NOBODY_CAME, EXIT_PEER_LOST
 from entrypoint.log import Log
 from entrypoint.settings.options import Options
 from entrypoint.status.board import RUNNING, STARTING, STOPPING, Board
@@ -21,7 +22,7 @@ from entrypoint.supervision.child.waiting import Ended, Waiter, say_unheard
 from entrypoint.supervision.peers.beside import Beside, Peers
 from entrypoint.supervision.restarts import ProgressFile, Restarts
 from entrypoint.supervision.supervisor import SupervisedCommand, supervise
-from entrypoint.supervision.workspace.working_folder import working_folder
+from entrypoint.supervision.workspace.working_folder import RUNS, working_folder
 
 PROGRESS_NAME, MARKS_NAME = "progress", "ends"
 STDIN = 0
@@ -55,10 +56,11 @@ def run(  # noqa: PLR0913 -- what, with what, by which rules, with whom, and whe
         folder=None if request.is_trainer else working_folder(request.command, environment, log),
         state=STARTING if request.is_trainer else RUNNING,
     )
+    runs = Path(environment.get("TRAINER_RUN_DIR") or RUNS) / log.worker
     # An interactive shell ends with the code of the last thing that was typed into it.
     limit = 0 if terminal and not request.is_trainer else options.max_restarts
     job = SupervisedCommand(
-        pass_gate=lambda count: _pass_gate(peers, count, log, board),
+        pass_gate=lambda count: _pass_gate(peers, count, log, board, command.mark_in(runs)),
         run_command=command.run,
         restarts=Restarts(limit, peers.number if peers else 0, ProgressFile(path)),
         peer_lost_exit_code=options.peer_lost_exit_code,
@@ -68,15 +70,29 @@ def run(  # noqa: PLR0913 -- what, with what, by which rules, with whom, and whe
     return supervise(job, log)
 
 
-def _pass_gate(peers: Peers | None, restart_count: int, log: Log, board: Board) -> Ended:
-    """Meet the peers, if there are any and they are to be met."""
+def _pass_gate(
+    peers: Peers | None, restart_count: int, log: Log, board: Board, mark: Path | None
+) -> Ended:
+    """Meet the peers, if there are any and they are to be met.
+
+    Where none of them comes, and `mark` says that this command has ended with all of them before,
+    nothing is left to do.
+    """
     meet = peers.meet if peers else None
     if meet is None:
         return Ended(0, "")
     began = time.monotonic()
     ended = run_helper(lambda: meet(restart_count), "the gate", log)
     board.note_wait(time.monotonic() - began)
-    return ended
+    if ended.code != EXIT_NOBODY_CAME:
+        return ended
+    if mark is None or restart_count:
+        return replace(ended, code=EXIT_PEER_LOST)
+    log.warning(
+        f"no other worker came, and this command has ended with 0 before ({mark}): nothing is left "
+        "to do. Start all workers again to run it anew"
+    )
+    return Ended(0, "", leaves_nothing=True)
 
 
 def _new_file(environment: Mapping[str, str], board: Board, kind: str) -> str:
@@ -113,8 +129,16 @@ class CommandRunner:
         end_marks.forget(self.marks)
         ended, last_lines = self._run(restart_count, meeting)
         if ended.code == 0:
-            end_marks.put(self.marks, self.log)
+            end_marks.put(self.marks, self._digest(), self.log)
         return ended, last_lines
+
+    def mark_in(self, folder: Path) -> Path | None:
+        """Return the mark there that says that this command has ended well; None without one."""
+        return end_marks.mark_in(folder, self._digest())
+
+    def _digest(self) -> str:
+        workers = 1 + (self.peers.number if self.peers else 0)
+        return end_marks.digest(self.command, workers, self.folder)
 
     def _run(self, restart_count: int, meeting: str) -> tuple[Ended, Sequence[str]]:
         environment = {

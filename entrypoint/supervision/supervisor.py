@@ -16,8 +16,8 @@ from entrypoint.errors import EXIT_PEER_LOST
 from entrypoint.log import Log
 from entrypoint.settings.options import Options
 from entrypoint.status.board import RESTARTING, Board
-from entrypoint.supervision.child.child_process import STOPS, next_signal
-from entrypoint.supervision.child.waiting import FINAL_CODES, Ended, stopped_by
+from entrypoint.supervision.child.child_process import NOTICES, STOPS, next_signal
+from entrypoint.supervision.child.waiting import FINAL_CODES, Ended, say_unheard, stopped_by
 from entrypoint.supervision.failure_file import remove_failure, write_failure
 from entrypoint.supervision.restarts import Count, Restarts
 
@@ -44,7 +44,7 @@ def supervise(job: SupervisedCommand, log: Log) -> int:
     restart_count = 0
     while True:
         gate = job.pass_gate(restart_count)
-        if gate.code:
+        if gate.code or gate.leaves_nothing:
             return end(gate, (), job, log)
         ended, last_lines = job.run_command(restart_count, gate.found)
         if not ended.may_be_retried:
@@ -108,4 +108,6 @@ def _pause(
         number = next_signal(left)
         if number in STOPS:
             return stopped_by(number, "before a restart")
+        if number is not None and number in NOTICES:
+            say_unheard([number], log)
     return None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from entrypoint.cluster.spec import Member
 from entrypoint.rendezvous.attempt import Attempt
 from entrypoint.rendezvous.comparison import Contradictions, replaced_chief
-from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, waiting_line
+from entrypoint.rendezvous.outcome import ContradictionError, waiting_line
 from entrypoint.rendezvous.roles.check_ins import CheckIns
 from entrypoint.rendezvous.roles.going_on import chosen, held_up, patience
 from entrypoint.rendezvous.roles.session import Session
@@ -66,7 +66,7 @@ class ChiefRole:
                 await self._release(group)
                 return None
             if group is None and await self._is_over():
-                return PeersMissingError(attempt.gave_up(self._line()))
+                return attempt.gave_up(self._line())
 
     async def _is_over(self) -> bool:
         """Wait for news; return whether there is no time left for any."""

@@ -14,7 +14,7 @@ from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
 from entrypoint.rendezvous.comparison import Contradictions, in_a_line
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.meeting import Meeting
-from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, chief_line
+from entrypoint.rendezvous.outcome import ContradictionError, chief_line
 from entrypoint.rendezvous.roles.conversation import answer, compare, follow, hello
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.dialer import Dialer
@@ -79,7 +79,7 @@ class MemberRole:
                 continue
             until = self._promised_until if promised else timeout
             if not await attempt.news(until - attempt.seconds) and attempt.seconds >= timeout:
-                return PeersMissingError(attempt.gave_up(self._status()))
+                return attempt.gave_up(self._status())
         return None
 
     async def _contradict(self) -> ContradictionError | None:

@@ -39,6 +39,8 @@ class Ended:
     """Whether somebody asked for it."""
     found: str = ""
     """What a helper process found out, where it ended with 0."""
+    leaves_nothing: bool = False
+    """Whether nothing is left to do, so that the command is not even started."""
 
     @property
     def may_be_retried(self) -> bool:

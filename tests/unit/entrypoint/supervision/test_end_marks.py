@@ -21,8 +21,8 @@ def write(folder, *names):
 
 def test_each_gets_its_name(tmp_path, log):
     marks = write(tmp_path, "a.pending", "b.pending")
-    end_marks.put(marks, log)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["a", "b"]
+    end_marks.put(marks, "by", log)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a", "a.by", "b", "b.by"]
     assert (tmp_path / "a").read_text() == "content"
 
 
@@ -31,5 +31,5 @@ def test_what_is_no_mark_is_left_as_it_is(tmp_path, log):
     (tmp_path / "link.pending").symlink_to(tmp_path / "plain")
     with marks.open("a") as more:
         more.write(f"{tmp_path / 'link.pending'}\n{tmp_path / 'absent.pending'}\n\0\n")
-    end_marks.put(marks, log)
+    end_marks.put(marks, "by", log)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["link.pending", "plain"]

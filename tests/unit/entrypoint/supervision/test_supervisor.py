@@ -154,6 +154,8 @@ def test_a_stop_between_two_runs_is_heard_at_once(begin: Callable, tmp_path: Pat
         if "restart 4 of 99" in line:  # the fourth pause takes 4 s or more
             break
     before = time.monotonic()
+    started.process.send_signal(signal.SIGUSR1)
+    assert any("SIGUSR1 is for the command" in line for line in started.process.stderr)
     started.process.terminate()
     code, _, err = started.end()
     assert (code, time.monotonic() - before < 2) == (143, True)
@@ -312,6 +314,36 @@ def test_no_signal_but_a_stop_ends_a_worker_at_the_gate_or_what_helps_it(begin: 
     code, _, err = started.end()
     assert (code, "gave up after 4 s" in err) == (75, True), err
     assert "SIGUSR1 is for the command" in err
+
+
+LEAVES_ITS_MARK = """
+folder=$TRAINER_RUN_DIR/worker-$WORKER_INDEX
+mkdir -p $folder
+echo '[0, 1]' > $folder/ENDED.pending
+echo $folder/ENDED.pending >> $END_MARKS
+echo has run
+"""
+
+
+@pytest.mark.parametrize("index", ["0", "1"])
+def test_what_has_ended_with_all_and_is_started_again_alone_ends_with_0(
+    begin: Callable, tmp_path: Path, index: str
+) -> None:
+    ports = [free_port(), free_port()]
+    (tmp_path / "script.sh").write_text(LEAVES_ITS_MARK)
+    environ = {
+        "WORKER_HOSTS": ",".join(f"127.0.0.1:{port}" for port in ports),
+        "TRAINER_RUN_DIR": str(tmp_path / "runs"),
+    }
+    both = [begin("sh", "script.sh", WORKER_INDEX=str(one), **environ) for one in range(2)]
+    assert [one.end()[:2] for one in both] == [(0, "has run\n")] * 2
+    alone = environ | {"WORKER_INDEX": index, "RENDEZVOUS_TIMEOUT": "1"}
+    code, out, err = begin("sh", "script.sh", **alone).end()
+    assert (code, out) == (0, ""), err
+    assert "ENDED" in err
+    assert begin("sh", "script.sh", "another", **alone).end()[0] == 75
+    (tmp_path / "script.sh").write_text(f"{LEAVES_ITS_MARK} # edited")
+    assert begin("sh", "script.sh", **alone).end()[0] == 75
 
 
 def children(parent: int) -> list[int]:
