@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 
 from entrypoint.supervision.child.helper_process import HelperProcess
 
@@ -23,11 +23,13 @@ class AskSocket:
 
         def work() -> tuple[int, str]:
             self._commands.close()  # so that the command's end is the end of this socket
-            # A command that ends with packets that it has not read resets the connection.
-            with suppress(ConnectionResetError):
+            try:
                 if own.recv(1, socket.MSG_PEEK):
                     note_asked()
                     serve(own, meeting)
+            except ConnectionResetError:  # by a command that ends with packets that it has not read
+                if not _has_ended(own):
+                    raise
             return 0, ""
 
         try:
@@ -50,3 +52,10 @@ class AskSocket:
     def end(self) -> None:
         """End the process."""
         self._helper.end()
+
+
+def _has_ended(asks: socket.socket) -> bool:
+    """Whether nobody has the other end of a socket any more."""
+    poll = select.poll()
+    poll.register(asks, 0)  # what is asked for beside a hang-up, which is told anyway
+    return any(event & select.POLLHUP for _, event in poll.poll(0))

@@ -401,6 +401,8 @@ def _begin_anew(process: Process, workers: Workers) -> None:
         ConfigurationError: another script has left fits that have not ended.
     """
     job, before = process.job, process.claim.before
+    if process.keeps:
+        earlier.finish(job.folder)
     is_new = before is None and not any(job.folder.glob("fit-*"))
     has_ended = ending.has_ended(job.folder, workers, is_new=is_new)
     if process.keeps and not process.beginning.is_over:

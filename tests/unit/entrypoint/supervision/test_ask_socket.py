@@ -120,7 +120,20 @@ sys.exit(asks._helper.child.wait())
 """
 
 
+# Another connection is reset, and the command goes on.
+IS_RESET = DOES_NOT_READ.replace("    while", "    raise ConnectionResetError\n    while").replace(
+    "asks.give_up()\nsys.exit(asks._helper.child.wait())", "sys.exit(asks._helper.child.wait())"
+)
+
+
 def test_a_command_that_ends_with_unread_answers_leaves_no_traceback():
     line = [sys.executable, "-c", DOES_NOT_READ]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_another_connection_that_is_reset_is_not_taken_for_the_commands_end():
+    line = [sys.executable, "-c", IS_RESET]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert "ConnectionResetError" in done.stderr

@@ -1,5 +1,6 @@
 """What earlier runs have left in a worker's folder: it moves aside, and is not removed."""
 
+import json
 import logging
 import re
 import shutil
@@ -8,9 +9,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from cluster_trainer.files import make_folder
+from cluster_trainer.files import make_folder, write_whole
 
-FOLDER = "earlier"
+FOLDER, UNFINISHED = "earlier", "UNFINISHED"
+"""In a run's folder there, as long as some of it is still to be moved: the names of all of it."""
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 OF_A_RUN = re.compile(r"\d{8}-\d{6}(-|$)")
 LONGEST_LABEL = 100
@@ -32,13 +34,41 @@ def move_aside(folder: Path, names: Sequence[str], label: str, began: float) -> 
     Raises:
         OSError: something could not be moved; all of it is in one of the two places.
     """
-    found = [folder / name for name in names if (folder / name).exists()]
+    finish(folder)
+    found = [name for name in names if (folder / name).exists()]
     if not found:
         return None
     place = _new_folder(folder / FOLDER, label, began)
-    for one in found:
-        shutil.move(one, place / one.name)  # a bucket that is mounted may know no renaming
+    write_whole(place / UNFINISHED, json.dumps(found).encode(), durable=True)
+    _move(folder, place, found)
     return place
+
+
+def finish(folder: Path) -> None:
+    """Move the rest of what a process has begun to move aside that was killed meanwhile.
+
+    Args:
+        folder: the worker's own.
+
+    Raises:
+        OSError: something could not be moved.
+    """
+    for unfinished in sorted(folder.glob(f"{FOLDER}/*/{UNFINISHED}")):
+        log.info(
+            "moving what an earlier start has left to %s, where the rest is", unfinished.parent
+        )
+        _move(folder, unfinished.parent, json.loads(unfinished.read_bytes()))
+
+
+def _move(folder: Path, place: Path, names: Sequence[str]) -> None:
+    for name in names:
+        if not (folder / name).exists():
+            continue
+        # A bucket that is mounted may know no renaming: the same file may be at both places, whole
+        # at one of them.
+        target = place / name
+        shutil.move(folder / name, target.with_name(f"{name}-again") if target.exists() else target)
+    (place / UNFINISHED).unlink()
 
 
 def _new_folder(parent: Path, label: str, began: float) -> Path:
