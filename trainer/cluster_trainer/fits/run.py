@@ -257,6 +257,7 @@ def _move_unwanted_aside(job: Job, beginning: Beginning) -> None:
 
     A crash is no wish to begin anew, nor is the loss of another worker.
     """
+    earlier.finish(job.folder)
     if job.config.resume == "never" and not beginning.is_over:
         began = min((one.stat().st_mtime for one in job.folder.glob("*")), default=time.time())
         place = earlier.move_aside(job.folder, OF_A_RUN, job.config.model, began)
