@@ -27,11 +27,11 @@ from entrypoint.settings.options import Options
 from entrypoint.settings.proxies import grpc_note
 from entrypoint.status.board import STARTING, WAITING, Board
 from entrypoint.supervision.child.child_process import become_subreaper, block_signals
-from entrypoint.supervision.child.helper_process import Work, retried, run_helper
+from entrypoint.supervision.child.helper_process import EXIT_FAILED, retried, run_helper
 from entrypoint.supervision.child.waiting import STOP_CODES, Ended
 from entrypoint.supervision.failure_file import remove_failure
 from entrypoint.supervision.metrics import Metrics
-from entrypoint.supervision.peers.beside import Peers
+from entrypoint.supervision.peers.beside import Peers, Watch
 from entrypoint.supervision.peers.shared import Generations, SharedMark
 from entrypoint.supervision.run import EXIT_NO_PROCESS, run
 from entrypoint.supervision.supervisor import end
@@ -182,20 +182,28 @@ def _ask_trainer(start: Start, log: Log) -> tuple[int | None, Mapping[str, str]]
     return None, checked.settings
 
 
-def watch_peers(spec: ClusterSpec, task: Task, start: Start, log: Log, asked: SharedMark) -> Work:
+def watch_peers(spec: ClusterSpec, task: Task, start: Start, log: Log, asked: SharedMark) -> Watch:
     """Return what watches the peers while TensorFlow waits for them.
 
     A command that has asked for its neighbours has no such wait.
     """
 
-    def work() -> tuple[int, str]:
+    def work(trains: Callable[[], bool]) -> tuple[int, str]:
         from entrypoint.rendezvous import peer_watch  # noqa: PLC0415 -- in a child, as below
 
         limit_seconds, note = start.options.startup_timeout_seconds, grpc_note(start.environment)
-        reason = peer_watch.watch_peers(spec, task, limit_seconds, asked.is_set, note)
+        try:
+            reason = peer_watch.watch_peers(
+                spec, task, limit_seconds, is_ring=asked.is_set, trains=trains, note=note
+            )
+        except peer_watch.NotKnownError as error:
+            return EXIT_FAILED, str(error)
         return (EXIT_PEER_LOST, reason) if reason else (0, "")
 
-    return retried(work, "the watch over the peers", log)
+    def watch(trains: Callable[[], bool]) -> tuple[int, str]:
+        return retried(lambda: work(trains), "the watch over the peers", log)()
+
+    return watch
 
 
 def neighbours(  # noqa: PLR0913 -- as `gate` below

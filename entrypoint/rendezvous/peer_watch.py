@@ -45,40 +45,57 @@ SETTLED_SECONDS = 60.0
 NOT_JOINED = "its port is open, but it has not joined TensorFlow's cluster"
 
 
-def watch_peers(
-    spec: ClusterSpec, task: Task, limit_seconds: float, is_ring: Callable[[], bool], note: str = ""
+class NotKnownError(Exception):
+    """Nobody could be asked whether the peers have joined; the message says who, and why."""
+
+
+def watch_peers(  # noqa: PLR0913 -- whom, as whom, for how long, and what tells of the command
+    spec: ClusterSpec,
+    task: Task,
+    limit_seconds: float,
+    *,
+    is_ring: Callable[[], bool],
+    trains: Callable[[], bool],
+    note: str = "",
 ) -> str:
     """Watch the peers; return why the command waits in vain, an empty text if it does not.
 
     `limit_seconds` is how long a peer may take to open its port and to join the cluster, 0 for no
     limit. `is_ring` tells whether it is not the command that opens this worker's port, but what
-    connects its neighbours. `note` is a sentence on what may keep TensorFlow from its peers.
+    connects its neighbours; `trains`, whether the command has got further since it was started, and
+    so waits for nobody. `note` is a sentence on what may keep TensorFlow from its peers.
+
+    Raises NotKnownError where that cannot be told.
     """
     own = next(member.address for member in spec.members if member.task == task)
     while not is_listening(own.port):
         if is_ring():  # its port may open and close between two looks
             return ""
         time.sleep(POLL_SECONDS)
-    return asyncio.run(_watch(spec, task, limit_seconds, is_ring, note))
+
+    async def watch() -> str:
+        """Watch them, where it is TensorFlow that waits for them."""
+        if not await _serves_tensorflow(own.port, is_ring):
+            return ""
+        return await _watch_of(spec, task, is_ring, trains).watch(limit_seconds)
+
+    reason = asyncio.run(watch())
+    return f"{reason} ({note})" if reason and note else reason
 
 
-async def _watch(
-    spec: ClusterSpec, task: Task, limit_seconds: float, is_ring: Callable[[], bool], note: str
-) -> str:
-    """Watch them, where it is TensorFlow that waits for them."""
+def _watch_of(
+    spec: ClusterSpec, task: Task, is_ring: Callable[[], bool], trains: Callable[[], bool]
+) -> PeerWatch:
     own = next(member.address for member in spec.members if member.task == task)
-    if not await _serves_tensorflow(own.port, is_ring):
-        return ""
     is_chief = task == spec.chief.task
     others = [member for member in spec.members if member.task != task]
-    watch = PeerWatch(
+    return PeerWatch(
         others if is_chief else [spec.chief],
         cluster=spec.members,
         leader=Address(LOOPBACK, own.port) if is_chief else spec.chief.address,
         is_ring=is_ring,
+        trains=trains,
     )
-    reason = await watch.watch(limit_seconds)
-    return f"{reason} ({note})" if reason and note else reason
 
 
 async def _serves_tensorflow(port: int, is_ring: Callable[[], bool]) -> bool:
@@ -118,18 +135,23 @@ class PeerWatch:
         cluster: Sequence[Member] = (),
         leader: Address | None = None,
         is_ring: Callable[[], bool] = lambda: False,
+        trains: Callable[[], bool] = lambda: False,
     ) -> None:
         """Keep what is needed; the server at `leader` knows who of the cluster has joined it."""
         self._timing = Timing()
         self._names = Names(self._timing.look_up_seconds)
         self._missing = dict.fromkeys(peers, reasons.REFUSED)
         self._not_joined: Sequence[Member] = cluster if leader else ()
-        self._why = NOT_JOINED
-        self._peers, self._leader, self._is_ring = peers, leader, is_ring
+        self._why, self._has_answered = NOT_JOINED, False
+        self._peers, self._leader = peers, leader
+        self._is_ring, self._trains = is_ring, trains
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def watch(self, limit_seconds: float) -> str:
-        """Look until something is wrong, or has been right for a while; return what is wrong."""
+        """Look until something is wrong, or has been right for a while; return what is wrong.
+
+        Only a server that has spoken as TensorFlow's do has a command ended. Raises NotKnownError.
+        """
         began = time.monotonic()
         settled = 0.0
         while settled < SETTLED_SECONDS and not self._is_ring():
@@ -140,6 +162,10 @@ class PeerWatch:
             if not self._missing and not self._not_joined:
                 settled += LOOK_SECONDS
             elif limit_seconds and waited > limit_seconds:
+                if self._trains():
+                    return ""
+                if not (self._missing or self._has_answered):
+                    raise NotKnownError(self._why)
                 named = with_reasons(self._absent())
                 return f"TensorFlow waited {waited:.0f} s (STARTUP_TIMEOUT) for its peers: {named}"
             await asyncio.sleep(LOOK_SECONDS)
@@ -168,6 +194,7 @@ class PeerWatch:
         except (PeerError, OSError) as error:
             self._why = f"TensorFlow's server at {leader} cannot be asked for it: {_why(error)}"
         else:
+            self._has_answered = True
             self._not_joined = [one for one in self._not_joined if one.task in absent]
             self._why = NOT_JOINED
 

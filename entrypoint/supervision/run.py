@@ -150,7 +150,7 @@ class CommandRunner:
         self.board.note_start(self.state, restart_count)
         say_unheard(take_notices(), self.log)
         # Before there are threads: what is forked beside them may find a lock taken for ever.
-        beside = Beside.start(self.peers, meeting, self.log)
+        beside = Beside.start(self.peers, meeting, self.environment["PROGRESS_FILE"], self.log)
         if self.terminal:
             try:
                 child = ChildProcess(

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from entrypoint.errors import EXIT_PEER_LOST
 from entrypoint.log import Log
-from entrypoint.supervision.child.helper_process import HelperProcess, Work
+from entrypoint.supervision.child.helper_process import HelperProcess
 from entrypoint.supervision.child.waiting import Ended
 from entrypoint.supervision.peers.shared import SharedMark
+from entrypoint.supervision.restarts import ProgressFile
 
 if TYPE_CHECKING:  # it imports socket, which a command without peers does not need
     from entrypoint.supervision.peers.ask_socket import AskSocket, Serve
 
+Watch = Callable[[Callable[[], bool]], tuple[int, str]]
+"""Is given what tells whether the command has got further, and returns as a `Work` does."""
 VARIABLE = "CLUSTER_GROUP_FD"
 """Where the command finds the number of the file descriptor on which it may ask."""
 COMES_LATE = "CLUSTER_COMES_LATE"
@@ -30,7 +33,7 @@ class Peers:
     meet: Callable[[int], tuple[int, str]] | None
     """The gate: waits for them before the command starts, after so many restarts, and returns
     their meeting, as a text; "" where the others train already."""
-    watch: Work
+    watch: Watch
     """Watches whether they come as far as the command does, while that waits for them. Its 75, with
     a reason, ends the command."""
     serve: Serve
@@ -49,19 +52,23 @@ class Beside:
         self._variables: dict[str, str] = {}
 
     @classmethod
-    def start(cls, peers: Peers | None, meeting: str, log: Log) -> Beside:
-        """Start what the peers need; the command does not depend on it."""
+    def start(cls, peers: Peers | None, meeting: str, progress: str, log: Log) -> Beside:
+        """Start what the peers need; the command does not depend on it.
+
+        `progress` is the file that it touches whenever it has got further.
+        """
         beside = cls(log)
         if peers:
             peers.asked.clear()
-            beside._watch(peers)
+            beside._watch(peers, progress)
             beside._serve(peers, meeting)
         return beside
 
-    def _watch(self, peers: Peers) -> None:
+    def _watch(self, peers: Peers, progress: str) -> None:
         """Start watching the peers."""
+        file = ProgressFile(progress)
         try:
-            self._watcher = HelperProcess(peers.watch)
+            self._watcher = HelperProcess(lambda: peers.watch(file.has_moved))
         except OSError as error:
             self._log.warning(f"the peers cannot be watched: {error.strerror}")
 

@@ -135,11 +135,13 @@ STATUS = bytes.fromhex("000005000100000001") + bytes(5)
 WAITING = bytes.fromhex("000017000100000001 0000000012 0a10 0a0a0a06776f726b65721001 1001 180a")
 
 
-def watched(own: Member, peer: Member, limit_seconds: float = 0.3) -> str:
+def watched(own: Member, peer: Member, limit_seconds: float = 0.3, *, trains: bool = False) -> str:
     """Return what the watch says of a chief whose peer does not open its port."""
     chief = replace(own, task=Task("worker", 0))
     spec = ClusterSpec((chief, peer))
-    return peer_watch.watch_peers(spec, chief.task, limit_seconds, lambda: False)
+    return peer_watch.watch_peers(
+        spec, chief.task, limit_seconds, is_ring=lambda: False, trains=lambda: trains
+    )
 
 
 @pytest.fixture
@@ -196,10 +198,32 @@ def test_a_peer_with_an_open_port_that_does_not_join_is_named_at_the_limit(serve
     assert "worker-0" not in said
 
 
+def test_a_command_that_trains_waits_for_nobody(serve: Callable) -> None:
+    own = Member(Task("worker", 0), serve(TENSORFLOW + bytes(18) + WAITING + REFUSAL))
+    assert watched(own, Member(Task("worker", 1), serve(TENSORFLOW)), trains=True) == ""
+
+
+def test_a_chief_that_cannot_be_asked_ends_nobody(
+    serve: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensorflow_server, "ANSWER_SECONDS", 0.1)
+    chief = Member(Task("worker", 0), serve(TENSORFLOW))  # and nothing more
+    own = Member(Task("worker", 1), serve(TENSORFLOW + bytes(18) + STATUS + REFUSAL))
+    with pytest.raises(peer_watch.NotKnownError, match="cannot be asked"):
+        peer_watch.watch_peers(
+            ClusterSpec((chief, own)), own.task, 0.3, is_ring=lambda: False, trains=lambda: False
+        )
+
+
 def test_a_ring_that_formed_between_two_looks_ends_the_watch() -> None:
     looks = iter([False, True])
     spec = ClusterSpec((replace(ABSENT, task=Task("worker", 0)), ABSENT))
-    assert peer_watch.watch_peers(spec, ABSENT.task, 0, lambda: next(looks)) == ""
+    assert (
+        peer_watch.watch_peers(
+            spec, ABSENT.task, 0, is_ring=lambda: next(looks), trains=lambda: False
+        )
+        == ""
+    )
 
 
 def test_knows_whether_a_port_is_listened_on() -> None:

@@ -19,14 +19,15 @@ from entrypoint.supervision.peers.shared import SharedMark
 from entrypoint.supervision.peers.beside import Peers
 from entrypoint.supervision.run import CommandRunner
 
-def watch():
+def watch(_):
     {watch}
 
 block_signals()
 {before}
 peers = Peers(number=1, meet=None, watch=watch, serve=lambda *_: None, asked=SharedMark())
 runner = CommandRunner(
-    command=("sh", "-c", {script!r}), environment=dict(os.environ), log=Log("worker-0"),
+    command=("sh", "-c", {script!r}), environment={{"PROGRESS_FILE": "", **os.environ}},
+    log=Log("worker-0"),
     grace_seconds=5.0, terminal=False, peers=peers,
 )
 ended, _ = runner.run(0)
