@@ -10,9 +10,6 @@ from typing import Any, Protocol
 import keras
 import numpy as np
 from keras.callbacks import ModelCheckpoint
-from keras.src.backend.common import global_state
-from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
 
 from cluster_trainer.callbacks import states
 from cluster_trainer.callbacks.grown import Grown
@@ -33,6 +30,7 @@ from cluster_trainer.engine.replicas import alike, statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
 from cluster_trainer.engine.replicas.random_layers import global_seed
 from cluster_trainer.engine.running import BEGINNING_HOOKS, prepares
+from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem, listed
 
 log = logging.getLogger("trainer")
@@ -514,11 +512,15 @@ class Keeper(keras.callbacks.Callback):
         return [] if self._plan.any(not state) else state
 
 
-def _optimizers(model: keras.Model) -> list[BaseOptimizer]:
+def _optimizers(model: keras.Model) -> list[keras_names.BaseOptimizer]:
     """Return those that a model was compiled with, and those that it has of its own."""
     parts = [value for part in vars(model).values() for value in _contents(part)]
-    inner = [getattr(layer, "optimizer", None) for layer in model._flatten_layers()]  # noqa: SLF001
-    own = [one for one in (model.optimizer, *parts, *inner) if isinstance(one, BaseOptimizer)]
+    inner = [getattr(layer, "optimizer", None) for layer in keras_names.layers_within(model)]
+    own = [
+        one
+        for one in (model.optimizer, *parts, *inner)
+        if isinstance(one, keras_names.BaseOptimizer)
+    ]
     return list({id(one): one for one in own}.values())
 
 
@@ -547,9 +549,9 @@ def _random_state() -> dict[str, Any]:
 def _put_global_seed_back(value: np.ndarray | None) -> None:
     """Give the generator its state; where it had none, the first draw makes it anew."""
     if value is None:
-        global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, None)
+        keras_names.set_global_attribute(keras_names.GLOBAL_SEED_GENERATOR, None)
     else:
-        State([global_seed_generator().state]).put_back([value])
+        State([keras_names.global_seed_generator().state]).put_back([value])
 
 
 def _put_random_back(state: dict[str, Any]) -> None:
@@ -560,4 +562,4 @@ def _put_random_back(state: dict[str, Any]) -> None:
 
 def _trainable_layers(model: keras.Model) -> dict[int, bool]:
     """Return which of a model's layers are to be trained, by their ids."""
-    return {id(layer): layer.trainable for layer in model._flatten_layers()}  # noqa: SLF001
+    return {id(layer): layer.trainable for layer in keras_names.layers_within(model)}

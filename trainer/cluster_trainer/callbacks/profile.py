@@ -37,7 +37,7 @@ class Profile(keras.callbacks.Callback):
         """End one of a fit that was broken off."""
         del logs
         for one in [*_running]:
-            one._end()  # noqa: SLF001
+            one.close()
 
     @property
     def _is_running(self) -> bool:
@@ -65,17 +65,14 @@ class Profile(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:
         """End where the run has fewer steps."""
         del logs
-        self._end()
-
-    def close(self) -> None:
-        """End where the fit was broken off."""
-        self._end()
+        self.close()
 
     def _end_if_done(self) -> None:
         if self._place().step >= self._last:
-            self._end()
+            self.close()
 
-    def _end(self) -> None:
+    def close(self) -> None:
+        """End it, if it runs: where the fit was broken off, too."""
         if not self._is_running:
             return
         _running.remove(self)

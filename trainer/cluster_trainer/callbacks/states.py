@@ -15,19 +15,8 @@ import keras
 import numpy as np
 
 from cluster_trainer.callbacks.grown import Grown, lists_of
+from cluster_trainer.private import keras_names
 
-KEPT = {
-    keras.callbacks.EarlyStopping: ("wait", "stopped_epoch", "best", "best_weights", "best_epoch"),
-    keras.callbacks.ReduceLROnPlateau: ("wait", "best", "cooldown_counter"),
-    keras.callbacks.ModelCheckpoint: (
-        "best",
-        "_batches_seen_since_last_saving",
-        "_last_batch_seen",
-    ),
-    keras.callbacks.TensorBoard: ("_global_train_batch", "_global_test_batch"),
-    keras.callbacks.SwapEMAWeights: ("_ema_weights_in_model",),
-    keras.callbacks.History: ("epoch", "history"),
-}
 AN_ARRAY = "an array, number"
 GROWN, HISTORY = "lists that grow, as text", "history/"
 
@@ -120,7 +109,8 @@ def _state(callback: Any) -> Any:
 
 def kept_names(callback: Any) -> tuple[str, ...]:
     """Return the attributes that are kept of one of Keras's callbacks, or of a subclass of it."""
-    return next((names for kind, names in KEPT.items() if isinstance(callback, kind)), ())
+    known = keras_names.STATE_OF_CALLBACKS
+    return next((names for kind, names in known.items() if isinstance(callback, kind)), ())
 
 
 def has_state(callback: Any) -> bool:

@@ -23,6 +23,7 @@ from cluster_trainer.callbacks import states
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine.running import of_a_user
+from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import Problem, listed
 
 VARIABLES = (tf.Variable, keras.Variable)
@@ -156,7 +157,7 @@ def _walk(roots: Mapping[str, Any], known: Iterable[Any]) -> Iterator[tuple[str,
             continue
         seen[id(one)] = one
         if isinstance(one, VARIABLES + TABLES):
-            if not isinstance(one, keras.Variable) or one._value is not None:  # noqa: SLF001
+            if not isinstance(one, keras.Variable) or keras_names.value_of(one) is not None:
                 yield path, one
             continue
         queue.extend((f"{path}.{name}", part) for name, part in _parts(one))
@@ -175,8 +176,10 @@ def _parts(one: Any) -> list[tuple[str, Any]]:
 def _rows(one: Any) -> list[Row]:
     """Return what each replica of this process has."""
     if isinstance(one, TABLES):
-        return [{name: _array(part) for name, part in one._serialize_to_tensors().items()}]  # noqa: SLF001
-    value = one._value if isinstance(one, keras.Variable) else one  # noqa: SLF001
+        return [
+            {name: _array(part) for name, part in tensorflow_names.table_as_tensors(one).items()}
+        ]
+    value = keras_names.value_of(one) if isinstance(one, keras.Variable) else one
     parts = value.values if isinstance(value, tf.distribute.DistributedValues) else [value]
     return [_of_tensor(part.read_value()) for part in parts]
 
@@ -203,12 +206,12 @@ def _tensor(array: np.ndarray, dtype: tf.DType) -> tf.Tensor:
 
 def _assign(one: Any, rows: Sequence[Row]) -> None:
     if isinstance(one, TABLES):
-        now = one._serialize_to_tensors()  # noqa: SLF001
-        one._restore_from_tensors(  # noqa: SLF001
-            {name: _tensor(rows[0][name], part.dtype) for name, part in now.items()}
+        now = tensorflow_names.table_as_tensors(one)
+        tensorflow_names.fill_table(
+            one, {name: _tensor(rows[0][name], part.dtype) for name, part in now.items()}
         )
         return
-    value = one._value if isinstance(one, keras.Variable) else one  # noqa: SLF001
+    value = keras_names.value_of(one) if isinstance(one, keras.Variable) else one
     parts = value.values if isinstance(value, tf.distribute.DistributedValues) else [value]
     for index, part in enumerate(parts):
         row = rows[min(index, len(rows) - 1)]

@@ -10,11 +10,10 @@ import numpy as np
 
 from cluster_trainer.callbacks import states
 from cluster_trainer.engine.running import of_a_user
+from cluster_trainer.private import keras_names
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
-KERAS_OWN = frozenset(
-    ["_model", "model", "params", "validation_data", "_current_epoch", "epochs_since_last_save"]
-)
+KERAS_OWN = frozenset([*keras_names.SET_BY_KERAS, "epochs_since_last_save"])
 MOST_BYTES = 2**20
 DEPTH = 8
 

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
+from cluster_trainer.private import tensorflow_names
+
 BYTES_PER_RANK, MOST = 2**20, 8
 """A pack but the last has at least so many bytes for each rank, as a sum has hops for each; and
 there are at most so many packs, whose sums are all in memory until the last one is there."""
@@ -60,7 +62,7 @@ def hold_up(operations: Iterable[tf.Operation], until: tf.Tensor) -> None:
     through all layers, and compute their gradients after that, those of the last layer at the end.
     """
     for operation in operations:
-        operation._add_control_input(until.op)  # noqa: SLF001
+        tensorflow_names.run_after(operation, until.op)
 
 
 def _needed_for(
@@ -79,6 +81,6 @@ def _needed_for(
 
 
 def _has_effects(operation: tf.Operation) -> bool:
-    return operation._is_stateful or any(  # noqa: SLF001
+    return tensorflow_names.is_stateful(operation) or any(
         given.dtype == tf.resource for given in operation.inputs
     )

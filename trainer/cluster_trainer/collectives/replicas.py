@@ -11,6 +11,7 @@ import tensorflow as tf
 from cluster_trainer.collectives import group, over_ring
 from cluster_trainer.collectives.group import AnyRing
 from cluster_trainer.collectives.over_ring import CARRIERS
+from cluster_trainer.private import tensorflow_names
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 _is_alone = False
@@ -52,7 +53,7 @@ def ring_of(strategy: tf.distribute.Strategy) -> AnyRing | None:
 
 
 def _count_of(strategy: tf.distribute.Strategy) -> int:
-    return int(strategy.extended._num_replicas_in_sync)  # noqa: SLF001  the property says 1 in a step
+    return tensorflow_names.replicas_in_sync(strategy)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Replicas:
         if total == 1:
             return cls()
         local = len(strategy.extended.worker_devices)
-        worker = getattr(strategy.extended, "_id_in_cluster", 0)  # of several workers' strategy
+        worker = tensorflow_names.worker_number(strategy)
         return cls(total, worker * local, local)
 
     @property

@@ -8,11 +8,11 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.trainers.data_adapters import array_slicing
 
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.engine.data.random_access import is_random_access
 from cluster_trainer.engine.data.row_dataset import examples_at
+from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import TrainerConfig, shown_name
 
@@ -137,7 +137,7 @@ def as_arrays(part: Any) -> tuple[Any, ...] | None:
     """Return (x,), (x, y) or (x, y, sample_weight), where the data are arrays; else None."""
     if isinstance(part, (tuple, list)) and 0 < len(part) <= len(("x", "y", "sample_weight")):
         return tuple(part)
-    if isinstance(part, dict) or (part is not None and array_slicing.can_slice_array(part)):
+    if isinstance(part, dict) or (part is not None and keras_names.can_slice_array(part)):
         return (part,)
     return None
 

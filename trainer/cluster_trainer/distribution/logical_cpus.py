@@ -9,10 +9,11 @@ GPUs. So this one method is overridden; all else is TensorFlow's own.
 from collections.abc import Sequence
 
 import tensorflow as tf
-from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
+
+from cluster_trainer.private import tensorflow_names
 
 
-class _Extended(CollectiveAllReduceExtended):
+class _Extended(tensorflow_names.CollectiveAllReduceExtended):
     """TensorFlow's implementation of the strategy, on devices that it is told."""
 
     def __init__(

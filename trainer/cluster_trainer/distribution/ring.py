@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from functools import partial
 
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.neighbours import (
@@ -21,6 +20,7 @@ from cluster_trainer.collectives.neighbours import (
 from cluster_trainer.collectives.newcomers import Newcomers
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.ring import Ring
+from cluster_trainer.private import tensorflow_names
 from cluster_trainer.problems import ConfigurationError, PeerLostError, Problem, Told
 from cluster_trainer.settings.config import (
     ACCEPTED,
@@ -114,7 +114,7 @@ def offer_to_script(environ: Mapping[str, str]) -> None:
 
 
 def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
-    if context.context()._collective_ops_server_def is not None:  # noqa: SLF001
+    if tensorflow_names.has_cluster():
         log.info("the script's MultiWorkerMirroredStrategy sums over TensorFlow's cluster")
         return None
     must_be_a_ring = environ.get("TRAINER_COLLECTIVES", "").strip() == "ring"

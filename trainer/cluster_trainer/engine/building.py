@@ -31,15 +31,11 @@ from weakref import WeakSet
 
 import keras
 import tensorflow as tf
-from keras.src import backend, tree
-from keras.src.layers.merging.base_merge import Merge
-from keras.src.models import model as keras_model
-from keras.src.optimizers.multi_optimizer import MultiOptimizer
-from keras.src.trainers.data_adapters import data_adapter_utils
 
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.on_zeros import CallChangesError, call_on_zeros
 from cluster_trainer.engine.unbuilt import Unbuilt
+from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
 log = logging.getLogger("trainer")
@@ -55,7 +51,7 @@ MAKE_NOTHING = (
     keras.layers.Bidirectional,
     keras.layers.TimeDistributed,
     keras.layers.StackedRNNCells,
-    Merge,
+    keras_names.Merge,
     keras.layers.Concatenate,
     keras.layers.Dot,
     keras.layers.Subtract,
@@ -65,17 +61,17 @@ _built_by_steps: WeakSet[Any] = WeakSet()  # models, of which that was found out
 
 def is_alone(model: Any) -> bool:
     """Tell whether a model has one replica, and no strategy."""
-    return model._distribute_strategy is None and ring_of(model.distribute_strategy) is None  # noqa: SLF001
+    return keras_names.strategy_given(model) is None and ring_of(model.distribute_strategy) is None
 
 
 def has_call(model: Any) -> bool:
     """Tell whether a model can be called; if not, its own steps use its parts, as a GAN's do."""
-    return type(model).call is not keras_model.Model.call
+    return type(model).call is not keras.Model.call
 
 
 def unbuilt_parts(model: Any) -> list[str]:
     """Return the names of the layers within a model that are still to make variables."""
-    unbuilt = [one for one in model._flatten_layers(include_self=False) if not one.built]  # noqa: SLF001
+    unbuilt = [one for one in keras_names.layers_within(model, include_self=False) if not one.built]
     return [one.name for one in unbuilt if _makes_variables(one)]
 
 
@@ -185,7 +181,7 @@ def _whole(
         layers.restore()
         for one in unbuilt:
             one.built = False
-            if one is model._compile_loss:  # noqa: SLF001
+            if one is keras_names.compiled_loss(model):
                 one.metrics.clear()  # it adds to them when it is built
         raise
 
@@ -237,7 +233,7 @@ def _could_call(model: Any, batch: Callable[[], Any], *, instead_of: Exception) 
 
 
 def _by_keras(model: Any, batch: Callable[[], Any]) -> None:
-    model._symbolic_build(data_batch=batch())  # noqa: SLF001
+    keras_names.symbolic_build(model, batch())
 
 
 def _inlined(model: Any, batch: Callable[[], Any]) -> None:
@@ -260,9 +256,9 @@ def _as_a_step(model: Any, batch: Callable[[], Any]) -> None:
 
     def step(x: Any, y: Any, sample_weight: Any) -> None:
         outputs = _outputs(model, x)
-        loss, metrics = model._compile_loss, model._compile_metrics  # noqa: SLF001
+        loss, metrics = keras_names.compiled_loss(model), keras_names.compiled_metrics(model)
         if loss is not None and not loss.built:
-            model._compute_loss(x, y, outputs, sample_weight, training=True)  # noqa: SLF001
+            keras_names.compute_loss(model, x, y, outputs, sample_weight, training=True)
         if metrics is not None and not metrics.built:
             model.compute_metrics(x, y, outputs, sample_weight)
 
@@ -275,7 +271,7 @@ def _call(model: Any, batch: Callable[[], Any]) -> None:
 
 
 def _outputs(model: Any, x: Any) -> Any:
-    return model(x, training=True) if model._call_has_training_arg else model(x)  # noqa: SLF001
+    return model(x, training=True) if keras_names.call_takes_training(model) else model(x)
 
 
 def _in_symbols(function: Callable[..., Any], batch: Callable[[], Any]) -> None:
@@ -283,9 +279,9 @@ def _in_symbols(function: Callable[..., Any], batch: Callable[[], Any]) -> None:
 
     Keras assigns to no variable meanwhile, draws no seed, and keeps no loss that is added.
     """
-    symbols = tree.map_structure(_symbol, batch())
+    symbols = keras.tree.map_structure(_symbol, batch())
     with _functions_inlined():
-        backend.compute_output_spec(function, *data_adapter_utils.unpack_x_y_sample_weight(symbols))
+        keras_names.compute_output_spec(function, *keras.utils.unpack_x_y_sample_weight(symbols))
 
 
 @contextmanager
@@ -305,7 +301,7 @@ def _functions_inlined() -> Iterator[None]:
 def _symbol(value: Any) -> Any:
     if value is None:
         return None
-    return backend.KerasTensor(value.shape, backend.standardize_dtype(value.dtype))
+    return keras.KerasTensor(value.shape, keras.backend.standardize_dtype(value.dtype))
 
 
 def _trains_as_keras(model: Any) -> bool:
@@ -314,7 +310,7 @@ def _trains_as_keras(model: Any) -> bool:
 
 
 def _is_as_keras(model: Any, methods: Sequence[str]) -> bool:
-    own = keras_model.Model
+    own = keras.Model
     return all(
         getattr(getattr(model, name), "__func__", None) is getattr(own, name) for name in methods
     )
@@ -325,17 +321,18 @@ def _has_own_builds(model: Any) -> bool:
 
     It may leave something behind that nobody can undo, if it fails where there are but symbols.
     """
-    unbuilt = (one for one in model._flatten_layers() if not one.built)  # noqa: SLF001
+    unbuilt = (one for one in keras_names.layers_within(model) if not one.built)
     return any(not type(one).build.__module__.startswith("keras.") for one in unbuilt)
 
 
 def _compiled(model: Any) -> list[Any]:
     """Return what computes the loss, and what holds the metrics, that a model was compiled with."""
-    return [one for one in (model._compile_loss, model._compile_metrics) if one is not None]  # noqa: SLF001
+    compiled = keras_names.compiled_loss(model), keras_names.compiled_metrics(model)
+    return [one for one in compiled if one is not None]
 
 
 def _lacks_layers(model: Any) -> bool:
-    return not all(layer.built for layer in model._flatten_layers())  # noqa: SLF001
+    return not all(layer.built for layer in keras_names.layers_within(model))
 
 
 def _all_built(model: Any) -> bool:
@@ -363,8 +360,8 @@ def _build_optimizer(model: Any) -> None:
     # Its variables are called as an older checkpoint has them: on one worker the first step built
     # it, within `apply`, and with several replicas Keras did, without.
     scope: AbstractContextManager[Any] = nullcontext()
-    if is_alone(model) and not isinstance(optimizer, MultiOptimizer):
-        scope = backend.name_scope(optimizer.name, caller=optimizer)
+    if is_alone(model) and not isinstance(optimizer, keras.optimizers.MultiOptimizer):
+        scope = keras.name_scope(optimizer.name, caller=optimizer)
     with scope:
         optimizer.build(model.trainable_variables)
     optimizer.built = True

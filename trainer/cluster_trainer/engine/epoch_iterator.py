@@ -8,11 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 
+import keras
 import tensorflow as tf
-from keras.src import tree
-from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
-from keras.src.trainers.epoch_iterator import EpochIterator as KerasEpochIterator
-from tensorflow.python.distribute import distribute_utils, values
 
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import Workers, WorkersOfRing, workers_of
@@ -27,6 +24,7 @@ from cluster_trainer.engine.data.comparing import (
 )
 from cluster_trainer.engine.data.sources import DistributedSource, Source, batch_size_of, source_of
 from cluster_trainer.engine.pace import SHORT_SECONDS, TARGET_SECONDS, Pace
+from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
 log = logging.getLogger("trainer")
@@ -104,7 +102,7 @@ class Shared(tuple[Any, ...]):  # noqa: SLOT001  a tuple's kind cannot have any
         batch = shares
         if source.has_weights:
             parts = tuple(part for part, *_ in shares)
-            batch = distribute_utils.regroup(parts) if len(parts) > 1 else parts[0]
+            batch = tensorflow_names.regroup(parts) if len(parts) > 1 else parts[0]
         shared = super().__new__(cls, batch if isinstance(batch, tuple) else (batch,))
         shared.shares, shared.source = shares, source
         return shared
@@ -113,7 +111,7 @@ class Shared(tuple[Any, ...]):  # noqa: SLOT001  a tuple's kind cannot have any
     source: Source
 
 
-class EpochIterator(KerasEpochIterator):
+class EpochIterator(keras_names.EpochIterator):
     """The calls of each epoch, for `fit`, `evaluate` and `predict`."""
 
     def __init__(
@@ -164,7 +162,7 @@ class EpochIterator(KerasEpochIterator):
 
         What Keras has begun to read of a generator would be missing then.
         """
-        is_generator = isinstance(self.data_adapter, GeneratorDataAdapter)
+        is_generator = isinstance(self.data_adapter, keras_names.GeneratorDataAdapter)
         is_of_ring = isinstance(self._workers, WorkersOfRing)
         return call.name == PREDICT and is_of_ring and not is_generator
 
@@ -247,11 +245,11 @@ class EpochIterator(KerasEpochIterator):
         """Return the specification of what a replica gets; None where it gets nothing."""
         if self._spec is None:
             spec = self._spec_of_shares()
-            total = self.source._replicas.total  # noqa: SLF001
+            total = self.source.replicas.total
             if total > 1:
                 is_one = self.source.is_distributed
                 spec = tf.nest.map_structure(_of_one_replica, spec) if is_one else spec[0][0]
-            self._spec = tree.map_structure(_none_or_spec, spec)
+            self._spec = keras.tree.map_structure(_none_or_spec, spec)
         return self._spec
 
     def to_trace(self) -> Any:
@@ -479,4 +477,8 @@ def _none_or_spec(spec: Any) -> Any:
 
 
 def _of_one_replica(spec: Any) -> Any:
-    return spec._value_specs[0] if isinstance(spec, values.PerReplicaSpec) else spec  # noqa: SLF001
+    return (
+        tensorflow_names.spec_of_first(spec)
+        if isinstance(spec, tensorflow_names.PerReplicaSpec)
+        else spec
+    )

@@ -19,6 +19,7 @@ from cluster_trainer.collectives.replicas import Replicas, count_of, ring_of
 from cluster_trainer.engine.data.cut import count_in, cut
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.engine.unbuilt import Unbuilt
+from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
 OF_SHAPES = (ValueError, TypeError, tf.errors.InvalidArgumentError)
@@ -112,7 +113,7 @@ def _traced(model: Any, step: str, batch: Any) -> Traced:
     """Trace a step on a batch as a share of one, without running it."""
     strategy, of_model = model.distribute_strategy, getattr(model, step)
     of_model = getattr(of_model, "python_function", of_model)
-    compute, graphs = model._autoconvert_optionals(of_model), []  # noqa: SLF001
+    compute, graphs = keras_names.with_optionals(model, of_model), []
 
     def on_replica() -> None:
         with step_context.computing(tf.ones([])) as part:
@@ -134,7 +135,7 @@ def _advice(model: Any, traced: Traced, rows: int) -> str:
     """Return what to do about a step that cannot be traced on a share."""
     assert traced.error  # noqa: S101  it was asked for
     says = f"The error is: {_first_line(traced.error)}"
-    if any(getattr(one, "stateful", False) is True for one in model._flatten_layers()):  # noqa: SLF001
+    if any(getattr(one, "stateful", False) is True for one in keras_names.layers_within(model)):
         does = (
             "A stateful RNN keeps a state for each row of the whole batch, which replicas cannot "
             "share: use `stateful=False`, or train on one worker."

@@ -33,9 +33,6 @@ from weakref import WeakSet
 
 import keras
 import tensorflow as tf
-from keras.src.backend.tensorflow import trainer as keras_trainer
-from tensorflow.python.distribute import distribute_lib
-from tensorflow.python.framework import random_seed
 
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import ring_of
@@ -58,6 +55,7 @@ from cluster_trainer.engine.replicas import (
     step_context,
 )
 from cluster_trainer.engine.steps import StepLogs, Steps, as_tensor
+from cluster_trainer.private import keras_names, tensorflow_names
 
 log = logging.getLogger("trainer")
 # As running.AroundFit, and which of the process's fits it is, from 0.
@@ -65,18 +63,18 @@ AroundAny = Callable[[Callable[..., Any], inspect.BoundArguments, running.Runnin
 # (run it, the strategy of its model) -> what it returns
 AroundOther = Callable[[Callable[[], Any], tf.distribute.Strategy], Any]
 IN_STEP = (
-    distribute_lib._DefaultDistributionStrategy,  # noqa: SLF001  none, as TensorFlow calls it
+    tensorflow_names.DefaultStrategy,  # none, as TensorFlow calls it
     tf.distribute.OneDeviceStrategy,
     tf.distribute.MirroredStrategy,
     tf.distribute.MultiWorkerMirroredStrategy,
 )
-KerasTrainer = keras_trainer.TensorFlowTrainer
-KerasIterator = keras_trainer.TFEpochIterator
+KerasTrainer = keras_names.TensorFlowTrainer
+KerasIterator = keras_names.TFEpochIterator
 
 
 def is_installed() -> bool:
     """Tell whether it is replaced in this process."""
-    return keras_trainer.TFEpochIterator is _iterator
+    return keras_names.EPOCH_ITERATOR.own is _iterator
 
 
 def keeps_in_step(strategy: tf.distribute.Strategy) -> bool:
@@ -104,7 +102,7 @@ def install(around: AroundAny, around_other: AroundOther) -> None:
     random_access.accept()
     reads.tell()
     progress_bar.count_what_was_done()
-    keras_trainer.TFEpochIterator = _iterator
+    keras_names.EPOCH_ITERATOR.put(_iterator)
     KerasTrainer.make_train_function = _making(
         "train_function", lambda it: Steps(it, it.train_step, "training")
     )
@@ -112,9 +110,8 @@ def install(around: AroundAny, around_other: AroundOther) -> None:
         "test_function", lambda it: Steps(it, it.test_step, "evaluation")
     )
     KerasTrainer.make_predict_function = _making("predict_function", Predictions)
-    KerasTrainer._maybe_symbolic_build = _building(  # noqa: SLF001
-        KerasTrainer._maybe_symbolic_build  # noqa: SLF001
-    )
+    symbolic_build = keras_names.MAYBE_SYMBOLIC_BUILD
+    symbolic_build.put(_building(symbolic_build.own))
     KerasTrainer.fit = _announced_fit(KerasTrainer.fit, around)
     KerasTrainer.evaluate = _announced_evaluate(_with_averages(KerasTrainer.evaluate))
     KerasTrainer.predict = _batch_by_batch(_with_averages(KerasTrainer.predict))
@@ -125,9 +122,8 @@ def install(around: AroundAny, around_other: AroundOther) -> None:
         setattr(KerasTrainer, name, _with_failures_told(getattr(KerasTrainer, name)))
     for name in ("evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
         setattr(KerasTrainer, name, _run_by(getattr(KerasTrainer, name), around_other))
-    KerasTrainer._get_metrics_result_or_logs = _of_all_replicas(  # noqa: SLF001
-        KerasTrainer._get_metrics_result_or_logs  # noqa: SLF001
-    )
+    results = keras_names.METRICS_RESULT_OR_LOGS
+    results.put(_of_all_replicas(results.own))
 
 
 def _iterator(*arguments: Any, distribute_strategy: tf.distribute.Strategy, **keywords: Any) -> Any:
@@ -163,7 +159,7 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
         if building.has_call(self):  # else its parts exist, or are built in the first step
             # What asks for a single batch may train, or not.
             trains = iterator is None or running.current().name == "fit"
-            in_scope = self._distribute_strategy is not None
+            in_scope = keras_names.strategy_given(self) is not None
             batch = iterator.spec if iterator is not None else partial(_as_tensors, data_batch)
             # What the trace of a kept fit's steps makes is made alike; see Keeper.
             may_trace = is_kept or not building.unbuilt_parts(self)
@@ -214,9 +210,9 @@ def _seed_of_fit(number: int) -> int:
 
     A script's seed is the same on all workers, as by `keras.utils.set_random_seed`.
     """
-    if random_seed.context.global_seed() is None:
+    if tensorflow_names.global_seed() is None:
         return number
-    return int(random_seed.context.internal_operation_seed())
+    return tensorflow_names.next_operation_seed()
 
 
 MAKERS = ("make_train_function", "make_test_function", "make_predict_function")
@@ -286,7 +282,7 @@ def _announced_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     def announced_evaluate(self: Any, *arguments: Any, **keywords: Any) -> Any:
         callbacks = signature.bind(self, *arguments, **keywords).arguments.get("callbacks")
         # Keras's own sign of the fit's validations, beside those that its callbacks call for.
-        is_fits = bool(keywords.get("_use_cached_eval_dataset"))
+        is_fits = bool(keywords.get(keras_names.IS_VALIDATION_OF_FIT))
         call = _running("evaluate", self, callbacks, running.TEST_HOOKS, is_fits=is_fits)
         with running.announced(call), group.failure_told(), _explained(self, call):
             return evaluate(self, *arguments, **keywords)

@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import keras
 import tensorflow as tf
-from keras.src import tree
-from keras.src.backend import Variable
-from keras.src.trainers.data_adapters import data_adapter_utils
 
 from cluster_trainer.engine.replicas.random_layers import global_seed
+from cluster_trainer.private import keras_names
 
 MOST_NAMED = 5
 
@@ -24,10 +23,10 @@ def call_on_zeros(model: Any, batch: Callable[[], Any]) -> None:
     Raises:
         CallChangesError: something would, in a variable that the call has made.
     """
-    x, *_ = data_adapter_utils.unpack_x_y_sample_weight(batch())
+    x, *_ = keras.utils.unpack_x_y_sample_weight(batch())
     before = {id(one): (one, one.numpy()) for one in _that_a_call_may_change(model)}
     with _noting_assignments() as assigned:
-        model(tree.map_structure(_zeros, x), training=False)
+        model(keras.tree.map_structure(_zeros, x), training=False)
     for state in global_seed():  # which the call may have made
         before.setdefault(id(state), assigned.get(id(state), (state, state.numpy())))
     if changed := [one.path for name, (one, _) in assigned.items() if name not in before]:
@@ -43,8 +42,8 @@ def call_on_zeros(model: Any, batch: Callable[[], Any]) -> None:
 def _that_a_call_may_change(model: Any) -> Iterator[Any]:
     """Yield the variables of a model, of what counts within it, and Keras's global seed."""
     yield from model.variables
-    for layer in model._flatten_layers():  # noqa: SLF001
-        for metric in layer._metrics:  # noqa: SLF001
+    for layer in keras_names.layers_within(model):
+        for metric in keras_names.own_metrics(layer):
             yield from metric.variables
     yield from global_seed()
 
@@ -53,7 +52,7 @@ def _that_a_call_may_change(model: Any) -> Iterator[Any]:
 def _noting_assignments() -> Iterator[dict[int, tuple[Any, Any]]]:
     """Yield what gets the variables to which something is assigned, with what they had before."""
     noted: dict[int, tuple[Any, Any]] = {}
-    assign = Variable._direct_assign  # noqa: SLF001
+    assign = keras_names.DIRECT_ASSIGN.own
 
     def note(self: Any, *arguments: Any, **keywords: Any) -> Any:
         if id(self) not in noted:
@@ -61,11 +60,11 @@ def _noting_assignments() -> Iterator[dict[int, tuple[Any, Any]]]:
                 noted[id(self)] = self, self.numpy()
         return assign(self, *arguments, **keywords)
 
-    Variable._direct_assign = note  # noqa: SLF001
+    keras_names.DIRECT_ASSIGN.put(note)
     try:
         yield noted
     finally:
-        Variable._direct_assign = assign  # noqa: SLF001
+        keras_names.DIRECT_ASSIGN.put(assign)
 
 
 def _zeros(value: Any) -> Any:

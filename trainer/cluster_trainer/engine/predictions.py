@@ -4,10 +4,6 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src import backend
-from keras.src.backend.tensorflow.trainer import concat
-from keras.src.trainers.data_adapters.array_data_adapter import can_convert_arrays
-from tensorflow.python.distribute import distribute_utils
 
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import Replicas, gathered, ring_of
@@ -17,6 +13,7 @@ from cluster_trainer.engine.epoch_iterator import Shared
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import alike, step_context
 from cluster_trainer.engine.steps import as_tensor
+from cluster_trainer.private import keras_names, tensorflow_names
 
 # As many as one worker predicts about as fast as all do together, who gather what each has.
 FEW_ROWS = 256
@@ -37,7 +34,7 @@ class Predictions:
     def __init__(self, model: keras.Model) -> None:
         self._model, self._strategy = model, model.distribute_strategy
         self._replicas = Replicas.of(self._strategy)
-        self._step = model._autoconvert_optionals(model.predict_step)  # noqa: SLF001
+        self._step = keras_names.with_optionals(model, model.predict_step)
         if model.jit_compile and not model.run_eagerly:
             self._step = function_of(self._step, jit_compile=True)
         predict = self._predict
@@ -60,7 +57,7 @@ class Predictions:
         outputs = [self._compiled(self._shares_of(batch)) for batch in batches]
         if len(outputs) == 1:
             return outputs[0]
-        return keras.tree.map_structure(lambda *parts: concat(list(parts)), *outputs)
+        return keras.tree.map_structure(lambda *parts: keras_names.concat(list(parts)), *outputs)
 
     def _by_itself(self, batches: list[Any]) -> Any:
         """Return the predictions of rows that may be this worker's own, as a game's states are."""
@@ -80,7 +77,7 @@ class Predictions:
     def _predict(self, batch: Any) -> Any:
         if self._replicas.total == 1:
             return self._strategy.run(self._step, args=(batch,))
-        given = distribute_utils.regroup(batch) if len(batch) > 1 else batch[0]
+        given = tensorflow_names.regroup(batch) if len(batch) > 1 else batch[0]
         outputs = self._strategy.run(self._of_all, args=given)
         return tf.nest.map_structure(
             lambda value: self._strategy.experimental_local_results(value)[0], outputs
@@ -104,7 +101,7 @@ class Predictions:
 
 def are_few(rows: Any) -> bool:
     """Tell whether what is given to `predict` is arrays of few rows: each worker does them all."""
-    if rows is None or not can_convert_arrays(rows):
+    if rows is None or not keras_names.can_convert_arrays(rows):
         return False
     shape = next(one.shape for one in keras.tree.flatten(rows) if one is not None)
     return bool(len(shape)) and shape[0] is not None and int(shape[0]) <= FEW_ROWS
@@ -122,7 +119,7 @@ def build_to_predict(model: keras.Model, batch: Any) -> None:
         return
     inputs, _, _ = keras.utils.unpack_x_y_sample_weight(batch)
     given = keras.tree.map_structure(_symbolic, inputs)
-    backend.compute_output_spec(model, given, training=False)
+    keras_names.compute_output_spec(model, given, training=False)
 
 
 def _is_built_by_its_steps(model: keras.Model) -> bool:

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from functools import wraps
 from typing import Any
 
-from keras.callbacks import ProgbarLogger
-from keras.src.utils.progbar import Progbar
+from keras.utils import Progbar
 
 from cluster_trainer.engine import running
+from cluster_trainer.private import keras_names
 
 PLAIN = 2
 """Keras's `verbose` for one line at the end."""
@@ -42,11 +42,11 @@ def count_what_was_done() -> None:
 
     Keras tells callbacks of a call's last batch before it is made.
     """
-    update = ProgbarLogger._update_progbar  # noqa: SLF001
+    update = keras_names.UPDATE_PROGBAR.own
 
     @wraps(update)
     def of_those_that_were(self: Any, batch: int, logs: Any = None) -> None:
         done = running.current().done
         update(self, batch if done is None else min(batch, done() - 1), logs)
 
-    ProgbarLogger._update_progbar = of_those_that_were  # noqa: SLF001
+    keras_names.UPDATE_PROGBAR.put(of_those_that_were)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from keras.src.backend.common.variables import Variable
+from cluster_trainer.private import keras_names
 
 
 class _Told:
@@ -47,7 +47,8 @@ def unheard() -> Iterator[None]:
 
 def tell() -> None:
     """Let Keras's variables tell of their reads; once in a process."""
-    own, assign = Variable.value.fget, Variable.assign
+    kind = keras_names.AnyVariable
+    own, assign = kind.value.fget, kind.assign
 
     def value(self: Any) -> Any:
         if _Told.read is not None:
@@ -59,5 +60,5 @@ def tell() -> None:
             _Told.assigned(self)
         return assign(self, value)
 
-    Variable.value = property(value, doc=Variable.value.__doc__)
-    Variable.assign = assign_to
+    kind.value = property(value, doc=kind.value.__doc__)
+    kind.assign = assign_to

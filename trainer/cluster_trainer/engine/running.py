@@ -9,11 +9,10 @@ from typing import Any
 from weakref import WeakSet
 
 import keras
-from keras.src import tree
-from keras.src.callbacks.callback import Callback
-from keras.src.callbacks.callback_list import CallbackList
+from keras.callbacks import Callback
 
 from cluster_trainer.engine.data.given import GivenArrays
+from cluster_trainer.private import keras_names
 
 # Keras's own that look at single batches, and bear to be called once for several; some of them
 # are asked what they were told to do (`_is_told_to`).
@@ -204,8 +203,9 @@ def flat(callbacks: Any) -> Sequence[Callback]:
     Args:
         callbacks: as a user gives them.
     """
-    inner = callbacks.callbacks if isinstance(callbacks, CallbackList) else callbacks
-    return [one for one in tree.flatten(inner) if one is not None]
+    is_list = isinstance(callbacks, keras.callbacks.CallbackList)
+    inner = callbacks.callbacks if is_list else callbacks
+    return [one for one in keras.tree.flatten(inner) if one is not None]
 
 
 def _has_own(callback: Any, hook: str) -> bool:
@@ -220,7 +220,7 @@ def _is_told_to(callback: Callback) -> bool:
         return bool(callback.save_freq != "epoch")
     if isinstance(callback, keras.callbacks.TensorBoard):
         is_for_steps = callback.update_freq != "epoch" or callback.write_steps_per_second
-        return bool(is_for_steps or callback._should_trace)  # noqa: SLF001
+        return bool(is_for_steps or keras_names.is_to_profile(callback))
     return False
 
 

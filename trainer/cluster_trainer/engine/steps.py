@@ -10,9 +10,6 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src import backend
-from keras.src.backend.tensorflow.core import convert_to_tensor
-from tensorflow.python.distribute import distribute_utils
 
 from cluster_trainer.collectives.replicas import Replicas, count, gathered, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
@@ -26,6 +23,7 @@ from cluster_trainer.engine.first_batch.check import FirstBatch
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import own_state, statistics, step_context
 from cluster_trainer.engine.waits import INPUT, Waits
+from cluster_trainer.private import keras_names, tensorflow_names
 
 Logs = dict[str, Any]
 TRAINING = "training"
@@ -97,7 +95,7 @@ class Steps:
         self.waits = Waits(self._replicas)
         if self._replicas.total > 1:  # the function of one replica is not that of another
             step = getattr(step, "python_function", step)
-        self._step = model._autoconvert_optionals(step)  # noqa: SLF001  None in a tf.data.Dataset
+        self._step = keras_names.with_optionals(model, step)  # None in a tf.data.Dataset
         is_one = self._replicas.total == 1 or name != TRAINING
         self._first_batch = None if is_one else self._first_batch_of(model)
         self._compiles_between_sums = model.jit_compile and self._replicas.total > 1
@@ -410,11 +408,12 @@ class Steps:
 
         first = batches.get_next_as_optional()
         state = (tf.constant(0), self._all_have(first.has_value()), first, nothing)
+        scalar = tf.TensorShape([])
         done, _, _, last = tf.while_loop(
             lambda done, more, *_: tf.logical_and(done < steps, more),
             do,
             state,
-            shape_invariants=(tf.TensorShape([]), tf.TensorShape([]), first._type_spec, vectors),  # noqa: SLF001
+            shape_invariants=(scalar, scalar, tensorflow_names.type_spec(first), vectors),
         )
         return done, last
 
@@ -436,7 +435,7 @@ class Steps:
         local = self._replicas.local
         parts = handed_out(batch, self._strategy, local)
         counts = [count for _, count in parts]
-        given = distribute_utils.regroup(tuple(counts)) if local > 1 else counts[0]
+        given = tensorflow_names.regroup(tuple(counts)) if local > 1 else counts[0]
         what = f"{self._name} (size of a batch)"
         totals = self._strategy.run(
             lambda count: summed([tf.identity(count)], what)[0], args=(given,)
@@ -449,7 +448,7 @@ class Steps:
         if self._replicas.total == 1:
             vectors = self._strategy.run(self._alone, args=(batch,))
         else:
-            given = distribute_utils.regroup(batch) if len(batch) > 1 else batch[0]
+            given = tensorflow_names.regroup(batch) if len(batch) > 1 else batch[0]
             vectors = self._strategy.run(self._shared, args=given)
         return tuple(self._strategy.experimental_local_results(vectors))
 
@@ -602,7 +601,7 @@ class Steps:
 
     def _reduced(self, last: tuple[tf.Tensor, ...], layout: Layout) -> tuple[Logs, tf.Tensor]:
         """Return the metrics of all replicas together, and the means of their own logs."""
-        given = distribute_utils.regroup(last) if len(last) > 1 else last[0]
+        given = tensorflow_names.regroup(last) if len(last) > 1 else last[0]
         on_replica = partial(self._results_on_replica, layout=layout)
         results = self._strategy.run(on_replica, args=(given,))
         first = tf.nest.map_structure(
@@ -623,7 +622,7 @@ class Steps:
             (variable, tf.cast(total, copy.dtype))
             for variable, total, copy in zip(summable, totals, copies, strict=True)
         ]
-        with backend.StatelessScope(state_mapping=mapping):
+        with keras.StatelessScope(state_mapping=mapping):
             return self._model.get_metrics_result(), own_total
 
     def _without_rows(self, own: tf.Tensor, layout: Layout) -> tuple[tf.Tensor, tf.Tensor]:
@@ -644,7 +643,7 @@ def waits_of(model: keras.Model) -> dict[str, float]:
 
 def as_tensor(value: Any) -> Any:
     """Return what a user gives for a batch as a tensor; None stays None."""
-    return None if value is None else convert_to_tensor(value)
+    return None if value is None else keras_names.convert_to_tensor(value)
 
 
 def _with_examples(

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from keras.src.backend.common import global_state
-from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
+
+from cluster_trainer.private import keras_names, tensorflow_names
 
 
 class Unbuilt:
@@ -20,8 +20,8 @@ class Unbuilt:
     """
 
     def __init__(self, model: Any) -> None:
-        layers = [one for one in model._flatten_layers() if not one.built]  # noqa: SLF001
-        trackers = [one._tracker for one in layers]  # noqa: SLF001  what a layer holds, once more
+        layers = [one for one in keras_names.layers_within(model) if not one.built]
+        trackers = [keras_names.tracker(one) for one in layers]  # what a layer holds, once more
         seen: set[int] = set()
         self._put_back = [back for one in (*layers, *trackers) for back in _of_object(one, seen)]
         self._put_back += _of_generators()
@@ -68,7 +68,7 @@ def _of_container(value: Any, seen: set[int]) -> Iterator[Callable[[], None]]:
 def _without_wrapper(value: Any) -> Any:
     """Return the container within one of TensorFlow's."""
     if type(value).__module__.startswith("tensorflow."):
-        return getattr(value, "__wrapped__", getattr(value, "_storage", value))
+        return tensorflow_names.without_wrapper(value)
     return value
 
 
@@ -92,9 +92,9 @@ def _of_generators() -> Iterator[Callable[[], None]]:
     pythons, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002  what Keras seeds
     yield lambda: random.setstate(pythons)
     yield lambda: np.random.set_state(numpys)  # noqa: NPY002
-    keras_own = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+    keras_own = keras_names.get_global_attribute(keras_names.GLOBAL_SEED_GENERATOR)
     if keras_own is None:
-        yield lambda: global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, None)
+        yield lambda: keras_names.set_global_attribute(keras_names.GLOBAL_SEED_GENERATOR, None)
     else:
         seed = keras_own.state.numpy()
         yield lambda: keras_own.state.assign(seed)

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import keras
-from keras.src.utils.rng_utils import get_random_seed
 
 from cluster_trainer.collectives.replicas import count_of_all
+from cluster_trainer.private import keras_names
 from cluster_trainer.process.lifecycle import versions
 from cluster_trainer.results import record
 from cluster_trainer.settings.config import OF_SCRIPTS
@@ -34,7 +34,7 @@ def asked_of(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, Any]
         arguments: of `fit`, those that are given.
     """
     # Keras has no public way to what `compile` was given.
-    compiled = getattr(getattr(model, "_compile_config", None), "config", {})
+    compiled = getattr(keras_names.compile_config(model), "config", {})
     given = {name: arguments[name] for name in ARGUMENTS if arguments.get(name) is not None}
     return {
         "optimizer": record.optimizer_of(model.optimizer),
@@ -69,7 +69,7 @@ def about(
             "model": model.name,
             "weights": model.count_params() if model.built else None,
             **asked,
-            "seed": get_random_seed(),
+            "seed": keras_names.get_random_seed(),
             "data": {name: text for name, text in data.items() if text != str(None)},
         },
     }

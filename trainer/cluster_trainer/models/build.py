@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from cluster_trainer.data.examples import DataSet
+from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import TrainerConfig, shown_name
 from cluster_trainer.settings.names import models, references
@@ -119,7 +120,7 @@ def _last_activation(model: keras.Model) -> Any:
     elif hasattr(model, "operations"):
         # Functional, where a function such as keras.ops.softmax is no layer; Keras has no public
         # way to it.
-        last = model.outputs[0]._keras_history.operation  # noqa: SLF001
+        last = keras_names.made_by(model.outputs[0])
     else:  # what a subclass computes after its last layer is its own affair
         return None
     if isinstance(last, keras.layers.Softmax):
@@ -136,7 +137,7 @@ def synchronise_batch_norm(name: str, model: keras.Model) -> None:
     Raises:
         ConfigurationError: the model has none.
     """
-    layers = model._flatten_layers()  # noqa: SLF001  Keras has no public way into nested layers
+    layers = keras_names.layers_within(model)
     found = [layer for layer in layers if isinstance(layer, keras.layers.BatchNormalization)]
     if not found:
         variable, accepted = shown_name("sync_batch_norm"), f"false for {name}"

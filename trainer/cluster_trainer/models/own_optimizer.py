@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
 ACCEPTED = "an optimizer of keras.optimizers, or its name"
@@ -37,7 +38,7 @@ def read_optimizer(given: Any, model: keras.Model) -> keras.optimizers.Optimizer
 def compute_dtypes(model: keras.Model) -> set[str]:
     """Return what the model's layers compute in."""
     # Keras has no public way into nested layers.
-    return {layer.compute_dtype for layer in model._flatten_layers()}  # noqa: SLF001
+    return {layer.compute_dtype for layer in keras_names.layers_within(model)}
 
 
 def _refuse_other_scope(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> None:
@@ -49,7 +50,7 @@ def _refuse_other_scope(optimizer: keras.optimizers.Optimizer, model: keras.Mode
     wanted = _strategy_of(model.weights[0])
     for one in (optimizer, *_inner(optimizer)):
         # The property `iterations` may be a number that is computed from it.
-        if _strategy_of(one._iterations) is not wanted:  # noqa: SLF001
+        if _strategy_of(keras_names.step_counter(one)) is not wanted:
             raise ConfigurationError([Problem("optimizer", one.name, IN_SCOPE, COUNTS_REPLICAS)])
 
 

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from cluster_trainer.files import UNFINISHED, sync_file, sync_folder, sync_tree
+from cluster_trainer.private import keras_names
 
 KERAS_FILE = "model.keras"
 SAVED_MODEL = "saved_model"
@@ -70,7 +71,7 @@ def save_copy(
 
 def _adopt(model: keras.Model, copy: keras.Model) -> None:
     """Give a copy what layers hold beside weights: vocabularies, and what they make of weights."""
-    layers = zip(model._flatten_layers(), copy._flatten_layers(), strict=True)  # noqa: SLF001  Keras has no public way
+    layers = zip(keras_names.layers_within(model), keras_names.layers_within(copy), strict=True)
     for layer, its_copy in layers:
         if hasattr(layer, "save_assets") and hasattr(layer, "load_assets"):
             with TemporaryDirectory() as folder:

@@ -14,9 +14,9 @@ from functools import cache
 from hashlib import sha256
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
-from keras.src import tree
 
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine import facts
@@ -168,7 +168,7 @@ def of_batch(batch: Any) -> dict[str, str]:
     Args:
         batch: any structure; what is neither a number nor a dense array is left out.
     """
-    parts = [_content_of(leaf) for leaf in tree.flatten(batch)]
+    parts = [_content_of(leaf) for leaf in keras.tree.flatten(batch)]
     return {
         f"{EXAMPLES} {number}": sha256(part).hexdigest()[:12]
         for number, part in enumerate(parts, 1)

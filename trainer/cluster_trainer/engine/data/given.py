@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
-from keras.src import tree
 
 
 class GivenArrays:
@@ -21,7 +21,7 @@ class GivenArrays:
 
     def __init__(self, *data: Any) -> None:
         # By `id`, which is nobody else's as long as they are held here.
-        leaves = tree.flatten(data)
+        leaves = keras.tree.flatten(data)
         self._arrays = {id(leaf): leaf for leaf in leaves if isinstance(leaf, np.ndarray)}
         self._tensors: dict[int, Any] = {}
 

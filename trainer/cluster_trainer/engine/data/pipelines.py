@@ -14,22 +14,11 @@ import tensorflow as tf
 
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data.pieces import TOGETHER, Component
+from cluster_trainer.private import tensorflow_names
 
 log = logging.getLogger("trainer")
 # Rows that tell whether all workers have the same.
 DIGESTED = 16
-# TensorFlow's names of what begins its inputs again within one iterator, or keeps what they gave.
-CACHES = ("CacheDataset", "_CacheDataset")
-OF_SEVERAL_ITERATORS = ("_RepeatDataset", "_ConcatenateDataset", *CACHES)
-# Those that give their input's elements as they are.
-AS_THEY_ARE = (
-    *("_PrefetchDataset", "_RepeatDataset", "_TakeDataset", "_SkipDataset", "_ShuffleDataset"),
-    *("_OptionsDataset", "_AssertCardinalityDataset", "_ShardDataset", *CACHES),
-)
-ZIP = "_ZipDataset"
-BATCHING = ("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset", "_RebatchDataset")
-# Of which nobody can tell what they are made from.
-OPAQUE = ("_VariantDataset",)
 # TensorFlow's operations, within the function of an `interleave` or a `flat_map`, that may.
 CHANGING = ("ShuffleDataset", "RandomDataset", "ShuffleAndRepeat", "AnonymousSeedGenerator")
 TOLD_SECONDS = 10.0
@@ -74,7 +63,7 @@ class Debt:
         """
         self.is_made_up = True
         parts = [(part, uses) for one, uses in self.parts if (part := one()) is not None]
-        inputs = {id(below) for part, _ in parts for below in part._inputs()}  # noqa: SLF001
+        inputs = {id(below) for part, _ in parts for below in tensorflow_names.inputs_of(part)}
         for part, uses in parts:
             if id(part) not in inputs:
                 begin(part, self.times * uses)
@@ -95,10 +84,9 @@ def facts(dataset: tf.data.Dataset) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     digest, is_of_rows = sha256(), False
     for one in _parts(dataset):
-        if hasattr(one, "_seed2"):
-            name = DRAWS if type(one).__name__ == "_RandomDataset" else SHUFFLES
-            seeds = f"{int(one._seed)}/{int(one._seed2)}"  # noqa: SLF001
-            found.setdefault(name, []).append(seeds)
+        if seeds := tensorflow_names.seeds_of(one):
+            name = DRAWS if type(one).__name__ == tensorflow_names.RANDOM else SHUFFLES
+            found.setdefault(name, []).append("/".join(map(str, seeds)))
         for rows in _rows(one):
             is_of_rows = True
             digest.update(content(_some_of(rows)))
@@ -113,7 +101,7 @@ def warnings(dataset: tf.data.Dataset) -> list[str]:
         found.append(NO_SEED)
     # What a step says itself comes before what the options say of all.
     if dataset.options().deterministic is False or any(
-        getattr(one, "_deterministic", None) == "false" for one in _parts(dataset)
+        tensorflow_names.gives_what_is_ready(one) for one in _parts(dataset)
     ):
         found.append(NO_ORDER)
     return found
@@ -131,21 +119,23 @@ def components(dataset: tf.data.Dataset) -> Sequence[Component]:
 
 def _components(dataset: tf.data.Dataset) -> Iterator[Component | None]:
     """Yield each of them; None: nobody knows how it was batched."""
-    while type(dataset).__name__ in AS_THEY_ARE:
-        (dataset,) = dataset._inputs()  # noqa: SLF001
-    if type(dataset).__name__ == ZIP:
-        for one in dataset._inputs():  # noqa: SLF001
+    while type(dataset).__name__ in tensorflow_names.AS_THEY_ARE:
+        (dataset,) = tensorflow_names.inputs_of(dataset)
+    if type(dataset).__name__ == tensorflow_names.ZIP:
+        for one in tensorflow_names.inputs_of(dataset):
             yield from _components(one)
         return
     parts = len(tf.nest.flatten(dataset.element_spec))
     if not any(shape.rank != 0 for shape in shapes(dataset)):
         yield Component(parts)
         return
-    last = next((one for one in _parts(dataset) if type(one).__name__ in (*BATCHING, ZIP)), None)
-    if type(last).__name__ not in BATCHING:
+    batching = tensorflow_names.BATCHING
+    ends = (*batching, tensorflow_names.ZIP)
+    last = next((one for one in _parts(dataset) if type(one).__name__ in ends), None)
+    if type(last).__name__ not in batching:
         yield None
         return
-    size = getattr(last, "_batch_size", None)
+    size = tensorflow_names.batch_size_of(last)
     known = None if size is None else tf.get_static_value(size)
     yield Component(parts, None if known is None else int(known))
 
@@ -234,30 +224,27 @@ def _parts(dataset: Any, *, in_caches: bool = True) -> Iterator[Any]:
         in_caches: whether also what a cache keeps, which is read once.
     """
     yield dataset
-    if in_caches or type(dataset).__name__ not in CACHES:
-        for one in dataset._inputs():  # noqa: SLF001
+    if in_caches or type(dataset).__name__ not in tensorflow_names.CACHES:
+        for one in tensorflow_names.inputs_of(dataset):
             yield from _parts(one, in_caches=in_caches)
 
 
 def _has_no_seed(dataset: Any) -> bool:
-    seeds = [getattr(dataset, name, None) for name in ("_seed", "_seed2")]
-    return all(seed is not None and int(seed) == 0 for seed in seeds)
+    return tensorflow_names.seeds_of(dataset) == (0, 0)
 
 
 def _reshuffles(dataset: Any) -> bool:
     """Tell whether each iterator has another order than the one before, by a seed."""
-    is_other = getattr(dataset, "_reshuffle_each_iteration", False)
-    return bool(is_other) and not _has_no_seed(dataset)
+    return tensorflow_names.reshuffles(dataset) and not _has_no_seed(dataset)
 
 
 def _may_reshuffle(dataset: Any) -> bool:
     """Tell whether each iterator may have another order, or other numbers, than the one before."""
-    if _reshuffles(dataset) or type(dataset).__name__ in OPAQUE:
+    if _reshuffles(dataset) or type(dataset).__name__ in tensorflow_names.OPAQUE:
         return True
-    if getattr(dataset, "_rerandomize_each_iteration", False):
+    if tensorflow_names.draws_anew(dataset):
         return True
-    function = getattr(getattr(dataset, "_map_func", None), "function", None)
-    graph = getattr(function, "graph", None)
+    graph = tensorflow_names.graph_of(dataset)
     names = {one.type for one in graph.get_operations()} if graph else set()
     return any(name.startswith(CHANGING) for name in names)
 
@@ -269,7 +256,11 @@ def _keeps_or_repeats_orders(dataset: tf.data.Dataset) -> bool:
     """
     if _may_be_endless(dataset):
         return False
-    again = [one for one in _parts(dataset) if type(one).__name__ in OF_SEVERAL_ITERATORS]
+    again = [
+        one
+        for one in _parts(dataset)
+        if type(one).__name__ in tensorflow_names.OF_SEVERAL_ITERATORS
+    ]
     return any(_reshuffles(below) for one in again for below in _parts(one))
 
 
@@ -279,20 +270,21 @@ def _may_be_endless(dataset: tf.data.Dataset) -> bool:
     if length != tf.data.UNKNOWN_CARDINALITY:
         return bool(length == tf.data.INFINITE_CARDINALITY)
     name = type(dataset).__name__
-    if name == "_TakeDataset" and int(dataset._count) >= 0:  # noqa: SLF001
+    if name == tensorflow_names.TAKE and tensorflow_names.count_of(dataset) >= 0:
         return False
-    some = all if name == "_ZipDataset" else any  # a zip ends with its shortest
+    some = all if name == tensorflow_names.ZIP else any  # a zip ends with its shortest
     # The first of `sample_from_datasets` chooses among the others, for as long as there are any.
-    first = int(name == "_DirectedInterleaveDataset")
-    return some(map(_may_be_endless, dataset._inputs()[first:]))  # noqa: SLF001
+    first = int(name == tensorflow_names.DIRECTED_INTERLEAVE)
+    return some(map(_may_be_endless, tensorflow_names.inputs_of(dataset)[first:]))
 
 
 def _rows(dataset: Any) -> list[tf.Tensor]:
     """Return the tensors that a dataset was made of, as by `from_tensor_slices`."""
-    tensors = getattr(dataset, "_tensors", ())
     are_variants = (tf.variant, tf.resource)  # as of ragged rows
     return [
-        one for one in tensors if one.shape.rank and one.shape[0] and one.dtype not in are_variants
+        one
+        for one in tensorflow_names.tensors_of(dataset)
+        if one.shape.rank and one.shape[0] and one.dtype not in are_variants
     ]
 
 

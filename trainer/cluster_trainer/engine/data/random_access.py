@@ -14,11 +14,9 @@ from weakref import WeakValueDictionary
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src import tree
-from keras.src.trainers import data_adapters
-from keras.src.trainers.data_adapters import array_slicing
 
 from cluster_trainer.engine.data.row_dataset import RowDataset
+from cluster_trainer.private import keras_names
 
 BATCH_SIZE = 32  # Keras's own
 KNOWN = (str, bytes, list, tuple, dict, tf.data.Dataset, keras.utils.PyDataset)
@@ -43,8 +41,8 @@ class RandomAccess(RowDataset):
             raise ValueError(f"{type(source).__name__}: there are no examples to train on")
         super().__init__(len(source), batch_size)
         self._source, self._lock = source, _locks.setdefault(id(source), threading.Lock())
-        self._structure = tree.lists_to_tuples(source[0])
-        leaves = [np.asarray(leaf) for leaf in tree.flatten(self._structure)]
+        self._structure = keras.tree.lists_to_tuples(source[0])
+        leaves = [np.asarray(leaf) for leaf in keras.tree.flatten(self._structure)]
         self._dtypes = [_dtype_of(leaf) for leaf in leaves]
         self._shapes = [leaf.shape for leaf in leaves]
         self.bytes_of_example = float(sum(leaf.nbytes for leaf in leaves))
@@ -54,11 +52,11 @@ class RandomAccess(RowDataset):
         parts = tf.numpy_function(self._read, [rows], self._dtypes)
         for part, shape in zip(parts, self._shapes, strict=True):
             part.set_shape([None, *shape])
-        return tree.pack_sequence_as(self._structure, parts)
+        return keras.tree.pack_sequence_as(self._structure, parts)
 
     def _read(self, rows: np.ndarray) -> list[np.ndarray]:
         with self._lock:  # a source may read a file, which only one at a time may do
-            examples = [tree.flatten(self._source[int(row)]) for row in rows]
+            examples = [keras.tree.flatten(self._source[int(row)]) for row in rows]
         parts = zip(*examples, strict=True)
         return [self._typed(part, place, rows) for place, part in enumerate(parts)]
 
@@ -86,16 +84,16 @@ def _dtype_of(leaf: np.ndarray) -> tf.DType:
 
 def is_random_access(data: Any) -> bool:
     """Tell whether data are such a source, and nothing that Keras knows itself."""
-    if isinstance(data, KNOWN) or array_slicing.can_slice_array(data):
+    if isinstance(data, KNOWN) or keras_names.can_slice_array(data):
         return False
-    if data_adapters.is_torch_dataloader(data) or data_adapters.is_grain_dataset(data):
+    if keras_names.is_torch_dataloader(data) or keras_names.is_grain_dataset(data):
         return False
     return all(hasattr(type(data), name) for name in ("__len__", "__getitem__"))
 
 
 def accept() -> None:
     """Let `fit`, `evaluate` and `predict` take such sources."""
-    keras_own = data_adapters.get_data_adapter
+    keras_own = keras_names.GET_DATA_ADAPTER.own
     signature = inspect.signature(keras_own)
 
     @wraps(keras_own)
@@ -107,4 +105,4 @@ def accept() -> None:
             given.arguments["x"] = RandomAccess(source, size)
         return keras_own(*given.args, **given.kwargs)
 
-    data_adapters.get_data_adapter = get_data_adapter
+    keras_names.GET_DATA_ADAPTER.put(get_data_adapter)

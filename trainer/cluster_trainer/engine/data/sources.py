@@ -13,16 +13,9 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
-from keras.src import tree
-from keras.src.trainers.data_adapters import array_slicing, tf_dataset_adapter
-from keras.src.trainers.data_adapters.array_data_adapter import (
-    ArrayDataAdapter,
-    can_convert_arrays,
-)
-from keras.src.trainers.data_adapters.py_dataset_adapter import PyDataset, PyDatasetAdapter
-from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.engine.data import arrays, pipelines
@@ -33,6 +26,7 @@ from cluster_trainer.engine.data.pieces import TOGETHER, Component, fewest_piece
 from cluster_trainer.engine.data.pipelines import DIGESTED, content
 from cluster_trainer.engine.data.random_access import RandomAccess, is_random_access
 from cluster_trainer.engine.data.row_dataset import RowDataset, Rows, examples_at
+from cluster_trainer.private import keras_names
 from cluster_trainer.processors import available_cpus
 
 log = logging.getLogger("trainer")
@@ -81,7 +75,7 @@ class Source:
     num_examples: int | None = None
 
     def __init__(self, num_batches: int | None, replicas: Replicas) -> None:
-        self.num_batches, self._replicas = num_batches, replicas
+        self.num_batches, self.replicas = num_batches, replicas
 
     @property
     def described(self) -> dict[str, str]:
@@ -103,7 +97,7 @@ class Source:
     @property
     def has_weights(self) -> bool:
         """Whether `shares` gives each local replica's share, with its weight."""
-        return self._replicas.total > 1 and not self.is_distributed
+        return self.replicas.total > 1 and not self.is_distributed
 
     @property
     def is_known(self) -> bool:
@@ -117,7 +111,7 @@ class Source:
         replica's share and weight, as `cut` returns them.
         """
         batches = self._batches(pass_number, first)
-        if self._replicas.total == 1:
+        if self.replicas.total == 1:
             return batches
         shared = batches.map(
             _as_written(self._cut(batches)), num_parallel_calls=_threads(), deterministic=True
@@ -130,13 +124,13 @@ class Source:
         What is read of a generator is lost, so that nothing can go on after that.
         """
         alone = copy(self)
-        alone._replicas = Replicas()  # noqa: SLF001
+        alone.replicas = Replicas()
         batches = alone.shares(0, 0)
         alone.begin_pass(0)
         return next(iter(batches))
 
     def _cut(self, batches: tf.data.Dataset) -> Callable[..., Any]:
-        return lambda *batch: cut(_unstarred(batch, batches), self._replicas, self.components)
+        return lambda *batch: cut(_unstarred(batch, batches), self.replicas, self.components)
 
     def begin_epoch(self) -> None:
         """Note that an epoch begins, which may be a part of a pass, or several."""
@@ -197,9 +191,9 @@ def source_of(
         seed: of the order, the same on all workers.
         given: arrays that need not be made tensors again.
     """
-    if isinstance(adapter, ArrayDataAdapter):
+    if isinstance(adapter, keras_names.ArrayDataAdapter):
         return ArraySource(adapter, replicas, seed, given or GivenArrays())
-    if isinstance(adapter, PyDatasetAdapter):
+    if isinstance(adapter, keras_names.PyDatasetAdapter):
         dataset = adapter.py_dataset
         if isinstance(dataset, RowDataset):
             rows = dataset.rows(seed if adapter.shuffle else None)
@@ -209,7 +203,9 @@ def source_of(
             source.goes_on = True
             return source
         return PyDatasetSource(adapter, replicas, seed)
-    if isinstance(adapter, TFDatasetAdapter) and _is_for_tensorflow(adapter.get_tf_dataset()):
+    if isinstance(adapter, keras_names.TFDatasetAdapter) and _is_for_tensorflow(
+        adapter.get_tf_dataset()
+    ):
         if ring_of(strategy):
             raise ValueError(
                 "The dataset's auto_shard_policy is FILE or OFF, or it was distributed: these are "
@@ -225,17 +221,17 @@ def may_begin_again(data: Any) -> bool:
 
     A generator may have been read: Keras takes two batches of it to see what they are.
     """
-    if isinstance(data, PyDataset):
+    if isinstance(data, keras.utils.PyDataset):
         return isinstance(data, RowDataset) or _stays_as_it_is(data)
-    is_structure_of_arrays: bool = can_convert_arrays(data)
+    is_structure_of_arrays: bool = keras_names.can_convert_arrays(data)
     return is_structure_of_arrays or is_random_access(data)
 
 
-def _stays_as_it_is(dataset: PyDataset) -> bool:
+def _stays_as_it_is(dataset: keras.utils.PyDataset) -> bool:
     """Tell whether nothing is done at the end of an epoch, which would have been done already."""
     kind = type(dataset)
     return all(
-        getattr(kind, name) is getattr(PyDataset, name)
+        getattr(kind, name) is getattr(keras.utils.PyDataset, name)
         for name in ("on_epoch_begin", "on_epoch_end")
     )
 
@@ -245,7 +241,7 @@ def _weighted_by_class(
 ) -> Callable[[tf.Tensor, tf.Tensor], Any]:
     if weights is None:
         return dataset.take
-    add = tf_dataset_adapter.make_class_weight_map_fn(weights)
+    add = keras_names.make_class_weight_map_fn(weights)
     return lambda rows, number: add(*dataset.take(rows, number))
 
 
@@ -298,7 +294,7 @@ class RowSource(Source):
         options.autotune.enabled = False
         # Rewriting the pipeline copies the arrays that it reads from (measured).
         options.experimental_optimization.apply_default_optimizations = False
-        share = self._alone if self._replicas.total == 1 else self._shared
+        share = self._alone if self.replicas.total == 1 else self._shared
         if self._rows.take_work:  # which may call what is not ours, as to decode pictures
             batches = steps.map(share, num_parallel_calls=_threads(), deterministic=True)
         else:  # one thread copies batches faster than any model takes them
@@ -311,9 +307,9 @@ class RowSource(Source):
 
     def _shared(self, step: tf.Tensor) -> tuple[tuple[Any, tf.Tensor], ...]:
         begin, examples, pass_number = self._place(step)
-        size = self._replicas.share_of(self._rows.batch_size)
+        size = self.replicas.share_of(self._rows.batch_size)
         shares = []
-        for start, stop in self._replicas.bounds(examples):
+        for start, stop in self.replicas.bounds(examples):
             filled, weight = weighted(start, stop, examples)
             part = self._take(begin + start, begin + filled, size, pass_number)
             shares.append((part, weight))
@@ -348,7 +344,7 @@ class RowSource(Source):
         return self._pick(tf.random.experimental.index_shuffle(places, key, last), number)
 
     def _prefetched(self) -> int:
-        here = self._rows.batch_size * self._replicas.local / self._replicas.total
+        here = self._rows.batch_size * self.replicas.local / self.replicas.total
         batch = max(1, self._rows.bytes_of_example * here)
         return int(max(1, min(PREFETCHED, PREFETCHED_BYTES // batch)))
 
@@ -357,15 +353,22 @@ class ArraySource(RowSource):
     """Arrays."""
 
     def __init__(
-        self, adapter: ArrayDataAdapter, replicas: Replicas, seed: int, given: GivenArrays
+        self,
+        adapter: keras_names.ArrayDataAdapter,
+        replicas: Replicas,
+        seed: int,
+        given: GivenArrays,
     ) -> None:
-        inputs = tree.map_structure(lambda leaf: given.tensor(leaf, _taken), adapter._inputs)  # noqa: SLF001
-        self._inputs = tree.lists_to_tuples(inputs)
-        examples = adapter._num_samples  # noqa: SLF001
+        inputs = keras.tree.map_structure(
+            lambda leaf: given.tensor(leaf, _taken), keras_names.arrays_of(adapter)
+        )
+        self._inputs = keras.tree.lists_to_tuples(inputs)
+        examples = keras_names.num_examples(adapter)
         if not examples:
             raise ValueError("The arrays have no rows: there are no examples in them")
         # Within a batch the order makes no difference that could be meant.
-        is_shuffled = bool(adapter._shuffle) and adapter._shuffle != "batch"  # noqa: SLF001
+        shuffle = keras_names.shuffle_of(adapter)
+        is_shuffled = bool(shuffle) and shuffle != "batch"
         rows = Rows(
             examples=examples,
             batch_size=min(adapter.batch_size, examples),
@@ -390,11 +393,11 @@ class ArraySource(RowSource):
 
     def _pick_from_arrays(self, rows: tf.Tensor, _: tf.Tensor) -> Any:
         def pick(leaf: Any) -> Any:
-            if isinstance(leaf, array_slicing.TensorflowSparseWrapper):
-                return array_slicing.slice_tensorflow_sparse_wrapper(leaf, rows)
+            if isinstance(leaf, keras_names.TensorflowSparseWrapper):
+                return keras_names.slice_tensorflow_sparse_wrapper(leaf, rows)
             return tf.gather(leaf, rows, axis=0) if tf.is_tensor(leaf) else None
 
-        return tree.traverse(pick, self._inputs)
+        return keras.tree.traverse(pick, self._inputs)
 
 
 def _has_rows(leaf: Any) -> bool:
@@ -409,8 +412,8 @@ def _bytes_of_all(leaf: Any) -> int:
 
 def _taken(leaf: Any) -> Any:
     """Return a leaf of what Keras was given as it can be picked from, with Keras's own casts."""
-    converted = array_slicing.convert_to_sliceable(leaf, target_backend="tensorflow")
-    return tree.map_structure(_as_tensor, converted)
+    converted = keras_names.convert_to_sliceable(leaf, target_backend="tensorflow")
+    return keras.tree.map_structure(_as_tensor, converted)
 
 
 def _as_tensor(value: Any) -> Any:
@@ -425,8 +428,10 @@ class PyDatasetSource(Source):
 
     is_ours = asks_users = True
 
-    def __init__(self, adapter: PyDatasetAdapter, replicas: Replicas, seed: int) -> None:
-        self._reading: PyDatasetAdapter | None = None
+    def __init__(
+        self, adapter: keras_names.PyDatasetAdapter, replicas: Replicas, seed: int
+    ) -> None:
+        self._reading: keras_names.PyDatasetAdapter | None = None
         super().__init__(adapter.num_batches, replicas)
         self._adapter, self._seed = adapter, seed
         self.is_infinite = adapter.num_batches is None
@@ -465,10 +470,10 @@ class PyDatasetSource(Source):
     def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:
         self.end_pass()
         ordered = _InOrder(self._adapter.py_dataset, self._order(pass_number), first)
-        reading = PyDatasetAdapter(ordered, class_weight=self._adapter.class_weight)
-        reading._output_signature = self._signature  # noqa: SLF001  else it reads two batches more
+        reading = keras_names.PyDatasetAdapter(ordered, class_weight=self._adapter.class_weight)
+        keras_names.set_signature(reading, self._signature)  # else it reads two batches more
         dataset = reading.get_tf_dataset()
-        self._signature = reading._output_signature  # noqa: SLF001
+        self._signature = keras_names.signature_of(reading)
         self._reading = reading
         return dataset
 
@@ -478,10 +483,10 @@ class PyDatasetSource(Source):
         return np.random.default_rng([self._seed, pass_number]).permutation(self.num_batches)
 
 
-class _InOrder(PyDataset):
+class _InOrder(keras.utils.PyDataset):
     """A PyDataset from one of its batches on, in another order."""
 
-    def __init__(self, inner: PyDataset, order: np.ndarray | None, first: int) -> None:
+    def __init__(self, inner: keras.utils.PyDataset, order: np.ndarray | None, first: int) -> None:
         super().__init__(
             workers=inner.workers,
             use_multiprocessing=inner.use_multiprocessing,
@@ -514,7 +519,7 @@ class DatasetSource(Source):
             log.warning(warning)
         self.is_infinite = int(self._dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
         shapes = pipelines.shapes(self._dataset)
-        if isinstance(adapter, TFDatasetAdapter):
+        if isinstance(adapter, keras_names.TFDatasetAdapter):
             self.components = pipelines.components(self._dataset)
         self.varies = not all(shape.is_fully_defined() for shape in shapes)
         self.may_lack_examples = replicas.may_exceed(fewest_pieces(shapes, self.components))
@@ -522,7 +527,7 @@ class DatasetSource(Source):
     def found(self) -> dict[str, str]:
         """Return how the pipeline was made, or what a generator has given first."""
         # Keras has read some batches to see what they are.
-        first = getattr(self._adapter, "_first_batches", None)
+        first = keras_names.first_batches(self._adapter)
         return pipelines.facts(self._dataset) if first is None else of_batch(first)
 
     def begin_pass(self, number: int) -> None:
@@ -536,14 +541,14 @@ class DatasetSource(Source):
         A `Dataset.shuffle` draws another order for each iterator: so the next one has the order
         that it would have had.
         """
-        if isinstance(self._adapter, TFDatasetAdapter):
+        if isinstance(self._adapter, keras_names.TFDatasetAdapter):
             pipelines.make_up(self._dataset)
             pipelines.begin(self._dataset, passes - self._begun)
         self._begun = max(self._begun, passes)
 
     def had_begun(self, passes: int, seen: int) -> None:
         """Owe whoever shares the data the orders of an earlier start; see Source.had_begun."""
-        if isinstance(self._adapter, TFDatasetAdapter):
+        if isinstance(self._adapter, keras_names.TFDatasetAdapter):
             pipelines.owe(self._dataset, max(0, passes - self._begun), seen)
 
     def begin_epoch(self) -> None:
@@ -563,7 +568,7 @@ def batch_size_of(adapter: Any) -> int | None:
 
     Keras asks the first part of a tf.data.Dataset's batches, which may be a number for all of one.
     """
-    if not isinstance(adapter, TFDatasetAdapter):
+    if not isinstance(adapter, keras_names.TFDatasetAdapter):
         size: int | None = adapter.batch_size
         return size
     shapes = [shape for shape in pipelines.shapes(adapter.get_tf_dataset()) if shape.rank != 0]
@@ -577,7 +582,10 @@ class DistributedSource(Source):
     begins_anywhere = False
 
     def __init__(
-        self, adapter: TFDatasetAdapter, replicas: Replicas, strategy: tf.distribute.Strategy
+        self,
+        adapter: keras_names.TFDatasetAdapter,
+        replicas: Replicas,
+        strategy: tf.distribute.Strategy,
     ) -> None:
         super().__init__(adapter.num_batches, replicas)
         dataset = adapter.get_tf_dataset()

@@ -3,8 +3,8 @@
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.data.ops import dataset_ops
-from tensorflow.python.data.util import structure
+
+from cluster_trainer.private import tensorflow_names
 
 
 def iterator_of(batch: Any, spec: Any) -> Any:
@@ -15,7 +15,7 @@ def iterator_of(batch: Any, spec: Any) -> Any:
         spec: of the iterator from which it was taken, which may know less of its shapes.
     """
     one = tf.raw_ops.TensorDataset(
-        components=structure.to_tensor_list(spec, batch),
-        output_shapes=structure.get_flat_tensor_shapes(spec),
+        components=tensorflow_names.to_tensor_list(spec, batch),
+        output_shapes=tensorflow_names.get_flat_tensor_shapes(spec),
     )
-    return iter(dataset_ops._VariantDataset(one, spec))  # noqa: SLF001
+    return iter(tensorflow_names.single(one, spec))

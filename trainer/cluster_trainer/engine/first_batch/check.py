@@ -19,7 +19,6 @@ from typing import Any, Self
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.distribute import distribute_utils
 
 from cluster_trainer.collectives import group, replicas
 from cluster_trainer.collectives.renewable import RenewableRing
@@ -38,6 +37,7 @@ from cluster_trainer.engine.first_batch.own_parts import has_own_parts
 from cluster_trainer.engine.first_batch.state import State, calls_python, uses_something_up
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
 WHAT = "training (the first batch)"
@@ -80,7 +80,7 @@ class FirstBatch:
         if Replicas.of(self._strategy).total == 1 or not has_own_parts(self._model):
             return False
         # A worker that goes on in another ring has compared it, and one that is new has not.
-        compiled = getattr(self._model, "_compile_config", None)
+        compiled = keras_names.compile_config(self._model)
         is_new = not getattr(compiled, MARK, False)
         if compiled is not None:
             setattr(compiled, MARK, True)
@@ -194,7 +194,7 @@ class FirstBatch:
                 return finish(self._step(part), weight, part)
 
         given = [(part, tf.constant(one)) for part, one in zip(parts, weights, strict=True)]
-        each = distribute_utils.regroup(tuple(given)) if len(given) > 1 else given[0]
+        each = tensorflow_names.regroup(tuple(given)) if len(given) > 1 else given[0]
         with draws.alike(), _eagerly():
             found = self._strategy.run(on_replica, args=each)
         local = self._strategy.experimental_local_results
@@ -223,7 +223,7 @@ class FirstBatch:
         if not rows[0].size:  # TensorFlow's collectives crash at sums of nothing
             return rows[0]
         given = tuple(tf.constant(row) for row in rows)
-        each = distribute_utils.regroup(given) if len(given) > 1 else given[0]
+        each = tensorflow_names.regroup(given) if len(given) > 1 else given[0]
 
         def on_replica(vector: tf.Tensor) -> tf.Tensor:
             return summed([tf.identity(vector)], WHAT)[0]
@@ -301,7 +301,7 @@ def _gathered(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
     def of_all(part: Any) -> Any:
         return tf.nest.map_structure(gather, part)
 
-    each = distribute_utils.regroup(tuple(parts)) if len(parts) > 1 else parts[0]
+    each = tensorflow_names.regroup(tuple(parts)) if len(parts) > 1 else parts[0]
     return _on_replicas(strategy, of_all, each)
 
 
@@ -360,7 +360,7 @@ def _refuse_to_run_out(wanted: int) -> None:
 
 def _tolerance(model: Any) -> float:
     """Return how far apart rounding may be, relatively."""
-    types = {layer.compute_dtype for layer in model._flatten_layers()}  # noqa: SLF001
+    types = {layer.compute_dtype for layer in keras_names.layers_within(model)}
     is_16_bits = types & {"float16", "bfloat16"} or group.gradients_wire() == "bfloat16"
     return ROUNDING_OF_16_BITS if is_16_bits else ROUNDING
 
@@ -370,7 +370,7 @@ def _as_one_device(model: Any) -> Iterator[None]:
     """Let each BatchNormalization see the whole batch."""
     layers = [
         one
-        for one in model._flatten_layers()  # noqa: SLF001
+        for one in keras_names.layers_within(model)
         if isinstance(one, keras.layers.BatchNormalization)
     ]
     before = [one.synchronized for one in layers]

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
-from tensorflow.python.framework import random_seed
 
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.private import tensorflow_names
 
 SHAPED = ("stateless_normal", "stateless_uniform", "stateless_truncated_normal")
 OF_TENSORFLOW = ("normal", "uniform", "truncated_normal")
@@ -26,7 +25,7 @@ OF_GENERATORS = ("normal", "uniform", "truncated_normal", "uniform_full_int", "b
 @contextmanager
 def alike() -> Iterator[None]:
     """Have all draws of a step's way made so, and leave all generators as they are."""
-    states = random.getstate(), np.random.get_state(), context.context()._rng  # noqa: NPY002, SLF001
+    states = random.getstate(), np.random.get_state(), tensorflow_names.operation_seeds()  # noqa: NPY002
     of_operations = states[2].getstate() if states[2] is not None else None
     replacements = [*_replacements()]  # made of what is there before any is replaced
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in replacements]
@@ -58,7 +57,8 @@ def _replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         yield tf.random.Generator, name, _noted(own, "tf.random.Generator")
     dropout = tf.nn.experimental.stateless_dropout
     yield tf.nn.experimental, "stateless_dropout", _dropout(dropout)
-    yield random_seed, "get_seed", _noted(random_seed.get_seed, "tf.random")
+    get_seed = tensorflow_names.GET_SEED
+    yield get_seed.owner, get_seed.name, _noted(get_seed.own, "tf.random")
     yield tf, "argsort", _argsort(tf.argsort)
 
 

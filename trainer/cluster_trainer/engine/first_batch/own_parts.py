@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
-from keras.src import tree
+
+from cluster_trainer.private import keras_names
 
 NOT_A_USERS = ("keras.", "cluster_trainer.")
 
@@ -20,7 +21,7 @@ def has_own_parts(model: keras.Model) -> bool:
 
 def _own_parts(model: Any) -> Iterator[bool]:
     yield _has_own_steps(model)
-    yield from (_is_own_layer(one) for one in model._flatten_layers())  # noqa: SLF001
+    yield from (_is_own_layer(one) for one in keras_names.layers_within(model))
     yield from (_is_own_operation(one) for one in getattr(model, "operations", ()))
     yield from map(_is_own, _losses(model))
     optimizer = getattr(model, "optimizer", None)
@@ -41,8 +42,7 @@ def _is_own_operation(operation: Any) -> bool:
 
 
 def _losses(model: Any) -> list[Any]:
-    compiled = getattr(model, "_compile_loss", None)
-    given = tree.flatten(getattr(compiled, "_user_loss", None))
+    given = keras.tree.flatten(keras_names.user_losses(model))
     return [getattr(one, "fn", one) for one in given if one is not None and one != ""]
 
 

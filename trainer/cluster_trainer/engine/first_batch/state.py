@@ -6,13 +6,12 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.optimizers.base_optimizer import BaseOptimizer
-from tensorflow.python.distribute.values import DistributedVariable
 
 from cluster_trainer.collectives import over_ring
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.engine.replicas import queues
 from cluster_trainer.engine.replicas.random_layers import global_seed
+from cluster_trainer.private import keras_names, tensorflow_names
 
 # What cannot be put back once a step has used it.
 CALLS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
@@ -49,7 +48,7 @@ class State:
         captured = [] if traced is None else traced.graph.external_captures
         known |= {id(one): Variable(one, dtype) for one, dtype in _variables_in(captured)}
         self._before = {key: (one, one.read()) for key, one in known.items()}
-        self._attributes = [(one, dict(vars(one))) for one in model._flatten_layers()]  # noqa: SLF001
+        self._attributes = [(one, dict(vars(one))) for one in keras_names.layers_within(model)]
         local = Replicas.of(model.distribute_strategy).local
         own = _own_state(model, self._before)
         self._own = {name: copies for name, copies in own.items() if len(copies) == local}
@@ -100,7 +99,7 @@ def _variables_in(captured: Iterable[Any]) -> Iterable[tuple[Any, tf.DType]]:
 
 def _dtype_of(resource: Any) -> tf.DType | None:
     """Return the type of a variable's numbers; None: it is none."""
-    data = getattr(resource, "_handle_data", None)
+    data = tensorflow_names.handle_data(resource)
     if data is None or not data.is_set or len(data.shape_and_type) != 1:
         return None
     return tf.as_dtype(data.shape_and_type[0].dtype)
@@ -108,7 +107,7 @@ def _dtype_of(resource: Any) -> tf.DType | None:
 
 def _of_model(model: Any) -> list[Any]:
     found = [*model.variables, *_of_metrics(model), *_of_layers(model), *global_seed()]
-    for layer in model._flatten_layers():  # noqa: SLF001
+    for layer in keras_names.layers_within(model):
         found += [one for one in vars(layer).values() if isinstance(one, tf.Variable)]
     for optimizer in _optimizers(model):
         found += optimizer.variables
@@ -116,7 +115,7 @@ def _of_model(model: Any) -> list[Any]:
 
 
 def _optimizers(model: Any) -> list[Any]:
-    held = [one for one in vars(model).values() if isinstance(one, BaseOptimizer)]
+    held = [one for one in vars(model).values() if isinstance(one, keras_names.BaseOptimizer)]
     return list({id(one): one for one in held}.values())
 
 
@@ -131,7 +130,7 @@ def _copies(variables: Iterable[Any]) -> list[Variable]:
 def _parts(variable: Any) -> Any:
     """Return the local replicas' copies of a variable, Keras's or TensorFlow's."""
     value = variable if isinstance(variable, tf.Variable) else variable.value
-    return value.values if isinstance(value, DistributedVariable) else [value]
+    return value.values if isinstance(value, tensorflow_names.DistributedVariable) else [value]
 
 
 def _own_state(model: Any, known: Mapping[int, Any]) -> dict[str, list[Variable]]:
@@ -162,8 +161,11 @@ def _own_state(model: Any, known: Mapping[int, Any]) -> dict[str, list[Variable]
 def _of_metrics(model: Any) -> list[Any]:
     """Return the variables of all metrics, those too that `metrics` of the script's leaves out."""
     found = [*model.metrics]
-    for layer in model._flatten_layers():  # noqa: SLF001
-        found += [*layer._metrics, *(one for one in vars(layer).values() if _is_metric(one))]  # noqa: SLF001
+    for layer in keras_names.layers_within(model):
+        found += [
+            *keras_names.own_metrics(layer),
+            *(one for one in vars(layer).values() if _is_metric(one)),
+        ]
     return [variable for metric in found for variable in metric.variables]
 
 
@@ -173,12 +175,12 @@ def _is_metric(thing: Any) -> bool:
 
 def _of_layers(model: Any) -> list[Any]:
     """Return what layers keep beside weights, such as what they have drawn so far."""
-    layers = model._flatten_layers()  # noqa: SLF001
-    own = [variable for one in layers for variable in one._non_trainable_variables]  # noqa: SLF001
+    layers = keras_names.layers_within(model)
+    own = [variable for one in layers for variable in keras_names.own_non_trainable(one)]
     return [*own, *states_of_draws(model)]
 
 
 def states_of_draws(model: Any) -> list[Any]:
     """Return what counts the draws of a model's layers."""
-    layers = model._flatten_layers()  # noqa: SLF001
-    return [one.state for layer in layers for one in layer._seed_generators]  # noqa: SLF001
+    layers = keras_names.layers_within(model)
+    return [one.state for layer in layers for one in keras_names.seed_generators(layer)]

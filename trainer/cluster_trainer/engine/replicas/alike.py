@@ -22,6 +22,7 @@ from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.replicas import statistics
+from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
 CHIEF = 0
@@ -60,7 +61,7 @@ def renew_constants(model: keras.Model) -> bool:
     Normalization makes constants of its own, as `adapt` and `load_weights` ask it to.
     """
     has_changed = False
-    for layer in model._flatten_layers():  # noqa: SLF001
+    for layer in keras_names.layers_within(model):
         if isinstance(layer, keras.layers.Normalization) and hasattr(layer, "adapt_mean"):
             before = layer.mean, layer.variance
             layer.finalize_state()

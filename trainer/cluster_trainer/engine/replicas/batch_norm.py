@@ -11,19 +11,18 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.layers import BatchNormalization
-from keras.src.backend.tensorflow import nn
 
 from cluster_trainer.collectives.replicas import ring_of, summed
 from cluster_trainer.engine.replicas import step_context
-from cluster_trainer.engine.replicas.replaced import replace
+from cluster_trainer.private import keras_names
 
-_moments = BatchNormalization._moments  # noqa: SLF001
+_moments = keras_names.MOMENTS.own
 
 
 def average_over_all() -> None:
     """Let synchronized layers see the whole batch within a step of several replicas."""
-    replace(nn, "_compute_moments_sync", _moments_of_all, _is_shared)
-    replace(BatchNormalization, "_moments", _moments_of_layer, _is_shared)
+    keras_names.COMPUTE_MOMENTS_SYNC.put_if(_moments_of_all, _is_shared)
+    keras_names.MOMENTS.put_if(_moments_of_layer, _is_shared)
 
 
 def _is_shared() -> bool:
@@ -46,7 +45,8 @@ def _moments_of_layer(
     """Return mean and variance over what a mask leaves of all replicas' examples."""
     if mask is None or not self.synchronized:
         return _moments(self, inputs, mask)  # type: ignore[no-any-return]
-    axes, epsilon = self._reduction_axes, keras.config.epsilon()  # as where Keras divides
+    axes = keras_names.reduction_axes(self)
+    epsilon = keras.config.epsilon()  # as where Keras divides
     is_there = tf.broadcast_to(tf.cast(mask, tf.bool)[..., tf.newaxis], tf.shape(inputs))
     x = tf.where(is_there, inputs, 0)
     sums = _sums_of_all((x, tf.square(x), tf.cast(is_there, x.dtype)), axes)

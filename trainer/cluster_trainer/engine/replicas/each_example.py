@@ -9,19 +9,20 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.trainers.trainer import Trainer
 
 from cluster_trainer.engine.replicas import step_context
-from cluster_trainer.engine.replicas.replaced import replace
+from cluster_trainer.private import keras_names
+from cluster_trainer.private.place import Place
 
-_gradient = tf.GradientTape.gradient
-_aggregate = Trainer._aggregate_additional_loss  # noqa: SLF001
+GRADIENT = Place(tf.GradientTape, "gradient")
+_gradient = GRADIENT.own
+_aggregate = keras_names.AGGREGATE_ADDITIONAL_LOSS.own
 
 
 def sum_over_the_whole_batch() -> None:
     """Replace what sums a share's losses as if it were the whole batch."""
-    replace(tf.GradientTape, "gradient", _gradient_of_batch, _is_shared)
-    replace(Trainer, "_aggregate_additional_loss", _aggregated, _is_shared)
+    GRADIENT.put_if(_gradient_of_batch, _is_shared)
+    keras_names.AGGREGATE_ADDITIONAL_LOSS.put_if(_aggregated, _is_shared)
 
 
 def is_of_each(value: Any) -> bool:

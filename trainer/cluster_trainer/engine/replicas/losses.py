@@ -9,21 +9,20 @@ what they leave of the whole batch.
 from typing import Any
 
 import tensorflow as tf
-from keras.src.losses import loss as keras_loss
 
 from cluster_trainer.collectives.replicas import summed
 from cluster_trainer.engine.replicas import step_context
-from cluster_trainer.engine.replicas.replaced import replace
+from cluster_trainer.private import keras_names
 
 MEANS = ("mean", "sum_over_batch_size")
-_reduce_values = keras_loss.reduce_values
-_apply_mask = keras_loss.apply_mask
+_reduce_values = keras_names.REDUCE_VALUES.own
+_apply_mask = keras_names.APPLY_MASK.own
 
 
 def reduce_over_the_whole_batch() -> None:
     """Replace what of Keras's losses takes a share for the whole batch."""
-    replace(keras_loss, "reduce_values", _reduced, _is_shared)
-    replace(keras_loss, "apply_mask", _masked, _is_shared)
+    keras_names.REDUCE_VALUES.put_if(_reduced, _is_shared)
+    keras_names.APPLY_MASK.put_if(_masked, _is_shared)
 
 
 def _is_shared() -> bool:
@@ -69,7 +68,7 @@ def _masked(sample_weight: Any, mask: Any, dtype: Any, reduction: str | None) ->
     weights = mask * each
     if sample_weight is None:
         return weights
-    weights, sample_weight = keras_loss.squeeze_or_expand_to_same_rank(
+    weights, sample_weight = keras_names.squeeze_or_expand_to_same_rank(
         weights, tf.cast(sample_weight, dtype)
     )
     return sample_weight * weights

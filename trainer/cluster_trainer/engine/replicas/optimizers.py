@@ -19,18 +19,13 @@ from typing import Any
 from weakref import WeakSet
 
 import tensorflow as tf
-from keras.src.backend.tensorflow.core import Variable
-from keras.src.backend.tensorflow.optimizer import TFOptimizer
-from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
-from keras.src.optimizers.multi_optimizer import MultiOptimizer
-from tensorflow.python.distribute.values import DistributedVariable
+from keras.optimizers import LossScaleOptimizer, MultiOptimizer
 
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import Gradient, begin_sums, count, gathered
 from cluster_trainer.engine.replicas import step_context
-from cluster_trainer.engine.replicas.replaced import replace
 from cluster_trainer.engine.waits import SUMS
+from cluster_trainer.private import keras_names, tensorflow_names
 
 SHOWN = 5
 CLIPPED, BACKWARDS = re.compile(r"(^|/)clip_by_\w+"), "gradient_tape"
@@ -102,21 +97,18 @@ def _times(gradient: Gradient, weight: tf.Tensor) -> Gradient:
 
 def reduce_first() -> None:
     """Replace what of Keras's optimizers knows of several replicas."""
-    for kind in (BaseOptimizer, LossScaleOptimizer, MultiOptimizer):
+    for kind in (keras_names.BaseOptimizer, LossScaleOptimizer, MultiOptimizer):
         if "scale_loss" in vars(kind):
             kind.scale_loss = _weighting(kind.scale_loss)
-    BaseOptimizer.__init__ = _seeing_to_the_class(BaseOptimizer.__init__)
-    BaseOptimizer.__setattr__ = _seeing_to_the_method(BaseOptimizer.__setattr__)
-    replace(TFOptimizer, "_backend_update_step", _update_own_copies, _is_reduced)
-    replace(TFOptimizer, "_apply_weight_decay", _decay_own_copies, _is_reduced)
-    replace(
-        TFOptimizer, "_backend_increment_gradient_accumulators", _accumulate_in_own, _is_reduced
-    )
-    replace(
-        TFOptimizer, "_overwrite_model_variables_with_average_value", _overwrite_own, _is_reduced
-    )
-    replace(LossScaleOptimizer, "_tf_apply", LossScaleOptimizer._common_apply, _is_reduced)  # noqa: SLF001
-    Variable._direct_assign = _assign  # noqa: SLF001
+    kind = keras_names.BaseOptimizer
+    kind.__init__ = _seeing_to_the_class(kind.__init__)
+    kind.__setattr__ = _seeing_to_the_method(kind.__setattr__)
+    keras_names.UPDATE_STEP.put_if(_update_own_copies, _is_reduced)
+    keras_names.APPLY_WEIGHT_DECAY.put_if(_decay_own_copies, _is_reduced)
+    keras_names.INCREMENT_ACCUMULATORS.put_if(_accumulate_in_own, _is_reduced)
+    keras_names.OVERWRITE_WITH_AVERAGE.put_if(_overwrite_own, _is_reduced)
+    keras_names.LOSS_SCALE_APPLY.put_if(keras_names.LOSS_SCALE_COMMON_APPLY.own, _is_reduced)
+    keras_names.DIRECT_ASSIGN.put(_assign)
 
 
 def _seeing_to_the_class(initialize: Callable[..., None]) -> Callable[..., None]:
@@ -313,7 +305,7 @@ def _of_known_shapes(
 
 def _variables_of(optimizer: Any) -> Sequence[Any]:
     """Return the variables that an optimizer was built with, which `apply` need not be given."""
-    return getattr(getattr(optimizer, "inner_optimizer", optimizer), "_trainable_variables", ())
+    return keras_names.trained_by(getattr(optimizer, "inner_optimizer", optimizer))
 
 
 def _is_clipped(gradient: Gradient | None) -> bool:
@@ -348,7 +340,7 @@ def _warn_of_training_alone() -> None:
 
 def _must_be_of_the_strategy(optimizer: Any) -> None:
     """Refuse an optimizer whose counter all replicas of a process would share, each counting on."""
-    counter = getattr(optimizer, "inner_optimizer", optimizer)._iterations  # noqa: SLF001
+    counter = keras_names.step_counter(getattr(optimizer, "inner_optimizer", optimizer))
     if not step_context.is_of_all(counter):
         raise ValueError(
             f"The optimizer {optimizer.name!r} was made outside of the strategy's scope. Make it "
@@ -358,11 +350,7 @@ def _must_be_of_the_strategy(optimizer: Any) -> None:
 
 def _must_know(optimizer: Any, variables: Sequence[Any]) -> None:
     """Refuse what became trainable after an optimizer was built, in plainer words than Keras."""
-    known = optimizer._trainable_variables_indices  # noqa: SLF001
-    if not known:  # one that hands all to another
-        return
-    new = [one.path for one in variables if optimizer._var_key(one) not in known]  # noqa: SLF001
-    if new:
+    if new := [one.path for one in keras_names.unknown_to(optimizer, variables)]:
         raise ValueError(
             f"The optimizer {optimizer.name!r} was built without {', '.join(new[:SHOWN])}. Layers "
             "have to be made trainable before `compile`: in a strategy's scope Keras builds an "
@@ -441,7 +429,7 @@ def _decay_own_copies(self: Any, variables: Sequence[Any]) -> None:
         return
     for variable in variables:
         copy = step_context.own(variable)
-        if self._use_weight_decay(copy):
+        if keras_names.is_decayed(self, copy):
             rate = tf.cast(self.learning_rate, copy.dtype)
             copy.assign_sub(copy * tf.cast(self.weight_decay, copy.dtype) * rate)
 
@@ -457,7 +445,7 @@ def _accumulate_in_own(_: Any, grads: Sequence[Any], acc_grads: Sequence[Any]) -
 def _overwrite_own(self: Any, trainable_variables: Sequence[Any]) -> None:
     if _only_looks():
         return
-    averages = self._model_variables_moving_average
+    averages = keras_names.averages_of(self)
     for variable, average in zip(trainable_variables, averages, strict=True):
         step_context.own(variable).assign(step_context.own(average))
 
@@ -469,13 +457,14 @@ def _assign(self: Any, value: Any) -> None:
     reads a metric's variable of several replicas once it was reset, as a sum over all of them that
     nobody looks at.
     """
-    value = tf.cast(value, self._value.dtype)
+    variable = keras_names.value_of(self)
+    value = tf.cast(value, variable.dtype)
     if _is_reduced():
         step_context.own(self).assign(value)
-    elif isinstance(self._value, DistributedVariable):
-        self._value.assign(value, read_value=False)
+    elif isinstance(variable, tensorflow_names.DistributedVariable):
+        variable.assign(value, read_value=False)
     else:
-        self._value.assign(value)
+        variable.assign(value)
 
 
 WRAPS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {

@@ -9,22 +9,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
 
 from cluster_trainer.collectives.replicas import gathered
 from cluster_trainer.engine.replicas import each_example, step_context
-from cluster_trainer.engine.replicas.replaced import replace
+from cluster_trainer.private import tensorflow_names
 
 # Through which rows pass, in their order.
 PASSED = ("Identity", "Cast", "StopGradient", "StridedSlice", "Slice", "EnsureShape")
 MARK = "_cluster_trainer_is_queue"
-_assign = BaseResourceVariable.assign
+_assign = tensorflow_names.ASSIGN.own
 
 
 def gather() -> None:
     """Let queues get the rows of all replicas within a step."""
-    for kind in (BaseResourceVariable, ResourceVariable):  # TensorFlow gives each its own
-        replace(kind, "assign", _assigned, _is_traced)
+    for place in (tensorflow_names.ASSIGN, tensorflow_names.ASSIGN_OF_RESOURCE):
+        place.put_if(_assigned, _is_traced)
 
 
 def is_queue(copy: Any) -> bool:

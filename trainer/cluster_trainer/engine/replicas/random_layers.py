@@ -10,11 +10,11 @@ worker has them all. Where all replicas compute the same whole batch, all draw w
 from typing import Any
 
 import tensorflow as tf
-from keras.src.backend.common import global_state
-from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, SeedGenerator
+from keras.random import SeedGenerator
 
 from cluster_trainer.collectives.replicas import number
 from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.private import keras_names
 
 _next_alike = SeedGenerator.next
 
@@ -26,7 +26,7 @@ def draw_apart() -> None:
 
 def global_seed() -> list[Any]:
     """Return that of Keras's global generator; none before the first draw from it."""
-    generator = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+    generator = keras_names.get_global_attribute(keras_names.GLOBAL_SEED_GENERATOR)
     return [] if generator is None else [generator.state]
 
 

@@ -16,6 +16,7 @@ import tensorflow as tf
 from cluster_trainer.collectives.replicas import count, count_of, ring_of, summed
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.private import keras_names
 
 # Each model's function, by its variables: a new trace would be new collectives on all workers.
 _averaging: MutableMapping[Any, tuple[list[int], Callable[[], Any]]] = WeakKeyDictionary()
@@ -48,8 +49,8 @@ def whole_numbers(model: keras.Model) -> list[Any]:
 
 def weights(model: keras.Model) -> list[Any]:
     """Return the weights that were made to be trained, frozen ones too."""
-    layers = model._flatten_layers()  # noqa: SLF001  Keras has no public way into nested layers
-    found = [one for layer in layers for one in layer._trainable_variables]  # noqa: SLF001
+    layers = keras_names.layers_within(model)
+    found = [one for layer in layers for one in keras_names.own_trainable(layer)]
     return [one for one in found if step_context.is_of_all(one)]
 
 
@@ -66,10 +67,10 @@ def _own_state(model: keras.Model, *, is_of_users: bool = False) -> list[Any]:
         is_of_users: whether those of Keras's own classes are left out.
     """
     found: list[Any] = []
-    for layer in model._flatten_layers():  # noqa: SLF001  see above
+    for layer in keras_names.layers_within(model):
         if is_of_users and type(layer).__module__.startswith("keras."):
             continue
-        found += layer._non_trainable_variables  # noqa: SLF001  what was made so, frozen or not
+        found += keras_names.own_non_trainable(layer)  # what was made so, frozen or not
         found += _plain_variables(layer)
     return [one for one in {id(one): one for one in found}.values() if step_context.is_of_all(one)]
 
@@ -91,7 +92,7 @@ def of_share(model: keras.Model) -> list[Any]:
 
     A synchronized layer's averages are the whole batch's, on a replica without examples, too.
     """
-    layers = model._flatten_layers()  # noqa: SLF001  see above
+    layers = keras_names.layers_within(model)
     synchronized = [one for one in layers if getattr(one, "synchronized", False)]
     of_all = {id(one) for layer in synchronized for one in layer.non_trainable_variables}
     return [one for one in of_replica(model) if id(one) not in of_all]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.distribute import distribute_lib, values
 
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.waits import Waits
+from cluster_trainer.private import tensorflow_names
 
 
 @dataclass
@@ -117,7 +117,7 @@ def reduced(share: Share) -> Iterator[None]:
 def is_of_all(variable: Any) -> bool:
     """Tell whether every replica has a copy of a variable, Keras's or TensorFlow's."""
     variable = _tensorflow_variable(variable)
-    return isinstance(variable, values.DistributedVariable) or bool(
+    return isinstance(variable, tensorflow_names.DistributedVariable) or bool(
         ring_of(tf.distribute.get_strategy())
     )
 
@@ -136,8 +136,8 @@ def own(variable: Any) -> Any:
         )
         raise ValueError(message)
     variable = _tensorflow_variable(variable)
-    is_one_of_several = isinstance(variable, values.DistributedVariable)
-    return variable._get() if is_one_of_several else variable  # noqa: SLF001
+    is_one_of_several = isinstance(variable, tensorflow_names.DistributedVariable)
+    return tensorflow_names.copy_here(variable) if is_one_of_several else variable
 
 
 def _tensorflow_variable(variable: Any) -> Any:
@@ -150,11 +150,10 @@ def let_a_step_see_one_replica() -> None:
     Keras's losses divide by it, and so does a `train_step` that was written for tf.distribute,
     because gradients would be summed. Here their mean is taken.
     """
-    of_strategy = distribute_lib.StrategyBase.num_replicas_in_sync.fget
+    of_strategy = tensorflow_names.NUM_REPLICAS_IN_SYNC.own.fget
 
     def num_replicas_in_sync(strategy: tf.distribute.Strategy) -> int:
         return 1 if current() else int(of_strategy(strategy))
 
-    distribute_lib.StrategyBase.num_replicas_in_sync = property(
-        num_replicas_in_sync, doc=of_strategy.__doc__
-    )
+    ours = property(num_replicas_in_sync, doc=of_strategy.__doc__)
+    tensorflow_names.NUM_REPLICAS_IN_SYNC.put(ours)

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework import auto_control_deps_utils
 
 from cluster_trainer.collectives.over_ring import SUM
 from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.private import tensorflow_names
 
 ADDS_TO_VARIABLE = (
     *("AssignAddVariableOp", "AssignSubVariableOp"),
@@ -84,7 +84,7 @@ def _writes(handle: tf.Tensor) -> list[tf.Operation]:
     return [
         one
         for one in handle.consumers()
-        if handle in auto_control_deps_utils.get_read_write_resource_inputs(one)[1]
+        if handle in tensorflow_names.get_read_write_resource_inputs(one)[1]
     ]
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import FrameType, ModuleType
 
 import keras
-from keras.src.utils.rng_utils import get_random_seed
 
 from cluster_trainer.checkpoints.state import on_first_replica
 from cluster_trainer.collectives.workers import Workers
@@ -20,6 +19,7 @@ from cluster_trainer.fits.identity.call import Call, Kept, choose
 from cluster_trainer.fits.identity.place import digest_of, is_installed, place_of
 from cluster_trainer.fits.identity.weights import Summary, sampled, summary_of
 from cluster_trainer.fits.kept.ended import ended_fits
+from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
 WHICH = "fit (which one it is)"
@@ -104,7 +104,7 @@ class Fits:
             time=self._times[lines],
             same=self._times[values],
             order=self._order,
-            seed=get_random_seed(),
+            seed=keras_names.get_random_seed(),
             began=_weights(model),
             arguments=_arguments(),
             texts=dict(_texts()),

@@ -11,6 +11,7 @@ import numpy as np
 
 from cluster_trainer.checkpoints.checkpoint import COUNTED
 from cluster_trainer.checkpoints.resume import LAYERS
+from cluster_trainer.private import keras_names
 
 SHOWN_CHARACTERS = 120
 METRICS = ("metrics", "weighted_metrics")
@@ -43,7 +44,7 @@ def training_described(model: keras.Model, arguments: Mapping[str, Any]) -> dict
         arguments: of `fit`, those that are given.
     """
     # Keras has no public way to what `compile` was given.
-    compiled = getattr(getattr(model, "_compile_config", None), "config", {})
+    compiled = getattr(keras_names.compile_config(model), "config", {})
     metrics = {name: _parts(compiled.get(name)) for name in METRICS if compiled.get(name)}
     told = [
         _parts(getattr(model, "loss", None)),
@@ -58,7 +59,7 @@ def training_described(model: keras.Model, arguments: Mapping[str, Any]) -> dict
 
 def _layers(model: keras.Model) -> list[Any]:
     """Return what each layer of a model says of itself, in the order in which Keras has them."""
-    layers = model._flatten_layers(include_self=False)  # noqa: SLF001
+    layers = keras_names.layers_within(model, include_self=False)
     return [[type(one).__name__, _config_of(one)] for one in layers]
 
 

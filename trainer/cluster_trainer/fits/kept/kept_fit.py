@@ -40,6 +40,7 @@ from cluster_trainer.fits.kept.ended import EndedFit, ended_fits
 from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.fits.kept.shared_files import ChiefsFiles, share_files
 from cluster_trainer.fits.pace_watch import PaceWatch
+from cluster_trainer.private import keras_names
 from cluster_trainer.problems import (
     ConfigurationError,
     NotRehearsedError,
@@ -57,8 +58,6 @@ from cluster_trainer.results.status_file import status_file
 from cluster_trainer.settings.config import TrainerConfig, shown_name, variable_of
 
 CHECKPOINTS = "checkpoints"
-TEST_ITERATOR = "_eval_epoch_iterator"
-"""Where Keras keeps the batches of a fit's validations, until the fit has ended."""
 KEEPS = "fit (whether it is kept)"
 RUN = "fit (the number of the run)"
 RUN_BITS = 62  # of what workers can tell each other
@@ -336,12 +335,12 @@ class KeptFit:
         if self._tests is not None:  # of a fit that has failed
             self._tests_begin_again &= self._tests.source.begins_again
             self._tests.abandon()
-            delattr(self._model, TEST_ITERATOR)
+            delattr(self._model, keras_names.ITERATOR_OF_VALIDATION)
 
     @property
     def _tests(self) -> Any:
         """The batches of the fit's validations; None where there was none yet."""
-        return getattr(self._model, TEST_ITERATOR, None)
+        return getattr(self._model, keras_names.ITERATOR_OF_VALIDATION, None)
 
     def check(self, described: Mapping[str, str], names: Sequence[str]) -> None:
         """Refuse workers that differ, and a checkpoint of another fit; see callbacks.keeper.Plan.

@@ -16,10 +16,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import tensorflow as tf
-from keras.src.trainers.data_adapters.data_adapter_utils import NUM_BATCHES_FOR_TENSOR_SPEC
 
 from cluster_trainer.callbacks.keeper import Place
 from cluster_trainer.engine.data import pipelines
+from cluster_trainer.private import keras_names
 
 log = logging.getLogger("trainer")
 # Of each generator: how many batches an earlier start had read in fits that had ended.
@@ -35,8 +35,8 @@ def note_unread(given: inspect.BoundArguments, place: Place) -> None:
     """
     data = given.arguments.get("x")
     # Keras takes the first batches of a generator whatever comes then.
-    if isinstance(data, GeneratorType) and place.seen > NUM_BATCHES_FOR_TENSOR_SPEC:
-        _unread[data] = _unread.get(data, 0) + place.seen - NUM_BATCHES_FOR_TENSOR_SPEC
+    if isinstance(data, GeneratorType) and place.seen > keras_names.NUM_BATCHES_FOR_TENSOR_SPEC:
+        _unread[data] = _unread.get(data, 0) + place.seen - keras_names.NUM_BATCHES_FOR_TENSOR_SPEC
 
 
 def read_on(given: inspect.BoundArguments) -> None:
@@ -62,7 +62,10 @@ def note_validations(given: inspect.BoundArguments, place: Place) -> None:
     if not isinstance(dataset, tf.data.Dataset):
         return
     model, wanted = given.args[0], given.arguments.get("validation_freq", 1)
-    over = [model._should_eval(epoch, wanted) for epoch in range(place.first, place.epoch)]  # noqa: SLF001
+    over = [
+        keras_names.is_validated_after(model, epoch, wanted)
+        for epoch in range(place.first, place.epoch)
+    ]
     if steps := given.arguments.get("validation_steps"):  # each validation has begun it anew
         dataset = dataset.take(steps)
     pipelines.owe(dataset, sum(over))

@@ -1,0 +1,222 @@
+"""What another version of Keras or of TensorFlow lacks of the private names that are used.
+
+Each test fails with the list of all that is missing, so that an upgrade begins with that list.
+"""
+
+import ast
+import importlib
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from cluster_trainer import private
+
+MODULES = ("keras_names", "tensorflow_names")
+
+
+def source(module):
+    return ast.parse((Path(private.__path__[0]) / f"{module}.py").read_text())
+
+
+def is_there(where, name):
+    try:
+        return hasattr(importlib.import_module(where), name) or bool(
+            importlib.import_module(f"{where}.{name}")
+        )
+    except ImportError:
+        return False
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_all_that_is_imported_is_there(module):
+    imported = [
+        (node.module, one.name)
+        for node in ast.walk(source(module))
+        if isinstance(node, ast.ImportFrom)
+        for one in node.names
+    ]
+    assert [f"{where}: {name}" for where, name in imported if not is_there(where, name)] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_all_that_is_replaced_is_there(module):
+    names = importlib.import_module(f"cluster_trainer.private.{module}")
+    places = [one for one in vars(names).values() if isinstance(one, names.Place)]
+    assert places
+    assert [f"{one.owner}: {one.name}" for one in places if not hasattr(one.owner, one.name)] == []
+
+
+def of(layer, optimizer="sgd"):
+    """A small compiled model that has trained a step."""
+    model = keras.Sequential([keras.Input([2]), layer])
+    model.compile(optimizer, "mse", metrics=["mae"])
+    model.train_on_batch(np.ones([2, 2]), np.ones([2, 1]))
+    return model
+
+
+def examples_of_keras(k):
+    """Whether each function says of an example what it says in the version that was read."""
+    model = of(keras.layers.Dense(1), optimizer=keras.optimizers.SGD(use_ema=True))
+    (dense,), optimizer = model.layers, model.optimizer
+    arrays = k.ArrayDataAdapter(np.ones([3, 2]), batch_size=2, shuffle=True)
+    generated = k.GeneratorDataAdapter((np.ones([2, 2]),) for _ in range(9))
+    read = k.PyDatasetAdapter(Data())
+    read.get_tf_dataset()
+    one = tf.ones([1, 1])
+    return {
+        "layers_within": lambda: dense in k.layers_within(model),
+        "own_trainable": lambda: len(k.own_trainable(dense)) == 2,
+        "own_non_trainable": lambda: k.own_non_trainable(keras.layers.Normalization()) == [],
+        "own_metrics": lambda: k.own_metrics(dense) == [],
+        "seed_generators": lambda: len(k.seed_generators(keras.layers.Dropout(0.5))) == 1,
+        "tracker": lambda: k.tracker(dense) is not None,
+        "call_takes_training": lambda: k.call_takes_training(model),
+        "reduction_axes": lambda: k.reduction_axes(of(keras.layers.BatchNormalization()).layers[0]),
+        "strategy_given": lambda: k.strategy_given(model) is None,
+        "compiled_loss": lambda: k.compiled_loss(model).built,
+        "compiled_metrics": lambda: k.compiled_metrics(model).built,
+        "compile_config": lambda: k.compile_config(model).config["loss"] == "mse",
+        "user_losses": lambda: k.user_losses(model) == "mse",
+        "compute_loss": lambda: k.compute_loss(model, None, one, one) == 0,
+        "symbolic_build": lambda: k.symbolic_build(model, (tf.ones([1, 2]), one)) is None,
+        "with_optionals": lambda: k.with_optionals(model, abs)(-3) == 3,
+        "is_validated_after": lambda: k.is_validated_after(model, 1, 2),
+        "made_by": lambda: k.made_by(model.outputs[0]) is dense,
+        "step_counter": lambda: int(k.step_counter(optimizer)) == 1,
+        "trained_by": lambda: len(k.trained_by(optimizer)) == 2,
+        "unknown_to": lambda: len(k.unknown_to(optimizer, [dense.kernel, optimizer.iterations])),
+        "is_decayed": lambda: k.is_decayed(optimizer, dense.kernel),
+        "averages_of": lambda: len(k.averages_of(optimizer)) == 2,
+        "value_of": lambda: isinstance(k.value_of(dense.kernel), tf.Variable),
+        "arrays_of": lambda: k.arrays_of(arrays) is not None,
+        "num_examples": lambda: k.num_examples(arrays) == 3,
+        "shuffle_of": lambda: k.shuffle_of(arrays) is True,
+        "signature_of": lambda: k.signature_of(read) is not None,
+        "set_signature": lambda: k.set_signature(read, k.signature_of(read)) is None,
+        "first_batches": lambda: len(k.first_batches(generated)) == k.NUM_BATCHES_FOR_TENSOR_SPEC,
+        "is_to_profile": lambda: k.is_to_profile(profiling(model)),
+    }
+
+
+def profiling(model):
+    callback = keras.callbacks.TensorBoard("/tmp/profile", profile_batch=2)
+    callback.set_model(model)
+    return callback
+
+
+class Data(keras.utils.PyDataset):
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, _):
+        return (np.ones([2, 2]),)
+
+
+def examples_of_tensorflow(t):
+    """The same of TensorFlow's."""
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        mirrored = tf.Variable(1.0)
+    halves = strategy.experimental_distribute_dataset(tf.data.Dataset.range(8).batch(4))
+    rows = tf.data.Dataset.from_tensor_slices(tf.range(4))
+    mapped = rows.map(tf.abs, num_parallel_calls=2, deterministic=False)
+    mixed = tf.data.Dataset.random(rerandomize_each_iteration=True)
+    variant = tf.raw_ops.RangeDataset(
+        start=0, stop=2, step=1, output_types=[tf.int64], output_shapes=[[]]
+    )
+    table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    with tf.Graph().as_default():
+        drawn = tf.raw_ops.RandomStandardNormal(shape=[1], dtype=tf.float32)
+        first, second = drawn.op, tf.constant(1).op
+    read = tf.function(tf.Variable(1.0).read_value).get_concrete_function()
+    holder = tf.Module()
+    holder.held = {"a": 1}
+    tf.random.set_seed(1)
+    return {
+        "global_seed": lambda: t.global_seed() == 1,
+        "next_operation_seed": lambda: t.next_operation_seed() >= 0,
+        "operation_seeds": lambda: t.operation_seeds().getstate(),
+        "has_cluster": lambda: t.has_cluster() is False,
+        "replicas_in_sync": lambda: t.replicas_in_sync(strategy) == 2,
+        "worker_number": lambda: t.worker_number(strategy) == 0,
+        "copy_here": lambda: t.copy_here(mirrored) is mirrored.values[0],
+        "spec_of_first": lambda: t.spec_of_first(halves.element_spec).dtype == tf.int64,
+        "run_after": lambda: t.run_after(second, first) or second.control_inputs == [first],
+        "is_stateful": lambda: t.is_stateful(first) and not t.is_stateful(second),
+        "type_spec": lambda: t.type_spec(iter(rows)) is not None,
+        "handle_data": lambda: t.handle_data(read.graph.external_captures[0]).is_set,
+        "without_wrapper": lambda: type(t.without_wrapper(holder.held)) is dict,
+        "table_as_tensors": lambda: len(t.table_as_tensors(table)) == 2,
+        "fill_table": lambda: t.fill_table(table, t.table_as_tensors(table)) is None,
+        "single": lambda: [*t.single(variant, tf.TensorSpec([], tf.int64))] == [0, 1],
+        "inputs_of": lambda: t.inputs_of(rows.take(1)) == [rows],
+        "seeds_of": lambda: t.seeds_of(rows.shuffle(2, seed=5)) == (1, 5),
+        "reshuffles": lambda: t.reshuffles(rows.shuffle(2)) and not t.reshuffles(rows),
+        "draws_anew": lambda: t.draws_anew(mixed),
+        "gives_what_is_ready": lambda: t.gives_what_is_ready(mapped),
+        "batch_size_of": lambda: t.batch_size_of(rows.batch(3)) == 3,
+        "count_of": lambda: t.count_of(rows.take(2)) == 2,
+        "graph_of": lambda: t.graph_of(mapped).get_operations(),
+        "tensors_of": lambda: len(t.tensors_of(rows)) == 1,
+    }
+
+
+def says(example):
+    try:
+        return bool(example())
+    except (AttributeError, TypeError, ValueError):
+        return False
+
+
+@pytest.mark.parametrize(
+    ("module", "examples_of"),
+    [(MODULES[0], examples_of_keras), (MODULES[1], examples_of_tensorflow)],
+)
+def test_every_function_finds_what_it_asks_for(module, examples_of):
+    names = importlib.import_module(f"cluster_trainer.private.{module}")
+    defined = [one.name for one in source(module).body if isinstance(one, ast.FunctionDef)]
+    examples = examples_of(names)
+    assert [*examples] == defined
+    assert [name for name, example in examples.items() if not says(example)] == []
+
+
+def test_every_step_of_a_pipeline_is_called_as_it_was():
+    names = importlib.import_module("cluster_trainer.private.tensorflow_names")
+    rows = tf.data.Dataset.from_tensor_slices(tf.ones([4, 2]))
+    steps = [
+        *(rows.cache(), rows.prefetch(1), rows.repeat(), rows.take(1), rows.skip(1)),
+        *(rows.shuffle(2), rows.with_options(tf.data.Options()), rows.shard(2, 0)),
+        rows.apply(tf.data.experimental.assert_cardinality(4)),
+    ]
+    kinds = {type(one).__name__ for one in steps}
+    assert kinds - {*names.AS_THEY_ARE} == set()
+    assert type(rows.concatenate(rows)).__name__ in names.OF_SEVERAL_ITERATORS
+    batched = [rows.batch(2), rows.batch(2, num_parallel_calls=2), rows.padded_batch(2)]
+    assert {type(one).__name__ for one in (*batched, rows.rebatch(2))} == {*names.BATCHING}
+    assert type(tf.data.Dataset.zip(rows, rows)).__name__ == names.ZIP
+    assert type(tf.data.Dataset.random(1)).__name__ == names.RANDOM
+    mixed = tf.data.Dataset.sample_from_datasets([rows, rows])
+    assert type(mixed).__name__ == names.DIRECTED_INTERLEAVE
+
+
+def test_callbacks_keep_their_state_where_it_was():
+    names = importlib.import_module("cluster_trainer.private.keras_names")
+    made = {
+        kind: kind("/tmp/w.weights.h5", save_weights_only=True)
+        if kind is keras.callbacks.ModelCheckpoint
+        else kind()
+        for kind in names.STATE_OF_CALLBACKS
+    }
+    for callback in made.values():
+        callback.set_model(keras.Sequential([keras.Input([1]), keras.layers.Dense(1)]))
+        callback.on_train_begin()
+    missing = [
+        f"{kind.__name__}: {name}"
+        for kind, kept in names.STATE_OF_CALLBACKS.items()
+        for name in kept
+        if not hasattr(made[kind], name)
+    ]
+    assert missing == []

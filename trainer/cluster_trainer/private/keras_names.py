@@ -1,0 +1,292 @@
+"""Keras's private names, as read in Keras 3.15.1, each with the reason why it is needed.
+
+Public names are not here: other modules import them from `keras`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+
+# Computes the shapes of outputs without numbers, to build a model before its first step.
+from keras.src.backend import compute_output_spec
+
+# The process's seed generator, which a checkpoint keeps; there is no public way to it.
+from keras.src.backend.common.global_state import get_global_attribute, set_global_attribute
+
+# The class below every backend's variable: its `value` and `assign` tell who reads a model.
+from keras.src.backend.common.variables import Variable as AnyVariable
+from keras.src.backend.tensorflow import nn as _nn
+from keras.src.backend.tensorflow import trainer as _trainer
+from keras.src.backend.tensorflow.core import Variable as _TensorFlowVariable
+
+# Takes pandas' frames and sparse arrays, unlike `tf.convert_to_tensor`.
+from keras.src.backend.tensorflow.core import convert_to_tensor
+from keras.src.backend.tensorflow.optimizer import TFOptimizer as _TFOptimizer
+
+# Joins the predictions of several batches, ragged ones too.
+from keras.src.backend.tensorflow.trainer import concat
+
+# The layers whose `build` makes no variable: `add`, `multiply` and the like.
+from keras.src.layers.merging.base_merge import Merge
+from keras.src.losses import loss as _loss
+
+# Brings masks and weights to the same rank, as Keras's losses do.
+from keras.src.losses.loss import squeeze_or_expand_to_same_rank
+
+# The class below every backend's optimizer: it recognises any optimizer in a user's object.
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
+from keras.src.trainers import data_adapters as _data_adapters
+
+# Loaders that have lengths and items as our sources of single examples have, but that Keras reads.
+from keras.src.trainers.data_adapters import is_grain_dataset, is_torch_dataloader
+
+# Adapters of data: which one Keras has chosen decides how the data are divided.
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter, can_convert_arrays
+
+# What Keras makes of arrays before it cuts batches from them.
+from keras.src.trainers.data_adapters.array_slicing import (
+    TensorflowSparseWrapper,
+    can_slice_array,
+    convert_to_sliceable,
+    slice_tensorflow_sparse_wrapper,
+)
+
+# How many batches of a generator Keras reads to see what they are.
+from keras.src.trainers.data_adapters.data_adapter_utils import NUM_BATCHES_FOR_TENSOR_SPEC
+from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+
+# Adds class weights to batches, for each example by its class.
+from keras.src.trainers.data_adapters.tf_dataset_adapter import (
+    TFDatasetAdapter,
+    make_class_weight_map_fn,
+)
+
+# Ours stands in for it, and `fit` calls it by its private attributes.
+from keras.src.trainers.epoch_iterator import EpochIterator
+from keras.src.trainers.trainer import Trainer as _Trainer
+
+# The seed of `keras.utils.set_random_seed`.
+from keras.src.utils.rng_utils import get_random_seed
+
+from cluster_trainer.private.place import Place
+
+# Classes whose methods are replaced, and with which a model's own are compared.
+
+TensorFlowTrainer = _trainer.TensorFlowTrainer
+TFEpochIterator = _trainer.TFEpochIterator
+
+# Places of what is replaced; engine/install.py says by what.
+
+EPOCH_ITERATOR = Place(_trainer, "TFEpochIterator")
+MAYBE_SYMBOLIC_BUILD = Place(TensorFlowTrainer, "_maybe_symbolic_build")
+METRICS_RESULT_OR_LOGS = Place(TensorFlowTrainer, "_get_metrics_result_or_logs")
+AGGREGATE_ADDITIONAL_LOSS = Place(_Trainer, "_aggregate_additional_loss")
+REDUCE_VALUES = Place(_loss, "reduce_values")
+APPLY_MASK = Place(_loss, "apply_mask")
+COMPUTE_MOMENTS_SYNC = Place(_nn, "_compute_moments_sync")
+MOMENTS = Place(keras.layers.BatchNormalization, "_moments")
+UPDATE_STEP = Place(_TFOptimizer, "_backend_update_step")
+APPLY_WEIGHT_DECAY = Place(_TFOptimizer, "_apply_weight_decay")
+INCREMENT_ACCUMULATORS = Place(_TFOptimizer, "_backend_increment_gradient_accumulators")
+OVERWRITE_WITH_AVERAGE = Place(_TFOptimizer, "_overwrite_model_variables_with_average_value")
+LOSS_SCALE_APPLY = Place(keras.optimizers.LossScaleOptimizer, "_tf_apply")
+LOSS_SCALE_COMMON_APPLY = Place(keras.optimizers.LossScaleOptimizer, "_common_apply")
+DIRECT_ASSIGN = Place(_TensorFlowVariable, "_direct_assign")
+GET_DATA_ADAPTER = Place(_data_adapters, "get_data_adapter")
+UPDATE_PROGBAR = Place(keras.callbacks.ProgbarLogger, "_update_progbar")
+
+STATE_OF_CALLBACKS = {
+    keras.callbacks.EarlyStopping: ("wait", "stopped_epoch", "best", "best_weights", "best_epoch"),
+    keras.callbacks.ReduceLROnPlateau: ("wait", "best", "cooldown_counter"),
+    keras.callbacks.ModelCheckpoint: (
+        "best",
+        "_batches_seen_since_last_saving",
+        "_last_batch_seen",
+    ),
+    keras.callbacks.TensorBoard: ("_global_train_batch", "_global_test_batch"),
+    keras.callbacks.SwapEMAWeights: ("_ema_weights_in_model",),
+    keras.callbacks.History: ("epoch", "history"),
+}
+"""What a callback decides by, which a checkpoint keeps, public names among them."""
+SET_BY_KERAS = ("_model", "model", "params", "validation_data", "_current_epoch")
+"""The attributes of any callback that Keras sets, so that they are not a user's own state."""
+ITERATOR_OF_VALIDATION = "_eval_epoch_iterator"
+"""The attribute of a model in which `fit` keeps the batches of its validations, until it ends."""
+IS_VALIDATION_OF_FIT = "_use_cached_eval_dataset"
+"""The argument with which `fit` calls `evaluate`, unlike a callback or a user."""
+
+
+# Models and layers.
+
+
+def layers_within(layer: Any, *, include_self: bool = True) -> list[Any]:
+    """Return a layer or model and all layers within, however deep: `layers` has one level."""
+    return [*layer._flatten_layers(include_self=include_self)]
+
+
+def own_trainable(layer: Any) -> list[Any]:
+    """Return the variables that a layer has itself made as trainable, frozen or not."""
+    return list(layer._trainable_variables)
+
+
+def own_non_trainable(layer: Any) -> list[Any]:
+    """Return the variables that a layer has itself made as not trainable: its statistics."""
+    return list(layer._non_trainable_variables)
+
+
+def own_metrics(layer: Any) -> list[Any]:
+    """Return the metrics that a layer holds, which `model.metrics` may be told to leave out."""
+    return list(layer._metrics)
+
+
+def seed_generators(layer: Any) -> list[Any]:
+    """Return what a layer draws from, whose state is no variable of its model."""
+    return list(layer._seed_generators)
+
+
+def tracker(layer: Any) -> Any:
+    """Return the object that holds what a layer tracks, to put a failed `build` back."""
+    return layer._tracker
+
+
+def call_takes_training(layer: Any) -> bool:
+    """Tell whether a layer's `call` takes `training`."""
+    return bool(layer._call_has_training_arg)
+
+
+def reduction_axes(batch_normalization: Any) -> Any:
+    """Return the axes over which BatchNormalization averages."""
+    return batch_normalization._reduction_axes
+
+
+def strategy_given(model: Any) -> Any:
+    """Return the strategy in whose scope a model was made; None: in none."""
+    return model._distribute_strategy
+
+
+def compiled_loss(model: Any) -> Any:
+    """Return what computes a model's loss; None: it is not compiled with one."""
+    return getattr(model, "_compile_loss", None)
+
+
+def compiled_metrics(model: Any) -> Any:
+    """Return what holds the metrics that a model was compiled with; None: nothing."""
+    return getattr(model, "_compile_metrics", None)
+
+
+def compile_config(model: Any) -> Any:
+    """Return what a model was compiled with, in an object of each `compile`; None: it was not."""
+    return getattr(model, "_compile_config", None)
+
+
+def user_losses(model: Any) -> Any:
+    """Return the losses as a user has given them to `compile`; None: there are none."""
+    return getattr(compiled_loss(model), "_user_loss", None)
+
+
+def compute_loss(model: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Compute a loss as the model's `train_step` does, which leaves out what a `call` lacks."""
+    return model._compute_loss(*arguments, **keywords)
+
+
+def symbolic_build(model: Any, batch: Any) -> None:
+    """Build a compiled model as Keras does in a strategy's scope."""
+    model._symbolic_build(data_batch=batch)
+
+
+def with_optionals(model: Any, step: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a step that takes a None of a `tf.data.Dataset`, which arrives as an Optional."""
+    converted: Callable[..., Any] = model._autoconvert_optionals(step)
+    return converted
+
+
+def is_validated_after(model: Any, epoch: int, frequency: Any) -> bool:
+    """Tell whether `fit` validates after an epoch."""
+    return bool(model._should_eval(epoch, frequency))
+
+
+def made_by(tensor: Any) -> Any:
+    """Return the operation that a tensor of symbols comes from."""
+    return tensor._keras_history.operation
+
+
+# Optimizers and variables.
+
+
+def step_counter(optimizer: Any) -> Any:
+    """Return the variable that counts an optimizer's steps; `iterations` gives its value."""
+    return optimizer._iterations
+
+
+def trained_by(optimizer: Any) -> Sequence[Any]:
+    """Return the variables that an optimizer was built with; none before."""
+    found: Sequence[Any] = getattr(optimizer, "_trainable_variables", ())
+    return found
+
+
+def unknown_to(optimizer: Any, variables: Sequence[Any]) -> list[Any]:
+    """Return the variables that an optimizer was not built with, which Keras says too late."""
+    known = optimizer._trainable_variables_indices
+    if not known:  # one that hands all to another, as LossScaleOptimizer does
+        return []
+    return [one for one in variables if optimizer._var_key(one) not in known]
+
+
+def is_decayed(optimizer: Any, variable: Any) -> bool:
+    """Tell whether an optimizer's weight decay is meant for a variable."""
+    return bool(optimizer._use_weight_decay(variable))
+
+
+def averages_of(optimizer: Any) -> Sequence[Any]:
+    """Return the moving averages of the variables that an optimizer with `use_ema` trains."""
+    averages: Sequence[Any] = optimizer._model_variables_moving_average
+    return averages
+
+
+def value_of(variable: Any) -> Any:
+    """Return TensorFlow's variable of Keras's; None: it is not initialised yet."""
+    return variable._value
+
+
+# Data adapters.
+
+
+def arrays_of(adapter: ArrayDataAdapter) -> Any:
+    """Return the arrays as Keras has taken them."""
+    return adapter._inputs
+
+
+def num_examples(adapter: ArrayDataAdapter) -> int:
+    """Return how many rows the arrays have."""
+    return int(adapter._num_samples)
+
+
+def shuffle_of(adapter: ArrayDataAdapter) -> Any:
+    """Return what `shuffle` was given as."""
+    return adapter._shuffle
+
+
+def signature_of(adapter: PyDatasetAdapter) -> Any:
+    """Return what is known of a PyDataset's batches; None: it has to be read for that."""
+    return adapter._output_signature
+
+
+def set_signature(adapter: PyDatasetAdapter, signature: Any) -> None:
+    """Let an adapter know of its batches: else it reads two more to see what they are."""
+    adapter._output_signature = signature
+
+
+def first_batches(adapter: Any) -> Any:
+    """Return the batches that Keras has read of a generator to see what they are; None: none."""
+    return getattr(adapter, "_first_batches", None)
+
+
+# Callbacks.
+
+
+def is_to_profile(tensorboard: keras.callbacks.TensorBoard) -> bool:
+    """Tell whether a TensorBoard callback is to profile some batches."""
+    return bool(tensorboard._should_trace)

@@ -1,0 +1,43 @@
+"""Where a function of another project stands, so that it can be replaced there."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Place:
+    """A function, method or property by its owner and its name.
+
+    Attributes:
+        owner: a class or a module.
+        name: of an attribute that the owner has.
+    """
+
+    owner: Any
+    name: str
+
+    @property
+    def own(self) -> Any:
+        """What stands there now."""
+        return getattr(self.owner, self.name)
+
+    def put(self, ours: Any) -> None:
+        """Replace it."""
+        setattr(self.owner, self.name, ours)
+
+    def put_if(self, ours: Callable[..., Any], applies: Callable[[], bool]) -> None:
+        """Replace a function, but only for the calls that a condition holds for.
+
+        Args:
+            ours: takes what the replaced function takes.
+            applies: is asked at each call.
+        """
+        theirs = self.own
+
+        @wraps(theirs)
+        def chosen(*arguments: Any, **keywords: Any) -> Any:
+            return (ours if applies() else theirs)(*arguments, **keywords)
+
+        self.put(chosen)

@@ -1,0 +1,204 @@
+"""TensorFlow's private names, as read in TensorFlow 2.21.0, each with the reason for its use.
+
+Public names are not here: other modules import `tensorflow`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.data.ops.dataset_ops import _VariantDataset
+
+# Turn a batch into tensors, of which an iterator gives it once more.
+from tensorflow.python.data.util.structure import get_flat_tensor_shapes, to_tensor_list
+
+# The implementation of a MultiWorkerMirroredStrategy, which ours tells its devices.
+from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
+from tensorflow.python.distribute.distribute_lib import StrategyBase as _StrategyBase
+
+# The strategy that holds where nobody has made one.
+from tensorflow.python.distribute.distribute_lib import (
+    _DefaultDistributionStrategy as DefaultStrategy,
+)
+
+# Makes one value of one for each replica of a process, within a function too.
+from tensorflow.python.distribute.distribute_utils import regroup
+
+# Tell a variable that each replica has a copy of, and a batch that each has a part of.
+from tensorflow.python.distribute.values import DistributedVariable, PerReplicaSpec
+from tensorflow.python.eager import context as _context
+from tensorflow.python.framework import random_seed as _random_seed
+
+# Tells which variables an operation reads and writes.
+from tensorflow.python.framework.auto_control_deps_utils import get_read_write_resource_inputs
+from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable as _BaseVariable
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable as _ResourceVariable
+
+from cluster_trainer.private.place import Place
+
+# Places of what is replaced; engine/install.py says by what.
+
+NUM_REPLICAS_IN_SYNC = Place(_StrategyBase, "num_replicas_in_sync")
+ASSIGN = Place(_BaseVariable, "assign")
+ASSIGN_OF_RESOURCE = Place(_ResourceVariable, "assign")  # TensorFlow gives this class its own
+GET_SEED = Place(_random_seed, "get_seed")
+
+# The classes of tf.data's steps, by name: TensorFlow exports none of them.
+
+CACHES = ("CacheDataset", "_CacheDataset")
+ZIP, TAKE, RANDOM = "_ZipDataset", "_TakeDataset", "_RandomDataset"
+DIRECTED_INTERLEAVE = "_DirectedInterleaveDataset"
+OPAQUE = ("_VariantDataset",)
+"""Of which nobody can tell what they are made from."""
+BATCHING = ("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset", "_RebatchDataset")
+OF_SEVERAL_ITERATORS = ("_RepeatDataset", "_ConcatenateDataset", *CACHES)
+"""Begin their inputs again within one iterator, or keep what these gave."""
+AS_THEY_ARE = (
+    *("_PrefetchDataset", "_RepeatDataset", "_TakeDataset", "_SkipDataset", "_ShuffleDataset"),
+    *("_OptionsDataset", "_AssertCardinalityDataset", "_ShardDataset", *CACHES),
+)
+"""Give their input's elements as they are."""
+
+
+# The process.
+
+
+def global_seed() -> int | None:
+    """Return the seed of `tf.random.set_seed`; None: nobody has called it."""
+    seed: int | None = _random_seed.context.global_seed()
+    return seed
+
+
+def next_operation_seed() -> int:
+    """Return the next of the seeds that follow from the global one, and use it up."""
+    return int(_random_seed.context.internal_operation_seed())
+
+
+def operation_seeds() -> Any:
+    """Return the generator of those seeds, to put it back; None: there is none yet."""
+    return _context.context()._rng
+
+
+def has_cluster() -> bool:
+    """Tell whether this process is in TensorFlow's cluster, as of MultiWorkerMirroredStrategy."""
+    return _context.context()._collective_ops_server_def is not None
+
+
+# Strategies and what they distribute.
+
+
+def replicas_in_sync(strategy: tf.distribute.Strategy) -> int:
+    """Return how many replicas a strategy has; the public property says 1 within a step."""
+    return int(strategy.extended._num_replicas_in_sync)
+
+
+def worker_number(strategy: tf.distribute.Strategy) -> int:
+    """Return which of its cluster's workers a strategy runs on; 0 where there are no others."""
+    return int(getattr(strategy.extended, "_id_in_cluster", 0))
+
+
+def copy_here(variable: DistributedVariable) -> Any:
+    """Return the copy of the replica that asks."""
+    return variable._get()
+
+
+def spec_of_first(spec: PerReplicaSpec) -> Any:
+    """Return what the first replica gets."""
+    return spec._value_specs[0]
+
+
+# Operations, functions, tensors and variables.
+
+
+def run_after(operation: tf.Operation, other: tf.Operation) -> None:
+    """Have an operation of a graph wait for another."""
+    operation._add_control_input(other)
+
+
+def is_stateful(operation: tf.Operation) -> bool:
+    """Tell whether an operation has effects, so that it runs even if nobody reads what it gives."""
+    return bool(operation._is_stateful)
+
+
+def type_spec(iterator: Any) -> Any:
+    """Return the specification of an iterator, which a loop carries on."""
+    return iterator._type_spec
+
+
+def handle_data(resource: Any) -> Any:
+    """Return what a graph knows of a resource's content; None: nothing."""
+    return getattr(resource, "_handle_data", None)
+
+
+def without_wrapper(container: Any) -> Any:
+    """Return the list or dictionary within one of TensorFlow's, which accounts for changes."""
+    return getattr(container, "__wrapped__", getattr(container, "_storage", container))
+
+
+def table_as_tensors(table: Any) -> Mapping[str, tf.Tensor]:
+    """Return the keys and values of a lookup table."""
+    tensors: Mapping[str, tf.Tensor] = table._serialize_to_tensors()
+    return tensors
+
+
+def fill_table(table: Any, tensors: Mapping[str, tf.Tensor]) -> None:
+    """Give a lookup table the keys and values that another one had."""
+    table._restore_from_tensors(tensors)
+
+
+# Steps of tf.data.
+
+
+def single(variant: tf.Tensor, spec: Any) -> tf.data.Dataset:
+    """Return a dataset of what an operation of tf.data gives."""
+    return _VariantDataset(variant, spec)
+
+
+def inputs_of(dataset: Any) -> Sequence[Any]:
+    """Return the datasets that one is made from."""
+    found: Sequence[Any] = dataset._inputs()
+    return found
+
+
+def seeds_of(dataset: Any) -> tuple[int, int] | None:
+    """Return the two seeds of a step that shuffles or draws; None: it does neither."""
+    if not hasattr(dataset, "_seed2"):
+        return None
+    return int(dataset._seed), int(dataset._seed2)
+
+
+def reshuffles(dataset: Any) -> bool:
+    """Tell whether each iterator of a `shuffle` has another order."""
+    return bool(getattr(dataset, "_reshuffle_each_iteration", False))
+
+
+def draws_anew(dataset: Any) -> bool:
+    """Tell whether each iterator of a `Dataset.random` has other numbers."""
+    return bool(getattr(dataset, "_rerandomize", False))
+
+
+def gives_what_is_ready(dataset: Any) -> bool:
+    """Tell whether a step was made with `deterministic=False`."""
+    return getattr(dataset, "_deterministic", None) == "false"
+
+
+def batch_size_of(dataset: Any) -> Any:
+    """Return the size that a step batches to, as a tensor; None: it does not batch."""
+    return getattr(dataset, "_batch_size", None)
+
+
+def count_of(take: Any) -> int:
+    """Return how many elements a `take` lets through; -1: all."""
+    return int(take._count)
+
+
+def graph_of(dataset: Any) -> Any:
+    """Return the graph of the function that a step calls; None: it calls none."""
+    function = getattr(getattr(dataset, "_map_func", None), "function", None)
+    return getattr(function, "graph", None)
+
+
+def tensors_of(dataset: Any) -> Sequence[tf.Tensor]:
+    """Return the tensors that a dataset was made of; none where it was made otherwise."""
+    found: Sequence[tf.Tensor] = getattr(dataset, "_tensors", ())
+    return found
