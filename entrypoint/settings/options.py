@@ -78,7 +78,7 @@ class Options:
         forms.whole_number(1),
         purpose="The smallest number of workers that go on after a loss. It must be more than "
         "half of all workers. Worker 0 and more than half of those who trained last must be among "
-        "them. Lost workers rejoin at the end of a call. Default: all workers. It must be the "
+        "them. Lost workers rejoin at the end of a call. If unset: all workers. It must be the "
         "same on every worker, and needs a ring (TRAINER_COLLECTIVES) and a meeting "
         "(RENDEZVOUS_TIMEOUT).",
         example="2",
@@ -118,7 +118,7 @@ class Options:
     progress_file: str | None = option(
         "PROGRESS_FILE",
         forms.path("the path of a file that may be created"),
-        purpose="A file that the command touches when it has got further. Default: a new file, "
+        purpose="A file that the command touches when it has got further. If unset: a new file, "
         "whose path the command gets under this name.",
         example="/runs/progress",
     )
@@ -157,14 +157,14 @@ class Options:
         "METRICS_PORT",
         forms.whole_number(1, forms.LARGEST_PORT),
         purpose="Exposes the status as Prometheus metrics: /metrics on this port, on all "
-        "addresses of the container. Default: nothing listens.",
+        "addresses of the container. If unset: nothing listens.",
         example="9400",
     )
     requirements_file: str | None = option(
         "REQUIREMENTS_FILE",
         forms.path("the path of a readable requirements file, or none"),
         purpose="The packages that your code needs besides the image's. They are installed once, "
-        "into /data/.packages, before the first start. Default: requirements.txt in the working "
+        "into /data/.packages, before the first start. If unset: requirements.txt in the working "
         "directory, if it exists.",
         example="/workspace/requirements-train.txt",
     )

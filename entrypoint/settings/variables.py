@@ -58,7 +58,7 @@ WORKER_HOSTS = EnvironmentVariable(
 )
 WORKER_INDEX = EnvironmentVariable(
     name="WORKER_INDEX",
-    purpose="This worker's place in the list, counted from 0. Default: JOB_COMPLETION_INDEX, "
+    purpose="This worker's place in the list, counted from 0. If unset: JOB_COMPLETION_INDEX, "
     "SWARM_TASK_SLOT less 1, or the entry with this machine's own name or address.",
     accepted="a whole number from 0, less than the number of workers",
     example="0",
@@ -83,7 +83,7 @@ CLUSTER_SOURCE = EnvironmentVariable(
 )
 ENV_FILE = EnvironmentVariable(
     name="ENV_FILE",
-    purpose="A file of NAME=value lines. Variables of the container win over it. Default: .env in "
+    purpose="A file of NAME=value lines. Variables of the container win over it. If unset: .env in "
     "the working directory, if it exists.",
     accepted="the path of a readable file",
     example="/workspace/cluster.env",

@@ -239,7 +239,7 @@ class TrainerConfig(BaseSettings):
     )
     image_size: PositiveInt | None = Field(
         None,
-        description="Side in pixels to which pictures are resized. Default: 224 for data sets "
+        description="Side in pixels to which pictures are resized. If unset: 224 for data sets "
         "whose pictures differ in size, otherwise the pictures' own size.",
     )
     augment: Literal["none", "flip", "crop", "flip_crop"] = Field(
@@ -258,7 +258,7 @@ class TrainerConfig(BaseSettings):
     )
     model_dir: Annotated[Path, AfterValidator(_writable_directory)] | None = Field(
         None,
-        description="Where the chief saves the trained model. Default: its own folder in run_dir.",
+        description="Where the chief saves the trained model. If unset: its own folder in run_dir.",
     )
     strategy: Literal["auto", "none", "mirrored", "multiworker"] = Field(
         "auto",
@@ -271,7 +271,7 @@ class TrainerConfig(BaseSettings):
     )
     devices: Annotated[str, AfterValidator(_device_names)] | None = Field(
         None,
-        description="Which of this worker's devices train. Several are mirrored. Default: all "
+        description="Which of this worker's devices train. Several are mirrored. If unset: all "
         "GPUs, or the CPU on a machine without one.",
     )
     collectives: Literal["auto", "tensorflow", "ring"] = Field(
@@ -294,10 +294,10 @@ class TrainerConfig(BaseSettings):
     epochs: PositiveInt = Field(50, description="Epochs to train.")
     steps_per_epoch: PositiveInt | None = Field(
         None,
-        description="Global batches per epoch. Default: one pass over the training data.",
+        description="Global batches per epoch. If unset: one pass over the training data.",
     )
     per_replica_batch_size: PositiveInt | None = Field(
-        None, description="Examples per step on each replica. Default: 32."
+        None, description="Examples per step on each replica. If unset: 32."
     )
     global_batch_size: PositiveInt | None = Field(
         None,
@@ -312,12 +312,12 @@ class TrainerConfig(BaseSettings):
     )
     loss: Annotated[str, AfterValidator(_known_loss)] | None = Field(
         None,
-        description="The loss of a model that is not compiled. Default: for classes, the "
+        description="The loss of a model that is not compiled. If unset: for classes, the "
         "cross-entropy of logits.",
     )
     metrics: Annotated[str, AfterValidator(_known_metrics)] | None = Field(
         None,
-        description="The metrics of a model that is not compiled. Default: for classes, the "
+        description="The metrics of a model that is not compiled. If unset: for classes, the "
         "accuracy.",
     )
     learning_rate: float = Field(
@@ -385,7 +385,7 @@ class TrainerConfig(BaseSettings):
     keep_earlier: NonNegativeInt | None = Field(
         None,
         description="How many earlier runs stay in each worker's folder `earlier`, where a new "
-        "run moves what it finds. Default: all of them.",
+        "run moves what it finds. If unset: all of them.",
     )
     tensorboard: Literal["none", "scalars", "histograms"] = Field(
         "scalars",
@@ -395,7 +395,7 @@ class TrainerConfig(BaseSettings):
     profile_steps: Annotated[str, AfterValidator(_first_and_last_step)] | None = Field(
         None,
         description="Steps that the chief profiles, into tensorboard/plugins/profile. In a script "
-        "with several fits they are steps of the first. Default: none.",
+        "with several fits they are steps of the first. If unset: none.",
     )
     steps_per_call: AutoOrPositive = Field(
         "auto",
@@ -425,7 +425,7 @@ class TrainerConfig(BaseSettings):
     )
     gpus_per_worker: NonNegativeInt | None = Field(
         None,
-        description="How many GPUs TensorFlow must see here, whichever of them train. Default: "
+        description="How many GPUs TensorFlow must see here, whichever of them train. If unset: "
         "any number.",
     )
     unknown_arguments: CliUnknownArgs = Field(default=[], repr=False, exclude=True)
