@@ -1,6 +1,8 @@
 """The reference says what the code says; `make reference` writes its tables."""
 
+import ast
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -8,6 +10,8 @@ from cluster_trainer.problems import ExitCode
 from cluster_trainer.settings.config import setting_names
 from scripts import reference
 
+PRODUCT = ("entrypoint", "trainer", "compose")
+MESSAGES = reference.ROOT / "docs/reference/messages.md"
 BETWEEN_OUR_PROCESSES = "NOBODY_CAME"
 EXIT_CODES = reference.ROOT / "docs/reference/exit-codes.md"
 
@@ -36,6 +40,27 @@ def test_each_exit_code_has_a_line():
         int(found) for found in re.findall(r"^\| (\d+) \|", EXIT_CODES.read_text(), re.MULTILINE)
     }
     assert {*ExitCode, *used} <= lines
+
+
+def said() -> Iterator[str]:
+    """Yield the texts of the product's code, with a line's end for what an f-string puts in."""
+    for file in (file for name in PRODUCT for file in (reference.ROOT / name).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(
+                    part.value if isinstance(part, ast.Constant) else "\n" for part in node.values
+                )
+            elif isinstance(node, ast.Constant):
+                yield str(node.value)
+
+
+def test_each_message_is_said_somewhere():
+    text = "\n".join(said())
+    rows = re.findall(r"^\| (`.*?) \| ", MESSAGES.read_text(), re.MULTILINE)
+    assert len(rows) > 10
+    for message in (found for row in rows for found in re.findall(r"`([^`]+)`", row)):
+        pieces = re.split(r"…|worker-\d|\b\d+\b(?!-)|\"|[:;.] |\(|\)", message)
+        assert max(pieces, key=len).strip(" ,") in text, message
 
 
 @pytest.mark.parametrize("package", reference.PACKAGES)
