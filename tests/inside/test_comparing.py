@@ -1,5 +1,6 @@
 """To compare data draws nothing from anybody's generator, and takes nothing back that was drawn."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -20,9 +21,13 @@ class Draws:
     """A source that draws when it is read, or beside which another thread draws."""
 
     doubtful = ()
+    calls_users = True
 
     def __init__(self, asks_users):
         self.asks_users = asks_users
+
+    def end_pass(self):
+        """Read nothing ahead."""
 
     def found(self):
         return {"drawn": str(np.random.random())}  # noqa: NPY002  users draw from it
@@ -35,3 +40,40 @@ def test_only_what_users_code_draws_is_taken_back(asks_users):
     np.random.seed(1)  # noqa: NPY002
     comparing.refuse_others(Alone(), Draws(asks_users), {}, "fit")
     assert np.random.random() == (first if asks_users else second)  # noqa: NPY002
+
+
+def test_nothing_is_taken_back_while_threads_read_another_source():
+    training, validation = Draws(asks_users=True), Draws(asks_users=True)
+    comparing.note_reading(training)
+    np.random.seed(1)  # noqa: NPY002
+    _, second = np.random.random(2)  # noqa: NPY002
+    np.random.seed(1)  # noqa: NPY002
+    comparing.refuse_others(Alone(), validation, {}, "evaluate")
+    assert np.random.random() == second  # noqa: NPY002
+
+
+class Rows(keras.utils.PyDataset):
+    """Two batches."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return np.ones((4, 2), np.float32), np.ones((4, 1), np.float32)
+
+
+@pytest.mark.usefixtures("keeps_nothing")
+def test_data_are_noted_as_long_as_they_are_read():
+    """An epoch of one batch leaves a pass in its middle, whose rest is read ahead."""
+    before, noted = {*comparing._read_now}, []  # noqa: SLF001
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    between = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda *_: noted.append({*comparing._read_now} - before)  # noqa: SLF001
+    )
+    data = Rows(workers=2)
+    model.fit(data, epochs=2, steps_per_epoch=1, verbose=0, callbacks=[between])
+    assert list(map(len, noted)) == [1, 0]
+    noted.clear()
+    model.fit(data, epochs=2, verbose=0, callbacks=[between])
+    assert list(map(len, noted)) == [0, 0]

@@ -18,6 +18,8 @@ from cluster_trainer.engine.data.comparing import (
     PREDICT,
     RowsOfItsOwnError,
     has_own_rows,
+    note_read,
+    note_reading,
     refuse_others,
     warn,
     warn_once,
@@ -226,6 +228,7 @@ class EpochIterator(keras_names.EpochIterator):
 
     def end(self) -> None:
         """Note that the fit is over, which may have trained nothing in this process."""
+        note_read(self.source)
         if not self._has_begun:
             self.source.had_begun(self._pass, self._first)
 
@@ -234,12 +237,14 @@ class EpochIterator(keras_names.EpochIterator):
         self._num_batches = self.source.num_batches
         if not (self.source.is_endless and self._is_between_passes):
             self._current_iterator = None
+            note_read(self.source)
             self._steps_seen = 0
 
     def abandon(self) -> None:
         """Read nothing more, wherever in its pass this is."""
         self._current_iterator = None
         self.source.end_pass()
+        note_read(self.source)
 
     def spec(self) -> Any:
         """Return the specification of what a replica gets; None where it gets nothing."""
@@ -409,6 +414,7 @@ class EpochIterator(keras_names.EpochIterator):
             self._element_spec = batches.element_spec
         self._has_begun = True
         self.source.begin_pass(self._pass)
+        note_reading(self.source)
         self._current_iterator = iterator = iter(batches)
         if not self.source.begins_anywhere:
             for _ in range(self._first):
@@ -423,6 +429,7 @@ class EpochIterator(keras_names.EpochIterator):
         if not self.source.is_endless:
             self._current_iterator = None
             self.source.end_pass()
+            note_read(self.source)
 
     def _interrupted_warning(self) -> None:
         warnings.warn(

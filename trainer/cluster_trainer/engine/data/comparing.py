@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from hashlib import sha256
 from typing import Any
+from weakref import WeakSet
 
 import keras
 import numpy as np
@@ -30,6 +31,7 @@ ADVICE = (
 )
 PREDICT = "predict"
 EXAMPLES = "SHA-256 of some examples, part"
+_read_now: WeakSet[Any] = WeakSet()
 log = logging.getLogger("trainer")
 
 
@@ -185,12 +187,26 @@ def _content_of(leaf: Any) -> bytes | None:
     return str(array.tolist()).encode() if array.dtype.kind in "OSU" else array.tobytes()
 
 
+def note_reading(source: Any) -> None:
+    """Note that threads read a source from now on, and may call a user's own code for it."""
+    if source.calls_users:
+        _read_now.add(source)
+
+
+def note_read(source: Any) -> None:
+    """Note that nobody reads a source any more."""
+    _read_now.discard(source)
+
+
 def _drawing_nothing_of(source: Any) -> AbstractContextManager[None]:
     """Leave generators as they are where a user's own code is asked for data; see Source.
 
-    Elsewhere nothing is drawn but by other threads, whose numbers would come twice.
+    But not while threads read another source, as the training's during a validation: the numbers
+    that they draw meanwhile would come twice.
     """
-    return drawing_nothing() if source.asks_users else nullcontext()
+    source.end_pass()  # whose own threads draw as well
+    are_others_read = any(one is not source for one in _read_now)
+    return drawing_nothing() if source.asks_users and not are_others_read else nullcontext()
 
 
 @contextmanager

@@ -61,6 +61,7 @@ class Source:
         varies: whether one batch may have another shape than the next.
         changes: whether a pass may have other data than the one before.
         asks_users: whether `found` calls a user's own code, which may draw.
+        calls_users: whether `shares` is read by threads that may call a user's own code.
         doubtful: what of `found` may differ between workers by intention.
         components: which parts of a batch were batched together; see pieces.py.
     """
@@ -70,6 +71,7 @@ class Source:
     is_infinite = is_ours = goes_on = False
     may_lack_examples = varies = True
     begins_again = changes = asks_users = False
+    calls_users = True
     doubtful: Collection[str] = ()
     components: Sequence[Component] = TOGETHER
     num_examples: int | None = None
@@ -267,6 +269,7 @@ class RowSource(Source):
         self, rows: Rows, replicas: Replicas, pick: Callable[[tf.Tensor, tf.Tensor], Any]
     ) -> None:
         super().__init__(-(-rows.examples // rows.batch_size), replicas)
+        self.calls_users = rows.take_work
         self._rows, self._pick, self.num_examples = rows, pick, rows.examples
         short = rows.examples % rows.batch_size
         self.varies = bool(short)
