@@ -25,11 +25,12 @@ scripts/build.sh report # what `make report` draws with
 color=no
 [ ! -t 1 ] || color=yes # a terminal for the container would keep Ctrl-C from it
 
+read -r -a docker_options <<< "${DOCKER_OPTIONS-}"
 # MAX_RESTARTS: failed once is failed.
 exec docker run --rm --network none --user "$(id -u):$(id -g)" \
     --tmpfs /tmp:mode=1777,exec --workdir /project \
     --volume "$TESTS_OF/tests/inside:/project/tests/inside:ro" --volume "$TESTS_OF/patches:/project/patches:ro" \
     --volume "$PWD/$TOOLS:/opt/inside-tools:ro" --volume "$PWD/$REPORT:/opt/report:ro" \
     --env PYTHONPATH=/opt/inside-tools:/opt/report --env MAX_RESTARTS=0 --env CLUSTER_TRAINER_ENGINE \
-    ${DOCKER_OPTIONS-} \
+    ${docker_options[@]+"${docker_options[@]}"} \
     "$IMAGE" python -m pytest --rootdir /project --color $color "${OPTIONS[@]}" "$@"
