@@ -352,7 +352,7 @@ def test_one_that_is_being_written_is_told_of(store, slow):
 
 def test_it_is_streamed_without_a_copy_of_its_arrays(store):
     """A name that tells the digest of all is known at the end alone."""
-    saved = checkpoint(5, [np.ones(2**25, np.float32)])  # 128 MiB
+    saved = checkpoint(5, [np.ones(2**24, np.float32)])  # 64 MiB
     tracemalloc.start()
     store.stream(saved.number, saved.write)
     _, peak = tracemalloc.get_traced_memory()
