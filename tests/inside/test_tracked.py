@@ -1,6 +1,7 @@
 """State that Keras does not list is in checkpoints, and is put back: variables, modules, tables."""
 
 import logging
+import sys
 
 import keras
 import numpy as np
@@ -244,3 +245,25 @@ def test_an_attribute_that_is_a_collection_changes_with_what_it_holds():
     assert unkept.changed({}) == {}
     callback.seen[0] = 5
     assert unkept.changed({"Own 1": ["another"]}) == {"Own 1": ["another", "seen"]}
+
+
+@pytest.mark.parametrize("kind", ["texts", "dict", "pairs"])
+def test_what_a_callback_has_collected_is_not_looked_at_one_by_one(kind):
+    many = 300_000
+    collected = {
+        "texts": [f"text {number}" for number in range(many)],
+        "dict": {f"text {number}": number for number in range(many)},
+        "pairs": [("text", number) for number in range(many)],
+    }[kind]
+    callback, calls = Own(), []
+    callback.seen, callback.nested = collected, [[], (tf.Variable(1.0),)]
+    sys.setprofile(lambda *_: calls.append(None))
+    try:
+        unkept = Unkept([callback])
+        found = dict(tracked._walk({"Own 1": callback}, []))  # noqa: SLF001
+    finally:
+        sys.setprofile(None)
+    assert len(calls) < 3 * many
+    assert any(name.startswith("Own 1.nested") for name in found)
+    collected.update(more=1) if kind == "dict" else collected.append("more")
+    assert "seen" in unkept.changed({})["Own 1"]

@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, compress
 from typing import Any
 
 import keras
@@ -46,6 +47,8 @@ OF_MODEL = "model"
 TEXT = "serialized"
 """The part of a tensor of texts, of which NumPy knows no array that can be written."""
 WHAT = "a checkpoint (other variables)"
+NESTED = 4
+"""How deep collections may be for one look at the types of what they hold."""
 SHOWN = 5
 log = logging.getLogger("trainer")
 
@@ -153,7 +156,7 @@ def _walk(roots: Mapping[str, Any], known: Iterable[Any]) -> Iterator[tuple[str,
     queue = deque(roots.items())
     while queue:
         path, one = queue.popleft()
-        if (isinstance(one, LEAVES) and not isinstance(one, VARIABLES)) or id(one) in seen:
+        if _is_leaf(type(one)) or id(one) in seen:
             continue
         seen[id(one)] = one
         if isinstance(one, VARIABLES + TABLES):
@@ -165,12 +168,35 @@ def _walk(roots: Mapping[str, Any], known: Iterable[Any]) -> Iterator[tuple[str,
 
 def _parts(one: Any) -> list[tuple[str, Any]]:
     if isinstance(one, Mapping):
+        if _is_plain([*one.values()]):
+            return []
         return [(str(name), part) for name, part in one.items() if isinstance(name, (str, int))]
     if isinstance(one, (list, tuple)):
-        return [(str(index), part) for index, part in enumerate(one)]
+        return [] if _is_plain(one) else [(str(index), part) for index, part in enumerate(one)]
     if isinstance(one, HOLDERS) or type(one).__module__.partition(".")[0] not in LIBRARIES:
         return sorted(getattr(one, "__dict__", {}).items())
     return []
+
+
+def _is_plain(parts: Sequence[Any], depth: int = NESTED) -> bool:
+    """Tell whether a collection holds leaves alone, without a loop of Python's over millions."""
+    kinds = {*map(type, parts)}
+    nested = {kind for kind in kinds if not _is_leaf(kind)}
+    if not nested:
+        return True
+    if not depth or not nested <= {list, tuple, dict}:
+        return False
+    values = map(dict.values, _of_kinds(parts, {dict}))
+    within = chain.from_iterable([*_of_kinds(parts, {list, tuple}), *values])
+    return _is_plain([*within], depth - 1)
+
+
+def _of_kinds(parts: Sequence[Any], kinds: set[type]) -> Iterable[Any]:
+    return compress(parts, map(kinds.__contains__, map(type, parts)))
+
+
+def _is_leaf(kind: type) -> bool:
+    return issubclass(kind, LEAVES) and not issubclass(kind, VARIABLES)
 
 
 def _rows(one: Any) -> list[Row]:

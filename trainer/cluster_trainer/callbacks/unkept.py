@@ -4,6 +4,7 @@ import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from cluster_trainer.engine.running import of_a_user
 from cluster_trainer.private import keras_names
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
+COLLECTIONS = (dict, list, tuple, deque, AbstractSet)
 KERAS_OWN = frozenset([*keras_names.SET_BY_KERAS, "epochs_since_last_save"])
-MOST_BYTES = 2**20
+MOST_BYTES, MOST_PARTS = 2**20, 10_000
+"""Of an array, and of an attribute: of longer ones, the length and what comes last are compared."""
 DEPTH = 8
 
 
@@ -49,25 +52,41 @@ class Unkept:
             theirs = KERAS_OWN.union(states.kept_names(callback))
             for attribute, value in getattr(callback, "__dict__", {}).items():
                 if attribute not in theirs:
-                    digest = hashlib.blake2b(digest_size=16)
-                    _add(digest, value, DEPTH)
-                    yield (name, attribute), digest.digest()
+                    yield (name, attribute), Digest().of(value)
 
 
-def _add(digest: Any, value: Any, depth: int) -> None:
-    """Add what a value of numbers, texts, arrays and collections holds; else its type alone."""
-    digest.update(f"{type(value).__name__} ".encode())
-    if isinstance(value, PLAIN):
-        digest.update(repr(value).encode(errors="replace"))
-    elif isinstance(value, np.ndarray) and value.dtype != object:
-        digest.update(f"{value.dtype} {value.shape}".encode())
-        digest.update(np.ascontiguousarray(value.reshape(-1)[:MOST_BYTES]).tobytes())
-    elif isinstance(value, Mapping) and depth:
-        for key, part in value.items():
-            _add(digest, key, depth - 1)
-            _add(digest, part, depth - 1)
-    elif isinstance(value, (list, tuple, deque)) and depth:
-        for part in value:
-            _add(digest, part, depth - 1)
-    elif isinstance(value, AbstractSet):
-        digest.update(repr(sorted(map(repr, value))).encode(errors="replace"))
+class Digest:
+    """A digest of what a value of numbers, texts, arrays and collections holds.
+
+    Of other things it takes the type alone, and of many parts those that come last.
+    """
+
+    def __init__(self) -> None:
+        self._digest, self._left = hashlib.blake2b(digest_size=16), MOST_PARTS
+
+    def of(self, value: Any) -> bytes:
+        """Return the digest of one value."""
+        self._add(value, DEPTH)
+        return self._digest.digest()
+
+    def _add(self, value: Any, depth: int) -> None:
+        self._left -= 1
+        self._digest.update(f"{type(value).__name__} ".encode())
+        if isinstance(value, PLAIN):
+            self._digest.update(repr(value).encode(errors="replace"))
+        elif isinstance(value, np.ndarray) and value.dtype != object:
+            self._digest.update(f"{value.dtype} {value.shape}".encode())
+            self._digest.update(np.ascontiguousarray(value.reshape(-1)[:MOST_BYTES]).tobytes())
+        elif isinstance(value, COLLECTIONS) and depth:
+            self._digest.update(f"{len(value)} ".encode())
+            self._add_parts(value, depth)
+
+    def _add_parts(self, value: Any, depth: int) -> None:
+        if isinstance(value, AbstractSet):
+            if len(value) <= self._left:
+                self._digest.update(repr(sorted(map(repr, value))).encode(errors="replace"))
+            return
+        for part in islice(reversed(value), max(self._left, 0)):
+            self._add(part, depth - 1)
+            if isinstance(value, dict):
+                self._add(value[part], depth - 1)
