@@ -162,10 +162,12 @@ class CommandRunner:
                 return self._not_started(error, beside), ()
             return self._wait_for(child, beside), ()
         # Here, because threads take time to import, and `explain` needs none.
+        from entrypoint.supervision.output.notices import are_unwanted  # noqa: PLC0415
         from entrypoint.supervision.output.pipes import Output  # noqa: PLC0415
 
+        level = self.environment.get("TF_CPP_MIN_LOG_LEVEL")
         try:
-            output = Output(self.log, self.board)
+            output = Output(self.log, self.board, without_notices=are_unwanted(level))
         except OSError as error:
             return self._not_started(error, beside), ()
 

@@ -41,6 +41,22 @@ print(json.dumps([name for name in sys.modules if name == "tensorflow_datasets"]
 """
 
 
+OURS = re.compile(r"\d\d:\d\d:\d\d [A-Z]+ \S+ ")
+WITH_AN_ERROR = "import os, tensorflow; os.write(2, b'E0000 00:00:1.5 7 port.cc:1] refused\\n')"
+
+
+def test_importing_tensorflow_prints_nothing_of_its_own(run_to_end):
+    ended = run_to_end("python", "-c", WITH_AN_ERROR)
+    printed = [line for line in (ended.out + ended.err).splitlines() if not OURS.match(line)]
+    assert printed == ["E0000 00:00:1.5 7 port.cc:1] refused"]
+
+
+def test_a_level_of_ones_own_shows_what_tensorflow_prints(run_to_end):
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "0"}
+    ended = run_to_end("python", "-c", "import tensorflow", environment=environment)
+    assert "absl::InitializeLog" in ended.err
+
+
 def test_frameworks_are_there_in_the_versions_that_fit(run_python):
     versions = run_python(IMPORT)
     assert versions["tensorflow"].startswith("2.21.")

@@ -16,6 +16,7 @@ from entrypoint.errors import STDOUT, write_all
 from entrypoint.log import INFO, WARNING, Log
 from entrypoint.status.board import Board
 from entrypoint.supervision.output.json_lines import LineCutter, as_json
+from entrypoint.supervision.output.notices import NoticeFilter
 
 STDERR = 2
 """A file descriptor."""
@@ -32,11 +33,15 @@ NOTED_SECONDS = 0.5
 class Output:
     """Two pipes, and the threads that pass on what comes through them."""
 
-    def __init__(self, log: Log, board: Board | None = None) -> None:
+    def __init__(
+        self, log: Log, board: Board | None = None, *, without_notices: bool = False
+    ) -> None:
         """Open the pipes; the command gets the writing ends (`attach`).
 
-        The last line is noted on the board.
+        The last line is noted on the board. TensorFlow's notices are left out if so asked; see
+        notices.py.
         """
+        self._notices = NoticeFilter() if without_notices else None
         self._log, self._board = log, board
         self._has_new, self._is_over = threading.Event(), threading.Event()
         self._pipes = {descriptor: os.pipe() for descriptor in (STDOUT, STDERR)}
@@ -101,10 +106,12 @@ class Output:
     def _pump(self, reading: int, descriptor: int) -> None:
         """Pass on one stream until its last writer has closed it."""
         cutter = LineCutter()
+        notices = self._notices if descriptor == STDERR else None
         while data := os.read(reading, CHUNK):
-            lines = cutter.feed(data)
-            self._pass_on(data, lines, descriptor)
-        self._pass_on(b"", cutter.end(), descriptor)
+            data = notices.feed(data) if notices else data
+            self._pass_on(data, cutter.feed(data), descriptor)
+        rest = notices.end() if notices else b""
+        self._pass_on(rest, [*cutter.feed(rest), *cutter.end()], descriptor)
         os.close(reading)
 
     def _pass_on(self, data: bytes, lines: list[str], descriptor: int) -> None:

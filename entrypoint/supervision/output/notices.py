@@ -1,0 +1,68 @@
+"""TensorFlow's notices at import, which tell nobody anything, left out of a standard error.
+
+TensorFlow writes them before it reads TF_CPP_MIN_LOG_LEVEL (2.21), so that no setting hides them.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NOTE = b"I0 0:0:0.0 0 "
+_BUILT_FOR = _NOTE + b"cpu_feature_guard.cc:0] This TensorFlow binary is optimized to use available"
+_SECOND_LINE = b"To enable the following instructions:"
+NOTICES = (
+    b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
+    _NOTE + b"port.cc:0] oneDNN custom operations are on.",
+    _BUILT_FOR,
+)
+"""How a line begins that is left out, with 0 for each number and one space for several."""
+
+
+def are_unwanted(level: str | None) -> bool:
+    """Tell whether a command's TF_CPP_MIN_LOG_LEVEL asks for no notices; without it they stay."""
+    return bool(level and level.strip().isdecimal() and int(level) > 0)
+
+
+class NoticeFilter:
+    """Passes a stream of bytes on without the lines that are such notices.
+
+    Only what may become one is held back, until its line ends or it cannot be one any more.
+    """
+
+    def __init__(self) -> None:
+        """Begin at the beginning of a line."""
+        self._held = b""
+        self._begins = True
+        self._wanted: tuple[bytes, ...] = NOTICES
+
+    def feed(self, data: bytes) -> bytes:
+        """Return what passes on of these bytes, and of those that were held back."""
+        return b"".join(map(self._passed, data.splitlines(keepends=True)))
+
+    def end(self) -> bytes:
+        """Return what is held back of a line that has no end."""
+        held, self._held = self._held, b""
+        return held
+
+    def _passed(self, part: bytes) -> bytes:
+        """Return what passes on of the next part of a line, with or without its end."""
+        if not self._begins:
+            self._begins = part.endswith(b"\n")
+            return part
+        line, self._held = self._held + part, b""
+        begun = _normal(line)
+        if not line.endswith(b"\n"):
+            if any(one.startswith(begun) or begun.startswith(one) for one in self._wanted):
+                self._held = line
+                return b""
+            self._begins = False
+            return line
+        is_notice = begun.startswith(self._wanted)
+        is_first_of_two = begun.startswith(_BUILT_FOR)
+        self._wanted = (*NOTICES, _SECOND_LINE) if is_first_of_two else NOTICES
+        return b"" if is_notice else line
+
+
+def _normal(line: bytes) -> bytes:
+    """Return the beginning of a line with 0 for each number and one space for several."""
+    return re.sub(rb" +", b" ", re.sub(rb"[0-9]+", b"0", line[:256]))
