@@ -1,5 +1,6 @@
 """`make stop` and `make resume`: a whole cluster, one worker, and what they refuse."""
 
+import json
 import os
 import re
 import subprocess
@@ -245,7 +246,7 @@ def resume_at(workbench, tmp_path):
         if settings is not None:
             run = tmp_path / "runs/test"
             run.mkdir(parents=True)
-            (run / "cluster.env").write_text(settings)
+            (run / "cluster.json").write_text(json.dumps({"settings": settings}))
             (tmp_path / "runs/latest").symlink_to("test")
         place = {"COMPOSE_PROJECT_NAME": workbench.new_name("resume"), "IMAGE": workbench.image}
         started.append(resume_cluster(tmp_path, place | environ))
@@ -260,12 +261,20 @@ def resume_at(workbench, tmp_path):
     ("settings", "environ", "sentence"),
     [
         (None, {}, "there is no run to go on with in "),
-        ("WORKERS=1\n", {"RUN_NAME": "other"}, 'RUN_NAME: received "other"; accepted: a run that'),
-        ("WORKERS=1\nCLUSTER_TOKEN=\n", {}, "CLUSTER_TOKEN: not given, and the run was started"),
-        ("WORKERS=many\n", {}, "WORKERS in "),
-        ("WORKERS=1\nNETWORK=host\n", {}, "NETWORK: "),
-        ("WORKERS=1\n", {"NETWORK": "wifi"}, 'NETWORK: received "wifi"'),
-        ("WORKERS=1\n", {"WORKERS": "9"}, 'WORKERS: received "9"'),
+        (
+            {"WORKERS": "1"},
+            {"RUN_NAME": "other"},
+            'RUN_NAME: received "other"; accepted: a run that',
+        ),
+        (
+            {"WORKERS": "1", "CLUSTER_TOKEN": ""},
+            {},
+            "CLUSTER_TOKEN: not given, and the run was started",
+        ),
+        ({"WORKERS": "many"}, {}, "WORKERS in "),
+        ({"WORKERS": "1", "NETWORK": "host"}, {}, "NETWORK: "),
+        ({"WORKERS": "1"}, {"NETWORK": "wifi"}, 'NETWORK: received "wifi"'),
+        ({"WORKERS": "1"}, {"WORKERS": "9"}, 'WORKERS: received "9"'),
     ],
     ids=["no-run", "other-run", "token", "damaged", "by-workers", "network", "what-is-set-here"],
 )
@@ -276,10 +285,10 @@ def test_a_run_that_cannot_go_on_is_refused(resume_at, settings, environ, senten
 
 
 def test_settings_that_the_workers_refuse_are_not_remembered(resume_at, tmp_path):
-    settings = "WORKERS=1\nTRAINER_EPOCHS=1\n"
+    settings = {"WORKERS": "1", "TRAINER_EPOCHS": "1"}
     ended = resume_at(settings, TRAINER_MODEL="no-such-model", DATA_DIR=str(tmp_path))
     assert ended.code == 78, ended.output
-    assert (ended.folder / "cluster.env").read_text() == settings
+    assert json.loads((ended.folder / "cluster.json").read_text())["settings"] == settings
 
 
 def test_make_hands_on_the_runs_own_image(workbench, tmp_path):

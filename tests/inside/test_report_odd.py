@@ -90,7 +90,7 @@ def test_of_a_run_that_is_as_it_should_be_nothing_is_said(worker, capsys):
             '{"matrix": [[1]], "classes": ["a", "b"], "total": 1, "pictures": []}',
         ),
         ("predictions.json", '{"matrix": [[1]], "total": Infinity, "pictures": []}'),
-        ("../cluster.env", "WORKERS=2\nnothing of the kind\n"),
+        ("../cluster.json", '{"settings": "WORKERS=2"}'),
     ],
     ids=lambda value: repr(value[:40]),
 )

@@ -115,7 +115,7 @@ def _not_trusted(found: Mapping[str, str], record: RunRecord, command: str) -> s
     values = ", ".join(f"{one}={json.dumps(text)}" for one, text in found.items())
     return (
         f"{', '.join(found)}: {file} says {values}. Workers can write that file, and there is no "
-        "other record of the run: an earlier version or another user started it, or it was moved. "
+        "other record of the run: another user started it, or it was moved. "
         f"Check the values, then give them: `{command}`."
     )
 

@@ -22,7 +22,6 @@ from local_cluster.settings.remembered import Before, RunRecord
 from local_cluster.settings.settings import Settings, read
 from local_cluster.shared_folder import SharedFolder, refusal
 
-BYTES = "surrogateescape"
 NO = ("", "no", "off", "false")
 
 
@@ -103,7 +102,7 @@ class StartRecord:
     Attributes:
         record: where it is.
         before: what was there.
-        aside: the folder into which cluster.env was moved; None: into none.
+        aside: the folder into which cluster.json was moved; None: into none.
     """
 
     record: RunRecord
@@ -153,13 +152,13 @@ def keep_earlier(
 ) -> SharedFolder | None:
     """Move aside what the run's last start left and this one would replace.
 
-    Its cluster.env, if other settings are given now, and the workers' logs, if another script is.
+    Its cluster.json, if other settings are given now, and the workers' logs, if another script is.
 
     Raises:
         OSError: it could not be moved.
     """
     was, folder = before.settings, settings.folder
-    if not was or was == remembered.parse(remembered.render(decided).encode(errors=BYTES)):
+    if not was or was == remembered.decided(decided):
         return None
     script, now = was.get("SCRIPT", ""), decided.get("SCRIPT", "")
     logs = [f"{one}/{folders.LOG}" for one in folder.names() if one.startswith("worker-")]

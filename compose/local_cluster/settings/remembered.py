@@ -1,11 +1,9 @@
-"""What a run was started with, one NAME=value a line: kept for `make resume`, copied for people.
+"""What a run was started with, as JSON: kept for `make resume`, copied for people.
 
 `make resume` takes mounts, compose files and the user from it, so it lies in a folder of the
-user's (XDG_STATE_HOME) that no container can write. The copy in the run's folder, cluster.env,
-decides nothing: the workers can write it. A run of an earlier version, or one that was moved, has
-only that copy. There, settings that decide about this machine have to be given again.
-
-A value that would not survive as it is, such as one of several lines, is written as a JSON string.
+user's (XDG_STATE_HOME) that no container can write. The copy in the run's folder, cluster.json,
+decides nothing: the workers can write it. A run that was moved has only that copy. There, settings
+that decide about this machine have to be given again.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import hashlib
 import json
 import os
 import pwd
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +21,10 @@ from local_cluster.settings import names
 from local_cluster.settings.given import User
 from local_cluster.shared_folder import SharedFolder
 
-FILE = "cluster.env"
-HEAD = "# What this run was started with."
+FILE = "cluster.json"
+ABOUT, SETTINGS = "about", "settings"
+HEAD = "What this run was started with."
 SECRET = "CLUSTER_TOKEN"  # noqa: S105 -- its name, which is all that is kept of it
-LINE = re.compile(r"(?P<name>[A-Z0-9_]+)=(?P<value>.*)", re.DOTALL)
-IN_NEED_OF_QUOTES = re.compile(r'"|.*[\r\n]', re.DOTALL)
 OF_THE_MACHINE = (
     *("OVERLAYS", "IMAGE", "NETWORK", "SCRIPT", "WORKSPACE_DIR", "DATA_DIR", "RUN_UID", "RUN_GID"),
     "GRACE_SECONDS",
@@ -48,7 +44,7 @@ class Before:
 
     Attributes:
         kept: what was kept of it.
-        copy: its cluster.env.
+        copy: its cluster.json.
     """
 
     kept: bytes
@@ -87,7 +83,7 @@ class RunRecord:
             OSError: the copy cannot be written.
             StateError: the record cannot be written.
         """
-        self._write(render(environ).encode(errors="surrogateescape"), user)
+        self._write(render(decided(environ)), user)
 
     def forget(self, before: Before, user: User) -> None:
         """Put back what was there before: the workers have refused what came after it.
@@ -118,7 +114,7 @@ class RunRecord:
             raise EndError(EXIT_CONFIGURATION, message) from error
 
     def copy(self) -> bytes:
-        """Return what cluster.env says; empty: there is none. A worker may have written it."""
+        """Return what cluster.json says; empty: there is none. A worker may have written it."""
         try:
             return self.folder.read(FILE)
         except OSError:
@@ -131,7 +127,8 @@ class RunRecord:
             accepted = "a folder of yours that you can write and no container can"
             message = f"XDG_STATE_HOME: accepted: {accepted} ({error})."
             raise StateError(message) from error
-        self.folder.replace(FILE, content.replace(HEAD.encode(), self._head(), 1))
+        told = f"{HEAD} A copy to read: `make resume` takes it from {self.kept}."
+        self.folder.replace(FILE, render(parse(content), told))
 
     def _keep(self, content: bytes, user: User) -> None:
         folder = self.kept.parent
@@ -141,10 +138,6 @@ class RunRecord:
         new.write_bytes(content)
         new.replace(self.kept)
         own_by(user, (self.kept, *made))
-
-    def _head(self) -> bytes:
-        told = f"{HEAD} A copy to read: `make resume` takes it from {self.kept}."
-        return told.encode(errors="surrogateescape")
 
 
 def own_by(user: User, paths: Iterable[Path]) -> None:
@@ -167,7 +160,7 @@ def record_of(runs: Path, name: str, environ: Mapping[str, str]) -> RunRecord:
     whole = os.path.realpath(runs).encode(errors="surrogateescape")
     place = hashlib.sha256(whole).hexdigest()[:16]
     return RunRecord(
-        SharedFolder(runs, name), state_folder(environ) / "runs" / place / f"{name}.env"
+        SharedFolder(runs, name), state_folder(environ) / "runs" / place / f"{name}.json"
     )
 
 
@@ -209,33 +202,25 @@ def is_remembered(name: str) -> bool:
     return name in names.OWN or name in names.passed_on()
 
 
-def render(environ: Mapping[str, str]) -> str:
-    """Return the file's text."""
-    kept = {
+def decided(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what decides a run of what it is started with; of SECRET, the name."""
+    found = {
         name: environ[name] for name in sorted(environ) if is_remembered(name) and environ[name]
     }
-    lines = [HEAD, *(f"{name}={_quoted(text)}" for name, text in kept.items())]
-    if environ.get(SECRET):
-        lines.append(f"{SECRET}=")
-    return "\n".join(lines) + "\n"
+    return found | ({SECRET: ""} if environ.get(SECRET) else {})
+
+
+def render(settings: Mapping[str, str], about: str = HEAD) -> bytes:
+    """Return the file's content."""
+    return json.dumps({ABOUT: about, SETTINGS: dict(settings)}, indent=2).encode() + b"\n"
 
 
 def parse(content: bytes) -> dict[str, str]:
     """Return what the file says of names that are ours; SECRET is there, but empty."""
-    text = content.decode(errors="surrogateescape")
-    matches = (LINE.fullmatch(line) for line in text.split("\n"))
-    found = {match["name"]: _unquoted(match["value"]) for match in matches if match}
-    return {name: text for name, text in found.items() if is_remembered(name) or name == SECRET}
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text) if IN_NEED_OF_QUOTES.match(text) else text
-
-
-def _unquoted(text: str) -> str:
-    if not text.startswith('"'):
-        return text
     try:
-        return str(json.loads(text))
-    except ValueError:  # as earlier versions wrote it, or as somebody typed it
-        return text
+        found = json.loads(content)[SETTINGS].items()
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return {}  # none of ours: whatever trained can write the copy
+    texts = {name: text for name, text in found if isinstance(text, str)}
+    settings = {name: text for name, text in texts.items() if is_remembered(name)}
+    return settings | ({SECRET: ""} if SECRET in texts else {})

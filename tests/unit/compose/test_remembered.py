@@ -1,5 +1,6 @@
-"""cluster.env: what was written is read again, whatever it is, and nothing else."""
+"""cluster.json: what was written is read again, whatever it is, and nothing else."""
 
+import json
 import os
 
 import pytest
@@ -22,34 +23,42 @@ TEXTS = st.text(
 )
 
 
+def as_content(found):
+    return json.dumps(found).encode()
+
+
 @given(st.dictionaries(st.sampled_from(KEPT), TEXTS))
 def test_everything_comes_back_as_it_was(environ):
-    text = remembered.render(environ).encode(errors="surrogateescape")
-    assert remembered.parse(text) == environ
+    assert remembered.parse(remembered.render(remembered.decided(environ))) == environ
 
 
-@given(st.text())
-def test_no_content_is_too_odd_to_read(text):
-    assert set(remembered.parse(text.encode(errors="surrogatepass"))) <= {*KEPT, remembered.SECRET}
+ODD = (
+    st.none() | st.integers() | st.text() | st.lists(st.text()) | st.dictionaries(st.text(), TEXTS)
+)
+
+
+@given(st.binary() | (ODD | ODD.map(lambda one: {"settings": one})).map(as_content))
+def test_no_content_is_too_odd_to_read(content):
+    assert set(remembered.parse(content)) <= {*KEPT, remembered.SECRET}
 
 
 @given(TEXTS)
 def test_a_secret_is_remembered_by_its_name_alone(secret):
     environ = {"CLUSTER_TOKEN": secret, "PIP_INDEX_URL": secret, "TRAINER_RESUME": "never"}
-    text = remembered.render(environ)
-    assert text == remembered.render({"CLUSTER_TOKEN": "x"})
-    assert remembered.parse(text.encode()) == {"CLUSTER_TOKEN": ""}
+    settings = remembered.decided(environ)
+    assert settings == remembered.decided({"CLUSTER_TOKEN": "x"}) == {"CLUSTER_TOKEN": ""}
+    assert remembered.parse(remembered.render(settings)) == settings
 
 
-def test_plain_values_stay_legible():
+def test_only_what_decides_a_run_and_is_given_is_written():
     environ = {"WORKERS": "2", "TRAINER_MODEL": "my_pkg.net:build", "TRAINER_EPOCHS": "", "X": "y"}
-    lines = remembered.render(environ).splitlines()
-    assert lines[1:] == ["TRAINER_MODEL=my_pkg.net:build", "WORKERS=2"]
+    kept = {"TRAINER_MODEL": "my_pkg.net:build", "WORKERS": "2"}
+    assert remembered.decided(environ) == kept
 
 
-def test_a_file_of_an_earlier_version_is_read():
-    text = '# What this run was started with.\nWORKERS=3\nTRAINER_MODEL="odd\nDOCKER_HOST=evil\n'
-    assert remembered.parse(text.encode()) == {"WORKERS": "3", "TRAINER_MODEL": '"odd'}
+def test_what_is_none_of_a_run_is_left_out():
+    settings = {"WORKERS": "3", "DOCKER_HOST": "evil", "TRAINER_EPOCHS": 7}
+    assert remembered.parse(remembered.render(settings)) == {"WORKERS": "3"}
 
 
 @pytest.fixture
@@ -61,10 +70,10 @@ def record(tmp_path):
 def test_it_is_kept_where_no_container_writes_and_copied_to_read(record, tmp_path):
     record.remember({"WORKERS": "1"}, ME)
     assert tmp_path / "state" in record.kept.parents
-    copy = (tmp_path / "runs/x" / remembered.FILE).read_text()
-    assert str(record.kept) in copy.splitlines()[0]
-    assert copy.splitlines()[1:] == record.kept.read_text().splitlines()[1:] == ["WORKERS=1"]
-    (tmp_path / "runs/x" / remembered.FILE).write_text("WORKERS=8\n")
+    copy = json.loads((tmp_path / "runs/x" / remembered.FILE).read_text())
+    assert str(record.kept) in copy["about"]
+    assert copy["settings"] == json.loads(record.kept.read_text())["settings"] == {"WORKERS": "1"}
+    record.folder.replace(remembered.FILE, remembered.render({"WORKERS": "8"}))
     assert remembered.parse(record.text()) == {"WORKERS": "1"}
 
 
@@ -77,11 +86,12 @@ def test_settings_that_were_refused_are_forgotten_for_the_earlier_ones(record):
 
 
 def test_what_a_worker_could_write_is_put_back_but_not_kept(record):
-    record.folder.replace(remembered.FILE, b"OVERLAYS=theirs.yaml\n")
+    theirs = remembered.render({"OVERLAYS": "theirs.yaml"})
+    record.folder.replace(remembered.FILE, theirs)
     before = record.before()
     record.remember({"WORKERS": "2"}, ME)
     record.forget(before, ME)
-    assert (record.text(), record.copy()) == (b"", b"OVERLAYS=theirs.yaml\n")
+    assert (record.text(), record.copy()) == (b"", theirs)
 
 
 def test_the_first_settings_of_a_run_stay_even_if_they_were_refused(record):

@@ -60,10 +60,14 @@ def kept(tmp_path, settings):
     record.remember(settings, User(str(os.getuid()), str(os.getgid())))
 
 
-def test_what_a_worker_writes_into_cluster_env_decides_nothing(go_on, tmp_path):
+def copied(tmp_path, settings):
+    (tmp_path / "runs/x" / remembered.FILE).write_bytes(remembered.render(settings))
+
+
+def test_what_a_worker_writes_into_the_copy_decides_nothing(go_on, tmp_path):
     kept(tmp_path, {"WORKERS": "1", "RUN_UID": "1000"})
-    theirs = "WORKERS=8\nOVERLAYS=theirs.yaml\nRUN_UID=0\nDATA_DIR=/\nTRAINER_EPOCHS=9\n"
-    (tmp_path / "runs/x/cluster.env").write_text(theirs)
+    theirs = {"WORKERS": "8", "OVERLAYS": "theirs.yaml", "RUN_UID": "0", "DATA_DIR": "/"}
+    copied(tmp_path, {**theirs, "TRAINER_EPOCHS": "9"})
     found = go_on()
     assert (found["WORKERS"], found["RUN_UID"]) == ("1", "1000")
     assert not {"OVERLAYS", "DATA_DIR", "TRAINER_EPOCHS"} & set(found)
@@ -86,7 +90,7 @@ def test_what_a_worker_writes_into_cluster_env_decides_nothing(go_on, tmp_path):
 def test_of_an_older_run_what_decides_about_the_machine_has_to_be_given_again(
     go_on, tmp_path, name, text, mine
 ):
-    (tmp_path / "runs/x/cluster.env").write_text(f"WORKERS=1\n{name}={text}\n")
+    copied(tmp_path, {"WORKERS": "1", name: text})
     with pytest.raises(EndError) as caught:
         go_on()
     assert caught.value.code == 78
@@ -101,8 +105,7 @@ def test_an_older_run_that_was_started_with_the_defaults_goes_on(go_on, tmp_path
     defaults = settled(
         resume_module.read({"RUNS_DIR": str(tmp_path)}, resume_module.datetime.now())
     )
-    lines = [f"{name}={text}" for name, text in {**defaults, "TRAINER_EPOCHS": "9"}.items() if text]
-    (tmp_path / "runs/x/cluster.env").write_text("\n".join(lines))
+    copied(tmp_path, {**defaults, "TRAINER_EPOCHS": "9"})
     found = go_on()
     assert (found["WORKERS"], found["TRAINER_EPOCHS"]) == ("2", "9")
 
@@ -117,8 +120,7 @@ def test_the_newest_run_is_one_of_the_folder_of_runs(go_on, tmp_path, target):
 
 def test_one_command_gives_all_that_an_older_run_has_to_be_given_again(go_on, tmp_path):
     odd = "/it's $HOME/x.py"
-    file = tmp_path / "runs/x/cluster.env"
-    file.write_text(f"WORKERS=2\nIMAGE=theirs:1\nSCRIPT={odd}\n")
+    copied(tmp_path, {"WORKERS": "2", "IMAGE": "theirs:1", "SCRIPT": odd})
     with pytest.raises(EndError) as caught:
         go_on(TRAINER_EPOCHS="3", RUNS_DIR=str(tmp_path / "runs"), PATH="/bin")
     (sentence,) = caught.value.sentences
@@ -130,8 +132,7 @@ def test_one_command_gives_all_that_an_older_run_has_to_be_given_again(go_on, tm
 
 
 def test_what_a_terminal_would_obey_is_not_in_the_command(go_on, tmp_path):
-    text = 'IMAGE="theirs\\u001b[2J\\nrm"\n'
-    (tmp_path / "runs/x/cluster.env").write_text(f"WORKERS=2\n{text}")
+    copied(tmp_path, {"WORKERS": "2", "IMAGE": "theirs\x1b[2J\nrm"})
     with pytest.raises(EndError) as caught:
         go_on()
     assert "\x1b" not in caught.value.sentences[0]

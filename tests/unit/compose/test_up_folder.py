@@ -84,14 +84,14 @@ def test_another_script_moves_the_first_ones_log_and_settings_aside(up, tmp_path
     assert up("echo one", RUN_NAME="x", SCRIPT=first).returncode == 0
     run = tmp_path / "runs/x"
     (run / "model.keras").write_text("of the first script")
-    was = (run / "cluster.env").read_text()
+    was = (run / "cluster.json").read_text()
     assert up("echo two", RUN_NAME="x", SCRIPT=second).returncode == 0
     (aside,) = (run / "earlier").iterdir()
     assert aside.name.endswith("-first")
-    assert (aside / "cluster.env").read_text() == was
+    assert (aside / "cluster.json").read_text() == was
     assert (aside / "worker-0/container.log").read_text() == "one\n"
     assert (run / "worker-0/container.log").read_text() == "two\n"
-    assert second in (run / "cluster.env").read_text()
+    assert second in (run / "cluster.json").read_text()
     assert (run / "model.keras").read_text() == "of the first script"
     # A third start of the same second finds a folder of its own.
     assert up("echo three", RUN_NAME="x", SCRIPT=first).returncode == 0
@@ -106,17 +106,17 @@ def test_the_same_again_goes_on_in_the_same_files(up, tmp_path):
     assert not (run / "earlier").exists()
     assert up(RUN_NAME="x", TRAINER_EPOCHS="3").returncode == 0
     (aside,) = (run / "earlier").iterdir()
-    assert "TRAINER_EPOCHS=2" in (aside / "cluster.env").read_text()
+    assert '"TRAINER_EPOCHS": "2"' in (aside / "cluster.json").read_text()
     assert (run / "worker-0/container.log").read_text() == "here\nhere\nhere\n"
 
 
 def test_what_the_workers_refuse_leaves_the_settings_as_they_were(up, tmp_path):
     assert up(RUN_NAME="x", TRAINER_EPOCHS="2").returncode == 0
     run = tmp_path / "runs/x"
-    was = (run / "cluster.env").read_text()
+    was = (run / "cluster.json").read_text()
     refused = up(code=78, RUN_NAME="x", TRAINER_EPOCHS="2", TRAINER_MODEL="other")
     assert refused.returncode == 78, refused
-    assert (run / "cluster.env").read_text() == was
+    assert (run / "cluster.json").read_text() == was
     assert not list((run / "earlier").iterdir())
 
 
@@ -136,7 +136,7 @@ def test_two_starts_of_one_project_or_one_run_do_not_disturb_each_other(up, tmp_
         started = pool.submit(up, wait, RUN_NAME="x", SCRIPT=first, COMPOSE_PROJECT_NAME="one")
         try:
             wait_for(lambda: log.exists() and log.read_text(), "the first start's line")
-            was = (run / "cluster.env").read_text()
+            was = (run / "cluster.json").read_text()
             link = tmp_path / "link"
             link.symlink_to("runs")
             same = [
@@ -152,7 +152,7 @@ def test_two_starts_of_one_project_or_one_run_do_not_disturb_each_other(up, tmp_
                 done = up(SCRIPT=second, **{"COMPOSE_PROJECT_NAME": "one", **given})
                 assert done.returncode == 78, done
                 assert sentence in done.stderr
-            assert (run / "cluster.env").read_text() == was
+            assert (run / "cluster.json").read_text() == was
             assert sorted(one.name for one in run.parent.iterdir() if one.name[0] != ".") == [
                 *("latest", "x"),
             ]
@@ -176,10 +176,10 @@ def test_a_folder_in_the_place_of_latest_is_named_and_no_half_made_run_is_left(u
 
 
 def test_a_folder_in_the_place_of_the_copy_is_named_by_its_whole_path(up, tmp_path):
-    (tmp_path / "runs/x/cluster.env").mkdir(parents=True)
+    (tmp_path / "runs/x/cluster.json").mkdir(parents=True)
     done = up(RUN_NAME="x")
     assert done.returncode == 78, done
-    assert f"{tmp_path}/runs/x/cluster.env: Is a directory" in done.stderr
+    assert f"{tmp_path}/runs/x/cluster.json: Is a directory" in done.stderr
 
 
 def test_settings_that_cannot_be_put_back_are_told_of(up, tmp_path):
@@ -193,7 +193,7 @@ def test_settings_that_cannot_be_put_back_are_told_of(up, tmp_path):
 
 def test_a_record_that_is_a_folder_ends_a_start_in_words(up, tmp_path):
     assert up(RUN_NAME="x").returncode == 0
-    (kept,) = (tmp_path / "state/cluster-trainer/runs").glob("*/x.env")
+    (kept,) = (tmp_path / "state/cluster-trainer/runs").glob("*/x.json")
     kept.unlink()
     kept.mkdir()
     done = up(RUN_NAME="x")

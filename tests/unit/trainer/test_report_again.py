@@ -19,9 +19,9 @@ VERSIONS = {"cluster-trainer": "0.1.0", "revision": "abc", "tensorflow": "2.21.0
 
 @pytest.fixture
 def run(tmp_path):
-    """Make a run's folder with a result.json, and cluster.env; read it."""
+    """Make a run's folder with a result.json, and cluster.json; read it."""
 
-    def make(*, workers=1, script=None, cluster="", settings=(), **variables):
+    def make(*, workers=1, script=None, cluster=None, settings=(), **variables):
         folder = tmp_path / "first"
         for index in range(workers):
             (folder / f"worker-{index}").mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ def run(tmp_path):
         result |= {"script": script} if script else {}
         (folder / "worker-0/result.json").write_text(json.dumps(result))
         if cluster:
-            (folder / "cluster.env").write_text(cluster)
+            (folder / "cluster.json").write_bytes(remembered.render(cluster))
         return read_run(folder)
 
     return make
@@ -143,8 +143,8 @@ def test_of_a_run_that_says_nothing_there_is_no_command(tmp_path):
 
 def test_what_a_local_cluster_was_started_with_is_one_command(run):
     kept = {"WORKERS": "2", "TRAINER_MODEL": 'a b; $(rm -r /)"', "TRAINER_EPOCHS": "7"}
-    text = remembered.render({**kept, "RUN_UID": "5", "CLUSTER_TOKEN": "x" * 16})
-    found = again(run(cluster=text))
+    settings = remembered.decided({**kept, "RUN_UID": "5", "CLUSTER_TOKEN": "x" * 16})
+    found = again(run(cluster=settings))
     words = words_of(found)
     assert words[0] == "env"
     assert {*words[1:-2]} == {f"{name}={value}" for name, value in kept.items()}
@@ -158,7 +158,7 @@ def test_all_that_a_local_cluster_remembers_is_given_again():
 
 
 def test_what_whoever_trained_has_added_there_is_given_to_nobody(run):
-    found = again(run(cluster="WORKERS=2\nPATH=/evil\nMAKEFLAGS=--eval=$(shell id)\n"))
+    found = again(run(cluster={"WORKERS": "2", "PATH": "/evil", "MAKEFLAGS": "--eval=$(shell id)"}))
     assert words_of(found) == ["env", "WORKERS=2", "make", "up-local"]
     assert any("MAKEFLAGS, PATH" in note for note in found.notes)
 

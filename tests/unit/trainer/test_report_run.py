@@ -150,7 +150,7 @@ def test_a_script_that_left_no_results_is_a_run(tmp_path):
     (worker / "fit-1/checkpoints/00000012.2-0123456789abcdef.npz").write_text("no checkpoint")
     (worker / "fit-10").mkdir()
     (worker / "fit-2").mkdir()
-    (tmp_path / "own/cluster.env").write_text("SCRIPT=/home/me/train.py\n")
+    (tmp_path / "own/cluster.json").write_text('{"settings": {"SCRIPT": "/home/me/train.py"}}')
     run = read_run(tmp_path / "own")
     assert [(fit.name, fit.step) for fit in run.chief.fits] == [
         ("fit-1", 12),

@@ -16,7 +16,7 @@ OF_CLUSTER = re.compile(
     r"|WORKSPACE_DIR|SCRIPT|RENDEZVOUS_TIMEOUT|GPUS_PER_WORKER|STARTUP_TIMEOUT|STOP_GRACE_SECONDS"
     r"|MIN_WORKERS|REGROUP_SECONDS|MAX_RESTARTS|LOG_FORMAT|METRICS_PORT|REQUIREMENTS_FILE"
 )
-"""What cluster.env holds of what decides a run; whatever trained could have written more there."""
+"""What cluster.json holds of what decides a run; whatever trained could have written more there."""
 OF_THE_START = ("RUN_UID", "RUN_GID", "CLUSTER_TOKEN")
 TOKEN = "CLUSTER_TOKEN"  # noqa: S105  its name
 PLACES = ("data_dir", "run_dir", "model_dir", "resume")
@@ -47,7 +47,7 @@ def again(run: Run) -> Again:
     if run.settings or run.script:
         return Again(_of_container(run), tuple(_notes_of_container(run)))
     return Again(
-        "", ("Neither cluster.env, result.json nor about.json says with what it was started.",)
+        "", ("Neither cluster.json, result.json nor about.json says with what it was started.",)
     )
 
 
@@ -78,7 +78,7 @@ def _notes_of_cluster(run: Run) -> Iterator[str]:
         yield f"{TOKEN} was given. It is in no file: give one before `make up-local`."
     others = {*run.given} - {*OF_THE_START}
     if strangers := sorted(name for name in others if not OF_CLUSTER.fullmatch(name)):
-        yield f"Left out, since no run is started with it: {', '.join(strangers)} (cluster.env)."
+        yield f"Left out, since no run is started with it: {', '.join(strangers)} (cluster.json)."
 
 
 def _of_container(run: Run) -> str:

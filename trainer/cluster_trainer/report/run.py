@@ -1,6 +1,5 @@
 """What a run has left in its folder, read back; what is not there is None, or empty."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,15 +10,14 @@ from cluster_trainer.report import checked
 from cluster_trainer.report.curves import TENSORBOARD, Curves, joined, read_curves
 from cluster_trainer.report.fits import Fit, fits_in
 from cluster_trainer.report.predicted import Predicted, predicted
-from cluster_trainer.report.reading import Json, ReadError, Reading
+from cluster_trainer.report.reading import OBJECT, Json, ReadError, Reading
 from cluster_trainer.results import journal
 from cluster_trainer.results.metrics_file import FILE as METRICS
 
-RESULT, SETTINGS = "result.json", "cluster.env"
+RESULT, SETTINGS = "result.json", "cluster.json"
 PREDICTIONS = "predictions.json"
 ENDED = "ENDED"
 WORKER = re.compile(r"(?:worker|chief)-?([0-9]{0,9})")
-LINE = re.compile(r"([A-Z0-9_]+)=(.*)")
 SCRIPT = "SCRIPT"
 
 
@@ -66,7 +64,7 @@ class Run:
     Attributes:
         name: the folder's.
         workers: in the order of their numbers, the chief first.
-        given: what a local cluster was started with (cluster.env), name -> text.
+        given: what a local cluster was started with (cluster.json), name -> text.
         unread: what of the files could not be read, a sentence each.
     """
 
@@ -186,20 +184,6 @@ def _read_predicted(file: Path, reading: Reading) -> Predicted | None:
 
 
 def _given(file: Path, reading: Reading) -> dict[str, str]:
-    """Return what cluster.env says; a value that needs it is a JSON string there."""
-    found = {}
-    for number, line in enumerate((reading.text(file) or "").split("\n"), start=1):
-        match = LINE.fullmatch(line)
-        if match:
-            found[match[1]] = _unquoted(match[2])
-        elif line and not line.startswith("#"):
-            reading.note(file, f"line {number}: no NAME=value")
-    return found
-
-
-def _unquoted(text: str) -> str:
-    try:
-        value: Any = json.loads(text) if text.startswith('"') else text
-    except ValueError:
-        return text
-    return str(value)
+    """Return what cluster.json says, as far as it is texts."""
+    settings = (reading.document(file, {"settings": OBJECT}) or {}).get("settings") or {}
+    return {name: text for name, text in settings.items() if isinstance(text, str)}
