@@ -2,8 +2,8 @@
 
 Three workers train a model that records every batch. `ends_as_undisturbed` compares all of it with
 an undisturbed run: the weights bit for bit, each worker's batches, the steps that were done again.
-`make test` runs one scenario of each kind: a kill, a wiped disk, a pause, a stop, a damaged
-checkpoint. The others are `long`.
+`make test` runs three scenarios: a kill whose disk is lost, a pause, a damaged checkpoint after a
+stop. The others are `long`; test_kept_fit.py kills workers of a script that keep their disks.
 """
 
 import random
@@ -38,12 +38,13 @@ def run(begin_run):
     return begin_run(SETTINGS, STEP_SECONDS)
 
 
+@long
 @pytest.mark.parametrize(
     ("whom", "victims"),
     [
         pytest.param("a worker", [WORKER], id="a-worker"),
-        pytest.param("the chief", [CHIEF], id="the-chief", marks=long),
-        pytest.param("two workers at once", [WORKER, OTHER], id="two-at-once", marks=long),
+        pytest.param("the chief", [CHIEF], id="the-chief"),
+        pytest.param("two workers at once", [WORKER, OTHER], id="two-at-once"),
     ],
 )
 def test_sigkill(run, ends_as_undisturbed, whom, victims):

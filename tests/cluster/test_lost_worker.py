@@ -60,8 +60,9 @@ def test_a_worker_that_ends_early_ends_at_once_and_so_do_the_others_in_time(
     lost = trained_a_while[index]
     begin = time.monotonic()
     end(lost)
-    assert wait_for_end(lost).code == code
+    ended = wait_for_end(lost)
     assert time.monotonic() - begin < GRACE_SECONDS
+    assert (ended.code, "Traceback" in ended.out + ended.err) == (code, False), ended
     for worker in trained_a_while:
         if worker is not lost:
             ended = wait_for_end(worker, seconds)

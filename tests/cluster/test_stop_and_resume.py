@@ -64,6 +64,8 @@ def story(begin, workbench):
         started[1].wait_for_text(FIRST_EPOCH, START_SECONDS)
         started[1].press_ctrl_c()
         story["interrupted"] = started[1].end(QUICK_SECONDS)
+        story["left by Ctrl-C"] = workbench.leftovers()
+        story["results of Ctrl-C"] = story["interrupted"].results()
 
         started.append(started[0].resume(CLUSTER_TOKEN=SECRET, WORKERS=1))
         story["smaller"] = started[2].end(END_SECONDS)
@@ -99,6 +101,11 @@ def test_ctrl_c_leaves_a_run_that_goes_on_too(story):
     assert interrupted.code == 130, interrupted.output
     assert next_step(interrupted) > next_step(story["stopped"])
     assert step_of("resuming from", smaller.output) == next_step(interrupted)
+
+
+def test_ctrl_c_stops_all_workers_and_leaves_nothing_on_the_engine(story):
+    assert story["left by Ctrl-C"] == []
+    assert [result["status"] for result in story["results of Ctrl-C"]] == ["stopped", "stopped"]
 
 
 def test_another_number_of_workers_keeps_the_global_batch(story):
