@@ -3,6 +3,10 @@
 import pytest
 
 QUICK_SECONDS = 90
+IDLE = """
+services:
+  worker-0: {command: [python, -c, "import time; print('here', flush=True); time.sleep(600)"]}
+"""
 
 
 @pytest.mark.parametrize(
@@ -40,12 +44,13 @@ def test_an_image_that_is_not_there(start):
     assert "there is no image cluster-trainer:missing here" in ended.output
 
 
-def test_a_second_cluster_of_the_same_project(start, workbench):
-    project = workbench.new_name("twice")
-    long = {"COMPOSE_PROJECT_NAME": project, "TRAINER_EPOCHS": 1000}
-    first = start(WORKERS=1, **long)
-    first.wait_for_text("worker-0 | ", QUICK_SECONDS)
-    second = start(WORKERS=1, **long).end(QUICK_SECONDS)
+def test_a_second_cluster_of_the_same_project(start, workbench, tmp_path):
+    project, overlay = workbench.new_name("twice"), tmp_path / "idle.yaml"
+    overlay.write_text(IDLE)
+    idle = {"COMPOSE_PROJECT_NAME": project, "OVERLAYS": overlay}
+    first = start(WORKERS=1, **idle)
+    first.wait_for_text("worker-0 | here", QUICK_SECONDS)
+    second = start(WORKERS=1, **idle).end(QUICK_SECONDS)
     assert (second.code, len(second.output.splitlines())) == (78, 1)
     assert f"a cluster of the project {project} runs already" in second.output
     assert first.process.poll() is None
