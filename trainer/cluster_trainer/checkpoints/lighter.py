@@ -1,7 +1,7 @@
 """Checkpoints of fits that had ended, without the weights, which a later fit's have."""
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,12 @@ def gone_from(progress: Mapping[str, Any]) -> frozenset[int]:
     return frozenset(progress.get(GONE, ()))
 
 
-def lighten(store: Store) -> None:
+def lighten(store: Store, kept: Container[int] = ()) -> None:
     """Write a store's newest checkpoint again, without its large variables.
+
+    Args:
+        store: of a fit that has ended.
+        kept: the places of those that stay.
 
     Raises:
         OSError, ValueError: it could not be read or written.
@@ -30,15 +34,15 @@ def lighten(store: Store) -> None:
     if file is None:
         return
     try:
-        light = _lightened(file)
+        light = _lightened(file, kept)
     except (KeyError, zipfile.BadZipFile) as error:
         raise ValueError(f"{file.name}: {error}") from error
     if light:
         store.stream(light.number, light.write)
 
 
-def _lightened(file: Path) -> Checkpoint | None:
-    """Return a checkpoint without its large variables; None where it has none."""
+def _lightened(file: Path, kept: Container[int]) -> Checkpoint | None:
+    """Return a checkpoint without its large variables; None where there is nothing to leave out."""
     said = about(file)
     names = said["names"]
     with zipfile.ZipFile(file) as members:
@@ -48,7 +52,7 @@ def _lightened(file: Path) -> Checkpoint | None:
     gone = [
         index
         for index, (name, size) in enumerate(zip(names, sizes, strict=True))
-        if name in variables and size > SMALL_BYTES
+        if name in variables and size > SMALL_BYTES and index not in kept
     ]
     if not gone or GONE in said["progress"]:
         return None

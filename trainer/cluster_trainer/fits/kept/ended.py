@@ -3,9 +3,9 @@
 A script that is started again comes by all of its fits again. One that had ended returns what it
 returned; and its weights are put back, as the script may go on with them. A later fit that trains
 the same variables has them in its own checkpoints, so that the earlier one's are needed only where
-the script has read them in between: it will do so again. Such a fit keeps its checkpoint. Of the
-others one remains, the newest; and should a script read the weights of one that has none any more,
-as after it was edited, that is refused.
+the script has read them in between: it will do so again. Such a fit keeps what was read, mostly the
+weights without the optimizer's state. Of the others one remains, the newest; and should a script
+read what is not there any more, as after it was edited, that is refused.
 """
 
 import gc
@@ -13,7 +13,7 @@ import logging
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -38,13 +38,15 @@ class EndedFit:
         name: as the log calls it.
         store: its checkpoints.
         variables: those that are large, by `id`, as long as somebody has them.
-        is_read: whether the script has read one of them since.
+        places: where each of them is in a checkpoint, by `id`.
+        read: the `id`s of those that the script has read since.
     """
 
     name: str
     store: Store
     variables: dict[int, weakref.ref[Any]]
-    is_read: bool = False
+    places: dict[int, int]
+    read: set[int] = field(default_factory=set)
 
     def alive(self) -> set[int]:
         """Return the `id`s of the variables that somebody still has."""
@@ -58,8 +60,7 @@ class EndedFits:
         self._fits: dict[str, EndedFit] = {}
         self._gone: dict[int, tuple[weakref.ref[Any], str]] = {}
         self._read: dict[int, weakref.ref[Any]] = {}
-        self._said: set[str] = set()
-        self._num_workers, self._has_told = 1, False
+        self._num_workers, self._has_told = 1, {True: False, False: False}
 
     @contextmanager
     def fit(self, num_workers: int) -> Iterator[None]:
@@ -74,9 +75,11 @@ class EndedFits:
 
     def note(self, name: str, store: Store, variables: Iterable[Any]) -> None:
         """Note that a fit has ended, whose checkpoint holds the values of these variables."""
-        large = _large(variables)
-        is_read = any(self._was_read(key) for key in large)
-        self._fits[name] = EndedFit(name, store, large, is_read)
+        given = list(variables)
+        large = _large(given)
+        places = {id(one): place for place, one in enumerate(given)}
+        read = {key for key in large if self._was_read(key)}
+        self._fits[name] = EndedFit(name, store, large, places, read)
 
     def note_gone(self, name: str, variables: Iterable[Any]) -> None:
         """Note that a fit had ended whose weights are not on the disk any more."""
@@ -109,33 +112,37 @@ class EndedFits:
         related = [one for one in others if one.alive() & trained]
         if any(one.alive() - trained for one in related):
             gc.collect()  # an optimizer of an earlier `compile` is in a circle
-        outdated = [one for one in related if not one.alive() - trained]
-        for one in outdated:
-            if one.is_read and one.name not in self._said:
-                self._said.add(one.name)
-                log.info(
-                    "%s: its checkpoint of %.1f MB stays, as the script uses its weights before %s",
-                    *(one.name, one.store.newest_bytes() / 1e6, name),
-                )
-        return [one for one in outdated if not one.is_read]
+        return [one for one in related if not one.alive() - trained]
 
     def remove_weights(self, fits: Iterable[EndedFit], of: str) -> None:
-        """Keep of some fits all but their weights, as a later one has a checkpoint now."""
+        """Keep of some fits what the script has read, as a later one has a checkpoint now."""
         for one in fits:
             if self._fits.pop(one.name, None) is None:
                 continue
             try:
-                lighten(one.store)
+                lighten(one.store, {one.places[key] for key in one.read})
             except (OSError, ValueError) as error:
                 log.warning("%s: its weights could not be removed: %s", one.name, error)
                 continue
-            tell_it = log.debug if self._has_told else log.info
-            self._has_told = True
+            self._tell(one, of)
+
+    def _tell(self, fit: EndedFit, of: str) -> None:
+        """Say what has become of a fit's weights, the first time of each kind."""
+        is_read = bool(fit.read)
+        tell_it = log.debug if self._has_told[is_read] else log.info
+        self._has_told[is_read] = True
+        if is_read:
             tell_it(
-                "%s: its weights are removed from the disk, as %s trains the same model on and has "
-                "a checkpoint; its History stays. So it is with later ones",
-                *(one.name, of),
+                "%s: %.1f MB of its weights stay on the disk, as the script uses them before %s. "
+                "So it is with later ones",
+                *(fit.name, fit.store.newest_bytes() / 1e6, of),
             )
+            return
+        tell_it(
+            "%s: its weights are removed from the disk, as %s trains the same model on and has "
+            "a checkpoint; its History stays. So it is with later ones",
+            *(fit.name, of),
+        )
 
     def _note_read(self, variable: Any) -> None:
         if self._is_gone(variable):
@@ -146,7 +153,7 @@ class EndedFits:
         key = id(variable)
         for one in self._fits.values():
             if key in one.variables:
-                one.is_read = True
+                one.read.add(key)
                 if not tf.executing_eagerly():  # a function's later calls cannot be seen
                     self._read[key] = one.variables[key]
 
