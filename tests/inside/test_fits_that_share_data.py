@@ -1,4 +1,4 @@
-"""Two fits that share a dataset, and a kill in the second: the order stays the same."""
+"""Two fits, and a kill in the second: the order of its data stays the same."""
 
 import time
 
@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.engine import running
+from cluster_trainer.engine.data import pipelines
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.process.stall import Deadline
@@ -127,12 +128,6 @@ def zipped_with_an_endless_one():
     return {"x": both.map(lambda one, _: one).batch(6)}
 
 
-def made_in_place():
-    """Nobody holds the first fit's dataset any more when the second begins."""
-    data = shuffled()
-    return lambda number: {"x": (data.repeat(2) if number == 1 else data).batch(6)}
-
-
 def twice():
     data = shuffled()
     return {"x": data.concatenate(data.map(lambda row, wanted: (-row, -wanted))).batch(6)}
@@ -142,18 +137,18 @@ def twice():
 def fitted(tmp_path):
     """Fit twice, each time with the same data; return the weights and the validations' losses."""
 
-    def fit(folder, made, own=lambda _: None):
+    def fit(folder, made, own=lambda _: None, *, shares=False):
         keras.utils.clear_session()
         keras.utils.set_random_seed(3)
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
         model.compile(keras.optimizers.SGD(0.01), "mse")
         job = Job(TrainerConfig(run_dir=tmp_path, checkpoint_steps=2), Task())
-        data = made()
+        shared = made() if shares else None
         for number in (1, 2):
             place = tmp_path / folder / str(number)
             plan = Plan(job, StopRequest(print), Deadline(), place, described={})
             callbacks = [one for one in [own(place)] if one and number == 2]
-            given = data(number) if callable(data) else data
+            given = shared or made()
             with running.fits_run_by(KeptFit(plan, model).run):
                 history = model.fit(**given, epochs=3, verbose=0, callbacks=callbacks).history
         return model.get_weights(), history
@@ -177,7 +172,6 @@ def fitted(tmp_path):
         (zipped_with_an_endless_one, Dies),
         (chosen_among_others, Dies),
         (validated_in_part, Dies),
-        (made_in_place, Dies),
     ],
 )
 def test_a_kill_in_the_second_changes_nothing(fitted, made, dies):
@@ -188,6 +182,16 @@ def test_a_kill_in_the_second_changes_nothing(fitted, made, dies):
     for one, other in zip(weights, again, strict=True):
         np.testing.assert_array_equal(one, other)
     assert history == told
+
+
+@pytest.mark.parametrize("made", [whole, parts])
+def test_a_shuffle_that_a_fit_shares_with_one_that_had_ended_is_warned_of(fitted, made, caplog):
+    with pytest.raises(RuntimeError, match="killed"):
+        fitted("killed", made, own=Dies, shares=True)
+    pipelines.warn_of_shared_shuffle.cache_clear()
+    caplog.clear()
+    fitted("killed", made, shares=True)
+    assert [one.levelname for one in caplog.records if "`shuffle`" in one.message] == ["WARNING"]
 
 
 def test_what_a_generator_predicts_is_none_of_the_fit(fitted):
@@ -236,7 +240,7 @@ def test_a_generator_goes_on_where_fits_that_had_ended_have_left_it(fitted):
         return {"x": batches(), "steps_per_epoch": 20}
 
     with pytest.raises(RuntimeError, match="killed"):
-        fitted("generated", made, own=Dies)
+        fitted("generated", made, own=Dies, shares=True)
     looks = Looks(given)
-    fitted("generated", made, own=lambda _: looks)
+    fitted("generated", made, own=lambda _: looks, shares=True)
     assert looks.found[0] == 3 * 20 + 2

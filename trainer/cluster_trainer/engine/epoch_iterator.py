@@ -229,8 +229,8 @@ class EpochIterator(keras_names.EpochIterator):
     def end(self) -> None:
         """Note that the fit is over, which may have trained nothing in this process."""
         note_read(self.source)
-        if not self._has_begun:
-            self.source.had_begun(self._pass, self._first)
+        if not self._has_begun and (self._pass or self._first):
+            self.source.note_ended()
 
     def reset(self) -> None:
         """Begin anew; an endless iterator that has ended its pass only goes on."""

@@ -2,12 +2,12 @@
 
 import logging
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from hashlib import sha256
 from typing import Any
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakSet
 
 import numpy as np
 import tensorflow as tf
@@ -37,43 +37,8 @@ NO_ORDER = (
 )
 
 
-@dataclass(eq=False)
-class Debt:
-    """What is owed of a dataset's orders; see `owe`.
-
-    Attributes:
-        times: how many iterators have to be begun.
-        seen: how many elements of another have to be read.
-        parts: the dataset and all that it is made from, as far as somebody holds them, each with
-            how many iterators of it one of the dataset begins.
-        held: the dataset, where elements of it have to be read; it stays in memory until then.
-        is_made_up: whether all that has been done.
-    """
-
-    times: int
-    seen: int
-    parts: Sequence[tuple[ref[Any], int]]
-    held: tf.data.Dataset | None
-    is_made_up: bool = False
-
-    def make_up(self) -> None:
-        """Do so, with the dataset itself: its shuffles are begun as often, and no others.
-
-        Of one that nobody holds any more somebody may hold parts; these are begun then.
-        """
-        self.is_made_up = True
-        parts = [(part, uses) for one, uses in self.parts if (part := one()) is not None]
-        inputs = {id(below) for part, _ in parts for below in tensorflow_names.inputs_of(part)}
-        for part, uses in parts:
-            if id(part) not in inputs:
-                begin(part, self.times * uses)
-        if self.held is not None and self.seen:
-            begin(self.held.take(self.seen).skip(self.seen), 1)
-        self.held = None
-
-
-# Of each shuffle.
-_owed: MutableMapping[Any, list[Debt]] = WeakKeyDictionary()
+# Shuffles of fits that had ended before this start of the program.
+_of_ended_fits: WeakSet[Any] = WeakSet()
 
 
 def facts(dataset: tf.data.Dataset) -> dict[str, str]:
@@ -176,38 +141,29 @@ def _repeat(times: int, what: str, do: Callable[[], object]) -> None:
             log.info("shuffled data: %s %d of %d times", what, number + 1, times)
 
 
-def owe(dataset: tf.data.Dataset, times: int, seen: int = 0) -> None:
-    """Note orders that an earlier start of the program had used up; see `make_up`.
+def note_ended(dataset: tf.data.Dataset) -> None:
+    """Note that a fit on a dataset had ended at an earlier start."""
+    _of_ended_fits.update(filter(_reshuffles, _parts(dataset)))
 
-    Args:
-        dataset: of which.
-        times: how many iterators had been begun, and read to their ends.
-        seen: how many elements of another had been read.
+
+def warn_of_ended(dataset: tf.data.Dataset) -> None:
+    """Warn if a dataset shares a shuffle with a fit that had ended; see `note_ended`.
+
+    Each iterator of a `Dataset.shuffle` has another order, by its seed, and of the ended fit's
+    iterators there are none in this process.
     """
-    if not (times or seen):
-        return
-    parts = {id(one): one for one in _parts(dataset)}
-    uses = Counter(map(id, _parts(dataset)))
-    counted = [(ref(one), uses[number]) for number, one in parts.items()]
-    is_read = bool(seen) or _keeps_or_repeats_orders(dataset)
-    debt = Debt(times, seen, counted, dataset if is_read else None)
-    for one in parts.values():
-        if _reshuffles(one):
-            _owed.setdefault(one, []).append(debt)
+    if any(one in _of_ended_fits for one in _parts(dataset)):
+        warn_of_shared_shuffle()
 
 
-def make_up(dataset: tf.data.Dataset) -> None:
-    """Use up the orders that are owed of what a dataset shares, before it is read.
-
-    Each iterator of a `Dataset.shuffle` has another order, by its seed. So the next one has the
-    order that it would have had. What nobody reads again costs nothing.
-    """
-    debts = dict.fromkeys(debt for one in _parts(dataset) for debt in _owed.pop(one, ()))
-    if due := [debt for debt in debts if not debt.is_made_up]:
-        count = sum(debt.times + bool(debt.seen) for debt in due)
-        log.info("shuffled data are begun %d times, as an earlier start had begun them", count)
-    for debt in due:
-        debt.make_up()
+@cache
+def warn_of_shared_shuffle() -> None:
+    """Say once what that means."""
+    log.warning(
+        "This fit shares a `shuffle` with a fit that had ended before the restart. It gets the "
+        "orders that the ended fit had, and not those that it would have had without the restart. "
+        "Call `shuffle` once for each fit to train on the same orders after a restart."
+    )
 
 
 def content(leaf: Any) -> bytes:

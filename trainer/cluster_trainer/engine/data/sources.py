@@ -152,11 +152,8 @@ class Source:
         These may share what they are made from.
         """
 
-    def had_begun(self, passes: int, seen: int) -> None:
-        """Note that an earlier start had so many passes, and so many batches of another.
-
-        Another `fit` may share the data, whose orders they have used up.
-        """
+    def note_ended(self) -> None:
+        """Note that a fit on these data had ended at an earlier start; another may share them."""
 
     def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:
         raise NotImplementedError
@@ -545,14 +542,14 @@ class DatasetSource(Source):
         that it would have had.
         """
         if isinstance(self._adapter, keras_names.TFDatasetAdapter):
-            pipelines.make_up(self._dataset)
+            pipelines.warn_of_ended(self._dataset)
             pipelines.begin(self._dataset, passes - self._begun)
         self._begun = max(self._begun, passes)
 
-    def had_begun(self, passes: int, seen: int) -> None:
-        """Owe whoever shares the data the orders of an earlier start; see Source.had_begun."""
+    def note_ended(self) -> None:
+        """Note whose shuffles nobody begins in this process; see Source.note_ended."""
         if isinstance(self._adapter, keras_names.TFDatasetAdapter):
-            pipelines.owe(self._dataset, max(0, passes - self._begun), seen)
+            pipelines.note_ended(self._dataset)
 
     def begin_epoch(self) -> None:
         """Tell Keras's adapter that an epoch begins."""

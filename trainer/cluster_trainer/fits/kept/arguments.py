@@ -14,7 +14,7 @@ from cluster_trainer.callbacks.keeper import BeforeOthers, Keeper
 from cluster_trainer.callbacks.place_told import PlaceTold
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.fits.kept.plan import Plan
-from cluster_trainer.fits.kept.shared_data import note_unread, note_validations, read_on
+from cluster_trainer.fits.kept.shared_data import begin_validations, note_ended, read_on
 from cluster_trainer.fits.kept.shared_files import ChiefsFiles
 from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -130,14 +130,14 @@ def arrange(  # noqa: PLR0913, PLR0917
     if plan.rehearses:
         arguments |= {"verbose": 0, "callbacks": [*callbacks, keeper]}
         return
-    note_validations(given, place)
     epochs = int(arguments.get("epochs", 1))
     if place.epoch > epochs and not place.stopped:
         _refuse_fewer(epochs, place.epoch)
     first = epochs if place.stopped else min(place.epoch, epochs)
     if first == epochs:
-        note_unread(given, place)
+        note_ended(given, place)
     else:
+        begin_validations(given, place)
         read_on(given)
     shown = callbacks
     if place.stage == Stage.ALL and first == epochs:  # nothing is left for them to see

@@ -1,9 +1,9 @@
 """Data that one fit shares with another, or its training with its validation.
 
-A `Dataset.shuffle` has another order for each iterator. A fit that goes on begins none for the
-validations that are over, and one that had ended none at all. They are made up for: whatever
-shares their data has the order that it would have had. A generator is read on when another fit is
-given it: only about as far, as what TensorFlow had read ahead is nowhere kept.
+A `Dataset.shuffle` has another order for each iterator. A fit that goes on begins those of the
+validations that are over, so that its training and its next validation have the orders that they
+would have had. A generator is read on when another fit is given it: only about as far, as what
+TensorFlow had read ahead is nowhere kept.
 """
 
 import inspect
@@ -26,14 +26,16 @@ log = logging.getLogger("trainer")
 _unread: MutableMapping[Any, int] = WeakKeyDictionary()
 
 
-def note_unread(given: inspect.BoundArguments, place: Place) -> None:
+def note_ended(given: inspect.BoundArguments, place: Place) -> None:
     """Note what a fit that had ended does not read again.
 
     Args:
         given: the fit's arguments.
         place: where it had ended.
     """
-    data = given.arguments.get("x")
+    data, validation = given.arguments.get("x"), given.arguments.get("validation_data")
+    if isinstance(validation, tf.data.Dataset):
+        pipelines.note_ended(validation)
     # Keras takes the first batches of a generator whatever comes then.
     if isinstance(data, GeneratorType) and place.seen > keras_names.NUM_BATCHES_FOR_TENSOR_SPEC:
         _unread[data] = _unread.get(data, 0) + place.seen - keras_names.NUM_BATCHES_FOR_TENSOR_SPEC
@@ -51,8 +53,8 @@ def read_on(given: inspect.BoundArguments) -> None:
         deque(islice(data, count), maxlen=0)
 
 
-def note_validations(given: inspect.BoundArguments, place: Place) -> None:
-    """Note how often an earlier start has begun the validation data.
+def begin_validations(given: inspect.BoundArguments, place: Place) -> None:
+    """Begin the validation data as often as an earlier start has.
 
     Args:
         given: the fit's arguments, as its caller gave them.
@@ -68,4 +70,4 @@ def note_validations(given: inspect.BoundArguments, place: Place) -> None:
     ]
     if steps := given.arguments.get("validation_steps"):  # each validation has begun it anew
         dataset = dataset.take(steps)
-    pipelines.owe(dataset, sum(over))
+    pipelines.begin(dataset, sum(over))
