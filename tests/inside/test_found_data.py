@@ -6,16 +6,16 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras.src.trainers import data_adapters
 
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.engine.data import pipelines, random_access
 from cluster_trainer.engine.data.comparing import drawing_nothing
 from cluster_trainer.engine.data.sources import batch_size_of, source_of
+from cluster_trainer.private import keras_names
 
 ROWS = np.arange(120, dtype=np.float32).reshape(60, 2)
 LABELS = np.arange(60, dtype=np.float32)
-random_access.accept()
+keras_names.GET_DATA_ADAPTER.wrap(random_access.accepting)
 
 
 def found(make, seed):
@@ -23,7 +23,7 @@ def found(make, seed):
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002  as Keras draws
     strategy = tf.distribute.get_strategy()
-    adapter = data_adapters.get_data_adapter(make())
+    adapter = keras_names.GET_DATA_ADAPTER.own(make())
     return source_of(adapter, Replicas.of(strategy), strategy, 0).found()
 
 
@@ -191,8 +191,8 @@ def test_an_order_of_each_workers_own_is_told(dataset, expected):
 def test_the_size_of_batches_is_that_of_what_has_rows():
     numbers = tf.data.Dataset.from_tensors(np.float32(1)).repeat()
     batches = tf.data.Dataset.zip((numbers, tf.data.Dataset.from_tensors(ROWS[:8])))
-    assert batch_size_of(data_adapters.get_data_adapter(batches)) == 8
-    assert batch_size_of(data_adapters.get_data_adapter(numbers)) is None
+    assert batch_size_of(keras_names.GET_DATA_ADAPTER.own(batches)) == 8
+    assert batch_size_of(keras_names.GET_DATA_ADAPTER.own(numbers)) is None
 
 
 @pytest.mark.usefixtures("keeps_nothing")

@@ -44,7 +44,7 @@ def test_all_that_is_imported_is_there(module):
 @pytest.mark.parametrize("module", MODULES)
 def test_all_that_is_replaced_is_there(module):
     names = importlib.import_module(f"cluster_trainer.private.{module}")
-    places = [one for one in vars(names).values() if isinstance(one, names.Place)]
+    places = [one for one in vars(names).values() if isinstance(one, names.Replaceable)]
     assert places
     assert [f"{one.owner}: {one.name}" for one in places if not hasattr(one.owner, one.name)] == []
 

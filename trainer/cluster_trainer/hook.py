@@ -13,7 +13,7 @@ from typing import Any
 
 from cluster_trainer.engine.first_batch import mode as first_batch
 from cluster_trainer.engine.install import install as install_engine
-from cluster_trainer.engine.progress_bar import be_plain_without_a_terminal
+from cluster_trainer.engine.progress_bar import can_draw
 from cluster_trainer.engine.running import Running
 from cluster_trainer.problems import ExitCode, Problem, render
 from cluster_trainer.settings.config import ACCEPTED
@@ -33,14 +33,13 @@ def install() -> None:
     os.environ.setdefault("START_ID", os.urandom(8).hex())
     if _one_of("CLUSTER_TRAINER_ENGINE", ("on", "off"), "on or off") == "on":
         _begin_log()
-        install_engine(_kept, _called)
+        install_engine(_kept, _called, plain_bars=not can_draw(os.environ))
         sys.excepthook = _telling_of_lost_peers(sys.excepthook)
         ways = ("auto", "tensorflow", "ring")
         accepted = ACCEPTED["first_batch"]
         first_batch.use(_one_of("TRAINER_FIRST_BATCH", first_batch.MODES, accepted))
         if _one_of("TRAINER_COLLECTIVES", ways, ACCEPTED["collectives"]) != "tensorflow":
             _offer_ring()
-        be_plain_without_a_terminal(os.environ)
 
 
 def _kept(

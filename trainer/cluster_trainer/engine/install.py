@@ -1,12 +1,15 @@
-"""What of Keras is replaced: all of it is here.
+"""What of Keras and TensorFlow is replaced: all of it is here, and stays for the whole process.
 
-| Keras's | is replaced where | by |
+| replaced | where | by |
 | --- | --- | --- |
 | `TFEpochIterator` | replicas are kept in step | calls of several steps on exact shares |
 | `make_train_function`, `make_test_function` | the same | `steps.Steps` |
 | `make_predict_function` | the same | `predictions.Predictions` |
 | `_maybe_symbolic_build` | the same | `building.build`, for what a replica gets |
-| optimizers' `apply` and `scale_loss` | within a step of several replicas | reduced gradients |
+| `num_replicas_in_sync` | within a step of several replicas | 1 |
+| optimizers' `apply`, `apply_gradients`, `scale_loss` | the same | reduced gradients |
+| what optimizers do with several replicas | the same | each replica's own copies |
+| a variable's `_direct_assign` | the same | the replica's own copy |
 | losses' reduction and masks | the same | the whole batch's, not the share's |
 | `GradientTape.gradient`, `add_loss` of a vector | the same | sums over the whole batch |
 | `assign` of a variable that is a queue of rows | the same | the rows of all replicas |
@@ -16,8 +19,13 @@
 | `get_data_adapter` | data are a source of single examples | `random_access.RandomAccess` |
 | `fit`, `evaluate`, `predict`, `…_on_batch` | everywhere | the same, announced (`running`) |
 | the progress bar's count | everywhere | of the batches that there were |
+| the progress bar | nothing but text may be printed | one line at its end |
 | variables' `value` and `assign` | everywhere | the same, told between a script's fits |
 | `_get_metrics_result_or_logs` | everywhere | the results of all replicas |
+
+For a moment and put back at once: `_direct_assign` while a model is called on zeros (on_zeros.py),
+TensorFlow's random functions while the first batch is compared (first_batch/draws.py). Of a
+script's fit besides, outside of the engine: `Model.export` (fits/kept/written_files.py).
 """
 
 import inspect
@@ -56,6 +64,7 @@ from cluster_trainer.engine.replicas import (
 )
 from cluster_trainer.engine.steps import StepLogs, Steps, as_tensor
 from cluster_trainer.private import keras_names, tensorflow_names
+from cluster_trainer.private.replaceable import Replaceable
 
 log = logging.getLogger("trainer")
 # As running.AroundFit, and which of the process's fits it is, from 0.
@@ -82,26 +91,62 @@ def keeps_in_step(strategy: tf.distribute.Strategy) -> bool:
     return isinstance(strategy, IN_STEP)
 
 
-def install(around: AroundAny, around_other: AroundOther) -> None:
+def install(around: AroundAny, around_other: AroundOther, *, plain_bars: bool = False) -> None:
     """Replace it; once in a process.
 
     Args:
         around: what a `fit` gets from outside of the engine.
         around_other: the same of the other calls, outside of a `fit`.
+        plain_bars: whether nothing but text may be printed.
     """
     # What the repaired Keras says of arrays (patches/) does not hold here.
     warnings.filterwarnings("ignore", "No random seed is set, so each worker shuffles the arrays")
-    step_context.let_a_step_see_one_replica()
-    optimizers.reduce_first()
-    losses.reduce_over_the_whole_batch()
-    each_example.sum_over_the_whole_batch()
-    queues.gather()
-    metrics.count_shares()
-    batch_norm.average_over_all()
-    random_layers.draw_apart()
-    random_access.accept()
-    reads.tell()
-    progress_bar.count_what_was_done()
+    _replace_in_steps()
+    _replace_of_optimizers()
+    keras_names.GET_DATA_ADAPTER.wrap(random_access.accepting)
+    keras_names.VALUE.wrap(reads.telling_value)
+    keras_names.ASSIGN.wrap(reads.telling_assign)
+    keras_names.UPDATE_PROGBAR.wrap(progress_bar.counting)
+    if plain_bars:
+        Replaceable(keras.utils.Progbar, "__init__").wrap(progress_bar.plain)
+    _replace_of_models(around, around_other)
+
+
+def _replace_in_steps() -> None:
+    """Replace what takes a replica's share for the whole batch."""
+    is_shared = step_context.is_shared
+    tensorflow_names.NUM_REPLICAS_IN_SYNC.wrap(step_context.seeing_one_replica)
+    keras_names.REDUCE_VALUES.put_if(losses.reduced, is_shared)
+    keras_names.APPLY_MASK.put_if(losses.masked, is_shared)
+    Replaceable(tf.GradientTape, "gradient").put_if(each_example.gradient_of_batch, is_shared)
+    keras_names.AGGREGATE_ADDITIONAL_LOSS.put_if(each_example.aggregated, is_shared)
+    tensorflow_names.ASSIGN.put_if(queues.assigned, queues.is_traced)
+    tensorflow_names.ASSIGN_OF_RESOURCE.put_if(queues.assigned, queues.is_traced)
+    Replaceable(keras.metrics.Mean, "update_state").put(metrics.update_mean)
+    keras_names.COMPUTE_MOMENTS_SYNC.put_if(batch_norm.moments_of_all, is_shared)
+    keras_names.MOMENTS.put_if(batch_norm.moments_of_layer, is_shared)
+    Replaceable(keras.random.SeedGenerator, "next").put(random_layers.next_apart)
+
+
+def _replace_of_optimizers() -> None:
+    """Replace what of Keras's optimizers knows of several replicas."""
+    base, scaling = keras_names.BaseOptimizer, keras.optimizers.LossScaleOptimizer
+    for kind in (base, scaling, keras.optimizers.MultiOptimizer):
+        if "scale_loss" in vars(kind):
+            Replaceable(kind, "scale_loss").wrap(optimizers.weighting)
+    Replaceable(base, "__init__").wrap(optimizers.seeing_to_the_class)
+    Replaceable(base, "__setattr__").wrap(optimizers.seeing_to_the_method)
+    is_reduced = optimizers.is_reduced
+    keras_names.UPDATE_STEP.put_if(optimizers.update_own_copies, is_reduced)
+    keras_names.APPLY_WEIGHT_DECAY.put_if(optimizers.decay_own_copies, is_reduced)
+    keras_names.INCREMENT_ACCUMULATORS.put_if(optimizers.accumulate_in_own, is_reduced)
+    keras_names.OVERWRITE_WITH_AVERAGE.put_if(optimizers.overwrite_own, is_reduced)
+    keras_names.LOSS_SCALE_APPLY.put_if(keras_names.LOSS_SCALE_COMMON_APPLY.own, is_reduced)
+    keras_names.DIRECT_ASSIGN.put(optimizers.assign)
+
+
+def _replace_of_models(around: AroundAny, around_other: AroundOther) -> None:
+    """Replace what Keras's models are trained, evaluated and asked for predictions by."""
     keras_names.EPOCH_ITERATOR.put(_iterator)
     KerasTrainer.make_train_function = _making(
         "train_function", lambda it: Steps(it, it.train_step, "training")
@@ -110,8 +155,7 @@ def install(around: AroundAny, around_other: AroundOther) -> None:
         "test_function", lambda it: Steps(it, it.test_step, "evaluation")
     )
     KerasTrainer.make_predict_function = _making("predict_function", Predictions)
-    symbolic_build = keras_names.MAYBE_SYMBOLIC_BUILD
-    symbolic_build.put(_building(symbolic_build.own))
+    keras_names.MAYBE_SYMBOLIC_BUILD.wrap(_building)
     KerasTrainer.fit = _announced_fit(KerasTrainer.fit, around)
     KerasTrainer.evaluate = _announced_evaluate(_with_averages(KerasTrainer.evaluate))
     KerasTrainer.predict = _batch_by_batch(_with_averages(KerasTrainer.predict))
@@ -122,8 +166,7 @@ def install(around: AroundAny, around_other: AroundOther) -> None:
         setattr(KerasTrainer, name, _with_failures_told(getattr(KerasTrainer, name)))
     for name in ("evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
         setattr(KerasTrainer, name, _run_by(getattr(KerasTrainer, name), around_other))
-    results = keras_names.METRICS_RESULT_OR_LOGS
-    results.put(_of_all_replicas(results.own))
+    keras_names.METRICS_RESULT_OR_LOGS.wrap(_of_all_replicas)
 
 
 def _iterator(*arguments: Any, distribute_strategy: tf.distribute.Strategy, **keywords: Any) -> Any:

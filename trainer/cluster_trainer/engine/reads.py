@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from cluster_trainer.private import keras_names
-
 
 class _Told:
     """What is called with a variable that is read, or assigned to; None: nobody listens."""
@@ -45,20 +43,24 @@ def unheard() -> Iterator[None]:
         _Told.read = before
 
 
-def tell() -> None:
-    """Let Keras's variables tell of their reads; once in a process."""
-    kind = keras_names.AnyVariable
-    own, assign = kind.value.fget, kind.assign
+def telling_value(value: property) -> property:
+    """Return a variable's `value` that tells of each read."""
+    own: Any = value.fget
 
-    def value(self: Any) -> Any:
+    def read(self: Any) -> Any:
         if _Told.read is not None:
             _Told.read(self)
         return own(self)
+
+    return property(read, doc=value.__doc__)
+
+
+def telling_assign(assign: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a variable's `assign` that tells of each call."""
 
     def assign_to(self: Any, value: Any) -> Any:
         if _Told.assigned is not None:
             _Told.assigned(self)
         return assign(self, value)
 
-    kind.value = property(value, doc=kind.value.__doc__)
-    kind.assign = assign_to
+    return assign_to

@@ -13,9 +13,7 @@ from keras.src.backend import compute_output_spec
 
 # The process's seed generator, which a checkpoint keeps; there is no public way to it.
 from keras.src.backend.common.global_state import get_global_attribute, set_global_attribute
-
-# The class below every backend's variable: its `value` and `assign` tell who reads a model.
-from keras.src.backend.common.variables import Variable as AnyVariable
+from keras.src.backend.common.variables import Variable as _AnyVariable
 from keras.src.backend.tensorflow import nn as _nn
 from keras.src.backend.tensorflow import trainer as _trainer
 from keras.src.backend.tensorflow.core import Variable as _TensorFlowVariable
@@ -71,32 +69,33 @@ from keras.src.trainers.trainer import Trainer as _Trainer
 # The seed of `keras.utils.set_random_seed`.
 from keras.src.utils.rng_utils import get_random_seed
 
-from cluster_trainer.private.place import Place
+from cluster_trainer.private.replaceable import Replaceable
 
 # Classes whose methods are replaced, and with which a model's own are compared.
 
 TensorFlowTrainer = _trainer.TensorFlowTrainer
 TFEpochIterator = _trainer.TFEpochIterator
 
-# Places of what is replaced; engine/install.py says by what.
+# What is replaced; engine/install.py says by what.
 
-EPOCH_ITERATOR = Place(_trainer, "TFEpochIterator")
-MAYBE_SYMBOLIC_BUILD = Place(TensorFlowTrainer, "_maybe_symbolic_build")
-METRICS_RESULT_OR_LOGS = Place(TensorFlowTrainer, "_get_metrics_result_or_logs")
-AGGREGATE_ADDITIONAL_LOSS = Place(_Trainer, "_aggregate_additional_loss")
-REDUCE_VALUES = Place(_loss, "reduce_values")
-APPLY_MASK = Place(_loss, "apply_mask")
-COMPUTE_MOMENTS_SYNC = Place(_nn, "_compute_moments_sync")
-MOMENTS = Place(keras.layers.BatchNormalization, "_moments")
-UPDATE_STEP = Place(_TFOptimizer, "_backend_update_step")
-APPLY_WEIGHT_DECAY = Place(_TFOptimizer, "_apply_weight_decay")
-INCREMENT_ACCUMULATORS = Place(_TFOptimizer, "_backend_increment_gradient_accumulators")
-OVERWRITE_WITH_AVERAGE = Place(_TFOptimizer, "_overwrite_model_variables_with_average_value")
-LOSS_SCALE_APPLY = Place(keras.optimizers.LossScaleOptimizer, "_tf_apply")
-LOSS_SCALE_COMMON_APPLY = Place(keras.optimizers.LossScaleOptimizer, "_common_apply")
-DIRECT_ASSIGN = Place(_TensorFlowVariable, "_direct_assign")
-GET_DATA_ADAPTER = Place(_data_adapters, "get_data_adapter")
-UPDATE_PROGBAR = Place(keras.callbacks.ProgbarLogger, "_update_progbar")
+EPOCH_ITERATOR = Replaceable(_trainer, "TFEpochIterator")
+MAYBE_SYMBOLIC_BUILD = Replaceable(TensorFlowTrainer, "_maybe_symbolic_build")
+METRICS_RESULT_OR_LOGS = Replaceable(TensorFlowTrainer, "_get_metrics_result_or_logs")
+AGGREGATE_ADDITIONAL_LOSS = Replaceable(_Trainer, "_aggregate_additional_loss")
+REDUCE_VALUES = Replaceable(_loss, "reduce_values")
+APPLY_MASK = Replaceable(_loss, "apply_mask")
+COMPUTE_MOMENTS_SYNC = Replaceable(_nn, "_compute_moments_sync")
+MOMENTS = Replaceable(keras.layers.BatchNormalization, "_moments")
+UPDATE_STEP = Replaceable(_TFOptimizer, "_backend_update_step")
+APPLY_WEIGHT_DECAY = Replaceable(_TFOptimizer, "_apply_weight_decay")
+INCREMENT_ACCUMULATORS = Replaceable(_TFOptimizer, "_backend_increment_gradient_accumulators")
+OVERWRITE_WITH_AVERAGE = Replaceable(_TFOptimizer, "_overwrite_model_variables_with_average_value")
+LOSS_SCALE_APPLY = Replaceable(keras.optimizers.LossScaleOptimizer, "_tf_apply")
+LOSS_SCALE_COMMON_APPLY = Replaceable(keras.optimizers.LossScaleOptimizer, "_common_apply")
+VALUE, ASSIGN = Replaceable(_AnyVariable, "value"), Replaceable(_AnyVariable, "assign")
+DIRECT_ASSIGN = Replaceable(_TensorFlowVariable, "_direct_assign")
+GET_DATA_ADAPTER = Replaceable(_data_adapters, "get_data_adapter")
+UPDATE_PROGBAR = Replaceable(keras.callbacks.ProgbarLogger, "_update_progbar")
 
 STATE_OF_CALLBACKS = {
     keras.callbacks.EarlyStopping: ("wait", "stopped_epoch", "best", "best_weights", "best_epoch"),

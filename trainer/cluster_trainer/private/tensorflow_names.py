@@ -34,14 +34,14 @@ from tensorflow.python.framework.auto_control_deps_utils import get_read_write_r
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable as _BaseVariable
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable as _ResourceVariable
 
-from cluster_trainer.private.place import Place
+from cluster_trainer.private.replaceable import Replaceable
 
-# Places of what is replaced; engine/install.py says by what.
+# What is replaced; engine/install.py says by what.
 
-NUM_REPLICAS_IN_SYNC = Place(_StrategyBase, "num_replicas_in_sync")
-ASSIGN = Place(_BaseVariable, "assign")
-ASSIGN_OF_RESOURCE = Place(_ResourceVariable, "assign")  # TensorFlow gives this class its own
-GET_SEED = Place(_random_seed, "get_seed")
+NUM_REPLICAS_IN_SYNC = Replaceable(_StrategyBase, "num_replicas_in_sync")
+ASSIGN = Replaceable(_BaseVariable, "assign")
+ASSIGN_OF_RESOURCE = Replaceable(_ResourceVariable, "assign")  # TensorFlow gives this class its own
+GET_SEED = Replaceable(_random_seed, "get_seed")
 
 # The classes of tf.data's steps, by name: TensorFlow exports none of them.
 

@@ -6,7 +6,7 @@ neither; here `fit(x=source, batch_size=64)` does, in the same order and as exac
 
 import inspect
 import threading
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from functools import wraps
 from typing import Any
 from weakref import WeakValueDictionary
@@ -91,9 +91,8 @@ def is_random_access(data: Any) -> bool:
     return all(hasattr(type(data), name) for name in ("__len__", "__getitem__"))
 
 
-def accept() -> None:
-    """Let `fit`, `evaluate` and `predict` take such sources."""
-    keras_own = keras_names.GET_DATA_ADAPTER.own
+def accepting(keras_own: Callable[..., Any]) -> Callable[..., Any]:
+    """Return Keras's choice of an adapter, which takes such sources, too."""
     signature = inspect.signature(keras_own)
 
     @wraps(keras_own)
@@ -105,4 +104,4 @@ def accept() -> None:
             given.arguments["x"] = RandomAccess(source, size)
         return keras_own(*given.args, **given.kwargs)
 
-    keras_names.GET_DATA_ADAPTER.put(get_data_adapter)
+    return get_data_adapter

@@ -19,17 +19,7 @@ from cluster_trainer.private import keras_names
 _moments = keras_names.MOMENTS.own
 
 
-def average_over_all() -> None:
-    """Let synchronized layers see the whole batch within a step of several replicas."""
-    keras_names.COMPUTE_MOMENTS_SYNC.put_if(_moments_of_all, _is_shared)
-    keras_names.MOMENTS.put_if(_moments_of_layer, _is_shared)
-
-
-def _is_shared() -> bool:
-    return step_context.current() is not None
-
-
-def _moments_of_all(x: tf.Tensor, axes: Any, keepdims: bool) -> tuple[tf.Tensor, tf.Tensor]:  # noqa: FBT001
+def moments_of_all(x: tf.Tensor, axes: Any, keepdims: bool) -> tuple[tf.Tensor, tf.Tensor]:  # noqa: FBT001
     """Return mean and variance over all replicas' examples, as Keras's function does."""
     total, of_squares, count = _sums_of_all((x, tf.square(x), tf.ones_like(x)), axes)
     mean = tf.math.divide_no_nan(total, count)
@@ -39,7 +29,7 @@ def _moments_of_all(x: tf.Tensor, axes: Any, keepdims: bool) -> tuple[tf.Tensor,
     return tf.squeeze(mean, axes), tf.squeeze(variance, axes)
 
 
-def _moments_of_layer(
+def moments_of_layer(
     self: BatchNormalization, inputs: tf.Tensor, mask: tf.Tensor | None
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return mean and variance over what a mask leaves of all replicas' examples."""

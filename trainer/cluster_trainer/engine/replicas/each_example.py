@@ -12,17 +12,9 @@ import tensorflow as tf
 
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import keras_names
-from cluster_trainer.private.place import Place
 
-GRADIENT = Place(tf.GradientTape, "gradient")
-_gradient = GRADIENT.own
+_gradient = tf.GradientTape.gradient
 _aggregate = keras_names.AGGREGATE_ADDITIONAL_LOSS.own
-
-
-def sum_over_the_whole_batch() -> None:
-    """Replace what sums a share's losses as if it were the whole batch."""
-    GRADIENT.put_if(_gradient_of_batch, _is_shared)
-    keras_names.AGGREGATE_ADDITIONAL_LOSS.put_if(_aggregated, _is_shared)
 
 
 def is_of_each(value: Any) -> bool:
@@ -37,18 +29,14 @@ def is_of_each(value: Any) -> bool:
     return size is None or (size > 0 and size in part.rows)
 
 
-def _is_shared() -> bool:
-    return step_context.current() is not None
-
-
 def _as_of_batch(value: Any) -> Any:
     """Return a share's sum, or what multiplies it, as the batch's; 0 of a borrowed example."""
     part = step_context.current()
-    assert part is not None  # noqa: S101  `_is_shared` was asked
+    assert part is not None  # noqa: S101  `is_shared` was asked
     return tf.math.divide_no_nan(value, tf.cast(part.weight, value.dtype))
 
 
-def _gradient_of_batch(
+def gradient_of_batch(
     self: tf.GradientTape,
     target: Any,
     sources: Any,
@@ -70,6 +58,7 @@ def _are_variables(sources: Any) -> bool:
     return all(isinstance(one, (tf.Variable, keras.Variable)) for one in tf.nest.flatten(sources))
 
 
-def _aggregated(self: Any, loss: Any) -> Any:
+def aggregated(self: Any, loss: Any) -> Any:
+    """Sum what `add_loss` was given as Keras does; of a share, as the batch's sum."""
     total = _aggregate(self, loss)
     return _as_of_batch(total) if is_of_each(loss) else total

@@ -1,7 +1,7 @@
 """Losses of a share, so that their weighted mean over replicas is the loss of the global batch.
 
 A mean over the examples of a share needs nothing: Keras's divisions by the number of replicas are
-left out (`step_context.let_a_step_see_one_replica`). A sum over a share stands for as many times
+left out (`step_context.seeing_one_replica`). A sum over a share stands for as many times
 more as the batch is larger; and a mean over what a mask or weights leave of a share is divided by
 what they leave of the whole batch.
 """
@@ -19,19 +19,9 @@ _reduce_values = keras_names.REDUCE_VALUES.own
 _apply_mask = keras_names.APPLY_MASK.own
 
 
-def reduce_over_the_whole_batch() -> None:
-    """Replace what of Keras's losses takes a share for the whole batch."""
-    keras_names.REDUCE_VALUES.put_if(_reduced, _is_shared)
-    keras_names.APPLY_MASK.put_if(_masked, _is_shared)
-
-
-def _is_shared() -> bool:
-    return step_context.current() is not None
-
-
 def _weight() -> tf.Tensor:
     part = step_context.current()
-    assert part is not None  # noqa: S101  `_is_shared` was asked
+    assert part is not None  # noqa: S101  `is_shared` was asked
     return part.weight
 
 
@@ -47,9 +37,10 @@ def _of_all(count: Any) -> tf.Tensor:
     return total * weight
 
 
-def _reduced(
+def reduced(
     values: Any, sample_weight: Any = None, reduction: str | None = "sum_over_batch_size"
 ) -> Any:
+    """Reduce a share's losses as Keras reduces the batch's, but for the share's weight."""
     is_scalar = tuple(values.shape) == ()
     if reduction == "sum" and not is_scalar:
         return tf.math.divide_no_nan(tf.reduce_sum(values), tf.cast(_weight(), values.dtype))
@@ -59,7 +50,8 @@ def _reduced(
     return _reduce_values(values, sample_weight, reduction)
 
 
-def _masked(sample_weight: Any, mask: Any, dtype: Any, reduction: str | None) -> Any:
+def masked(sample_weight: Any, mask: Any, dtype: Any, reduction: str | None) -> Any:
+    """Apply a mask to weights as Keras does, with the size that it leaves of the whole batch."""
     if mask is None or reduction not in MEANS:
         return _apply_mask(sample_weight, mask, dtype, reduction)
     mask = tf.cast(mask, dtype)

@@ -13,12 +13,8 @@ from cluster_trainer.engine.replicas import step_context
 _update_mean = metrics.Mean.update_state
 
 
-def count_shares() -> None:
-    """Let `keras.metrics.Mean` know within a step how much of a batch it is told of."""
-    metrics.Mean.update_state = _update
-
-
-def _update(self: Any, values: Any, sample_weight: Any = None) -> None:
+def update_mean(self: Any, values: Any, sample_weight: Any = None) -> None:
+    """Update a mean; a number within a step counts as much as the share is of the batch."""
     part = step_context.current()
     if part is not None and sample_weight is None and not len(ops.shape(values)):
         sample_weight = part.weight

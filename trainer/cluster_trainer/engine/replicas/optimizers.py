@@ -19,7 +19,6 @@ from typing import Any
 from weakref import WeakSet
 
 import tensorflow as tf
-from keras.optimizers import LossScaleOptimizer, MultiOptimizer
 
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import Gradient, begin_sums, count, gathered
@@ -95,23 +94,7 @@ def _times(gradient: Gradient, weight: tf.Tensor) -> Gradient:
     return tf.math.multiply_no_nan(gradient, weight)
 
 
-def reduce_first() -> None:
-    """Replace what of Keras's optimizers knows of several replicas."""
-    for kind in (keras_names.BaseOptimizer, LossScaleOptimizer, MultiOptimizer):
-        if "scale_loss" in vars(kind):
-            kind.scale_loss = _weighting(kind.scale_loss)
-    kind = keras_names.BaseOptimizer
-    kind.__init__ = _seeing_to_the_class(kind.__init__)
-    kind.__setattr__ = _seeing_to_the_method(kind.__setattr__)
-    keras_names.UPDATE_STEP.put_if(_update_own_copies, _is_reduced)
-    keras_names.APPLY_WEIGHT_DECAY.put_if(_decay_own_copies, _is_reduced)
-    keras_names.INCREMENT_ACCUMULATORS.put_if(_accumulate_in_own, _is_reduced)
-    keras_names.OVERWRITE_WITH_AVERAGE.put_if(_overwrite_own, _is_reduced)
-    keras_names.LOSS_SCALE_APPLY.put_if(keras_names.LOSS_SCALE_COMMON_APPLY.own, _is_reduced)
-    keras_names.DIRECT_ASSIGN.put(_assign)
-
-
-def _seeing_to_the_class(initialize: Callable[..., None]) -> Callable[..., None]:
+def seeing_to_the_class(initialize: Callable[..., None]) -> Callable[..., None]:
     """Let a class of optimizers reduce first, its own methods too, once one of it is made."""
 
     @wraps(initialize)
@@ -126,7 +109,7 @@ def _seeing_to_the_class(initialize: Callable[..., None]) -> Callable[..., None]
     return see_to_the_class
 
 
-def _seeing_to_the_method(set_attribute: Callable[..., None]) -> Callable[..., None]:
+def seeing_to_the_method(set_attribute: Callable[..., None]) -> Callable[..., None]:
     """Let a method reduce first that is given to a single optimizer."""
 
     @wraps(set_attribute)
@@ -387,7 +370,7 @@ def _build(optimizer: Any, trainable_variables: Sequence[Any]) -> None:
     optimizer.built = True
 
 
-def _weighting(scale_loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def weighting(scale_loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Weight a loss rather than all of its gradients.
 
     Above all where they are float16: each example's part is as large then as on one device, and
@@ -406,7 +389,8 @@ def _weighting(scale_loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
     return weight_and_scale
 
 
-def _is_reduced() -> bool:
+def is_reduced() -> bool:
+    """Tell whether an optimizer applies the gradients of all replicas here."""
     part = step_context.current()
     return part is not None and part.is_reduced
 
@@ -417,14 +401,16 @@ def _only_looks() -> bool:
     return part is not None and part.first_batch is not None
 
 
-def _update_own_copies(self: Any, grads: Any, trainable_variables: Any, learning_rate: Any) -> None:
+def update_own_copies(self: Any, grads: Any, trainable_variables: Any, learning_rate: Any) -> None:
+    """Update this replica's copies of variables."""
     if _only_looks():
         return
     for gradient, variable in zip(grads, trainable_variables, strict=True):
         self.update_step(gradient, step_context.own(variable), learning_rate)
 
 
-def _decay_own_copies(self: Any, variables: Sequence[Any]) -> None:
+def decay_own_copies(self: Any, variables: Sequence[Any]) -> None:
+    """Let the weights of this replica's copies decay."""
     if self.weight_decay is None or _only_looks():
         return
     for variable in variables:
@@ -434,7 +420,8 @@ def _decay_own_copies(self: Any, variables: Sequence[Any]) -> None:
             copy.assign_sub(copy * tf.cast(self.weight_decay, copy.dtype) * rate)
 
 
-def _accumulate_in_own(_: Any, grads: Sequence[Any], acc_grads: Sequence[Any]) -> None:
+def accumulate_in_own(_: Any, grads: Sequence[Any], acc_grads: Sequence[Any]) -> None:
+    """Add gradients to this replica's accumulators."""
     if _only_looks():
         return
     for gradient, accumulator in zip(grads, acc_grads, strict=True):
@@ -442,7 +429,8 @@ def _accumulate_in_own(_: Any, grads: Sequence[Any], acc_grads: Sequence[Any]) -
         copy.assign(copy + gradient)
 
 
-def _overwrite_own(self: Any, trainable_variables: Sequence[Any]) -> None:
+def overwrite_own(self: Any, trainable_variables: Sequence[Any]) -> None:
+    """Give this replica's copies the moving averages that `use_ema` keeps."""
     if _only_looks():
         return
     averages = keras_names.averages_of(self)
@@ -450,7 +438,7 @@ def _overwrite_own(self: Any, trainable_variables: Sequence[Any]) -> None:
         step_context.own(variable).assign(step_context.own(average))
 
 
-def _assign(self: Any, value: Any) -> None:
+def assign(self: Any, value: Any) -> None:
     """Assign to a variable; an optimizer's own are each replica's.
 
     They would be sent from the first replica otherwise, which no condition allows. And TensorFlow
@@ -459,7 +447,7 @@ def _assign(self: Any, value: Any) -> None:
     """
     variable = keras_names.value_of(self)
     value = tf.cast(value, variable.dtype)
-    if _is_reduced():
+    if is_reduced():
         step_context.own(self).assign(value)
     elif isinstance(variable, tensorflow_names.DistributedVariable):
         variable.assign(value, read_value=False)

@@ -20,23 +20,19 @@ MARK = "_cluster_trainer_is_queue"
 _assign = tensorflow_names.ASSIGN.own
 
 
-def gather() -> None:
-    """Let queues get the rows of all replicas within a step."""
-    for place in (tensorflow_names.ASSIGN, tensorflow_names.ASSIGN_OF_RESOURCE):
-        place.put_if(_assigned, _is_traced)
-
-
 def is_queue(copy: Any) -> bool:
     """Tell whether a step was traced in which a replica's copy of a variable is a queue."""
     return getattr(copy, MARK, False)
 
 
-def _is_traced() -> bool:
+def is_traced() -> bool:
+    """Tell whether a step of several replicas is traced, and no optimizer applies gradients."""
     part = step_context.current()
     return part is not None and not part.is_reduced and not tf.executing_eagerly()
 
 
-def _assigned(self: Any, value: Any, *arguments: Any, **keywords: Any) -> Any:
+def assigned(self: Any, value: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Assign to a variable; to a queue the rows of all replicas."""
     parts = _parts_of_queue(self, value)
     if parts:
         setattr(self, MARK, True)
@@ -63,7 +59,7 @@ def _parts_of_queue(variable: Any, value: Any) -> Sequence[tf.Tensor]:
 def _of_all(variable: Any, parts: Sequence[tf.Tensor]) -> tf.Tensor:
     """Return the rows of all replicas, and those of the queue that it has room for."""
     share = step_context.current()
-    assert share is not None  # noqa: S101  `_is_traced` was asked
+    assert share is not None  # noqa: S101  `is_traced` was asked
 
     def with_others(part: tf.Tensor) -> tf.Tensor:
         count = tf.where(share.weight > 0, tf.shape(part)[0], 0)  # what is borrowed is another's

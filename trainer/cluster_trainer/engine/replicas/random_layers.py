@@ -19,18 +19,14 @@ from cluster_trainer.private import keras_names
 _next_alike = SeedGenerator.next
 
 
-def draw_apart() -> None:
-    """Let all random layers draw so within a step; on one replica nothing changes."""
-    SeedGenerator.next = _next_apart
-
-
 def global_seed() -> list[Any]:
     """Return that of Keras's global generator; none before the first draw from it."""
     generator = keras_names.get_global_attribute(keras_names.GLOBAL_SEED_GENERATOR)
     return [] if generator is None else [generator.state]
 
 
-def _next_apart(self: Any, ordered: bool = True) -> tf.Tensor:  # noqa: FBT001, FBT002  Keras's signature
+def next_apart(self: Any, ordered: bool = True) -> tf.Tensor:  # noqa: FBT001, FBT002  Keras's signature
+    """Return the next seed, within a step of several replicas one of this replica's own."""
     seed, share = _next_alike(self, ordered), step_context.current()
     if share is None or share.first_batch is not None:
         return seed

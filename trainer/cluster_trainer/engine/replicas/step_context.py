@@ -104,6 +104,11 @@ def computing(
         _of_thread.share = before
 
 
+def is_shared() -> bool:
+    """Tell whether a step of several replicas is computed here."""
+    return current() is not None
+
+
 @contextmanager
 def reduced(share: Share) -> Iterator[None]:
     """Let what is called inside know that gradients are those of all replicas."""
@@ -144,16 +149,15 @@ def _tensorflow_variable(variable: Any) -> Any:
     return variable if isinstance(variable, tf.Variable) else variable.value
 
 
-def let_a_step_see_one_replica() -> None:
-    """Let `strategy.num_replicas_in_sync` be 1 within a step.
+def seeing_one_replica(of_all: property) -> property:
+    """Return `strategy.num_replicas_in_sync` that is 1 within a step.
 
     Keras's losses divide by it, and so does a `train_step` that was written for tf.distribute,
     because gradients would be summed. Here their mean is taken.
     """
-    of_strategy = tensorflow_names.NUM_REPLICAS_IN_SYNC.own.fget
+    of_strategy: Any = of_all.fget
 
     def num_replicas_in_sync(strategy: tf.distribute.Strategy) -> int:
         return 1 if current() else int(of_strategy(strategy))
 
-    ours = property(num_replicas_in_sync, doc=of_strategy.__doc__)
-    tensorflow_names.NUM_REPLICAS_IN_SYNC.put(ours)
+    return property(num_replicas_in_sync, doc=of_strategy.__doc__)

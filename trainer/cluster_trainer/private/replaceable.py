@@ -1,4 +1,4 @@
-"""Where a function of another project stands, so that it can be replaced there."""
+"""A function of another project that can be replaced where it stands."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Place:
+class Replaceable:
     """A function, method or property by its owner and its name.
 
     Attributes:
@@ -26,6 +26,10 @@ class Place:
     def put(self, ours: Any) -> None:
         """Replace it."""
         setattr(self.owner, self.name, ours)
+
+    def wrap(self, wrapping: Callable[[Any], Any]) -> None:
+        """Replace it by what a function makes of it."""
+        self.put(wrapping(self.own))
 
     def put_if(self, ours: Callable[..., Any], applies: Callable[[], bool]) -> None:
         """Replace a function, but only for the calls that a condition holds for.
