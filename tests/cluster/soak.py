@@ -3,7 +3,7 @@
 Workers are killed, lose their disks, stand still or have no network, one or two at a time. Once
 with the default, where all wait for the lost ones and the run ends bit for bit as undisturbed; once
 with MIN_WORKERS, where the others go on: every batch counts once, nobody trains apart. Gradients
-are summed in two packs, as a larger model's are.
+are summed in two buckets, as a larger model's are.
 """
 
 import math
@@ -32,7 +32,7 @@ FEWER = {"MIN_WORKERS": "2", "REGROUP_SECONDS": "1"}
 # With fewer workers sums are rounded otherwise, and now and then that tips a ReLU over. At ten
 # times this rate two and three undisturbed workers are 4e-4 apart after 3,600 steps.
 SMALL_RATE = 0.0001
-# The dense layers' 0.3 MB of gradients are a pack then, and the convolution's another.
+# The dense layers' 0.3 MB of gradients are a bucket then, and the convolution's another.
 PACK_BYTES = 2**15
 # Every wait in here has its own limit.
 pytestmark = pytest.mark.timeout(0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cluster_trainer.collectives.ring.ring import Ring
-from cluster_trainer.collectives.ring.wire import Header, Kind, Record, Word
+from cluster_trainer.collectives.ring.wire import Header, Operation, Record, Word
 
 LIMIT_SECONDS = 0.3
 VALUES = np.arange(500, dtype=np.float32)
@@ -65,7 +65,7 @@ def messages(call: str, size: int = 2, operation: int = 1) -> list[Message]:
     """Return what rank 0 gets from its left neighbour in one of CALLS: headers and contents."""
     others = size - 1
 
-    def head(kind: Kind, length: int, *, later: int = 0, detail: int = 0) -> Header:
+    def head(kind: Operation, length: int, *, later: int = 0, detail: int = 0) -> Header:
         return Header(1, operation + later, others, size, kind, detail, length)
 
     def each(number: int) -> bytes:
@@ -73,16 +73,16 @@ def messages(call: str, size: int = 2, operation: int = 1) -> list[Message]:
 
     match call:
         case "sum":
-            return [(head(Kind.ALL_REDUCE, len(VALUES)), VALUES.tobytes() * others)]
+            return [(head(Operation.ALL_REDUCE, len(VALUES)), VALUES.tobytes() * others)]
         case "gather":
             return [
-                (head(Kind.SIZES, 8), each(len(CONTENT))),
-                (head(Kind.ALL_GATHER, size * len(CONTENT), later=1), CONTENT * others),
+                (head(Operation.SIZES, 8), each(len(CONTENT))),
+                (head(Operation.ALL_GATHER, size * len(CONTENT), later=1), CONTENT * others),
             ]
         case "broadcast":
-            return [(head(Kind.BROADCAST, len(CONTENT), detail=others), CONTENT)]
+            return [(head(Operation.BROADCAST, len(CONTENT), detail=others), CONTENT)]
         case _:
-            return [(head(Kind.BARRIER, 8), each(operation))]
+            return [(head(Operation.BARRIER, 8), each(operation))]
 
 
 def as_bytes(said: list[Message]) -> bytes:

@@ -19,7 +19,7 @@ TOLD = {"worker": "worker-1", "step": 7, "state": "training"}
 @pytest.fixture
 def registry():
     registry = CollectorRegistry()
-    registry.register(metrics_server.Workers())
+    registry.register(metrics_server.WorkersMetrics())
     return registry
 
 

@@ -66,7 +66,7 @@ def ask() -> list[Mapping[str, Any]]:
     return [one for one in found if isinstance(one, dict)]
 
 
-class Workers(Collector):
+class WorkersMetrics(Collector):
     """The metrics of the workers of this container, usually one."""
 
     def collect(self) -> Iterator[Metric]:
@@ -133,7 +133,7 @@ def main() -> None:
     ending = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)  # in its threads, too
     registry = CollectorRegistry()
-    registry.register(Workers())
+    registry.register(WorkersMetrics())
     start(listen(port), registry)
     signal.sigwait(ending)
 

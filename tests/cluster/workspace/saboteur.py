@@ -22,7 +22,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer.collectives import packs
+from cluster_trainer.collectives import buckets
 from cluster_trainer.data import registry
 from cluster_trainer.models import mnist_cnn
 
@@ -57,8 +57,8 @@ def load() -> tuple[Split, Split]:
 def build(input_shape: tuple[int, ...], num_classes: int) -> keras.Model:
     """The tutorials' network behind a layer that records what it is given."""
     network = mnist_cnn.build(input_shape, num_classes)
-    if pack_bytes := os.environ["SABOTEUR_PACK_BYTES"]:
-        _sum_in_packs(network, int(pack_bytes))
+    if bucket_bytes := os.environ["SABOTEUR_PACK_BYTES"]:
+        _sum_in_buckets(network, int(bucket_bytes))
     return keras.Sequential([keras.Input(input_shape), Recorder(), network], name="saboteur")
 
 
@@ -97,12 +97,14 @@ def _numbered(pictures: np.ndarray) -> np.ndarray:
     return pictures
 
 
-def _sum_in_packs(network: keras.Model, pack_bytes: int) -> None:
-    """Have gradients summed in packs of at least so many bytes for each worker, and see to it."""
-    packs.BYTES_PER_RANK = pack_bytes
+def _sum_in_buckets(network: keras.Model, bucket_bytes: int) -> None:
+    """Have gradients summed in buckets of at least so many bytes for each worker, and see to it."""
+    buckets.BYTES_PER_RANK = bucket_bytes
     workers = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])
     weights = [one.value for one in network.trainable_weights]
-    assert len(packs.packs_of(weights, tf.float32, workers)) > 1, f"{pack_bytes} is one pack"
+    assert len(buckets.buckets_of(weights, tf.float32, workers)) > 1, (
+        f"{bucket_bytes} is one bucket"
+    )
 
 
 def _trains(corners: tf.Tensor) -> None:

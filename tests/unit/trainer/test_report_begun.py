@@ -6,14 +6,14 @@ import pytest
 
 from cluster_trainer.report.again import again
 from cluster_trainer.report.begun import begun, begun_of_all
-from cluster_trainer.report.fits import Fit
+from cluster_trainer.report.fits import RecordedFit
 from cluster_trainer.report.run import read_run
 
 ADAM = {"class_name": "Adam", "config": {"name": "adam_3", "learning_rate": 0.10000000149011612}}
 
 
 def fit_of(**what):
-    return Fit("fit-1", None, about={"fit": what})
+    return RecordedFit("fit-1", None, about={"fit": what})
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_what_is_long_is_cut():
 
 
 def test_each_fit_has_a_column_and_what_none_was_given_no_row():
-    fits = [fit_of(epochs=3, split=None), fit_of(epochs=4, seed=5), Fit("fit-3", None)]
+    fits = [fit_of(epochs=3, split=None), fit_of(epochs=4, seed=5), RecordedFit("fit-3", None)]
     assert begun(fits) == [("epochs", ["3", "4", "-"]), ("seed", ["-", "5", "-"])]
 
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from cluster_trainer.collectives.buckets import buckets_of, hold_up, needed_later
 from cluster_trainer.collectives.group import AnyRing
-from cluster_trainer.collectives.packs import hold_up, needed_later, packs_of
 from cluster_trainer.collectives.renewable import RenewableRing
 
 SUMMED = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)
@@ -180,20 +180,22 @@ class Sums(NamedTuple):
 
 
 def _begin(values: list[tf.Tensor], dtype: tf.DType, sums: Sums) -> Wait:
-    """Begin the sums of dense values if they are several packs; one is summed when waited for."""
-    packs = packs_of(values, dtype, size_of_all(sums.ring))
+    """Begin the sums of dense values if they are several buckets; one is summed when waited for."""
+    buckets = buckets_of(values, dtype, size_of_all(sums.ring))
     flat = [tf.reshape(tf.cast(value, dtype), [-1]) for value in values]
-    parts = [[flat[place] for place in pack] for pack in packs]
-    packed = [tf.concat(pack, 0) if len(pack) > 1 else pack[0] for pack in parts]
-    is_one = len(packs) == 1
-    totals = partial(_called, sums.make, packed, [dtype]) if is_one else _begin_packs(packed, sums)
+    parts = [[flat[place] for place in bucket] for bucket in buckets]
+    packed = [tf.concat(bucket, 0) if len(bucket) > 1 else bucket[0] for bucket in parts]
+    is_one = len(buckets) == 1
+    totals = (
+        partial(_called, sums.make, packed, [dtype]) if is_one else _begin_buckets(packed, sums)
+    )
 
     def wait() -> list[tf.Tensor]:
         found: dict[int, tf.Tensor] = {}
-        for pack, own, given, total in zip(packs, parts, packed, totals(), strict=True):
+        for bucket, own, given, total in zip(buckets, parts, packed, totals(), strict=True):
             total.set_shape(given.shape)
             split = tf.split(total, [tf.size(one) for one in own]) if len(own) > 1 else [total]
-            found.update(zip(pack, split, strict=True))
+            found.update(zip(bucket, split, strict=True))
         return [_as_of(value, found[place]) for place, value in enumerate(values)]
 
     return wait
@@ -205,8 +207,8 @@ def _as_of(value: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
     return tf.cast(shaped, value.dtype)
 
 
-def _begin_packs(packed: list[tf.Tensor], sums: Sums) -> Wait:
-    """Begin each pack's sum when its numbers are there.
+def _begin_buckets(packed: list[tf.Tensor], sums: Sums) -> Wait:
+    """Begin each bucket's sum when its numbers are there.
 
     A thread of the ring's makes them. The step's own threads, of which there may be one, go on.
     """
@@ -226,12 +228,12 @@ def _begin_packs(packed: list[tf.Tensor], sums: Sums) -> Wait:
             under_way.clear()
 
     begun = [
-        _called(partial(begin, is_first=place == 0), [pack], [tf.int32])[0]
-        for place, pack in enumerate(packed)
+        _called(partial(begin, is_first=place == 0), [bucket], [tf.int32])[0]
+        for place, bucket in enumerate(packed)
     ]
     for operations, until in zip(later, begun, strict=False):
         hold_up(operations, until)
-    return partial(_called, end, begun, [pack.dtype for pack in packed])
+    return partial(_called, end, begun, [bucket.dtype for bucket in packed])
 
 
 def _called(

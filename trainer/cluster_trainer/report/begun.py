@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cluster_trainer.report.fits import Fit, first_and_last
+from cluster_trainer.report.fits import RecordedFit, first_and_last
 from cluster_trainer.report.reading import NOT_RECORDED
 from cluster_trainer.report.run import Run
 
@@ -15,7 +15,7 @@ COUNTED = "name"
 Rows = list[tuple[str, list[str]]]
 
 
-def begun(fits: Sequence[Fit]) -> Rows:
+def begun(fits: Sequence[RecordedFit]) -> Rows:
     """Return a row for whatever any of some fits was given, and in it a text for each fit."""
     tables = [dict(_flat(fit.about.get("fit") or {})) for fit in fits]
     names = dict.fromkeys(name for table in tables for name in table)
@@ -33,13 +33,13 @@ def begun_of_all(runs: Sequence[Run]) -> Rows:
     rows = []
     for fit in names:
         which = f"{fit}: " if len(names) > 1 else ""
-        for name, values in begun([fits.get(fit, Fit(fit, None)) for fits in of_runs]):
+        for name, values in begun([fits.get(fit, RecordedFit(fit, None)) for fits in of_runs]):
             of_all = zip(values, of_runs, strict=True)
             rows.append((which + name, [one if fits else NOT_RECORDED for one, fits in of_all]))
     return rows
 
 
-def told_of(run: Run) -> list[Fit]:
+def told_of(run: Run) -> list[RecordedFit]:
     """Return the fits to be shown that have an about.json."""
     told = {fit.name: fit for fit in run.chief.fits if fit.about}
     return [told[name] for name in first_and_last([*told])]

@@ -10,7 +10,7 @@ from cluster_trainer.report.reading import (
     TEXT,
     TIME,
     Json,
-    Kind,
+    MemberKind,
     is_number,
     members,
     refusal,
@@ -63,7 +63,7 @@ def event(found: Json) -> Checked:
         return None, [refusal("time", found.get("time"), TIME.accepted)]
     clean, wrong = members(found, EVENT)
     if clean.get("seconds"):
-        kinds: dict[str, Kind] = dict.fromkeys(clean["seconds"], SECONDS)
+        kinds: dict[str, MemberKind] = dict.fromkeys(clean["seconds"], SECONDS)
         seconds, more = members(clean["seconds"], kinds, "seconds of ")
         clean["seconds"] = {name: value for name, value in seconds.items() if value is not None}
         wrong += more

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from cluster_trainer.report.reading import NUMBER, TIME, Reading, shown
+from cluster_trainer.report.reading import NUMBER, TIME, FileReader, shown
 
 WITHOUT_TENSORFLOW = "tensorboard.compat.notf"  # as tensorboard_server.py has it
 PATTERN = "events.out.tfevents.*"
@@ -33,7 +33,7 @@ def joined(parts: Iterable[Curves | None]) -> Curves | None:
     return {tag: sorted(points) for tag, points in found.items()} or None
 
 
-def read_curves(folder: Path, reading: Reading) -> Curves | None:
+def read_curves(folder: Path, reading: FileReader) -> Curves | None:
     """Return the numbers in a folder by their tags, each step once; None where there are none."""
     try:
         if not any(folder.glob(PATTERN)):

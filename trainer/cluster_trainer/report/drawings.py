@@ -12,7 +12,13 @@ from cluster_trainer.report import plots
 from cluster_trainer.report.curves import Point
 from cluster_trainer.report.reading import NOT_RECORDED, Json, is_number
 from cluster_trainer.report.run import Run, Worker
-from cluster_trainer.report.timeline import STARTING, WAITING, Line, epoch_seconds, waits_for_others
+from cluster_trainer.report.timeline import (
+    STARTING,
+    WAITING,
+    WorkerTime,
+    epoch_seconds,
+    waits_for_others,
+)
 from cluster_trainer.results.metrics_file import COUNTS
 
 TEST = "test_"
@@ -153,7 +159,7 @@ def _over_time(name: str, points: Sequence[Point], began: float, size: float) ->
     return name, places, values, False
 
 
-def timeline_of(run: Run, lines: Sequence[Line]) -> Drawing:
+def timeline_of(run: Run, lines: Sequence[WorkerTime]) -> Drawing:
     """Return what each worker was at, and what happened to it."""
     named = [
         (worker.name, line, [one.time for one in points_of(worker, HELD_UP)])
@@ -173,7 +179,9 @@ def timeline_of(run: Run, lines: Sequence[Line]) -> Drawing:
     return Drawing(title, svg, note="; ".join(notes))
 
 
-def seconds_of(run: Run, lines: Sequence[Line]) -> tuple[Drawing, list[tuple[str, list[str]]]]:
+def seconds_of(
+    run: Run, lines: Sequence[WorkerTime]
+) -> tuple[Drawing, list[tuple[str, list[str]]]]:
     """Return where each worker's time went: a drawing, and the same as a table."""
     title = "where the time went"
     others = waits_for_others([worker.events for worker in run.workers])

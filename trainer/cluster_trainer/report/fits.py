@@ -9,7 +9,7 @@ from cluster_trainer.checkpoints.checkpoint import about
 from cluster_trainer.checkpoints.store import NAME
 from cluster_trainer.report import checked
 from cluster_trainer.report.curves import TENSORBOARD, Curves, read_curves
-from cluster_trainer.report.reading import Json, Reading, shown
+from cluster_trainer.report.reading import FileReader, Json, shown
 from cluster_trainer.results.about_file import FILE as ABOUT
 from cluster_trainer.results.metrics_file import FILE as METRICS
 
@@ -21,7 +21,7 @@ MAX_FITS = 12
 
 
 @dataclass(frozen=True)
-class Fit:
+class RecordedFit:
     """One fit of a script, on one worker.
 
     Attributes:
@@ -57,7 +57,7 @@ def first_and_last(fits: Sequence[str]) -> list[str]:
     return [*fits] if len(fits) <= MAX_FITS else [*fits[:half], *fits[-half:]]
 
 
-def fits_in(folder: Path, reading: Reading) -> list[Fit]:
+def fits_in(folder: Path, reading: FileReader) -> list[RecordedFit]:
     """Return the fits that have left something in a worker's folder, in their order."""
     try:
         found = [(FIT.fullmatch(one.name), one) for one in folder.iterdir()]
@@ -68,15 +68,15 @@ def fits_in(folder: Path, reading: Reading) -> list[Fit]:
     return [_fit_in(one, reading) for _, one in numbered]
 
 
-def _fit_in(folder: Path, reading: Reading) -> Fit:
+def _fit_in(folder: Path, reading: FileReader) -> RecordedFit:
     step, script = _newest(folder, reading)
     metrics = reading.lines(folder / METRICS, checked.metrics)
     curves = read_curves(folder / TENSORBOARD, reading)
     told = reading.document(folder / ABOUT, checked.ABOUT) or {}
-    return Fit(folder.name, step, script, metrics, curves, told)
+    return RecordedFit(folder.name, step, script, metrics, curves, told)
 
 
-def _newest(folder: Path, reading: Reading) -> tuple[int | None, str]:
+def _newest(folder: Path, reading: FileReader) -> tuple[int | None, str]:
     """Return the step of a fit's newest checkpoint, and the script that it is of."""
     try:
         found = [(NAME.fullmatch(one.name), one) for one in (folder / CHECKPOINTS).iterdir()]

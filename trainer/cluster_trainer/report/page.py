@@ -16,7 +16,7 @@ from cluster_trainer.report.drawings import Drawing
 from cluster_trainer.report.fits import MAX_FITS, first_and_last
 from cluster_trainer.report.reading import NOT_RECORDED, Json
 from cluster_trainer.report.run import Run, Worker
-from cluster_trainer.report.timeline import DONE, ENDS, SILENT, Line, line_of
+from cluster_trainer.report.timeline import DONE, ENDS, SILENT, WorkerTime, line_of
 from cluster_trainer.results.metrics_file import COUNTS
 
 HERE = Path(__file__).parent
@@ -206,7 +206,7 @@ def _part_of(run: Run, name: str) -> Json:
 def _parts_of_fits(run: Run) -> list[Json]:
     """Return how fast each of several fits of a script was, and where its time went."""
     fits = first_and_last(run.fits) if len(run.fits) > 1 else []
-    nothing = [Line((), ())] * len(run.workers)
+    nothing = [WorkerTime((), ())] * len(run.workers)
     of_each = [(name, run.of_fit(name)) for name in fits]
     return [
         {
@@ -218,7 +218,7 @@ def _parts_of_fits(run: Run) -> list[Json]:
     ]
 
 
-def _status(run: Run, lines: Sequence[Line]) -> str:
+def _status(run: Run, lines: Sequence[WorkerTime]) -> str:
     """Return how the run is: what result.json says, unless a start goes on after it."""
     last = [line.marks[-1].kind for line in lines if line.marks]
     is_open = any(mark.kind == SILENT for line in lines for mark in line.marks)

@@ -21,7 +21,7 @@ from cluster_trainer.report.timeline import (
     STARTING,
     STOPPED,
     WAITING,
-    Line,
+    WorkerTime,
 )
 
 INK = "#010203"  # becomes the page's colour of text
@@ -102,7 +102,7 @@ def lines(series: Sequence[Series], along: str, *, from_zero: bool = False) -> s
         return _svg(figure)
 
 
-def timeline(named: Sequence[tuple[str, Line, Sequence[float]]]) -> str:
+def timeline(named: Sequence[tuple[str, WorkerTime, Sequence[float]]]) -> str:
     """Draw what each worker was at: its name, its time, and when it wrote checkpoints."""
     began = min(span.begin for _, line, _ in named for span in line.spans)
     ended = max(span.end for _, line, _ in named for span in line.spans)

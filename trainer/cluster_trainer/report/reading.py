@@ -34,26 +34,26 @@ def is_count(value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Kind:
+class MemberKind:
     """What a member of an object may be; any may be null, which says that it is not known."""
 
     accepted: str
     is_one: Callable[[Any], bool]
 
 
-TEXT = Kind("a text", lambda value: isinstance(value, str))
-COUNT = Kind("a whole number from 0", is_count)
-NUMBER = Kind("a number", is_number)
-SECONDS = Kind("seconds, 0 or more", lambda value: is_number(value) and value >= 0)
-TIME = Kind("seconds since 1970", is_time)
-OBJECT = Kind("an object", lambda value: isinstance(value, dict))
+TEXT = MemberKind("a text", lambda value: isinstance(value, str))
+COUNT = MemberKind("a whole number from 0", is_count)
+NUMBER = MemberKind("a number", is_number)
+SECONDS = MemberKind("seconds, 0 or more", lambda value: is_number(value) and value >= 0)
+TIME = MemberKind("seconds since 1970", is_time)
+OBJECT = MemberKind("an object", lambda value: isinstance(value, dict))
 
 
 class ReadError(ValueError):
     """Says what of a file, or of a line of it, cannot be read."""
 
 
-class Reading:
+class FileReader:
     """Reads the files of a run's folder.
 
     Args:
@@ -89,7 +89,7 @@ class Reading:
         except OSError:  # what cannot be looked into has been noted by now
             return False
 
-    def document(self, file: Path, kinds: Mapping[str, Kind]) -> Json | None:
+    def document(self, file: Path, kinds: Mapping[str, MemberKind]) -> Json | None:
         """Return the one object of a file, without the members that are not what they should be.
 
         None where there is none, or none that can be read.
@@ -151,7 +151,7 @@ def parsed(text: str) -> Json:
 
 
 def members(
-    found: Mapping[str, Any], kinds: Mapping[str, Kind], of: str = ""
+    found: Mapping[str, Any], kinds: Mapping[str, MemberKind], of: str = ""
 ) -> tuple[Json, list[str]]:
     """Return an object without what is not as it should be, and a sentence for each of that."""
     clean, wrong = {}, []

@@ -8,9 +8,9 @@ from typing import Any
 
 from cluster_trainer.report import checked
 from cluster_trainer.report.curves import TENSORBOARD, Curves, joined, read_curves
-from cluster_trainer.report.fits import Fit, fits_in
+from cluster_trainer.report.fits import RecordedFit, fits_in
 from cluster_trainer.report.predicted import Predicted, predicted
-from cluster_trainer.report.reading import OBJECT, Json, ReadError, Reading
+from cluster_trainer.report.reading import OBJECT, FileReader, Json, ReadError
 from cluster_trainer.results import journal
 from cluster_trainer.results.metrics_file import FILE as METRICS
 
@@ -42,7 +42,7 @@ class Worker:
     events: list[Json] = field(default_factory=list)
     curves: Curves | None = None
     predicted: Predicted | None = None
-    fits: Sequence[Fit] = ()
+    fits: Sequence[RecordedFit] = ()
     has_ended: bool = False
 
     def of_fit(self, name: str) -> "Worker":
@@ -137,7 +137,7 @@ def read_run(folder: Path) -> Run:
     workers = worker_folders(folder)
     if not workers:
         raise ValueError("a folder of a run, with worker-0/ in it")
-    reading = Reading(folder)
+    reading = FileReader(folder)
     read = [_read_worker(one, reading) for one in workers]
     return Run(folder.resolve().name, read, _given(folder / SETTINGS, reading), reading.unread)
 
@@ -158,7 +158,7 @@ def worker_folders(folder: Path) -> list[Path]:
     return [one for _, _, one in sorted(numbered)]
 
 
-def _read_worker(folder: Path, reading: Reading) -> Worker:
+def _read_worker(folder: Path, reading: FileReader) -> Worker:
     events = reading.lines(folder / journal.FILE, checked.event)
     fits = fits_in(folder, reading)
     own = read_curves(folder / TENSORBOARD, reading)
@@ -174,7 +174,7 @@ def _read_worker(folder: Path, reading: Reading) -> Worker:
     )
 
 
-def _read_predicted(file: Path, reading: Reading) -> Predicted | None:
+def _read_predicted(file: Path, reading: FileReader) -> Predicted | None:
     found = reading.document(file, {})
     try:
         return None if found is None else predicted(found)
@@ -183,7 +183,7 @@ def _read_predicted(file: Path, reading: Reading) -> Predicted | None:
         return None
 
 
-def _given(file: Path, reading: Reading) -> dict[str, str]:
+def _given(file: Path, reading: FileReader) -> dict[str, str]:
     """Return what cluster.json says, as far as it is texts."""
     settings = (reading.document(file, {"settings": OBJECT}) or {}).get("settings") or {}
     return {name: text for name, text in settings.items() if isinstance(text, str)}

@@ -45,7 +45,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Line:
+class WorkerTime:
     """One worker's time."""
 
     spans: Sequence[Span]
@@ -56,7 +56,7 @@ class Line:
         return sum(span.seconds for span in self.spans if span.state == state)
 
 
-def line_of(events: Iterable[Event], signs_of_life: Iterable[float] = ()) -> Line:
+def line_of(events: Iterable[Event], signs_of_life: Iterable[float] = ()) -> WorkerTime:
     """Return a worker's time.
 
     A container that was killed says nothing. That the next one starts without a word about the end
@@ -68,7 +68,7 @@ def line_of(events: Iterable[Event], signs_of_life: Iterable[float] = ()) -> Lin
     """
     states = [event for event in events if isinstance(event.get("state"), str)]
     if not states:
-        return Line((), ())
+        return WorkerTime((), ())
     alive = sorted([*signs_of_life, *(event["time"] for event in states)])
     spans, marks = [], []
     for event, following in zip(states, [*states[1:], None], strict=True):
@@ -82,7 +82,7 @@ def line_of(events: Iterable[Event], signs_of_life: Iterable[float] = ()) -> Lin
             end = max(time for time in alive if time < following["time"])
             marks.append(Mark(end, KILLED, "ended without a word: killed, or its machine was lost"))
         spans.append(Span(event["time"], end, event["state"]))
-    return Line(_merged(spans), marks)
+    return WorkerTime(_merged(spans), marks)
 
 
 def epoch_seconds(events: Iterable[Event]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""A script for one machine: batches by hand, for a model of several packs of gradients.
+"""A script for one machine: batches by hand, for a model of several buckets of gradients.
 
 One of two workers has 3, 2 and 3 examples of them, the other 2 each time, so that TensorFlow traces
 the step for any number on the one and not on the other.

@@ -20,7 +20,7 @@ from cluster_trainer.collectives.ring.errors import (
     RingError,
 )
 from cluster_trainer.collectives.ring.ring import Ring
-from cluster_trainer.collectives.ring.wire import HEADER, Kind, Record, Word
+from cluster_trainer.collectives.ring.wire import HEADER, Operation, Record, Word
 from harness.played import ALIVE, LIMIT_SECONDS, VALUES, Peer, messages
 from harness.rings import on_all, outcomes, over_tcp, rings
 
@@ -163,9 +163,9 @@ def test_who_is_somewhere_else_is_out_of_step(peer: Peer, change: dict[str, int]
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"kind": Kind.BARRIER}, "waits for all"),
-        ({"kind": Kind.SIZES}, "gathers"),
-        ({"kind": Kind.BROADCAST}, "has a broadcast of rank 0"),
+        ({"kind": Operation.BARRIER}, "waits for all"),
+        ({"kind": Operation.SIZES}, "gathers"),
+        ({"kind": Operation.BROADCAST}, "has a broadcast of rank 0"),
         ({"kind": 77}, "has an operation of unknown kind 77"),
         ({"detail": 1}, "sums 500 numbers of float32, sent as bfloat16"),
         ({"detail": 2}, "sums 500 numbers of float64"),
@@ -185,7 +185,7 @@ def test_who_does_something_else_there_runs_another_program_or_has_other_setting
 
 
 def test_who_is_at_another_call_is_told_in_words_what_each_is_at(peer: Peer) -> None:
-    peer.data.send(replace(HEAD, kind=Kind.SIZES, what="predict (outputs)").pack())
+    peer.data.send(replace(HEAD, kind=Operation.SIZES, what="predict (outputs)").pack())
     with pytest.raises(OtherCall) as caught:
         peer.ring.all_reduce(VALUES, what="training (gradients)")
     assert "the worker of rank 1 is at predict (outputs)" in str(caught.value)
@@ -261,7 +261,7 @@ def test_a_record_may_come_in_pieces(peer: Peer) -> None:
 
 
 def test_a_length_beyond_all_memory_is_refused(peer: Peer) -> None:
-    head = replace(HEAD, kind=Kind.BROADCAST, detail=1, length=2**62)
+    head = replace(HEAD, kind=Operation.BROADCAST, detail=1, length=2**62)
     peer.data.send(head.pack())
     with pytest.raises(OutOfStep):
         peer.ring.broadcast(None, 1)

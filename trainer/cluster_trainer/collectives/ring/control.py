@@ -40,7 +40,7 @@ ERRORS: dict[Word, type[RingError]] = {  # the more special ones first
 
 
 @dataclass(frozen=True)
-class Place:
+class Membership:
     """Where this process is in which ring."""
 
     rank: int
@@ -72,7 +72,7 @@ class Control:
 
     def __init__(
         self,
-        place: Place,
+        place: Membership,
         left: socket.socket,
         right: socket.socket,
         limits_seconds: tuple[float, float],
@@ -206,7 +206,7 @@ def _error_of(record: Record) -> RingError:
     return error
 
 
-def _record_of(error: RingError, place: Place) -> Record:
+def _record_of(error: RingError, place: Membership) -> Record:
     if error.record:
         return error.record
     words = [word for word, kind in ERRORS.items() if isinstance(error, kind)]

@@ -8,7 +8,7 @@ ALIGNMENT = 64
 """Bytes. TensorFlow takes an array as its own tensor, without a copy, where it begins at such a
 place."""
 MOST_HELD = 16
-"""Enough for the sums of eight packs, which are under way at once, and what is sent for one."""
+"""Enough for the sums of eight buckets, which are under way at once, and what is sent for one."""
 
 
 class Memory:

@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from cluster_trainer.collectives.ring.background import Background, over
-from cluster_trainer.collectives.ring.control import Control, Place
+from cluster_trainer.collectives.ring.control import Control, Membership
 from cluster_trainer.collectives.ring.errors import (
     CLOSED,
     Aborted,
@@ -37,7 +37,7 @@ from cluster_trainer.collectives.ring.sums import (
     round_trip,
     rows_of,
 )
-from cluster_trainer.collectives.ring.wire import LONGEST_WHAT, Header, Kind
+from cluster_trainer.collectives.ring.wire import LONGEST_WHAT, Header, Operation
 
 DTYPES = tuple(map(np.dtype, ("float32", "float64", "int32", "int64", "float16")))
 WIRES = (None, "bfloat16")
@@ -92,7 +92,7 @@ class Ring:
     ) -> None:
         if not 0 <= rank < size:
             raise ValueError(f"rank {rank} of a ring of {size}: ranks are 0 to {size - 1}")
-        self._place = Place(rank, size, generation)
+        self._place = Membership(rank, size, generation)
         self.members = tuple(range(size) if members is None else members)
         self._memory, self._fate = Memory(), Fate()
         self._operation, self._operations = 0, itertools.count(1)
@@ -165,7 +165,7 @@ class Ring:
             return self._copy(values)
         detail = DTYPES.index(values.dtype) * len(WIRES) + WIRES.index(wire)
         with (
-            self._operating(Kind.ALL_REDUCE, detail, values.size, what) as headers,
+            self._operating(Operation.ALL_REDUCE, detail, values.size, what) as headers,
             np.errstate(all="ignore"),
         ):
             way = AsBfloat16 if wire else AsTheyAre
@@ -201,10 +201,10 @@ class Ring:
             return [mine]
         sizes = np.zeros(self.size, SIZE)
         sizes[self.rank] = len(mine)
-        with self._operating(Kind.SIZES, 0, SIZE.itemsize, what) as headers:
+        with self._operating(Operation.SIZES, 0, SIZE.itemsize, what) as headers:
             self._links.exchange(round_trip(each_of(sizes), self.rank, headers))
             self._check_lengths(sizes.tolist())
-        with self._operating(Kind.ALL_GATHER, 0, int(sizes.sum()), what) as headers:
+        with self._operating(Operation.ALL_GATHER, 0, int(sizes.sum()), what) as headers:
             return self._gathered(mine, sizes.tolist(), headers)
 
     def broadcast(self, value: bytes | None, holder: int, *, what: str = "") -> bytes:
@@ -223,7 +223,7 @@ class Ring:
         held = bytes(value or b"")
         if self.size == 1:
             return held
-        with self._operating(Kind.BROADCAST, holder, len(held), what) as headers:
+        with self._operating(Operation.BROADCAST, holder, len(held), what) as headers:
             if self.rank == holder:
                 self._links.exchange(Flow([memoryview(held)], head=headers["head"]))
                 return held
@@ -238,7 +238,7 @@ class Ring:
         if self.size == 1:
             return
         tokens = np.full(self.size, -1, SIZE)
-        with self._operating(Kind.BARRIER, 0, SIZE.itemsize, what) as headers:
+        with self._operating(Operation.BARRIER, 0, SIZE.itemsize, what) as headers:
             tokens[self.rank] = self._operation
             self._links.exchange(round_trip(each_of(tokens), self.rank, headers))
             for index, token in enumerate(tokens.tolist()):
@@ -305,7 +305,7 @@ class Ring:
         self.close()
 
     @contextmanager
-    def _operating(self, kind: Kind, detail: int, length: int, what: str) -> Iterator[Headers]:
+    def _operating(self, kind: Operation, detail: int, length: int, what: str) -> Iterator[Headers]:
         if self._closed:
             raise RingError(CLOSED)
         if len(what.encode()) > LONGEST_WHAT:
@@ -426,16 +426,16 @@ def _other_call(theirs: Header, mine: Header) -> str:
 
 def _in_words(header: Header) -> str:
     """Return what a rank does in an operation."""
-    if header.kind == Kind.ALL_REDUCE:
+    if header.kind == Operation.ALL_REDUCE:
         kind, wire = divmod(header.detail, len(WIRES))
         name = DTYPES[kind].name if kind < len(DTYPES) else f"unknown type {header.detail}"
         way = f", sent as {WIRES[wire]}" if WIRES[wire] and kind < len(DTYPES) else ""
         return f"sums {header.length:,} numbers of {name}{way}"
     words: dict[int, str] = {
-        Kind.SIZES: "gathers",
-        Kind.ALL_GATHER: f"gathers {header.length:,} bytes",
-        Kind.BROADCAST: f"has a broadcast of rank {header.detail}",
-        Kind.BARRIER: "waits for all",
+        Operation.SIZES: "gathers",
+        Operation.ALL_GATHER: f"gathers {header.length:,} bytes",
+        Operation.BROADCAST: f"has a broadcast of rank {header.detail}",
+        Operation.BARRIER: "waits for all",
     }
     return words.get(header.kind, f"has an operation of unknown kind {header.kind}")
 

@@ -20,7 +20,7 @@ LONGEST_TEXT = 1000
 LONGEST_WHAT = 32
 
 
-class Kind(IntEnum):
+class Operation(IntEnum):
     """What an operation does."""
 
     ALL_REDUCE = 1
@@ -85,7 +85,7 @@ class Header:
 
     def __str__(self) -> str:
         try:
-            name = Kind(self.kind).name.lower()
+            name = Operation(self.kind).name.lower()
         except ValueError:
             name = f"unknown kind {self.kind}"
         return (

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 
 @dataclass(frozen=True)
-class Rows:
+class EpochOrder:
     """What there is to be read, and in which order.
 
     Attributes:
@@ -58,9 +58,11 @@ class RowDataset(keras.utils.PyDataset):
         """
         raise NotImplementedError
 
-    def rows(self, seed: int | None) -> Rows:
+    def rows(self, seed: int | None) -> EpochOrder:
         """Return what there is to be read, in the order of a seed."""
-        return Rows(self.examples, self.batch_size, seed, self.bytes_of_example, self.take_work)
+        return EpochOrder(
+            self.examples, self.batch_size, seed, self.bytes_of_example, self.take_work
+        )
 
     @property
     def num_batches(self) -> int:

@@ -25,7 +25,7 @@ from cluster_trainer.engine.data.given import GivenArrays
 from cluster_trainer.engine.data.pieces import TOGETHER, Component, fewest_pieces
 from cluster_trainer.engine.data.pipelines import DIGESTED, content
 from cluster_trainer.engine.data.random_access import RandomAccess, is_random_access
-from cluster_trainer.engine.data.row_dataset import RowDataset, Rows, examples_at
+from cluster_trainer.engine.data.row_dataset import EpochOrder, RowDataset, examples_at
 from cluster_trainer.private import keras_names
 from cluster_trainer.processors import available_cpus
 
@@ -263,7 +263,7 @@ class RowSource(Source):
     is_endless = is_ours = begins_again = True
 
     def __init__(
-        self, rows: Rows, replicas: Replicas, pick: Callable[[tf.Tensor, tf.Tensor], Any]
+        self, rows: EpochOrder, replicas: Replicas, pick: Callable[[tf.Tensor, tf.Tensor], Any]
     ) -> None:
         super().__init__(-(-rows.examples // rows.batch_size), replicas)
         self.calls_users = rows.take_work
@@ -369,7 +369,7 @@ class ArraySource(RowSource):
         # Within a batch the order makes no difference that could be meant.
         shuffle = keras_names.shuffle_of(adapter)
         is_shuffled = bool(shuffle) and shuffle != "batch"
-        rows = Rows(
+        rows = EpochOrder(
             examples=examples,
             batch_size=min(adapter.batch_size, examples),
             seed=seed if is_shuffled else None,

@@ -1,4 +1,4 @@
-"""Gradients in packs, so that those of the last layers are summed while the others are computed."""
+"""Gradients in buckets: those of the last layers are summed while the others are computed."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,11 +7,11 @@ import tensorflow as tf
 from cluster_trainer.private import tensorflow_names
 
 BYTES_PER_RANK, MOST = 2**20, 8
-"""A pack but the last has at least so many bytes for each rank, as a sum has hops for each; and
-there are at most so many packs, whose sums are all in memory until the last one is there."""
+"""A bucket but the last has at least so many bytes for each rank, as a sum has hops for each; and
+there are at most so many buckets, whose sums are all in memory until the last one is there."""
 
 
-def packs_of(values: Sequence[tf.Tensor], dtype: tf.DType, ranks: int) -> list[list[int]]:
+def buckets_of(values: Sequence[tf.Tensor], dtype: tf.DType, ranks: int) -> list[list[int]]:
     """Return the places of the values that are summed in one message, the last ones first.
 
     That depends on their shapes as they are known when the step is traced, which the caller has to
@@ -28,28 +28,28 @@ def packs_of(values: Sequence[tf.Tensor], dtype: tf.DType, ranks: int) -> list[l
     sizes = [value.shape.num_elements() * dtype.size for value in values]
     total = sum(sizes)
     count = max(1, min(MOST, total // (BYTES_PER_RANK * ranks)))
-    packs: list[list[int]] = [[]]
+    buckets: list[list[int]] = [[]]
     for place in reversed(everything):
-        if sum(sizes[one] for one in packs[-1]) * count >= total > 0:
-            packs.append([])
-        packs[-1].append(place)
-    return [sorted(pack) for pack in packs]
+        if sum(sizes[one] for one in buckets[-1]) * count >= total > 0:
+            buckets.append([])
+        buckets[-1].append(place)
+    return [sorted(bucket) for bucket in buckets]
 
 
 def needed_later(packed: Sequence[tf.Tensor]) -> list[list[tf.Operation]]:
-    """Return, for each pack but the first, what may wait until the sum before has begun.
+    """Return, for each bucket but the first, what may wait until the sum before has begun.
 
-    Of the operations that no earlier pack needs, these are the ones that take something from those
-    that one does: the others wait for them. What has effects counts as needed by the first pack,
-    since TensorFlow does it before any sum. So no sum waits for what waits for it.
+    Of the operations that no earlier bucket needs, these are the ones that take something from
+    those that one does: the others wait for them. What has effects counts as needed by the first
+    bucket, since TensorFlow does it before any sum. So no sum waits for what waits for it.
 
     Args:
-        packed: each pack's numbers, traced, and no sums after them yet.
+        packed: each bucket's numbers, traced, and no sums after them yet.
     """
     known = _needed_for([packed[0].op, *filter(_has_effects, packed[0].graph.get_operations())])
     later = []
-    for pack in packed[1:]:
-        found = _needed_for([pack.op], known)
+    for bucket in packed[1:]:
+        found = _needed_for([bucket.op], known)
         later.append([one for one in found if any(given.op in known for given in one.inputs)])
         known |= found
     return later

@@ -1,4 +1,4 @@
-"""Gradients of many bytes are summed in packs, the first ones while others are still computed."""
+"""Gradients of many bytes are summed in buckets, the first ones while others are still computed."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from ring_peer import SECONDS, ring_of_two
 
-from cluster_trainer.collectives import group, over_ring, packs
+from cluster_trainer.collectives import buckets, group, over_ring
 from cluster_trainer.collectives.ring.errors import PeerLost
 
 MIB = 2**20
@@ -24,7 +24,7 @@ import tensorflow as tf
 tf.config.threading.set_inter_op_parallelism_threads(1)
 tf.config.threading.set_intra_op_parallelism_threads(1)
 import keras
-from cluster_trainer.collectives import group, packs
+from cluster_trainer.collectives import group, buckets
 from cluster_trainer.collectives.rehearsal import Rehearsal
 from cluster_trainer.engine.steps import waits_of
 
@@ -49,7 +49,7 @@ class Others(Rehearsal):
 group.use(Others(2))
 """
 IN_ONE_THREAD = """SIDE, LAYERS, STEPS = 64, 6, 5
-packs.BYTES_PER_RANK = SIDE * SIDE * 4
+buckets.BYTES_PER_RANK = SIDE * SIDE * 4
 
 
 class Noted(keras.layers.Layer):
@@ -86,7 +86,7 @@ before = waits_of(model)["sums"]
 model.fit(inputs, inputs, batch_size=8, verbose=0)
 print(json.dumps([events, waits_of(model)["sums"] - before]))
 """
-TEXTS_OF_ANY_LENGTH = """packs.BYTES_PER_RANK = 64 * 64 * 4
+TEXTS_OF_ANY_LENGTH = """buckets.BYTES_PER_RANK = 64 * 64 * 4
 layers = [keras.layers.Dense(64) for _ in range(4)]
 tokens = keras.Input((None,), dtype="int32")
 
@@ -137,7 +137,7 @@ def test_one_thread_begins_a_sum_before_it_computes_what_the_next_ones_need():
 
 @pytest.mark.parametrize("step", ["keras", "own"])
 def test_gradients_whose_shape_tensorflow_does_not_know_are_packed_as_their_variables(step):
-    """Else one worker, which knows it, could pack otherwise than another one."""
+    """Else one worker, which knows it, could bucket otherwise than another one."""
     a_layer = 64 * 64 + 64
     assert told(TEXTS_OF_ANY_LENGTH, step) == [2 * a_layer, 2 * a_layer]
 
@@ -161,18 +161,18 @@ def vectors(*sizes):
         ([MIB] * 14, 2, [[12, 13], [10, 11], [8, 9], [6, 7], [4, 5], [2, 3], [0, 1]]),
     ],
 )
-def test_packs_are_alike_in_size_and_the_last_values_are_in_the_first(sizes, ranks, expected):
-    assert packs.packs_of(vectors(*sizes), tf.float32, ranks) == expected
+def test_buckets_are_alike_in_size_and_the_last_values_are_in_the_first(sizes, ranks, expected):
+    assert buckets.buckets_of(vectors(*sizes), tf.float32, ranks) == expected
 
 
-def test_values_of_unknown_shape_are_one_pack():
+def test_values_of_unknown_shape_are_one_bucket():
     spec = tf.TensorSpec([None, MIB])
-    assert packs.packs_of([spec, *vectors(4 * MIB, 4 * MIB)], tf.float32, 2) == [[0, 1, 2]]
+    assert buckets.buckets_of([spec, *vectors(4 * MIB, 4 * MIB)], tf.float32, 2) == [[0, 1, 2]]
 
 
 @pytest.fixture
 def peer(monkeypatch):
-    monkeypatch.setattr(packs, "BYTES_PER_RANK", 8)  # four numbers a pack, with two ranks
+    monkeypatch.setattr(buckets, "BYTES_PER_RANK", 8)  # four numbers a bucket, with two ranks
     with ring_of_two() as made:
         yield made
 
@@ -199,7 +199,7 @@ def test_each_value_has_its_own_sum(peer, compiled):
     peers.result(SECONDS)
 
 
-def test_sparse_rows_are_gathered_after_packs(peer):
+def test_sparse_rows_are_gathered_after_buckets(peer):
     def gives(tensor):
         content = over_ring.as_bytes(tensor.numpy())
         return lambda ring: ring.all_gather(content, what="g")
@@ -217,7 +217,7 @@ def test_sparse_rows_are_gathered_after_packs(peer):
     peers.result(SECONDS)
 
 
-def test_packs_of_two_types_are_begun_before_any_is_waited_for(peer, monkeypatch):
+def test_buckets_of_two_types_are_begun_before_any_is_waited_for(peer, monkeypatch):
     wide = [tf.constant([1.0, 2.0], tf.float64), tf.constant([3.0, 4.0], tf.float64)]
     of_wide = [
         lambda ring: ring.all_reduce(np.array([5.0, 6.0]), what="g"),
@@ -275,13 +275,13 @@ def test_a_backward_pass_may_have_effects_anywhere(peer, place):
 
 
 def test_a_step_that_has_failed_leaves_nothing_to_the_next(peer):
-    """The first pack was summed; what the second needs cannot be computed."""
+    """The first bucket was summed; what the second needs cannot be computed."""
     fails = tf.Variable(True)  # noqa: FBT003
     peers = peer.calls(FIRST, FIRST, SECOND)
 
     @tf.function
     def step(*values):
-        both = values[0] * values[-1] / values[-1]  # so that the first pack is begun before
+        both = values[0] * values[-1] / values[-1]  # so that the first bucket is begun before
         later = tf.gather(both, tf.where(fails, [7, 7], [0, 1]))
         return over_ring.summed(peer.mine, [later, *values[1:]], "g")
 
@@ -293,7 +293,7 @@ def test_a_step_that_has_failed_leaves_nothing_to_the_next(peer):
     peers.result(SECONDS)
 
 
-def test_a_peer_that_is_lost_between_packs_is_named(peer):
+def test_a_peer_that_is_lost_between_buckets_is_named(peer):
     peers = peer.calls(FIRST, lambda ring: ring.close())
     step = tf.function(lambda *values: over_ring.summed(peer.mine, values, "g"))
     with pytest.raises(PeerLost) as caught, group.failure_told():
@@ -302,14 +302,14 @@ def test_a_peer_that_is_lost_between_packs_is_named(peer):
     peers.result(SECONDS)
 
 
-def test_no_more_is_held_up_than_what_only_later_packs_need():
+def test_no_more_is_held_up_than_what_only_later_buckets_need():
     @tf.function
     def step():
         one = tf.identity(tf.ones([4]), "of_both")
         first, second = one + 1.0, one + 2.0
         third = second + tf.identity(first)
         packed = [first * 1.0, second * 1.0, third * 1.0]
-        held = packs.needed_later(packed)
+        held = buckets.needed_later(packed)
         names = [{operation.type for operation in operations} for operations in held]
         assert [len(operations) for operations in held] == [1, 2]
         assert names == [{"AddV2"}, {"AddV2", "Identity"}]
