@@ -41,7 +41,7 @@ class Peer:
         self._over = threading.Event()
 
     def live(self) -> None:
-        """Send signs of life until the end."""
+        """Send heartbeats until the end."""
 
         def send() -> None:
             with suppress(OSError):  # the end may come while it sends

@@ -21,7 +21,8 @@ from meeting_place import MeetingPlace, weights_in
 from cluster_trainer.checkpoints.checkpoint import uncounted
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.renewable import RenewableRing
-from cluster_trainer.engine import building, running
+from cluster_trainer.engine import running
+from cluster_trainer.engine.building import building
 from cluster_trainer.fits.kept.kept_fit import KeptFit, Plan
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.process.stall import Deadline

@@ -73,6 +73,6 @@ def test_another_limit_than_the_default_holds_in_the_ring(monkeypatch, other, be
     assert made.size == 2
     os.waitid(os.P_PID, other.pid, os.WSTOPPED | os.WNOWAIT)
     stands_still = time.monotonic()
-    with pytest.raises(PeerLost, match=f"no sign of life for {SECONDS} s"):
+    with pytest.raises(PeerLost, match=f"no heartbeat for {SECONDS} s"):
         made.barrier()
     assert time.monotonic() - stands_still < SECONDS + LATER_SECONDS

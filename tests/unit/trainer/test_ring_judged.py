@@ -17,9 +17,9 @@ from cluster_trainer.process.lifecycle import judge, tell
 
 @pytest.mark.parametrize("kind", [RingError, PeerLost, OutOfStep, Aborted])
 def test_a_ring_that_has_ended_is_worth_another_try(kind):
-    code, reason = judge(kind("rank 1 was lost: no sign of life"), 2)
+    code, reason = judge(kind("rank 1 was lost: no heartbeat"), 2)
     assert code == ExitCode.PEER_LOST
-    assert reason == f"a peer was lost ({kind.__name__}: rank 1 was lost: no sign of life)"
+    assert reason == f"a peer was lost ({kind.__name__}: rank 1 was lost: no heartbeat)"
 
 
 def test_workers_at_different_calls_are_the_programs_fault(caplog, monkeypatch):

@@ -23,9 +23,10 @@
 | variables' `value` and `assign` | everywhere | the same, told between a script's fits |
 | `_get_metrics_result_or_logs` | everywhere | the results of all replicas |
 
-For a moment and put back at once: `_direct_assign` while a model is called on zeros (on_zeros.py),
-TensorFlow's random functions while the first batch is compared (first_batch/draws.py). Of a
-script's fit besides, outside of the engine: `Model.export` (fits/kept/written_files.py).
+For a moment, and put back at once: `_direct_assign` while a model is called on zeros
+(building/on_zeros.py), and TensorFlow's random functions while the first batch is compared
+(first_batch/draws.py). Outside of the engine: `Model.export` of a script's fit
+(fits/kept/written_files.py).
 """
 
 import inspect
@@ -44,7 +45,8 @@ import tensorflow as tf
 
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import ring_of
-from cluster_trainer.engine import building, progress_bar, reads, running
+from cluster_trainer.engine import progress_bar, reads, running
+from cluster_trainer.engine.building import building
 from cluster_trainer.engine.data import random_access
 from cluster_trainer.engine.data.comparing import RowsOfItsOwnError
 from cluster_trainer.engine.epoch_iterator import EpochIterator

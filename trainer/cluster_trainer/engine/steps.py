@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas, count, gathered, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
-from cluster_trainer.engine import building, running
+from cluster_trainer.engine import running
+from cluster_trainer.engine.building import building
 from cluster_trainer.engine.data.comparing import differing_batches, warn
 from cluster_trainer.engine.data.cut import count_in, cut, handed_out, rows_known, without_rows
 from cluster_trainer.engine.data.sources import Source

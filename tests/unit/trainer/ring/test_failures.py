@@ -55,7 +55,7 @@ def test_a_peer_that_dies_after_any_byte_is_lost(peer: Peer, count: int) -> None
 def test_a_peer_that_stands_still_after_any_byte_is_lost(peer: Peer, count: int) -> None:
     peer.data.send(MESSAGE[:count])
     begin = time.monotonic()
-    with pytest.raises(PeerLost, match=r"rank 1 was lost: no sign of life for 0\.3 s"):
+    with pytest.raises(PeerLost, match=r"rank 1 was lost: no heartbeat for 0\.3 s"):
         peer.ring.all_reduce(VALUES)
     assert time.monotonic() - begin < 5 * LIMIT_SECONDS
 
@@ -66,7 +66,7 @@ def test_a_peer_may_take_longer_to_begin() -> None:
     limits = {"time_limit_seconds": LIMIT_SECONDS, "first_sign_seconds": 2 * LIMIT_SECONDS}
     begin = time.monotonic()
     with Ring(0, 2, 1, left, right, **limits) as ring, data, beside:
-        with pytest.raises(PeerLost, match=r"no sign of life for 0\.6 s"):
+        with pytest.raises(PeerLost, match=r"no heartbeat for 0\.6 s"):
             ring.barrier()
         assert time.monotonic() - begin > 2 * LIMIT_SECONDS
 
@@ -77,7 +77,7 @@ def test_a_peer_is_not_given_less_time_to_begin_than_to_be_silent() -> None:
     limits = {"time_limit_seconds": 2 * LIMIT_SECONDS, "first_sign_seconds": LIMIT_SECONDS}
     begin = time.monotonic()
     with Ring(0, 2, 1, left, right, **limits) as ring, data, beside:
-        with pytest.raises(PeerLost, match=r"no sign of life for 0\.6 s"):
+        with pytest.raises(PeerLost, match=r"no heartbeat for 0\.6 s"):
             ring.barrier()
         assert time.monotonic() - begin > 2 * LIMIT_SECONDS
 
@@ -108,7 +108,7 @@ def test_one_that_stands_still_again_and_again_still_notices_a_silent_peer(
 ) -> None:
     moments = SimpleNamespace(monotonic=lambda: 20 * time.monotonic())
     monkeypatch.setattr(control, "time", moments)
-    with pytest.raises(PeerLost, match="no sign of life"):
+    with pytest.raises(PeerLost, match="no heartbeat"):
         peer.ring.all_reduce(VALUES)
 
 

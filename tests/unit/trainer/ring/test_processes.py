@@ -57,7 +57,7 @@ def start(rank: int, left: socket.socket, right: socket.socket) -> subprocess.Po
 
 @pytest.mark.parametrize(
     ("sign", "how", "limit_seconds"),
-    [(signal.SIGKILL, "the connection to it", 0.5), (signal.SIGSTOP, "no sign of life", 2.0)],
+    [(signal.SIGKILL, "the connection to it", 0.5), (signal.SIGSTOP, "no heartbeat", 2.0)],
     ids=["killed", "stopped"],
 )
 def test_all_others_name_the_rank_that_is_gone(

@@ -1,4 +1,4 @@
-"""Signs of life and last words, in a thread of its own, while the calling thread computes or waits.
+"""Heartbeats and last words, in a thread of its own, while the calling thread computes or waits.
 
 Operations use each connection from left to right only. The other direction is this thread's: every
 rank sends small records to its left neighbour, and watches its right one. So each rank is watched
@@ -28,7 +28,7 @@ from cluster_trainer.collectives.ring.wire import Record, Word, records
 
 NOBODY = 2**16 - 1
 BEATS = 10
-"""Signs of life within the time limit."""
+"""Heartbeats within the time limit."""
 END_SECONDS = 2.0
 ERRORS: dict[Word, type[RingError]] = {  # the more special ones first
     Word.OTHER_CALL: OtherCall,
@@ -175,7 +175,7 @@ class Control:
         limit = self._limits[self._was_heard]
         if self._silent > limit and self._watching:
             rank = self._place.right
-            text = f"rank {rank} was lost: no sign of life for {limit:g} s"
+            text = f"rank {rank} was lost: no heartbeat for {limit:g} s"
             self._fate.fail(PeerLost(text, rank))
 
     def _live(self) -> None:

@@ -73,7 +73,7 @@ class Ring:
         time_limit_seconds: after which a silent neighbour is lost. It is silent when its process
             stands still or the network is gone, not when it computes.
         first_sign_seconds: how long a neighbour may take to make its own ring after this one, if
-            that is longer; the limit above holds from its first sign of life on.
+            that is longer; the limit above holds from its first heartbeat on.
         members: each rank's place in the list of all workers, where not all are in this ring; None:
             all are.
     """
@@ -462,9 +462,9 @@ def _prepare(connection: socket.socket) -> None:
 
 
 def _give_up_after(left: socket.socket, seconds: float) -> None:
-    """Have the kernel end a connection on which this rank's signs of life are not acknowledged.
+    """Have the kernel end a connection on which this rank's heartbeats are not acknowledged.
 
-    That is a network that has gone one way only: the right neighbour's signs of life still come.
+    That is a network that has gone one way only: the right neighbour's heartbeats still come.
     Not for the connection to the right: a neighbour that computes takes nothing of it for long.
     """
     if left.family in (socket.AF_INET, socket.AF_INET6):

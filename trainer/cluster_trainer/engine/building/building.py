@@ -33,8 +33,8 @@ import keras
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import ring_of
-from cluster_trainer.engine.on_zeros import CallChangesError, call_on_zeros
-from cluster_trainer.engine.unbuilt import Unbuilt
+from cluster_trainer.engine.building.on_zeros import CallChangesError, call_on_zeros
+from cluster_trainer.engine.building.unbuilt import Unbuilt
 from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
 

@@ -1,0 +1,1 @@
+"""What of a model is built before a step needs it."""
