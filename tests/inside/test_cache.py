@@ -11,10 +11,10 @@ import tensorflow_datasets as tfds
 
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.data import registry
+from cluster_trainer.data.feeds import ExampleRows
 from cluster_trainer.data.pictures import cache as caches
 from cluster_trainer.data.pictures import kept as pictures
 from cluster_trainer.data.pictures import tfds_pictures
-from cluster_trainer.data.rows import ExampleRows
 from cluster_trainer.engine.data.sources import RowSource
 from cluster_trainer.problems import ConfigurationError
 

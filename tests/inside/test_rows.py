@@ -9,8 +9,8 @@ import tensorflow as tf
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.data.augment import BY_NAME
 from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.data.feeds import ExampleRows
 from cluster_trainer.data.plan import make_plan
-from cluster_trainer.data.rows import ExampleRows
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data.sources import RowSource
 from cluster_trainer.engine.epoch_iterator import EpochIterator

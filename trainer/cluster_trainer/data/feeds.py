@@ -1,12 +1,51 @@
-"""A data set as the arguments of Keras's `fit`."""
+"""A data set as the arguments of Keras's `fit`, which reads examples by their rows."""
 
+import math
 from typing import Any
 
+import tensorflow as tf
+
 from cluster_trainer.data import augment
+from cluster_trainer.data.augment import Augmentation
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.plan import Plan, as_arrays
-from cluster_trainer.data.rows import ExampleRows
+from cluster_trainer.engine.data import arrays
+from cluster_trainer.engine.data.row_dataset import RowDataset
 from cluster_trainer.settings.config import TrainerConfig
+
+FLOAT_BYTES = 4
+
+
+class ExampleRows(RowDataset):
+    """Batches of a split's examples: inputs as `Examples.taker` gives them, and labels.
+
+    Args:
+        examples: all of them.
+        batch_size: of the global batch.
+        seed: of the augmentation.
+        augmentation: what happens to pictures each time they are seen; None: nothing.
+    """
+
+    def __init__(
+        self,
+        examples: Examples,
+        batch_size: int,
+        seed: int = 0,
+        augmentation: Augmentation | None = None,
+    ) -> None:
+        super().__init__(len(examples), batch_size)
+        self.bytes_of_example = float(FLOAT_BYTES * math.prod(examples.input_shape))
+        self.take_work = examples.decodes or augmentation is not None
+        self._inputs, self._labels = examples.taker(), arrays.as_tensor(examples.typed_labels)
+        self._seed, self._augmentation = seed, augmentation
+
+    def take(self, rows: tf.Tensor, pass_number: tf.Tensor) -> Any:
+        """Return (inputs [n, …], labels [n, …]) of some rows."""
+        inputs = self._inputs(rows)
+        if self._augmentation:
+            sightings = pass_number * self.examples + rows
+            inputs = self._augmentation.apply(inputs, self._seed, sightings)
+        return inputs, tf.gather(self._labels, rows)
 
 
 def fit_arguments(data: DataSet, config: TrainerConfig, plan: Plan) -> dict[str, Any]:
@@ -19,9 +58,9 @@ def fit_arguments(data: DataSet, config: TrainerConfig, plan: Plan) -> dict[str,
         if data.test is not None:
             arguments["validation_data"] = ExampleRows(data.test, batch)
         return arguments
-    if (arrays := as_arrays(data.train)) is not None:
+    if (parts := as_arrays(data.train)) is not None:
         names = ("x", "y", "sample_weight")
-        arguments |= dict(zip(names, arrays, strict=False))
+        arguments |= dict(zip(names, parts, strict=False))
     else:
         arguments["x"] = data.train
     return arguments | {"batch_size": plan.global_batch_size, "validation_data": data.test}

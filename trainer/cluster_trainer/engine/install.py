@@ -57,7 +57,6 @@ from cluster_trainer.engine.replicas import (
     batch_norm,
     each_example,
     losses,
-    metrics,
     optimizers,
     queues,
     random_layers,
@@ -124,7 +123,7 @@ def _replace_in_steps() -> None:
     keras_names.AGGREGATE_ADDITIONAL_LOSS.put_if(each_example.aggregated, is_shared)
     tensorflow_names.ASSIGN.put_if(queues.assigned, queues.is_traced)
     tensorflow_names.ASSIGN_OF_RESOURCE.put_if(queues.assigned, queues.is_traced)
-    Replaceable(keras.metrics.Mean, "update_state").put(metrics.update_mean)
+    Replaceable(keras.metrics.Mean, "update_state").put(losses.update_mean)
     keras_names.COMPUTE_MOMENTS_SYNC.put_if(batch_norm.moments_of_all, is_shared)
     keras_names.MOMENTS.put_if(batch_norm.moments_of_layer, is_shared)
     Replaceable(keras.random.SeedGenerator, "next").put(random_layers.next_apart)

@@ -4,11 +4,15 @@ A mean over the examples of a share needs nothing: Keras's divisions by the numb
 left out (`step_context.seeing_one_replica`). A sum over a share stands for as many times
 more as the batch is larger; and a mean over what a mask or weights leave of a share is divided by
 what they leave of the whole batch.
+
+A number that a `train_step` of one's own reports to a `keras.metrics.Mean` counts as much as the
+share is of the batch: on one device each batch counts once.
 """
 
 from typing import Any
 
 import tensorflow as tf
+from keras import metrics, ops
 
 from cluster_trainer.collectives.replicas import summed
 from cluster_trainer.engine.replicas import step_context
@@ -17,6 +21,7 @@ from cluster_trainer.private import keras_names
 MEANS = ("mean", "sum_over_batch_size")
 _reduce_values = keras_names.REDUCE_VALUES.own
 _apply_mask = keras_names.APPLY_MASK.own
+_update_mean = metrics.Mean.update_state
 
 
 def _weight() -> tf.Tensor:
@@ -64,3 +69,11 @@ def masked(sample_weight: Any, mask: Any, dtype: Any, reduction: str | None) -> 
         weights, tf.cast(sample_weight, dtype)
     )
     return sample_weight * weights
+
+
+def update_mean(self: Any, values: Any, sample_weight: Any = None) -> None:
+    """Update a mean; a number within a step counts as much as the share is of the batch."""
+    part = step_context.current()
+    if part is not None and sample_weight is None and not len(ops.shape(values)):
+        sample_weight = part.weight
+    _update_mean(self, values, sample_weight)
