@@ -15,7 +15,7 @@ from cluster_trainer.data.feeds import ExampleRows
 from cluster_trainer.data.pictures import cache as caches
 from cluster_trainer.data.pictures import kept as pictures
 from cluster_trainer.data.pictures import tfds_pictures
-from cluster_trainer.engine.data.sources import RowSource
+from cluster_trainer.engine.data.sources.rows import RowSource
 from cluster_trainer.problems import ConfigurationError
 
 CACHES = ("memory", "disk", "none")

@@ -9,7 +9,7 @@ from keras.src.backend.tensorflow import trainer as tf_trainer
 from tensorflow.python.distribute.values import SyncOnReadVariable
 
 from cluster_trainer.collectives.workers import WorkersOfStrategy
-from cluster_trainer.engine.data import sources
+from cluster_trainer.engine.data.sources.rows import ArraySource
 from conftest import strategy_of
 
 RANDOM = np.random.default_rng(0)
@@ -555,13 +555,13 @@ def test_at_an_epochs_end_all_replicas_have_the_same_statistics(strategy):
 
 def test_all_workers_take_the_first_ones_seed(monkeypatch):
     seeds = []
-    real = sources.ArraySource.__init__
+    real = ArraySource.__init__
 
     def noting(self, adapter, replicas, seed, *given):
         seeds.append(seed)
         real(self, adapter, replicas, seed, *given)
 
-    monkeypatch.setattr(sources.ArraySource, "__init__", noting)
+    monkeypatch.setattr(ArraySource, "__init__", noting)
     # Of what the workers tell each other, only a seed is so large.
     another = lambda _, number, *_what: [number + (number > 1000)] * 2  # noqa: E731
     monkeypatch.setattr(WorkersOfStrategy, "gather", another)

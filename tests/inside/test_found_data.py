@@ -10,7 +10,7 @@ import tensorflow as tf
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.engine.data import pipelines, random_access
 from cluster_trainer.engine.data.comparing import drawing_nothing
-from cluster_trainer.engine.data.sources import batch_size_of, source_of
+from cluster_trainer.engine.data.sources.choice import batch_size_of, source_of
 from cluster_trainer.private import keras_names
 
 ROWS = np.arange(120, dtype=np.float32).reshape(60, 2)

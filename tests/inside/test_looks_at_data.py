@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from cluster_trainer.engine.data.sources import RowSource
+from cluster_trainer.engine.data.sources.rows import RowSource
 from cluster_trainer.engine.epoch_iterator import EpochIterator
 
 X = np.random.default_rng(0).random((32, 4), np.float32)

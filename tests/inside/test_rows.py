@@ -12,7 +12,7 @@ from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.feeds import ExampleRows
 from cluster_trainer.data.plan import make_plan
 from cluster_trainer.engine import running
-from cluster_trainer.engine.data.sources import RowSource
+from cluster_trainer.engine.data.sources.rows import RowSource
 from cluster_trainer.engine.epoch_iterator import EpochIterator
 from cluster_trainer.engine.pace import SHORT_SECONDS, TARGET_SECONDS
 from cluster_trainer.problems import ConfigurationError

@@ -24,7 +24,9 @@ from cluster_trainer.engine.data.comparing import (
     warn,
     warn_once,
 )
-from cluster_trainer.engine.data.sources import DistributedSource, Source, batch_size_of, source_of
+from cluster_trainer.engine.data.sources.choice import batch_size_of, source_of
+from cluster_trainer.engine.data.sources.dataset import DistributedSource
+from cluster_trainer.engine.data.sources.source import Source
 from cluster_trainer.engine.pace import SHORT_SECONDS, TARGET_SECONDS, Pace
 from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem

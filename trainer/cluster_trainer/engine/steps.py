@@ -17,7 +17,7 @@ from cluster_trainer.engine import running
 from cluster_trainer.engine.building import building
 from cluster_trainer.engine.data.comparing import differing_batches, warn
 from cluster_trainer.engine.data.cut import count_in, cut, handed_out, rows_known, without_rows
-from cluster_trainer.engine.data.sources import Source
+from cluster_trainer.engine.data.sources.source import Source
 from cluster_trainer.engine.epoch_iterator import Call, EpochIterator
 from cluster_trainer.engine.first_batch.again import iterator_of
 from cluster_trainer.engine.first_batch.check import FirstBatch

@@ -28,7 +28,7 @@ from cluster_trainer.collectives import group
 from cluster_trainer.collectives.neighbours import VARIABLE, who_waits
 from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.collectives.workers import workers_of
-from cluster_trainer.engine.data.sources import may_begin_again
+from cluster_trainer.engine.data.sources.choice import may_begin_again
 from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
 from cluster_trainer.engine.running import Running, flat, prepares

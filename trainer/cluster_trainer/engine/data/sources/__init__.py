@@ -1,0 +1,1 @@
+"""Where batches come from, for each kind of data that Keras's `fit` takes."""

@@ -1,0 +1,96 @@
+"""Pipelines of tf.data and generators, which give batches in an order of their own."""
+
+import logging
+from typing import Any
+
+import tensorflow as tf
+
+from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.engine.data import pipelines
+from cluster_trainer.engine.data.comparing import of_batch
+from cluster_trainer.engine.data.pieces import fewest_pieces
+from cluster_trainer.engine.data.sources.source import Source
+from cluster_trainer.private import keras_names
+
+log = logging.getLogger("trainer")
+
+
+class DatasetSource(Source):
+    """Anything that Keras turns into a tf.data.Dataset: each worker reads it all."""
+
+    doubtful = (pipelines.DRAWS,)  # a pipeline may augment its examples with what it draws
+
+    def __init__(self, adapter: Any, replicas: Replicas) -> None:
+        super().__init__(adapter.num_batches, replicas)
+        self._adapter, self._begun = adapter, 0
+        self._dataset = adapter.get_tf_dataset()
+        for warning in pipelines.warnings(self._dataset) if replicas.workers > 1 else ():
+            log.warning(warning)
+        self.is_infinite = int(self._dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
+        shapes = pipelines.shapes(self._dataset)
+        if isinstance(adapter, keras_names.TFDatasetAdapter):
+            self.components = pipelines.components(self._dataset)
+        self.varies = not all(shape.is_fully_defined() for shape in shapes)
+        self.may_lack_examples = replicas.may_exceed(fewest_pieces(shapes, self.components))
+
+    def found(self) -> dict[str, str]:
+        """Return how the pipeline was made, or what a generator has given first."""
+        # Keras has read some batches to see what they are.
+        first = keras_names.first_batches(self._adapter)
+        return pipelines.facts(self._dataset) if first is None else of_batch(first)
+
+    def begin_pass(self, number: int) -> None:
+        """Begin as many passes as an earlier start of the program had."""
+        self.catch_up(number)
+        self._begun = number + 1
+
+    def catch_up(self, passes: int) -> None:
+        """Begin those that have not been begun in this process; see Source.catch_up.
+
+        A `Dataset.shuffle` draws another order for each iterator: so the next one has the order
+        that it would have had.
+        """
+        if isinstance(self._adapter, keras_names.TFDatasetAdapter):
+            pipelines.warn_of_ended(self._dataset)
+            pipelines.begin(self._dataset, passes - self._begun)
+        self._begun = max(self._begun, passes)
+
+    def note_ended(self) -> None:
+        """Note whose shuffles nobody begins in this process; see Source.note_ended."""
+        if isinstance(self._adapter, keras_names.TFDatasetAdapter):
+            pipelines.note_ended(self._dataset)
+
+    def begin_epoch(self) -> None:
+        """Tell Keras's adapter that an epoch begins."""
+        self._adapter.on_epoch_begin()
+
+    def end_epoch(self) -> None:
+        """Tell Keras's adapter that an epoch has ended."""
+        self._adapter.on_epoch_end()
+
+    def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:  # noqa: ARG002  its order is its own
+        return self._dataset.skip(first) if first else self._dataset
+
+
+class DistributedSource(Source):
+    """What a user has asked TensorFlow to share out, by files for example."""
+
+    is_distributed = True
+    begins_anywhere = False
+
+    def __init__(
+        self,
+        adapter: keras_names.TFDatasetAdapter,
+        replicas: Replicas,
+        strategy: tf.distribute.Strategy,
+    ) -> None:
+        super().__init__(adapter.num_batches, replicas)
+        dataset = adapter.get_tf_dataset()
+        if replicas.total > 1 and not isinstance(dataset, tf.distribute.DistributedDataset):
+            dataset = strategy.experimental_distribute_dataset(dataset)
+        self._dataset = dataset
+        self.is_distributed = replicas.total > 1
+
+    def shares(self, pass_number: int, first: int) -> Any:  # noqa: ARG002  the order is TensorFlow's
+        """Return the distributed dataset."""
+        return self._dataset

@@ -1,0 +1,104 @@
+"""Keras's PyDatasets, of which a user's own code makes each batch."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.engine.data.comparing import of_batch
+from cluster_trainer.engine.data.sources.source import Source
+from cluster_trainer.private import keras_names
+
+
+def stays_as_it_is(dataset: keras.utils.PyDataset) -> bool:
+    """Tell whether nothing is done at the end of an epoch, which would have been done already."""
+    kind = type(dataset)
+    return all(
+        getattr(kind, name) is getattr(keras.utils.PyDataset, name)
+        for name in ("on_epoch_begin", "on_epoch_end")
+    )
+
+
+class PyDatasetSource(Source):
+    """A PyDataset, in an order of ours where it is to be shuffled."""
+
+    is_ours = asks_users = True
+
+    def __init__(
+        self, adapter: keras_names.PyDatasetAdapter, replicas: Replicas, seed: int
+    ) -> None:
+        self._reading: keras_names.PyDatasetAdapter | None = None
+        super().__init__(adapter.num_batches, replicas)
+        self._adapter, self._seed = adapter, seed
+        self.is_infinite = adapter.num_batches is None
+        self.begins_again = stays_as_it_is(adapter.py_dataset)
+        self.changes = not self.begins_again
+        self._signature: Any = None
+
+    def found(self) -> dict[str, str]:
+        """Return digests of the first batch; see Source.found."""
+        self.end_pass()  # which may have been left while threads read ahead, and draw
+        return {} if self.num_batches == 0 else of_batch(self._adapter.py_dataset[0])
+
+    def begin_epoch(self) -> None:
+        """Tell the dataset that an epoch begins."""
+        self._adapter.py_dataset.on_epoch_begin()
+
+    def end_epoch(self) -> None:
+        """Tell the dataset that an epoch has ended."""
+        self._adapter.py_dataset.on_epoch_end()
+
+    def begin_pass(self, number: int) -> None:  # noqa: ARG002  `shares` was told
+        """Begin to read ahead."""
+        if self._reading and self._reading.enqueuer:
+            self._reading.enqueuer.start()
+
+    def end_pass(self) -> None:
+        """Stop reading ahead."""
+        if self._reading and self._reading.enqueuer:
+            self._reading.enqueuer.stop()
+        self._reading = None
+
+    def __del__(self) -> None:
+        """Stop reading ahead; a pass may be left in its middle."""
+        self.end_pass()
+
+    def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:
+        self.end_pass()
+        ordered = _InOrder(self._adapter.py_dataset, self._order(pass_number), first)
+        reading = keras_names.PyDatasetAdapter(ordered, class_weight=self._adapter.class_weight)
+        keras_names.set_signature(reading, self._signature)  # else it reads two batches more
+        dataset = reading.get_tf_dataset()
+        self._signature = keras_names.signature_of(reading)
+        self._reading = reading
+        return dataset
+
+    def _order(self, pass_number: int) -> np.ndarray | None:
+        if not (self._adapter.shuffle and self.num_batches):
+            return None
+        return np.random.default_rng([self._seed, pass_number]).permutation(self.num_batches)
+
+
+class _InOrder(keras.utils.PyDataset):
+    """A PyDataset from one of its batches on, in another order."""
+
+    def __init__(self, inner: keras.utils.PyDataset, order: np.ndarray | None, first: int) -> None:
+        super().__init__(
+            workers=inner.workers,
+            use_multiprocessing=inner.use_multiprocessing,
+            max_queue_size=inner.max_queue_size,
+        )
+        self._inner, self._order, self._first = inner, order, first
+
+    @property
+    def num_batches(self) -> int | None:
+        """How many batches are left."""
+        known = self._inner.num_batches
+        return None if known is None else known - self._first
+
+    def __getitem__(self, index: int) -> Any:
+        """Return the batch that is the next but `index`."""
+        place = self._first + index
+        return self._inner[place if self._order is None else int(self._order[place])]

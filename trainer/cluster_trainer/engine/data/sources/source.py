@@ -1,0 +1,150 @@
+"""Where batches come from: all that Keras's `fit` takes, as each replica's shares of a batch.
+
+A *pass* goes through all batches once. Arrays and PyDatasets are shuffled in an order that is a
+function of seed and pass alone, so that any number of workers sees the same batches, and a run can
+begin at any batch. A `tf.data.Dataset` and a generator give their batches themselves: each worker
+reads them all and takes its shares.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from copy import copy
+from typing import Any
+
+import tensorflow as tf
+
+from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.engine.data.cut import cut
+from cluster_trainer.engine.data.pieces import TOGETHER, Component
+from cluster_trainer.processors import available_cpus
+
+
+class Source:
+    """Batches of one `fit`, `evaluate` or `predict`.
+
+    Attributes:
+        num_batches: of one pass; None where nobody knows before, or they never end.
+        num_examples: of one pass; None where only batches are counted.
+        is_infinite: whether they never end.
+        is_endless: whether one pass follows the other in one iterator.
+        goes_on: whether an epoch of more steps than a pass has goes on with the next pass.
+        is_ours: whether the order is a function of seed and pass.
+        begins_again: whether the same data can be gone through again, from any batch, in one
+            process as in a new one.
+        is_distributed: whether TensorFlow shares the batches out.
+        begins_anywhere: whether `shares` begins where it is told to, and not with the first batch.
+        may_lack_examples: whether a batch may have fewer examples than there are replicas.
+        varies: whether one batch may have another shape than the next.
+        changes: whether a pass may have other data than the one before.
+        asks_users: whether `found` calls a user's own code, which may draw.
+        calls_users: whether `shares` is read by threads that may call a user's own code.
+        doubtful: what of `found` may differ between workers by intention.
+        components: which parts of a batch were batched together; see pieces.py.
+    """
+
+    is_endless = is_distributed = False
+    begins_anywhere = True
+    is_infinite = is_ours = goes_on = False
+    may_lack_examples = varies = True
+    begins_again = changes = asks_users = False
+    calls_users = True
+    doubtful: Collection[str] = ()
+    components: Sequence[Component] = TOGETHER
+    num_examples: int | None = None
+
+    def __init__(self, num_batches: int | None, replicas: Replicas) -> None:
+        self.num_batches, self.replicas = num_batches, replicas
+
+    @property
+    def described(self) -> dict[str, str]:
+        """What the data are, as far as that can be told without reading them: name -> value."""
+        return {}
+
+    def found(self) -> dict[str, str]:
+        """Return what else must be the same on all workers, read anew: name -> value.
+
+        Nothing is used up by that which `shares` gives.
+        """
+        return {}
+
+    @property
+    def examples_at(self) -> Callable[[int], int] | None:
+        """From a number of steps, over all passes, to the examples that they saw; None: unknown."""
+        return None
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether `shares` gives each local replica's share, with its weight."""
+        return self.replicas.total > 1 and not self.is_distributed
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a call can be told how many batches there will be."""
+        return self.num_batches is not None or self.is_endless or self.is_infinite
+
+    def shares(self, pass_number: int, first: int) -> Any:
+        """Return a dataset of batches: from batch `first` of a pass to the pass's end.
+
+        With one replica they are what the model gets; with several, a tuple with each local
+        replica's share and weight, as `cut` returns them.
+        """
+        batches = self._batches(pass_number, first)
+        if self.replicas.total == 1:
+            return batches
+        shared = batches.map(
+            as_written(self._cut(batches)), num_parallel_calls=threads(), deterministic=True
+        )
+        return shared.prefetch(2)
+
+    def whole_batch(self) -> Any:
+        """Return a batch as one device would get it, to explain why a step has failed.
+
+        What is read of a generator is lost, so that nothing can go on after that.
+        """
+        alone = copy(self)
+        alone.replicas = Replicas()
+        batches = alone.shares(0, 0)
+        alone.begin_pass(0)
+        return next(iter(batches))
+
+    def _cut(self, batches: tf.data.Dataset) -> Callable[..., Any]:
+        return lambda *batch: cut(_unstarred(batch, batches), self.replicas, self.components)
+
+    def begin_epoch(self) -> None:
+        """Note that an epoch begins, which may be a part of a pass, or several."""
+
+    def end_epoch(self) -> None:
+        """Note that an epoch has ended."""
+
+    def begin_pass(self, number: int) -> None:
+        """Note that what `shares` returned for a pass is going to be read."""
+
+    def end_pass(self) -> None:
+        """Note that it has been read."""
+
+    def catch_up(self, passes: int) -> None:
+        """Note that an earlier start had so many passes, before other data are read.
+
+        These may share what they are made from.
+        """
+
+    def note_ended(self) -> None:
+        """Note that a fit on these data had ended at an earlier start; another may share them."""
+
+    def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:
+        raise NotImplementedError
+
+
+def as_written(ours: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of ours that AutoGraph does not rewrite: that takes time, for nothing."""
+    written: Callable[..., Any] = tf.autograph.experimental.do_not_convert(ours)
+    return written
+
+
+def threads() -> int:
+    """Return how many threads make batches."""
+    return tf.config.threading.get_inter_op_parallelism_threads() or available_cpus()
+
+
+def _unstarred(batch: tuple[Any, ...], dataset: tf.data.Dataset) -> Any:
+    """Undo what `Dataset.map` does to elements that are tuples."""
+    return batch if isinstance(dataset.element_spec, tuple) else batch[0]
