@@ -95,7 +95,7 @@ def test_both_batch_sizes_are_one_too_many(base):
 
 
 def test_without_flags_no_parser_is_made_of_them(base, monkeypatch):
-    monkeypatch.setattr("cluster_trainer.settings.config._Flags", None)
+    monkeypatch.setattr("cluster_trainer.settings.config.Flags", None)
     assert TrainerConfig.read({**base, "TRAINER_EPOCHS": "3"}, []).epochs == 3
 
 
@@ -175,7 +175,7 @@ def test_help_names_every_flag(base, capsys):
 
 
 def test_a_directory_that_cannot_be_written_is_refused(base, tmp_path, monkeypatch):
-    monkeypatch.setattr("cluster_trainer.settings.config.os.access", lambda *_: False)
+    monkeypatch.setattr("cluster_trainer.settings.values.os.access", lambda *_: False)
     message = refusal(base)
     assert str(tmp_path) in message
     assert "cannot be written" in message

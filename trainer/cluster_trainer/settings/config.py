@@ -4,30 +4,25 @@
 TensorFlow: a bad setting is refused before the seconds that its import takes.
 """
 
-import argparse
-import os
-import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
-    CliSettingsSource,
     CliUnknownArgs,
-    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
 )
 
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings import values
 from cluster_trainer.settings.names import compiling as compiling_names
 from cluster_trainer.settings.names import data_sets as names
-from cluster_trainer.settings.names import devices, models
+from cluster_trainer.settings.names import devices
+from cluster_trainer.settings.reading import Flags, Variables, did_you_mean, without_values
 
 PREFIX = "TRAINER_"
 DEFAULT_PER_REPLICA_BATCH_SIZE = 32
@@ -101,7 +96,6 @@ OWN = "the script's own"
 HELP_LISTS = "the flags that --help lists"
 A_COUNT = "a whole number, 1 or more"
 A_COUNT_OR_0 = "a whole number, 0 or more"
-STEPS = "the first and the last step, counted from 1 over all epochs, as 100-110"
 # What pydantic's own messages leave to the reader. Values that only this module can judge carry
 # their text with the error (see `refuse`).
 ACCEPTED = {
@@ -140,71 +134,9 @@ ACCEPTED = {
     "resume": "never, auto or must",
     "keep_earlier": A_COUNT_OR_0,
     "tensorboard": "none, scalars or histograms",
-    "profile_steps": STEPS,
+    "profile_steps": values.STEPS,
     "gpus_per_worker": A_COUNT_OR_0,
 }
-
-
-def refuse(accepted: str, advice: str = "") -> PydanticCustomError:
-    """Make the error of a value that is well formed but not acceptable."""
-    return PydanticCustomError("refused", "{accepted}", {"accepted": accepted, "advice": advice})
-
-
-def _known_model(name: str) -> str:
-    if not models.is_known(name):
-        close = get_close_matches(name, models.BUILT_IN, n=1)
-        raise refuse(models.ACCEPTED, f"Did you mean {close[0]}?" if close else "")
-    return name
-
-
-def _known_optimizer(name: str) -> str:
-    if not compiling_names.is_optimizer(name):
-        close = get_close_matches(name.lower(), compiling_names.OPTIMIZERS, n=1)
-        raise refuse(compiling_names.OPTIMIZER, f"Did you mean {close[0]}?" if close else "")
-    return name
-
-
-def _known_loss(name: str) -> str:
-    if not compiling_names.is_name(name):
-        raise refuse(compiling_names.LOSS)
-    return name
-
-
-def _known_metrics(names_of_metrics: str) -> str:
-    metrics = [one.strip() for one in names_of_metrics.split(",")]
-    if not all(map(compiling_names.is_name, metrics)):
-        raise refuse(compiling_names.METRICS)
-    return ",".join(metrics)
-
-
-def _first_and_last_step(text: str) -> str:
-    found = re.fullmatch("([0-9]{1,18})-([0-9]{1,18})", text, re.ASCII)
-    if not found or not 1 <= int(found[1]) <= int(found[2]):
-        raise refuse(STEPS)
-    return text
-
-
-def _writable_directory(path: Path) -> Path:
-    """Refuse a directory that this user could not make or write; nothing is made here."""
-    place = path
-    # Path.exists() raises where a folder on the way may not be entered.
-    while not os.path.exists(place) and place != place.parent:  # noqa: PTH110
-        place = place.parent
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        what = "cannot be written" if place.is_dir() else "is not a directory"
-        who = f"user {os.getuid()}:{os.getgid()}"
-        raise refuse(
-            f"a directory that {who} can write",
-            f"{place} {what}. Mount one with -v and give its owner with --user.",
-        )
-    return path
-
-
-def _device_names(text: str) -> str:
-    try:
-        return ",".join(devices.parse(text))
-    except ValueError as error:
-        raise refuse(devices.ACCEPTED, str(error)) from error
 
 
 class TrainerConfig(BaseSettings):
@@ -223,7 +155,7 @@ class TrainerConfig(BaseSettings):
         cli_shortcuts=None,
     )
 
-    model: Annotated[str, AfterValidator(_known_model)] = Field(
+    model: Annotated[str, AfterValidator(values.known_model)] = Field(
         "mnist_cnn",
         description="The model: mnist_cnn, mobilenet_v2, resnet50, or module:function of your own "
         "in /workspace. mobilenet_v2 and resnet50 need pictures of 32x32 or more "
@@ -253,10 +185,10 @@ class TrainerConfig(BaseSettings):
         "decoded on disk in data_dir, or not at all (none). auto takes the first with enough "
         "room. The results of a run do not depend on it.",
     )
-    run_dir: Annotated[Path, AfterValidator(_writable_directory)] = Field(
+    run_dir: Annotated[Path, AfterValidator(values.writable_directory)] = Field(
         Path("/runs"), description="Where each worker writes its results: worker-0, worker-1 …"
     )
-    model_dir: Annotated[Path, AfterValidator(_writable_directory)] | None = Field(
+    model_dir: Annotated[Path, AfterValidator(values.writable_directory)] | None = Field(
         None,
         description="Where the chief saves the trained model. If unset: its own folder in run_dir.",
     )
@@ -269,7 +201,7 @@ class TrainerConfig(BaseSettings):
         None,
         description="Splits the CPU into this many devices, each with a replica as on a GPU.",
     )
-    devices: Annotated[str, AfterValidator(_device_names)] | None = Field(
+    devices: Annotated[str, AfterValidator(values.device_names)] | None = Field(
         None,
         description="Which of this worker's devices train. Several are mirrored. If unset: all "
         "GPUs, or the CPU on a machine without one.",
@@ -304,18 +236,18 @@ class TrainerConfig(BaseSettings):
         description="Examples per step on all replicas together, instead of a size for each "
         "replica.",
     )
-    optimizer: Annotated[str, AfterValidator(_known_optimizer)] = Field(
+    optimizer: Annotated[str, AfterValidator(values.known_optimizer)] = Field(
         "adam",
         description="The optimizer by its name in Keras; momentum is SGD with momentum 0.9. Or "
         "module:function of your own, which takes the learning rate (a number or a schedule) and "
         "returns an optimizer.",
     )
-    loss: Annotated[str, AfterValidator(_known_loss)] | None = Field(
+    loss: Annotated[str, AfterValidator(values.known_loss)] | None = Field(
         None,
         description="The loss of a model that is not compiled. If unset: for classes, the "
         "cross-entropy of logits.",
     )
-    metrics: Annotated[str, AfterValidator(_known_metrics)] | None = Field(
+    metrics: Annotated[str, AfterValidator(values.known_metrics)] | None = Field(
         None,
         description="The metrics of a model that is not compiled. If unset: for classes, the "
         "accuracy.",
@@ -392,7 +324,7 @@ class TrainerConfig(BaseSettings):
         description="What each worker writes for TensorBoard: curves and texts (scalars), the "
         "weights after each epoch as well (histograms), or nothing (none).",
     )
-    profile_steps: Annotated[str, AfterValidator(_first_and_last_step)] | None = Field(
+    profile_steps: Annotated[str, AfterValidator(values.first_and_last_step)] | None = Field(
         None,
         description="Steps that the chief profiles, into tensorboard/plugins/profile. In a script "
         "with several fits they are steps of the first. If unset: none.",
@@ -434,7 +366,7 @@ class TrainerConfig(BaseSettings):
     @classmethod
     def _known_dataset(cls, name: str, info: ValidationInfo) -> str:
         if not names.is_known(name, info.data.get("data_dir", Path("/data"))):
-            raise refuse(names.ACCEPTED, names.advice(name))
+            raise values.refuse(names.ACCEPTED, names.advice(name))
         return name
 
     @field_validator("logical_cpus")
@@ -443,7 +375,7 @@ class TrainerConfig(BaseSettings):
         cls, count: int | None, info: ValidationInfo
     ) -> int | None:
         if count is not None and count > 1 and info.data.get("strategy") == "none":
-            raise refuse("1, since TRAINER_STRATEGY is none", "mirrored trains on several.")
+            raise values.refuse("1, since TRAINER_STRATEGY is none", "mirrored trains on several.")
         return count
 
     @field_validator("devices")
@@ -452,21 +384,21 @@ class TrainerConfig(BaseSettings):
         if text is None:
             return None
         if "," in text and info.data.get("strategy") == "none":
-            raise refuse(
+            raise values.refuse(
                 "one device, since TRAINER_STRATEGY is none", "mirrored trains on several."
             )
         num_cpus = info.data.get("logical_cpus")
         there = devices.numbered("CPU", num_cpus or 1)
         if (num_cpus or devices.are_cpus(text)) and not set(text.split(",")) <= set(there):
             cut = f"is {num_cpus}" if num_cpus else "cuts the CPU into more, and is not given"
-            raise refuse(" ".join(there), f"TRAINER_LOGICAL_CPUS {cut}.")
+            raise values.refuse(" ".join(there), f"TRAINER_LOGICAL_CPUS {cut}.")
         return text
 
     @field_validator("wire")
     @classmethod
     def _goes_over_a_ring(cls, wire: str, info: ValidationInfo) -> str:
         if wire != "float32" and info.data.get("collectives") == "tensorflow":
-            raise refuse(
+            raise values.refuse(
                 "float32, since TRAINER_COLLECTIVES is tensorflow",
                 "Only the ring sends bfloat16: TRAINER_COLLECTIVES=ring.",
             )
@@ -476,7 +408,7 @@ class TrainerConfig(BaseSettings):
     @classmethod
     def _resumes_from_something(cls, resume: str, info: ValidationInfo) -> str:
         if resume == "must" and info.data.get("checkpoint_steps") == 0:
-            raise refuse("auto or never, since TRAINER_CHECKPOINT_STEPS is 0")
+            raise values.refuse("auto or never, since TRAINER_CHECKPOINT_STEPS is 0")
         return resume
 
     @field_validator("global_batch_size")
@@ -484,7 +416,7 @@ class TrainerConfig(BaseSettings):
     def _one_batch_size(cls, size: int | None, info: ValidationInfo) -> int | None:
         per_replica = info.data.get("per_replica_batch_size")
         if size is not None and per_replica is not None:
-            raise refuse(
+            raise values.refuse(
                 "one of the two batch sizes",
                 f"TRAINER_PER_REPLICA_BATCH_SIZE is {per_replica}; leave one of them out.",
             )
@@ -615,12 +547,12 @@ class TrainerConfig(BaseSettings):
         problems = _unknown_variables(environ) + _unknown_settings(settings or {})
         try:
             # A script has none, and would wait for a parser of all of them.
-            of_flags = _Flags(cls, arguments)() if arguments else {}
-            given = _Variables(cls, environ)() | of_flags
+            of_flags = Flags(cls, arguments, _flags())() if arguments else {}
+            given = Variables(cls, environ, PREFIX)() | of_flags
             problems += _unknown_flags(given.pop("unknown_arguments", []))
             config = cls(**(given | _known(settings or {})))
         except SettingsError as error:
-            flags = " ".join(_without_values(arguments))
+            flags = " ".join(without_values(arguments))
             problems.append(Problem("the flags", flags, HELP_LISTS, f"{error}."))
         except ValidationError as error:
             by_setting = {details["loc"][0]: _problem_of(details) for details in error.errors()}
@@ -633,48 +565,6 @@ class TrainerConfig(BaseSettings):
 def may_be_ring(strategy: str, collectives: str) -> bool:
     """Tell whether these two settings let workers of one CPU each sum over a ring."""
     return collectives == "ring" or collectives == strategy == "auto"
-
-
-class _Variables(EnvSettingsSource):
-    """TRAINER_ variables from a mapping that is handed in."""
-
-    def __init__(self, settings: type[BaseSettings], environ: Mapping[str, str]) -> None:
-        self._environ = environ
-        super().__init__(settings)
-
-    def _load_env_vars(self) -> Mapping[str, str | None]:
-        return {
-            name.lower(): text
-            for name, text in self._environ.items()
-            if name.startswith(PREFIX) and text.strip()
-        }
-
-
-class _Flags(CliSettingsSource[Any]):
-    """--flags from a list that is handed in."""
-
-    def __init__(self, settings: type[BaseSettings], arguments: Sequence[str]) -> None:
-        super().__init__(
-            settings,
-            cli_prog_name="trainer",
-            cli_parse_args=[_dashed(argument) for argument in arguments],
-            cli_exit_on_error=False,
-            formatter_class=_wide_help,
-        )
-
-
-def _dashed(argument: str) -> str:
-    """Turn --learning_rate, as Vertex AI's tuning writes a flag, into --learning-rate.
-
-    Source: https://cloud.google.com/vertex-ai/docs/training/using-hyperparameter-tuning
-    """
-    flag, equals, value = argument.partition("=")
-    dashed = flag.replace("_", "-")
-    return dashed + equals + value if dashed in _flags() else argument
-
-
-def _wide_help(prog: str) -> argparse.HelpFormatter:
-    return argparse.HelpFormatter(prog, max_help_position=34, width=100)
 
 
 def setting_names() -> list[str]:
@@ -710,14 +600,14 @@ def _unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
     unknown = [name for name in environ if name.startswith(PREFIX) and name not in known]
     accepted = "the TRAINER_ variables that docs/reference/settings.md lists"
     # It is the name that is wrong, and the value may be a secret.
-    return [Problem(name, "(not shown)", accepted, _did_you_mean(name, known)) for name in unknown]
+    return [Problem(name, "(not shown)", accepted, did_you_mean(name, known)) for name in unknown]
 
 
 def _unknown_settings(settings: Mapping[str, Any]) -> list[Problem]:
     known = setting_names()
     accepted = "the settings that docs/reference/settings.md lists, without TRAINER_"
     return [
-        Problem(name, str(settings[name]), accepted, _did_you_mean(name, known))
+        Problem(name, str(settings[name]), accepted, did_you_mean(name, known))
         for name in settings
         if name not in known
     ]
@@ -730,23 +620,6 @@ def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _unknown_flags(arguments: Sequence[str]) -> list[Problem]:
     known = _flags()
     return [
-        Problem("unknown flag", flag, HELP_LISTS, _did_you_mean(flag, known))
-        for flag in _without_values(arguments)
+        Problem("unknown flag", flag, HELP_LISTS, did_you_mean(flag, known))
+        for flag in without_values(arguments)
     ]
-
-
-def _without_values(arguments: Sequence[str]) -> list[str]:
-    """Return the flags without their values, which may be secrets, and words that are no value."""
-    flags: list[str] = []
-    before = ""
-    for argument in arguments:
-        may_be_value = before.startswith("-") and "=" not in before
-        if argument.startswith("-") or not may_be_value:
-            flags.append(argument.partition("=")[0])
-        before = argument
-    return flags
-
-
-def _did_you_mean(received: str, known: Sequence[str]) -> str:
-    close = get_close_matches(received, known, n=1)
-    return f"Did you mean {close[0]}?" if close else ""

@@ -1,0 +1,81 @@
+"""Values that are well formed and may still be wrong: what the type of a setting cannot tell."""
+
+import os
+import re
+from difflib import get_close_matches
+from pathlib import Path
+
+from pydantic_core import PydanticCustomError
+
+from cluster_trainer.settings.names import compiling as compiling_names
+from cluster_trainer.settings.names import devices, models
+
+STEPS = "the first and the last step, counted from 1 over all epochs, as 100-110"
+
+
+def refuse(accepted: str, advice: str = "") -> PydanticCustomError:
+    """Make the error of a value that is well formed but not acceptable."""
+    return PydanticCustomError("refused", "{accepted}", {"accepted": accepted, "advice": advice})
+
+
+def known_model(name: str) -> str:
+    """Refuse a model that is neither built in nor a function of the user's own."""
+    if not models.is_known(name):
+        close = get_close_matches(name, models.BUILT_IN, n=1)
+        raise refuse(models.ACCEPTED, f"Did you mean {close[0]}?" if close else "")
+    return name
+
+
+def known_optimizer(name: str) -> str:
+    """Refuse an optimizer that nobody could find."""
+    if not compiling_names.is_optimizer(name):
+        close = get_close_matches(name.lower(), compiling_names.OPTIMIZERS, n=1)
+        raise refuse(compiling_names.OPTIMIZER, f"Did you mean {close[0]}?" if close else "")
+    return name
+
+
+def known_loss(name: str) -> str:
+    """Refuse a loss that Keras could not know, and that is no function of the user's own."""
+    if not compiling_names.is_name(name):
+        raise refuse(compiling_names.LOSS)
+    return name
+
+
+def known_metrics(names_of_metrics: str) -> str:
+    """Refuse such a metric; return all of them, with commas between them."""
+    metrics = [one.strip() for one in names_of_metrics.split(",")]
+    if not all(map(compiling_names.is_name, metrics)):
+        raise refuse(compiling_names.METRICS)
+    return ",".join(metrics)
+
+
+def first_and_last_step(text: str) -> str:
+    """Refuse what is not two steps in order."""
+    found = re.fullmatch("([0-9]{1,18})-([0-9]{1,18})", text, re.ASCII)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise refuse(STEPS)
+    return text
+
+
+def writable_directory(path: Path) -> Path:
+    """Refuse a directory that this user could not make or write; nothing is made here."""
+    place = path
+    # Path.exists() raises where a folder on the way may not be entered.
+    while not os.path.exists(place) and place != place.parent:  # noqa: PTH110
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        what = "cannot be written" if place.is_dir() else "is not a directory"
+        who = f"user {os.getuid()}:{os.getgid()}"
+        raise refuse(
+            f"a directory that {who} can write",
+            f"{place} {what}. Mount one with -v and give its owner with --user.",
+        )
+    return path
+
+
+def device_names(text: str) -> str:
+    """Refuse devices that nobody has; return their names as TensorFlow has them."""
+    try:
+        return ",".join(devices.parse(text))
+    except ValueError as error:
+        raise refuse(devices.ACCEPTED, str(error)) from error
