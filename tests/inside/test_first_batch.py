@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
+from meeting_place import MeetingPlace
 
 from cluster_trainer.engine import running
 from cluster_trainer.engine.first_batch import mode
@@ -283,6 +284,114 @@ def test_it_may_be_refused(monkeypatch):
         fitted(masked_mean, strategy_of(2))
 
 
+def with_a_loss_over_a_mask():
+    def over_a_mask(y, p):
+        mask = ops.cast(ops.reshape(y, (-1,)) != 0, "float32")
+        return ops.sum(mask * crossentropy(y, p)) / ops.sum(mask)
+
+    return network(), "adam", over_a_mask
+
+
+def test_steps_of_kerass_own_that_run_eagerly_are_compared(caplog):
+    fitted(with_a_loss_over_a_mask, strategy_of(2), run_eagerly=True)
+    assert len(lines(caplog)) == 1
+
+
+def test_a_train_step_that_runs_eagerly_is_called_once_for_each_batch_and_that_is_said(caplog):
+    calls = []
+
+    class Counts(OwnStep):
+        def train_step(self, data):
+            calls.append(1)
+            return super().train_step(data)
+
+    fitted(lambda: (network(Counts), "adam", None), strategy_of(2), run_eagerly=True)
+    assert len(calls) == 2 * 2 * len(X) / BATCH
+    assert lines(caplog) == []
+    assert len(lines(caplog, logging.INFO)) == 1
+
+
+def calling_python(*, stateful):
+    """Its loss calls a function of NumPy's, which may change something or does not."""
+
+    def loss_of(self, x, y):
+        mask = tf.numpy_function(lambda y: y != 0, [y], tf.bool, stateful=stateful)
+        mask = tf.cast(tf.reshape(mask, [-1]), tf.float32)
+        losses = crossentropy(y, self(x, training=True))
+        return tf.reduce_sum(mask * losses) / tf.reduce_sum(mask)
+
+    return bad(loss_of)
+
+
+@pytest.mark.parametrize("stateful", [True, False])
+def test_functions_of_pythons_are_called_twice_if_they_say_that_they_change_nothing(
+    stateful, caplog
+):
+    fitted(calling_python(stateful=stateful), strategy_of(2))
+    assert len(lines(caplog)) == (0 if stateful else 1)
+    assert len(lines(caplog, logging.INFO)) == 1
+
+
+class OfTwoSizes(OwnStep):
+    """Of a batch of one size, and of one of half that."""
+
+    divides_by = None
+
+    def train_step(self, data):
+        (x, y), others = data
+        with tf.GradientTape() as tape:
+            outputs = self(others + keras.random.normal(ops.shape(others), seed=self.seeds))
+            losses = crossentropy(y, self(x, training=True))
+            mean = tf.reduce_sum(losses) / (self.divides_by or tf.cast(tf.size(y), tf.float32))
+            loss = mean + tf.reduce_mean(outputs**2)
+        variables = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return {"loss": loss}
+
+
+@pytest.mark.parametrize("divides_by", [None, BATCH])
+def test_parts_of_different_sizes_are_compared(divides_by, caplog):
+    keras.utils.set_random_seed(1)
+    pairs = tf.data.Dataset.from_tensor_slices((X, LABELS)).batch(BATCH)
+    others = tf.data.Dataset.from_tensor_slices(X[: len(X) // 2]).batch(BATCH // 2)
+    with strategy_of(2).scope():
+        model = network(OfTwoSizes)
+        model.seeds, model.divides_by = keras.random.SeedGenerator(1), divides_by
+        model.compile("adam")
+    with running.fits_run_by(lambda run, given, call: run(given, call)):
+        model.fit(tf.data.Dataset.zip((pairs, others)), verbose=0)
+    assert len(lines(caplog)) == (0 if divides_by is None else 1)
+    assert len(lines(caplog, logging.INFO)) == (0 if divides_by is None else 1)
+
+
+def test_data_that_tensorflow_shares_out_are_said_to_be_left_out(caplog):
+    options = tf.data.Options()
+    policy = tf.data.experimental.AutoShardPolicy.OFF
+    options.experimental_distribute.auto_shard_policy = policy
+    data = tf.data.Dataset.from_tensor_slices((X, LABELS)).batch(BATCH).with_options(options)
+    with strategy_of(2).scope():
+        model, optimizer, loss = masked_mean()
+        model.compile(optimizer, loss)
+    with running.fits_run_by(lambda run, given, call: run(given, call)):
+        model.fit(data, verbose=0)
+    assert lines(caplog) == []
+    assert len(lines(caplog, logging.INFO)) == 1
+
+
+def test_layers_of_float8_which_cannot_run_eagerly_are_no_warning(caplog):
+    def own(y, p):
+        return crossentropy(y, p)
+
+    def make():
+        model = network(odd=False)
+        model.quantize("float8")
+        return model, keras.optimizers.SGD(0.01), own
+
+    fitted(make, strategy_of(2))
+    assert lines(caplog) == []
+    assert len(lines(caplog, logging.INFO)) == 1
+
+
 def test_each_compiled_model_is_compared_once(caplog):
     model, _ = fitted(masked_mean, strategy_of(2))
     for _ in range(2):
@@ -385,3 +494,46 @@ def test_a_queue_gets_the_rows_of_all_replicas(is_first, caplog):
     alone, shared = (fitted(make, strategy_of(count))[0] for count in (1, 2))
     np.testing.assert_allclose(shared.rows.numpy(), alone.rows.numpy(), rtol=1e-4, atol=1e-6)
     assert lines(caplog) == []
+
+
+SCRIPT = """
+import sys
+import keras, numpy as np, tensorflow as tf
+from keras import ops
+
+several = sys.argv[1] == "cluster"
+strategy = tf.distribute.MultiWorkerMirroredStrategy() if several else tf.distribute.get_strategy()
+rows = np.random.default_rng(0).random((64, 4), np.float32)
+labels = np.where(np.arange(64) % 16 < 9, rows.sum(1), 0).astype(np.float32)[:, np.newaxis]
+
+def over_a_mask(y, p):
+    mask = ops.cast(y != 0, "float32")
+    return ops.sum(mask * (y - p) ** 2) / ops.sum(mask)
+
+def mean(y, p):
+    return ops.mean((y - p) ** 2)
+
+for loss in (mean, over_a_mask):
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        inputs = keras.Input((4,))
+        hidden = keras.layers.BatchNormalization()(keras.layers.Dense(3)(inputs))
+        model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Dropout(0.3)(hidden)))
+        model.compile("sgd", loss)
+    print("LOSS", loss.__name__, flush=True)
+    model.fit(rows, labels, batch_size=16, shuffle=False, verbose=0)
+"""
+
+
+@pytest.mark.parametrize("way", ["ring", "cluster"])
+def test_workers_compare_over_a_ring_and_in_tensorflows_cluster(way, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    settings = {"TRAINER_COLLECTIVES": "tensorflow"} if way == "cluster" else {}
+    with MeetingPlace(tmp_path / "place", 2, str(script), way, **settings) as place:
+        assert place.wait() == [0, 0], place.logs
+        for worker in place.workers:
+            mean, over_a_mask = worker.log.read_text().split("LOSS ")[1:]
+            assert "first batch" not in mean
+            assert over_a_mask.count("the first batch: ") == 1, place.logs
+            assert "WARNING:tensorflow" not in over_a_mask

@@ -176,7 +176,9 @@ def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
     if ring := ring_of(tf.distribute.get_strategy()):
         return over_ring.gathered(ring, value, what)
     carrier = CARRIERS.get(value.dtype, value.dtype)
-    over_all = tf.distribute.get_replica_context().all_gather(tf.cast(value, carrier), axis=0)
+    # TensorFlow gathers to where a value is, and an argument of a function is nowhere yet.
+    own = tf.identity(tf.cast(value, carrier))
+    over_all = tf.distribute.get_replica_context().all_gather(own, axis=0)
     return tf.cast(over_all, value.dtype)
 
 

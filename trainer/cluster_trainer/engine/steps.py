@@ -268,7 +268,7 @@ class Steps:
         if self._model.run_eagerly:
             return self._run_eagerly(call, reading)
         self._look_again()
-        if call.begins and not source.is_distributed and self._is_first_to_compare():
+        if call.begins and self._is_first_to_compare(source):
             return self._run_after_comparing(call, reading)
         return self._run_many(call, reading)
 
@@ -281,12 +281,20 @@ class Steps:
         self._note_trained()
         return int(done), last
 
-    def _is_first_to_compare(self) -> bool:
+    def _is_first_to_compare(self, source: Source | None = None) -> bool:
         """Tell whether the next batch is to be computed both ways; all workers ask.
 
         At the beginning of each fit, as a worker that is new does not know that the others have.
+
+        Args:
+            source: where it comes from; None: every worker has the whole batch.
         """
-        return self._first_batch is not None and self._first_batch.is_due()
+        if self._first_batch is None or not self._first_batch.is_due():
+            return False
+        if source is not None and source.is_distributed:
+            self._first_batch.say_left_out("TensorFlow shares the data out")
+            return False
+        return True
 
     def _first_batch_of(self, model: keras.Model) -> FirstBatch:
         return FirstBatch(model, self._step, self._times_weight, self._logs)
@@ -302,12 +310,26 @@ class Steps:
             arguments: of it.
             iterators: how often it takes a batch.
         """
-        is_eager = self._model.run_eagerly
-        traced = None if is_eager else function.get_concrete_function(*arguments)
+        if self._model.run_eagerly:
+            traced = self._traced_to_compare(shares)
+        else:
+            traced = function.get_concrete_function(*arguments)
         of_trace = self._own_logs, self._row_logs, self._packed_size
         assert self._first_batch  # noqa: S101  `_is_first_to_compare` was asked
         self._first_batch.compare(shares, traced, iterators)
         self._own_logs, self._row_logs, self._packed_size = of_trace
+
+    def _traced_to_compare(self, shares: Any) -> Any:
+        """Return a trace of steps that run eagerly, which tells what they change; None: nobody can.
+
+        Where the step is Keras's own: what that calls is called for traces as well. A `train_step`
+        of the script's own expects to be called once for each batch.
+        """
+        if not building.trains_as_keras(self._model):
+            return None
+        with suppress(Exception):  # a loss, say, that looks at numbers
+            return function_of(self._one_step).get_concrete_function(shares)
+        return None
 
     def _run_after_comparing(self, call: Call, reading: Reading) -> tuple[int, Any]:
         """Do a call's steps, the first by itself, once that batch was computed both ways."""
@@ -341,10 +363,6 @@ class Steps:
             last = last_of_one
         return call.steps, last
 
-    def _compare_first_eagerly(self, batch: Any) -> None:
-        if self._is_first_to_compare():
-            self._compare_first(batch, None, (), 0)
-
     def _run_eagerly(self, call: Call, reading: Reading) -> tuple[int, Any]:
         last: Any = ()
         for done in range(call.steps):
@@ -352,8 +370,8 @@ class Steps:
                 batch = call.take()
             except (StopIteration, tf.errors.OutOfRangeError):
                 return done, last
-            if call.begins and not done and not reading.is_distributed:
-                self._compare_first_eagerly(batch)
+            if call.begins and not done and self._is_first_to_compare(call.source):
+                self._compare_first(batch, None, (), 0)
             last = self._one(self._weighted(batch, reading))
         return call.steps, last
 

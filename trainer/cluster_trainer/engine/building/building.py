@@ -118,7 +118,7 @@ def build(
         if may_trace and model in _built_by_steps:
             return False
         if not _all_built(model):
-            as_in_step = trains and _trains_as_keras(model) and _try(model, _as_a_step, batch)
+            as_in_step = trains and trains_as_keras(model) and _try(model, _as_a_step, batch)
             try:
                 with _as_if_built(model.optimizer):
                     _as_in_a_scope(model, batch)
@@ -147,7 +147,7 @@ def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
     if model.optimizer is None or not has_call(model):
         return
     if is_alone(model):
-        if _trains_as_keras(model) and not model.run_eagerly and not _has_own_builds(model):
+        if trains_as_keras(model) and not model.run_eagerly and not _has_own_builds(model):
             _try(model, _all_as_a_step, batch)
         return
     # A callback may have changed what is called.
@@ -304,7 +304,7 @@ def _symbol(value: Any) -> Any:
     return keras.KerasTensor(value.shape, keras.backend.standardize_dtype(value.dtype))
 
 
-def _trains_as_keras(model: Any) -> bool:
+def trains_as_keras(model: Any) -> bool:
     """Tell whether a model's training steps create what `_as_a_step` does, and nothing else."""
     return has_call(model) and _is_as_keras(model, STEP)
 

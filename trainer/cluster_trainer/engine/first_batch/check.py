@@ -23,7 +23,7 @@ import tensorflow as tf
 from cluster_trainer.collectives import group, replicas
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import Replicas, gathered, ring_of, summed
-from cluster_trainer.collectives.workers import workers_of
+from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.engine.data.cut import rows_known
 from cluster_trainer.engine.first_batch import draws, mode
 from cluster_trainer.engine.first_batch.comparison import (
@@ -35,7 +35,8 @@ from cluster_trainer.engine.first_batch.comparison import (
 from cluster_trainer.engine.first_batch.memory import Peak
 from cluster_trainer.engine.first_batch.own_parts import has_own_parts
 from cluster_trainer.engine.first_batch.state import State, calls_python, uses_something_up
-from cluster_trainer.engine.first_batch.way import Way
+from cluster_trainer.engine.first_batch.way import Cut, Way
+from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -112,6 +113,10 @@ class FirstBatch:
         told = workers.broadcast(json.dumps(found).encode() if is_chief else None, 0, WHAT)
         self._say(json.loads(told) if workers.count > 1 else found)
 
+    def say_left_out(self, why: str) -> None:
+        """Say that the two ways are not compared, and why."""
+        self._say({"unknown": why})
+
     def _say(self, found: dict[str, str]) -> None:
         if text := found.get("differs"):
             if mode.refuses():
@@ -129,7 +134,9 @@ class FirstBatch:
     def _compared(self, shares: Sequence[Any], traced: Any, iterators: int) -> dict[str, str]:
         """Compute both ways; return what is to be said, by its kind."""
         if traced is None:
-            raise NotComparableError("it runs eagerly, and may change what cannot be put back")
+            raise NotComparableError("the step runs eagerly, and may change anything")
+        if any(map(_is_of_float8, keras_names.layers_within(self._model))):
+            raise NotComparableError("layers of float8 cannot run eagerly")
         if calls_python(traced):
             raise NotComparableError("the step calls a function of Python's each time")
         if uses_something_up(traced, iterators):
@@ -238,18 +245,14 @@ class Batch:
     Attributes:
         parts: the local replicas' shares.
         weights: how much of the batch each is.
-        starts: where each begins.
-        rows: how many each has.
+        cuts: what each has of the parts of the batch.
         whole: all of it.
-        size: how many rows that has.
     """
 
     parts: Sequence[Any]
     weights: Sequence[float]
-    starts: Sequence[int]
-    rows: Sequence[int]
+    cuts: Sequence[Sequence[Cut]]
     whole: Any
-    size: int
 
     @classmethod
     def of(cls, shares: Sequence[Any], strategy: tf.distribute.Strategy) -> Self:
@@ -263,33 +266,51 @@ class Batch:
         parts, weights = [one[0] for one in shares], [float(one[1]) for one in shares]
         rows = [_rows(part) for part in parts]
         workers = workers_of(strategy)
-        counts = workers.gather(sum(rows) if all(rows) and all(weights) else 0, WHAT)
-        if not all(counts):
-            raise NotComparableError(
-                "it has too few examples, sparse or ragged ones, or parts of other sizes"
-            )
-        begin = sum(counts[: workers.rank])
-        starts = [begin + sum(rows[:place]) for place in range(len(rows))]
-        whole = _gathered(parts, strategy)
-        return cls(parts, weights, starts, rows, whole, sum(counts))
+        if not all(workers.gather(int(all(map(all, rows)) and all(weights)), WHAT)):
+            raise NotComparableError("it has too few examples, or sparse or ragged ones")
+        cuts = _cuts(rows, workers)
+        return cls(parts, weights, cuts, _gathered(parts, strategy))
 
     def ways(self) -> list[Way]:
         """Return what each local replica computes of it."""
-        pairs = zip(self.starts, self.rows, strict=True)
-        return [Way(start, rows, self.size) for start, rows in pairs]
+        return [Way(cuts) for cuts in self.cuts]
 
     def whole_ways(self) -> list[Way]:
         """Return the same where each computes all of it."""
-        return [Way(0, self.size, self.size) for _ in self.parts]
+        return [Way([*dict.fromkeys(map(_all_of, cuts))]) for cuts in self.cuts]
 
 
-def _rows(part: Any) -> int:
-    """Return how many rows all of a share has; 0 where its parts differ, or one is not dense."""
+def _is_of_float8(layer: Any) -> bool:
+    return isinstance(layer.dtype_policy, keras.dtype_policies.QuantizedFloat8DTypePolicy)
+
+
+def _all_of(cut: Cut) -> Cut:
+    return Cut(0, cut.of_batch, cut.of_batch)
+
+
+def _rows(part: Any) -> list[int]:
+    """Return how many rows each dense part of a share has; a 0 where one is not dense."""
     leaves = [leaf for leaf in tf.nest.flatten(part) if leaf is not None]
     if not all(isinstance(leaf, tf.Tensor) for leaf in leaves):
-        return 0
-    sizes = [int(leaf.shape[0]) for leaf in leaves if leaf.shape.rank]
-    return sizes[0] if len(set(sizes)) == 1 else 0
+        return [0]
+    return [int(leaf.shape[0]) for leaf in leaves if leaf.shape.rank]
+
+
+def _cuts(rows: Sequence[Sequence[int]], workers: Workers) -> list[list[Cut]]:
+    """Return what each local replica has of the batch; all workers call it.
+
+    Args:
+        rows: how many each local replica has, of each part of the batch.
+        workers: who have the other rows.
+    """
+    found: list[dict[Cut, None]] = [{} for _ in rows]
+    for of_part in zip(*rows, strict=True):
+        counts = workers.gather(sum(of_part), WHAT)
+        start = sum(counts[: workers.rank])
+        for cuts, mine in zip(found, of_part, strict=True):
+            cuts[Cut(start, mine, sum(counts))] = None
+            start += mine
+    return [[*cuts] for cuts in found]
 
 
 def _gathered(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
@@ -317,7 +338,7 @@ def _on_replicas(
         return strategy.run(function, args=(each,))
 
     is_cluster = ring_of(strategy) is None and Replicas.of(strategy).workers > 1
-    found = (tf.function(run, autograph=False) if is_cluster else run)(given)
+    found = (function_of(run) if is_cluster else run)(given)
     return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], found)
 
 
@@ -387,13 +408,15 @@ def _as_one_device(model: Any) -> Iterator[None]:
 def _eagerly() -> Iterator[None]:
     """Have functions of TensorFlow's called as Python's: a trace of them would hold what is done.
 
-    TensorFlow warns of that for pipelines, which are made elsewhere.
+    TensorFlow warns of that for pipelines, which are made elsewhere, and of the time that it takes.
     """
-    was_eager = tf.config.functions_run_eagerly()
+    was_eager, level = tf.config.functions_run_eagerly(), tf.get_logger().level
     tf.config.run_functions_eagerly(True)  # noqa: FBT003
+    tf.get_logger().setLevel(logging.ERROR)  # it warns of steps that are slow so
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             yield
     finally:
         tf.config.run_functions_eagerly(was_eager)
+        tf.get_logger().setLevel(level)

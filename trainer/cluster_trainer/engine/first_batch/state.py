@@ -14,7 +14,7 @@ from cluster_trainer.engine.replicas.random_layers import global_seed
 from cluster_trainer.private import keras_names, tensorflow_names
 
 # What cannot be put back once a step has used it.
-CALLS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+CALLS = ("PyFunc", "EagerPyFunc")  # PyFuncStateless is said to change nothing
 USED_UP = ("IteratorGetNext", "LookupTableInsertV2", "LookupTableImportV2", "QueueDequeueV2")
 
 

@@ -8,14 +8,26 @@ import numpy as np
 import tensorflow as tf
 
 
-@dataclass
-class Way:
-    """What a replica computes of the batch, and what was seen of it.
+class Cut(NamedTuple):
+    """What a replica has of a part of the batch.
 
     Attributes:
         start: its first row.
         rows: how many it has.
         of_batch: how many the batch has.
+    """
+
+    start: int
+    rows: int
+    of_batch: int
+
+
+@dataclass
+class Way:
+    """What a replica computes of the batch, and what was seen of it.
+
+    Attributes:
+        cuts: of the batch's parts, each once; several where parts have different numbers of rows.
         gradients: of each optimizer that was to apply some, what it was given, in order.
         sizes: of the same, the norm of what this replica had before sums over replicas.
         differing: what was drawn at random that cannot be drawn alike both ways.
@@ -24,9 +36,7 @@ class Way:
         drawn: by `id`, what was drawn.
     """
 
-    start: int
-    rows: int
-    of_batch: int
+    cuts: Sequence[Cut]
     gradients: list[list[Any]] = field(default_factory=list)
     sizes: list[float] = field(default_factory=list)
     differing: set[str] = field(default_factory=set)
@@ -56,15 +66,25 @@ class Way:
             shape: that the share asks for: blocks of its rows, one after the other, or none.
         """
         sides = [int(side) for side in np.asarray(shape).reshape(-1)]
-        if not sides or self.rows < 1 or sides[0] % self.rows:
+        cut = self._cut_of(sides[0]) if sides else None
+        if cut is None:
             self.shapes.append(tuple(sides))
             return self._noted(draw(sides))
-        blocks = sides[0] // self.rows
+        blocks = sides[0] // cut.rows
         self.shapes.append((-blocks, *sides[1:]))
-        whole = draw([blocks * self.of_batch, *sides[1:]])
-        by_block = tf.reshape(whole, [blocks, self.of_batch, *sides[1:]])
-        mine = by_block[:, self.start : self.start + self.rows]
+        whole = draw([blocks * cut.of_batch, *sides[1:]])
+        by_block = tf.reshape(whole, [blocks, cut.of_batch, *sides[1:]])
+        mine = by_block[:, cut.start : cut.start + cut.rows]
         return self._noted(tf.reshape(mine, sides))
+
+    def _cut_of(self, drawn: int) -> Cut | None:
+        """Return the cut for which so many rows are drawn; None: they are no rows of the batch."""
+        exact = [one for one in self.cuts if one.rows == drawn]
+        found = exact or [one for one in self.cuts if one.rows and drawn % one.rows == 0]
+        if len(found) > 1:
+            self.note_draw("numbers for parts of different sizes")
+            return None
+        return found[0] if found else None
 
     def _noted(self, value: Any) -> Any:
         if value.shape.rank == 1:
