@@ -127,9 +127,10 @@ class CommandRunner:
         `meeting` is the meeting at the gate, as a text, after so many restarts.
         """
         end_marks.forget(self.marks)
+        by = self._digest()  # whoever edits the script while it runs has another one
         ended, last_lines = self._run(restart_count, meeting)
         if ended.code == 0:
-            end_marks.put(self.marks, self._digest(), self.log)
+            end_marks.put(self.marks, by, self.log)
         return ended, last_lines
 
     def mark_in(self, folder: Path) -> Path | None:

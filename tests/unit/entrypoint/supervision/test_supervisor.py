@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from entrypoint.log import Log
+from entrypoint.supervision.end_marks import digest
 from entrypoint.supervision.failure_file import remove_failure
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -344,6 +345,17 @@ def test_what_has_ended_with_all_and_is_started_again_alone_ends_with_0(
     assert begin("sh", "script.sh", "another", **alone).end()[0] == 75
     (tmp_path / "script.sh").write_text(f"{LEAVES_ITS_MARK} # edited")
     assert begin("sh", "script.sh", **alone).end()[0] == 75
+
+
+def test_a_command_that_was_edited_while_it_ran_is_another_one(
+    begin: Callable, tmp_path: Path
+) -> None:
+    script, runs = tmp_path / "script.sh", tmp_path / "runs"
+    script.write_text(LEAVES_ITS_MARK + "echo '# edited' >> script.sh\n")
+    environ = {"TRAINER_RUN_DIR": str(runs), "WORKER_INDEX": "0", "WORKER_HOSTS": "127.0.0.1"}
+    before = digest(("sh", "script.sh"), 1, tmp_path)
+    assert begin("sh", "script.sh", **environ).end()[0] == 0
+    assert (runs / "worker-0/ENDED.by").read_text() == before
 
 
 def children(parent: int) -> list[int]:
