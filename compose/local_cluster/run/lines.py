@@ -24,7 +24,7 @@ from local_cluster.run.folder import LOG
 # the graph stays as it was, and the numbers are right.
 NOTES = re.compile(
     rb"^I[0-9]{4} [0-9:.]+ +[0-9]+ [a-z_]+\.cc:[0-9]+\]"
-    rb"|^WARNING: All log messages before absl::Init|Input of GeneratorDatasetOp"
+    rb"|Input of GeneratorDatasetOp"
     rb"|meta_optimizer\.cc:[0-9]+\] remapper failed: INVALID_ARGUMENT: Mutation::Apply error: "
 )
 TIME_AND_LEVEL = rb"^([0-9:]{8} [A-Z]+) %s "

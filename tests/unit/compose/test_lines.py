@@ -21,7 +21,6 @@ from local_cluster.run.lines import ScreenOptions, Voice, shown
         ),
         (b"I am ok\n", b"worker-1 | I am ok\n"),
         (b"I0000 00:00:1795351033.728998      17 port.cc:153] oneDNN\n", None),
-        (b"WARNING: All log messages before absl::InitializeLog() is called\n", None),
         (b"W0000 00:00:1 17 dataset.cc:997] Input of GeneratorDatasetOp::Dataset\n", None),
         (
             b"meta_optimizer.cc:9] remapper failed: INVALID_ARGUMENT: Mutation::Apply error: x\n",

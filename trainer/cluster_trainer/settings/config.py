@@ -454,14 +454,14 @@ class TrainerConfig(BaseSettings):
 
     def shared_settings(self) -> dict[str, str]:
         """Return what all workers of a cluster must have alike: variable -> value as text."""
-        values = self.as_json()
+        settings = self.as_json()
         if self.global_batch_size is None:  # one worker may have written down the default
-            values["per_replica_batch_size"] = self.batch_size_per_replica(1)
+            settings["per_replica_batch_size"] = self.batch_size_per_replica(1)
         # Each worker may use others, but as many: TensorFlow assumes that, and asks nobody.
-        values["devices"] = devices.counted(self.devices)
+        settings["devices"] = devices.counted(self.devices)
         return {
             variable_of(name): str(value)
-            for name, value in values.items()
+            for name, value in settings.items()
             if name not in OWN_TO_EACH_WORKER
         }
 
