@@ -22,7 +22,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from scripts.mutants import choice, trying
-from scripts.mutants.covering import INSIDE, UNIT, cover
+from scripts.mutants.covering import KINDS, cover
 from scripts.mutants.results import Results, summary
 from scripts.mutants.sites import Mutant, changed, compiles, in_random_order, mutants_of
 from scripts.mutants.trees import PROJECT, Tree
@@ -46,14 +46,10 @@ def main(arguments: list[str]) -> int:
     if given.tests:
         results.add(trying.by_hand(trees[0], _named(mutants, given.only), given.tests))
         return 0
-    if not cover(trees[0], folder, end):
-        print("The lines of some tests are not noted yet; start it again to go on.")
-        return 0
-    _try_all(mutants, trees, folder, results, end)
-    known = [results.known[one.name] for one in mutants if one.name in results.known]
-    print(summary(known))
-    if len(known) < len(mutants):
-        print(f"{len(mutants) - len(known)} were not tried yet; start it again to go on.")
+    is_all = all(_ask(kind, mutants, trees, results, end=end) for kind in KINDS)
+    print(summary(results, mutants))
+    if not is_all:
+        print("Not all is done: start it again to go on.")
     return 0
 
 
@@ -95,27 +91,32 @@ def _named(mutants: list[Mutant], place: str | None) -> Mutant:
     sys.exit(f"mutants: --only {place}: none of the {len(mutants)} mutants is there")
 
 
-def _try_all(
-    mutants: list[Mutant], trees: list[Tree], folder: Path, results: Results, end: float
-) -> None:
-    covered = {kind: choice.read(folder / kind, mutants) for kind in (UNIT, INSIDE)}
+def _ask(
+    kind: str, mutants: list[Mutant], trees: list[Tree], results: Results, *, end: float
+) -> bool:
+    """Ask tests of a kind of the mutants that none has noticed; return whether time sufficed."""
+    notes = trees[0].root.parent / kind
+    if not cover(trees[0], kind, notes, end):
+        return False
+    asked = [one for one in mutants if not results.noticed(one) and not results.has(one, kind)]
+    covered = choice.read(notes, asked)
     free: SimpleQueue[Tree] = SimpleQueue()
     for tree in trees:
         free.put(tree)
 
-    def attempt(mutant: Mutant) -> None:
+    def attempt(mutant: Mutant) -> bool:
         if time.monotonic() > end:
-            return
+            return False
         tree = free.get()
         try:
-            results.add(trying.attempt(tree, mutant, covered))
+            results.add(trying.attempt(tree, mutant, kind, covered))
         finally:
             free.put(tree)
+        print(results.line(mutant), flush=True)
+        return True
 
-    missing = [mutant for mutant in mutants if mutant.name not in results.known]
     with ThreadPoolExecutor(len(trees)) as pool:
-        for _ in pool.map(attempt, missing):
-            pass
+        return all(list(pool.map(attempt, asked)))
 
 
 if __name__ == "__main__":

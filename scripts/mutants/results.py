@@ -3,83 +3,78 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from scripts.mutants.sites import Mutant
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """How one mutant fared."""
+    """What one kind of tests said of one mutant."""
 
     name: str
-    path: str
-    line: int
-    kind: str
-    before: str
-    after: str
-    noticed_by: str
-    """The kind of tests that noticed it, "" when none did."""
-    test: str
-    """The test that failed."""
+    kind_of_tests: str
+    failed: str
+    """The test that noticed it, "" when all passed."""
     tests: int
-    """How many tests run its line."""
+    """How many tests of this kind run its line."""
     left_out: int
-    """How many of them were not asked since all together take too long."""
+    """How many of them were not asked, since all together take too long."""
     seconds: float
-
-    @property
-    def room(self) -> str:
-        """The folder of the product that it is in."""
-        return self.path.partition("/")[0]
-
-    def __str__(self) -> str:
-        """Return it as a line of text."""
-        verdict = (
-            f"noticed by {self.test}" if self.noticed_by else f"NOT NOTICED by {self.tests} tests"
-        )
-        if self.left_out and not self.noticed_by:
-            verdict += f" ({self.left_out} of them not asked)"
-        change = f"{self.before} -> {self.after}"
-        return f"{self.path}:{self.line}: {change}: {verdict}, {self.seconds:.0f} s"
 
 
 class Results:
-    """A file of JSON lines; the last line of a mutant counts."""
+    """A file of JSON lines, one for each mutant and kind of tests; the last such line counts."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.known: dict[str, Tried] = {}
+        self._known: dict[str, dict[str, Tried]] = defaultdict(dict)
 
     def read(self) -> None:
         """Read what earlier runs have found."""
         if self._path.exists():
             for line in self._path.read_text().splitlines():
                 tried = Tried(**json.loads(line))
-                self.known[tried.name] = tried
+                self._known[tried.name][tried.kind_of_tests] = tried
 
     def add(self, tried: Tried) -> None:
-        """Keep and print one more."""
-        self.known[tried.name] = tried
+        """Keep one more."""
+        self._known[tried.name][tried.kind_of_tests] = tried
         with self._path.open("a") as file:
             file.write(json.dumps(asdict(tried)) + "\n")
-        print(tried, flush=True)
+
+    def noticed(self, mutant: Mutant) -> Tried | None:
+        """Return how a mutant was noticed, None if it was not."""
+        return next((one for one in self._known[mutant.name].values() if one.failed), None)
+
+    def has(self, mutant: Mutant, kind: str) -> bool:
+        """Whether a kind of tests has been asked."""
+        return kind in self._known[mutant.name]
+
+    def line(self, mutant: Mutant) -> str:
+        """Return what is known of a mutant in one line."""
+        change = f"{mutant.path}:{mutant.line} {mutant.place}: {mutant.kind}"
+        if found := self.noticed(mutant):
+            return f"{change}: noticed by {found.failed}"
+        asked = self._known[mutant.name].values()
+        tests, left_out = sum(one.tests for one in asked), sum(one.left_out for one in asked)
+        rest = f", {left_out} of which were not asked" if left_out else ""
+        return f"{change}: NOT NOTICED by {tests} tests{rest}"
 
 
-def summary(tried: Iterable[Tried]) -> str:
+def summary(results: Results, mutants: Iterable[Mutant]) -> str:
     """Return how many were noticed, by what, where, of which kind; and each that was not."""
-    every = list(tried)
-    lines = [f"{sum(bool(one.noticed_by) for one in every)} of {len(every)} mutants were noticed."]
-    by = Counter(one.noticed_by or "nothing" for one in every)
+    every = list(mutants)
+    found = {one: results.noticed(one) for one in every}
+    noticed = [one for one in every if found[one]]
+    by = Counter(tried.kind_of_tests if tried else "nothing" for tried in found.values())
+    lines = [f"{len(noticed)} of {len(every)} mutants were noticed."]
     lines += [f"  by {name}: {number}" for name, number in sorted(by.items())]
-    for title in ("room", "kind"):
-        lines += _shares(title, every)
-    lines += [str(one) for one in sorted(every, key=str) if not one.noticed_by]
+    for of in (lambda one: one.path.partition("/")[0], lambda one: str(one.kind)):
+        all_of, noticed_of = Counter(map(of, every)), Counter(map(of, noticed))
+        lines += [f"  {name}: {noticed_of[name]} of {all_of[name]}" for name in sorted(all_of)]
+    lines += sorted(results.line(one) for one in every if not found[one])
     return "\n".join(lines)
-
-
-def _shares(title: str, every: list[Tried]) -> list[str]:
-    all_of = Counter(getattr(one, title) for one in every)
-    noticed = Counter(getattr(one, title) for one in every if one.noticed_by)
-    return [f"  {name}: {noticed[name]} of {all_of[name]}" for name in sorted(all_of)]

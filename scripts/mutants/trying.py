@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
 
 from scripts.mutants.choice import Covered, TimedTest, within
 from scripts.mutants.covering import INSIDE, UNIT
@@ -23,20 +22,21 @@ FAILURE = re.compile(r"^(?:FAILED|ERROR) (tests/\S.*?)(?: - .*)?$", re.MULTILINE
 HANGS, IMPORT = "(takes too long)", "(import)"
 
 
-def attempt(tree: Tree, mutant: Mutant, covered: Mapping[str, Covered]) -> Tried:
-    """Return what the tests that run a mutant's line say of it: unit tests first."""
+def attempt(tree: Tree, mutant: Mutant, kind: str, covered: Covered) -> Tried:
+    """Return what the tests of a kind that run a mutant's line say of it."""
     begin = time.monotonic()
-    number, left_out, noticed_by, test = 0, 0, "", ""
+    tests = covered.of(mutant)
+    asked = within(tests, SECONDS[kind])
     with tree.with_change(mutant):
-        for kind in (UNIT, INSIDE):
-            tests = covered[kind].of(mutant)
-            asked = within(tests, SECONDS[kind])
-            number, left_out = number + len(tests), left_out + len(tests) - len(asked)
-            test = _first_failure(tree, kind, asked)
-            if test:
-                noticed_by = kind
-                break
-    return _tried(tree, mutant, noticed_by, test, begin, tests=number, left_out=left_out)
+        failed = _first_failure(tree, kind, asked)
+    return Tried(
+        name=mutant.name,
+        kind_of_tests=kind,
+        failed=failed,
+        tests=len(tests),
+        left_out=len(tests) - len(asked),
+        seconds=round(time.monotonic() - begin, 1),
+    )
 
 
 def by_hand(tree: Tree, mutant: Mutant, paths: list[str]) -> Tried:
@@ -44,26 +44,12 @@ def by_hand(tree: Tree, mutant: Mutant, paths: list[str]) -> Tried:
     begin = time.monotonic()
     with tree.with_change(mutant):
         run = tree.containers(["-x", *paths], CONTAINERS_SECONDS)
-    test = _failed(run, [TimedTest(path, 0.0) for path in paths])
-    kind = "containers" if test else ""
-    return _tried(tree, mutant, kind, test, begin, tests=len(paths), left_out=0)
-
-
-def _tried(  # noqa: PLR0913  what there is to say
-    tree: Tree, mutant: Mutant, kind: str, test: str, begin: float, *, tests: int, left_out: int
-) -> Tried:
-    source = (tree.source / mutant.path).read_bytes()
     return Tried(
         name=mutant.name,
-        path=mutant.path,
-        line=mutant.line,
-        kind=mutant.kind,
-        before=" ".join(source[mutant.start : mutant.end].decode().split()),
-        after=" ".join(mutant.text.split()),
-        noticed_by=kind,
-        test=test,
-        tests=tests,
-        left_out=left_out,
+        kind_of_tests="containers",
+        failed=_failed(run, [TimedTest(path, 0.0) for path in paths]),
+        tests=len(paths),
+        left_out=0,
         seconds=round(time.monotonic() - begin, 1),
     )
 

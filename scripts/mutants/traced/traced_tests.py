@@ -1,8 +1,11 @@
 """A plugin of pytest that notes which test runs, for traced_lines.py, and for how long."""
 
+import contextlib
 import os
 from collections.abc import Generator
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
 import traced_lines  # type: ignore[import-not-found]  # it is there beside this file
@@ -12,11 +15,19 @@ def _note(name: str) -> None:
     """Have this process and those that it starts count what they run as a test's, or a file's."""
     if traced_lines.tracer is None:
         return
+    traced_lines.tracer.note_test(name)
     notes = traced_lines.tracer.folder / f"test-{os.getpid()}"
     new = notes.with_suffix(".new")
-    new.write_text(name)
-    new.replace(notes)
-    traced_lines.tracer.note_test(name)
+    with contextlib.suppress(OSError):  # some tests give up their rights for a while
+        new.write_text(name)
+        new.replace(notes)
+
+
+@cache
+def _ends() -> TextIO:
+    """Open the file of how tests ended, once, before a test gives up its rights."""
+    path: Path = traced_lines.tracer.folder / f"ends-{os.getpid()}"
+    return path.open("a", buffering=1)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -49,7 +60,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """Note how long each part of a test took, and how it ended."""
     report = yield
     if traced_lines.tracer is not None:
-        line = f"{report.duration:.3f} {report.outcome} {item.nodeid}\n"
-        with (traced_lines.tracer.folder / f"ends-{os.getpid()}").open("a") as ends:
-            ends.write(line)
+        _ends().write(f"{report.duration:.3f} {report.outcome} {item.nodeid}\n")
     return report
