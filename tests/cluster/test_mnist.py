@@ -6,6 +6,8 @@ from harness.ended import run_and_remove
 from harness.small_mnist import PROGRAM, TEST_EXAMPLES, TRAIN_EXAMPLES
 
 BATCH = 32
+# test_preparing.py has two workers that read such a set, of pictures of flowers.
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """examples/own-model on two workers with one data folder: own model, data and package."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def own(run, tmp_path_factory):
     modules = {"hilbertcurve/__init__.py": "", "hilbertcurve/hilbertcurve.py": STAND_IN}
     write_wheel(data / "wheels", "hilbertcurve", modules, version="2.0.5")
     ended = run(
-        WORKSPACE_DIR=EXAMPLE,
+        WORKSPACE_DIR=os.path.relpath(EXAMPLE),  # as a person types it: from where they are
         DATA_DIR=data,
         PIP_NO_INDEX=1,
         PIP_FIND_LINKS="/data/wheels",
