@@ -14,6 +14,7 @@ TARGETS = np.sin(INPUTS.sum(1, keepdims=True))
 SEQUENCES = NOISE.random((20, 5, 6), np.float32)
 SEQUENCES[::2, 3:] = 0
 pytestmark = pytest.mark.usefixtures("keeps_nothing")
+long = pytest.mark.long
 
 
 class OwnStep(keras.Model):
@@ -52,12 +53,21 @@ def weights_after(replicas, make, inputs, batch_size):
     return model.get_weights()
 
 
-@pytest.mark.parametrize("kind", [keras.Model, OwnStep])
+# Shares of 1, 1 and 2; a last batch of 2.
 @pytest.mark.parametrize(
-    ("make", "inputs"), [(normalizing, INPUTS), (of_masked_steps, SEQUENCES)], ids=["all", "masked"]
+    ("batch_size", "make", "inputs", "kind"),
+    [
+        (4, normalizing, INPUTS, keras.Model),
+        (18, normalizing, INPUTS, OwnStep),
+        (18, of_masked_steps, SEQUENCES, keras.Model),
+        (4, of_masked_steps, SEQUENCES, OwnStep),
+        pytest.param(4, normalizing, INPUTS, OwnStep, marks=long),
+        pytest.param(18, normalizing, INPUTS, keras.Model, marks=long),
+        pytest.param(18, of_masked_steps, SEQUENCES, OwnStep, marks=long),
+        pytest.param(4, of_masked_steps, SEQUENCES, keras.Model, marks=long),
+    ],
 )
-@pytest.mark.parametrize("batch_size", [4, 18])  # shares of 1, 1 and 2; a last batch of 2
-def test_uneven_shares_train_as_on_one_device(kind, make, inputs, batch_size):
+def test_uneven_shares_train_as_on_one_device(batch_size, make, inputs, kind):
     alone, together = (
         weights_after(replicas, lambda: make(kind), inputs, batch_size) for replicas in (1, 3)
     )
