@@ -1,9 +1,14 @@
-"""What a person may get wrong: one message, exit code 78, at once, and nothing starts."""
+"""What a person may get wrong: one message, exit code 78, at once, and nothing starts.
+
+Each case is a process of one container, started by the image's entrypoint.
+"""
 
 import json
 import re
 
 import pytest
+
+from harness.ended import Ended, run_and_remove
 
 # Half a second on a quiet machine (benchmarks/README.md), over one now and then on a busy one. What
 # must not come before a refusal, importing TensorFlow or waiting for somebody, takes four or more.
@@ -11,6 +16,8 @@ import pytest
 MAX_SECONDS = 2.0
 TIMES_NOTHING = 3
 MAX_RUNS = 4
+ALL_SECONDS = 180
+SECRET = "hunter2"
 TWO = "h0:2222,h1:2222"
 ONE_HOST = {"SM_HOSTS": '["algo-1"]', "SM_CURRENT_HOST": "algo-1"}
 FOLDERS = {"TRAINER_RUN_DIR": "/tmp/run", "TRAINER_MODEL_DIR": "/tmp/model"}
@@ -113,36 +120,91 @@ BAD = {
 }
 
 
+# name -> command, variables
+CASES = {
+    **{name: ([], environ) for name, (environ, _, _) in BAD.items()},
+    "four-problems": (
+        [],
+        {
+            "WORKER_HOSTS": "h0:70000,h1:1",
+            "WORKER_INDEX": "one",
+            "TRAINER_MODEL": "nope",
+            "TRAINER_EPOCHS": "0",
+        },
+    ),
+    "flag": (["--epochs", "0"], {}),
+    "command": (["bash", "-c", "echo started"], {"WORKER_HOSTS": TWO, "WORKER_INDEX": "9"}),
+    "long-value": ([], {"WORKER_HOSTS": TWO, "WORKER_INDEX": "9" * 100_000}),
+}
+# command, variables, who is named in the message
+SECRETS = {
+    "variable": ([], {"TRAINER_API_KEY": SECRET}, "TRAINER_API_KEY"),
+    "flag-with-value": ([f"--api-key={SECRET}"], {}, "unknown flag"),
+    "flag-and-value": (["--api-key", SECRET], {}, "unknown flag"),
+    "json": ([], {**ONE_HOST, "SM_HPS": f'{{"api_key": "{SECRET}"}}'}, "TRAINER_API_KEY"),
+    "not-json": ([], {**ONE_HOST, "SM_HPS": f'{{"api_key": "{SECRET}",}}'}, "SM_HPS"),
+    "explain": (
+        ["explain"],
+        {**ONE_HOST, "SM_HPS": f'{{"api_key": "{SECRET}"}}'},
+        "TRAINER_API_KEY",
+    ),
+}
+SHOWN = FOLDERS | {"FAILURE_FILE": "/dev/stderr"}  # so that the file is seen, too
+# What takes too long is run again, because the machine may be busy.
+PROGRAM = f"""
+import json, os, subprocess, sys, time
+
+entrypoint, cases = map(json.loads, sys.argv[1:])
+
+def run(command, environ):
+    begin = time.monotonic()
+    environ = {{**os.environ, **environ}}
+    done = subprocess.run([*entrypoint, *command], env=environ, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr, time.monotonic() - begin
+
+def run_in_time(command, environ):
+    for _ in range({MAX_RUNS}):
+        ended = run(command, environ)
+        if ended[-1] < {MAX_SECONDS} or ended[-1] < {TIMES_NOTHING} * run(["true"], {{}})[-1]:
+            break
+    else:
+        sys.exit(f"it takes too long: {{command}} {{environ}} {{ended}}")
+    return ended
+
+print(json.dumps({{name: run_in_time(*case) for name, case in cases.items()}}))
+"""
+
+
+@pytest.fixture(scope="module")
+def ended(workbench):
+    """Run all cases; return how each has ended, by its name."""
+    launcher = workbench.inspect_image().attrs["Config"]["Entrypoint"]
+    entrypoint = launcher[launcher.index("--") + 1 :]
+    secrets = {name: (given, SHOWN | environ) for name, (given, environ, _) in SECRETS.items()}
+    container = run_and_remove(
+        workbench,
+        *["-c", PROGRAM, json.dumps(entrypoint), json.dumps(CASES | secrets)],
+        entrypoint="python",
+        user="1000:1000",
+        init=True,
+        network_mode="none",
+        timeout_seconds=ALL_SECONDS,
+    )
+    assert container.code == 0, container.err
+    return {name: Ended(*how) for name, how in json.loads(container.out).items()}
+
+
 @pytest.fixture
-def run_in_time(run_to_end):
-    """Run a container that must end at once, if need be again on a machine that is busy."""
+def refused(ended):
+    """Return a case's message, after checking what holds for all of them."""
 
-    def run(*command, **options):
-        runs = []
-        for _ in range(MAX_RUNS):
-            runs.append(run_to_end(*command, **options))
-            if runs[-1].seconds < MAX_SECONDS or runs[-1].seconds < TIMES_NOTHING * nothing():
-                return runs[-1]
-        pytest.fail(f"it takes too long: {runs}")
+    def of(name, problems=1):
+        assert ended[name].code == 78, ended[name]
+        assert ended[name].out == ""
+        assert "Traceback" not in ended[name].err
+        return only_message(ended[name].err, problems)
 
-    def nothing():
-        return run_to_end("true").seconds
-
-    return run
-
-
-@pytest.fixture
-def refused(run_in_time):
-    """Run with bad input and return the message, after checking what holds for all of them."""
-
-    def run(*command, problems=1, **environ):
-        ended = run_in_time(*command, environment=environ, user="1000:1000")
-        assert ended.code == 78, ended
-        assert ended.out == ""
-        assert "Traceback" not in ended.err
-        return only_message(ended.err, problems)
-
-    return run
+    return of
 
 
 def only_message(printed: str, problems: int) -> str:
@@ -165,54 +227,37 @@ def line_about(name: str, message: str) -> str:
     return line[0]
 
 
-@pytest.mark.parametrize(("environ", "name", "parts"), BAD.values(), ids=BAD)
-def test_refuses(refused, environ, name, parts):
-    line = line_about(name, refused(**environ))
+@pytest.mark.parametrize("case", BAD)
+def test_refuses(refused, case):
+    _, name, parts = BAD[case]
+    line = line_about(name, refused(case))
     assert not [part for part in parts if part not in line], line
 
 
 def test_names_all_problems_in_one_message(refused):
-    message = refused(
-        problems=4,
-        WORKER_HOSTS="h0:70000,h1:1",
-        WORKER_INDEX="one",
-        TRAINER_MODEL="nope",
-        TRAINER_EPOCHS="0",
-    )
-    for name in ("WORKER_HOSTS", "WORKER_INDEX", "TRAINER_MODEL", "TRAINER_EPOCHS"):
+    message = refused("four-problems", problems=4)
+    for name in CASES["four-problems"][1]:
         line_about(name, message)
 
 
 def test_flags_are_refused_like_variables(refused):
-    assert 'received "0"' in line_about("TRAINER_EPOCHS", refused("--epochs", "0"))
+    assert 'received "0"' in line_about("TRAINER_EPOCHS", refused("flag"))
 
 
 def test_a_users_command_is_not_started_either(refused):
-    refused("bash", "-c", "echo started", WORKER_HOSTS=TWO, WORKER_INDEX="9")
+    refused("command")
 
 
 def test_a_users_command_needs_no_valid_settings_of_the_trainer(run_to_end):
     assert run_to_end("true", environment={"TRAINER_MODEL": "nope"}).code == 0
 
 
-@pytest.mark.parametrize(
-    ("command", "environ", "name"),
-    [
-        ((), {"TRAINER_API_KEY": "hunter2"}, "TRAINER_API_KEY"),
-        (("--api-key=hunter2",), {}, "unknown flag"),
-        (("--api-key", "hunter2"), {}, "unknown flag"),
-        ((), {**ONE_HOST, "SM_HPS": '{"api_key": "hunter2"}'}, "TRAINER_API_KEY"),
-        ((), {**ONE_HOST, "SM_HPS": '{"api_key": "hunter2",}'}, "SM_HPS"),
-        (("explain",), {**ONE_HOST, "SM_HPS": '{"api_key": "hunter2"}'}, "TRAINER_API_KEY"),
-    ],
-)
-def test_a_secret_is_not_repeated(run_to_end, command, environ, name):
-    failure = {"FAILURE_FILE": "/dev/stderr"}  # so that it is seen, too
-    ended = run_to_end(*command, environment=environ | FOLDERS | failure)
-    assert (ended.code, "hunter2" in ended.out + ended.err) == (78, False)
-    assert line_about(name, ended.err)
+@pytest.mark.parametrize("case", SECRETS)
+def test_a_secret_is_not_repeated(ended, case):
+    code, output = ended[case].code, ended[case].out + ended[case].err
+    assert (code, SECRET in output) == (78, False)
+    assert line_about(SECRETS[case][2], output)
 
 
 def test_long_values_are_shortened(refused):
-    line = line_about("WORKER_INDEX", refused(WORKER_HOSTS=TWO, WORKER_INDEX="9" * 100_000))
-    assert len(line) < 1000
+    assert len(line_about("WORKER_INDEX", refused("long-value"))) < 1000

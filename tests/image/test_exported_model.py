@@ -1,4 +1,4 @@
-"""The model that a run leaves on disk, loaded again in containers that know nothing of it."""
+"""The model that a run leaves on disk, loaded again in a container that knows nothing of it."""
 
 import pytest
 
@@ -6,15 +6,14 @@ from harness.ended import run_and_remove
 
 TRAIN = {"TRAINER_EPOCHS": "1", "TRAINER_STEPS_PER_EPOCH": "5"}
 PREDICT = """
-import hashlib, json, sys
-import keras, numpy as np, tensorflow as tf
+import json
+import numpy as np, tensorflow as tf
 images = np.random.default_rng(0).random((8, 28, 28, 1), dtype=np.float32)
-if sys.argv[1] == "keras":
-    predictions = keras.models.load_model("/runs/worker-0/model.keras")(images)
-else:
-    serve = tf.saved_model.load("/runs/worker-0/saved_model").signatures["serving_default"]
-    predictions = next(iter(serve(tf.constant(images)).values()))
-print(json.dumps(np.asarray(predictions).tolist()))
+serve = tf.saved_model.load("/runs/worker-0/saved_model").signatures["serving_default"]
+served = next(iter(serve(tf.constant(images)).values()))
+import keras
+predicted = keras.models.load_model("/runs/worker-0/model.keras")(images)
+print(json.dumps([np.asarray(one).tolist() for one in (served, predicted)]))
 """
 
 
@@ -26,17 +25,8 @@ def run_folder(workbench, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def predict(run_python, run_folder):
-    def run(form):
-        program = f"import sys; sys.argv = ['', {form!r}]\n{PREDICT}"
-        return run_python(program, volumes=[f"{run_folder}:/runs:ro"])
-
-    return run
-
-
-def test_keras_file_and_saved_model_give_equal_predictions(predict):
-    from_keras, from_saved_model = predict("keras"), predict("saved_model")
+def test_keras_file_and_saved_model_give_equal_predictions(run_python, run_folder):
+    from_saved_model, from_keras = run_python(PREDICT, volumes=[f"{run_folder}:/runs:ro"])
     assert len(from_keras) == 8
     assert len(from_keras[0]) == 10
     for one, other in zip(from_keras, from_saved_model, strict=True):
