@@ -27,7 +27,7 @@ from scripts.mutants.results import Results, summary
 from scripts.mutants.sites import Mutant, changed, compiles, in_random_order, mutants_of
 from scripts.mutants.trees import PROJECT, Tree
 
-STATE = PROJECT / ".build/mutants"
+STATE = (PROJECT / ".build/mutants").resolve()  # as Python will call the files in it
 PRODUCT = ("entrypoint", "trainer", "compose")
 
 
