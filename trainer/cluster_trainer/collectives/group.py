@@ -15,11 +15,11 @@ def _none() -> AnyRing | None:
     return None
 
 
-class _OfThread(threading.local):
+class _RingOfThread(threading.local):
     is_left_out = False
 
 
-_of_thread = _OfThread()
+_of_thread = _RingOfThread()
 _form: Callable[[], AnyRing | None] = _none
 _ring: AnyRing | None = None
 _gradients_wire: str | None = None

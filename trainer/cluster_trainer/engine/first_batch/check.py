@@ -34,7 +34,7 @@ from cluster_trainer.engine.first_batch.comparison import (
 )
 from cluster_trainer.engine.first_batch.memory import Peak
 from cluster_trainer.engine.first_batch.own_parts import has_own_parts
-from cluster_trainer.engine.first_batch.state import State, calls_python, uses_something_up
+from cluster_trainer.engine.first_batch.snapshot import Snapshot, calls_python, uses_something_up
 from cluster_trainer.engine.first_batch.way import Cut, Way
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import step_context
@@ -142,14 +142,14 @@ class FirstBatch:
         if uses_something_up(traced, iterators):
             raise NotComparableError("the step takes data from an iterator or a queue of its own")
         batch = Batch.of(shares, self._strategy)
-        state = State(self._model, traced)
+        state = Snapshot(self._model, traced)
         try:
             with _as_one_device(self._model):
                 return self._both(batch, state)
         finally:
             state.restore()
 
-    def _both(self, batch: "Batch", state: State) -> dict[str, str]:
+    def _both(self, batch: "Batch", state: Snapshot) -> dict[str, str]:
         before, peak = state.own_values(), Peak()
         ways = batch.ways()
         last = self._computed(batch.parts, batch.weights, ways, self._packed)

@@ -58,13 +58,13 @@ class Share:
         return self.weight > 0
 
 
-class _OfThread(threading.local):
+class _ShareOfThread(threading.local):
     """MirroredStrategy traces each replica in a thread of its own."""
 
     share: Share | None = None
 
 
-_of_thread = _OfThread()
+_of_thread = _ShareOfThread()
 
 
 def current() -> Share | None:

@@ -33,7 +33,7 @@ class Variable(NamedTuple):
         tf.raw_ops.AssignVariableOp(resource=self.handle, value=value)
 
 
-class State:
+class Snapshot:
     """All that a step may change: variables, and attributes of the model and its layers.
 
     Nothing is copied until something is assigned.
