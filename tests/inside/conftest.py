@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from cluster_trainer.callbacks import keeper
 from cluster_trainer.checkpoints.saver import Saver
-from cluster_trainer.fits import script_fits
+from cluster_trainer.fits import process
 
 # Each process that a test starts, and each fit of a test, is a start of its own; see starts.py.
 for of_a_start in ("START_ID", "END_MARKS"):
@@ -47,7 +47,7 @@ def saves_at_the_end_of_each_epoch(monkeypatch):
 def keeps_nothing(monkeypatch):
     """Let no fit go on from what one of another test has left in /runs, or hold that folder."""
     monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "0")
-    monkeypatch.setattr(script_fits, "_process", None)
+    monkeypatch.setattr(process, "_present", process.Process())
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 import keras
 import pytest
 
-from cluster_trainer.fits.about import about, asked_of
+from cluster_trainer.fits.script.about import about, asked_of
 from cluster_trainer.results.about_file import AboutFile
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job

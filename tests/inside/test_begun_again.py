@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data import pipelines
-from cluster_trainer.engine.running import Running
+from cluster_trainer.engine.running import Running, Watched
 
 BEGUN = 100
 
@@ -68,7 +68,7 @@ def test_each_time_is_within_the_limits():
         def __exit__(self, *_):
             """End nothing."""
 
-    call = Running("fit", limit=lambda *_, **__: Limit())
+    call = Running("fit", watched=Watched(limit=lambda *_, **__: Limit()))
     with running.announced(call):
         pipelines.begin(numbers().shuffle(6, seed=1), BEGUN)
     assert len(limited) == BEGUN

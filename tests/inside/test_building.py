@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keeping import fits_run_by
 from keras import layers, ops
 from keras.src.backend.common.global_state import set_global_attribute
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
@@ -21,7 +22,6 @@ from meeting_place import MeetingPlace, weights_in
 from cluster_trainer.checkpoints.checkpoint import uncounted
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.renewable import RenewableRing
-from cluster_trainer.engine import running
 from cluster_trainer.engine.building import building
 from cluster_trainer.fits.kept.kept_fit import KeptFit, Plan
 from cluster_trainer.problems import ConfigurationError
@@ -87,7 +87,7 @@ def strategy(request, tmp_path):
     ring = RenewableRing(lambda: pytest.fail("nobody is met"), 2, comes_late=True)
     group.use(ring)
     try:
-        with ring.rehearsed(), running.fits_run_by(around):
+        with ring.rehearsed(), fits_run_by(around):
             yield strategy
     finally:
         group.use(None)
@@ -798,7 +798,7 @@ def test_a_fit_goes_on_whatever_has_built_its_variables(tmp_path, first, then):
         return model.get_weights()
 
     expected = fit(first)
-    with running.fits_run_by(kept_in(tmp_path, 2)):
+    with fits_run_by(kept_in(tmp_path, 2)):
         with pytest.raises(RuntimeError, match="killed"):
             fit(first, Dies())
         assert_same(fit(then), expected)
@@ -823,7 +823,7 @@ def test_a_fit_that_would_train_other_layers_than_before_is_refused(tmp_path, ca
         model.compile(optimizer, "mse")
         model.fit(TWICE_X, TWICE_Y, epochs=3, **BATCHES, callbacks=[*callbacks])
 
-    with running.fits_run_by(kept_in(tmp_path, 2)):
+    with fits_run_by(kept_in(tmp_path, 2)):
         with pytest.raises(RuntimeError, match="killed"):
             fit(freezing_at_first(), Dies())
         assert "has frozen or thawed layers" in caplog.text
@@ -837,7 +837,7 @@ def test_over_a_ring_it_is_refused_at_once(tmp_path):
     ring = RenewableRing(lambda: pytest.fail("nobody is met"), 2, comes_late=True)
     group.use(ring)
     try:
-        with ring.rehearsed(), running.fits_run_by(kept_in(tmp_path, 2)):
+        with ring.rehearsed(), fits_run_by(kept_in(tmp_path, 2)):
             model = two_layers()
             model.compile(keras.optimizers.Adam(0.01), "mse")
             with pytest.raises(ValueError, match="layers were frozen after the first step"):

@@ -7,11 +7,11 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from keeping import fits_run_by
 
 from cluster_trainer.callbacks import keeper
 from cluster_trainer.checkpoints import store
 from cluster_trainer.checkpoints.saver import Saver
-from cluster_trainer.engine import running
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.process.stall import Deadline
@@ -95,7 +95,7 @@ def test_a_checkpoint_is_one_copy_and_holds_training_up_for_that(tmp_path, monke
     highest = Highest()
     measures = Measures(highest)
     targets = np.zeros((64, side), np.float32)
-    with running.fits_run_by(kept.run):
+    with fits_run_by(kept.run):
         model.fit(ROWS, targets, batch_size=32, epochs=5, verbose=0, callbacks=[measures])
     highest.end()
     before, *during = measures.bytes  # the first checkpoint is at the end of the first epoch

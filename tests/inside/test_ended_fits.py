@@ -5,12 +5,13 @@ import shutil
 import keras
 import numpy as np
 import pytest
+from keeping import fits_run_by
 
 from cluster_trainer.checkpoints.checkpoint import Checkpoint
 from cluster_trainer.checkpoints.lighter import gone_from
 from cluster_trainer.checkpoints.store import Store
-from cluster_trainer.engine import reads, running
-from cluster_trainer.fits.kept import kept_fit
+from cluster_trainer.engine import reads
+from cluster_trainer.fits.kept import kept_fit, saved, terms
 from cluster_trainer.fits.kept.ended import EndedFits
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.plan import Plan
@@ -51,7 +52,7 @@ class Script:
             described={},
             name=f"fit {self.fits}",
         )
-        with running.fits_run_by(KeptFit(plan, model).run):
+        with fits_run_by(KeptFit(plan, model).run):
             return model.fit(ROWS, WANTED, epochs=epochs, verbose=0, **given).history
 
     def have_weights(self):
@@ -71,7 +72,9 @@ class Script:
 def script(tmp_path, monkeypatch):
     def begin():
         """Return a script in a process of its own."""
-        monkeypatch.setattr(kept_fit, "ended_fits", EndedFits())
+        ended_fits = EndedFits()
+        for room in (kept_fit, saved, terms):
+            monkeypatch.setattr(room, "ended_fits", ended_fits)
         return Script(tmp_path)
 
     yield begin

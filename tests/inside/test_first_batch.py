@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keeping import fits_run_by
 from keras import layers, ops
 from meeting_place import MeetingPlace
 
-from cluster_trainer.engine import running
 from cluster_trainer.engine.first_batch import mode
 from cluster_trainer.problems import ConfigurationError
 from conftest import strategy_of
@@ -230,7 +230,7 @@ def fitted(make, strategy, **options):
 
 def trained(model, **options):
     """Train as `fit` does, without what a script's fits get from outside of the engine."""
-    with running.fits_run_by(lambda run, given, call: run(given, call)):
+    with fits_run_by(lambda run, given, call: run(given, call)):
         return model.fit(X, LABELS, batch_size=BATCH, shuffle=False, verbose=0, **options).history
 
 
@@ -358,7 +358,7 @@ def test_parts_of_different_sizes_are_compared(divides_by, caplog):
         model = network(OfTwoSizes)
         model.seeds, model.divides_by = keras.random.SeedGenerator(1), divides_by
         model.compile("adam")
-    with running.fits_run_by(lambda run, given, call: run(given, call)):
+    with fits_run_by(lambda run, given, call: run(given, call)):
         model.fit(tf.data.Dataset.zip((pairs, others)), verbose=0)
     assert len(lines(caplog)) == (0 if divides_by is None else 1)
     assert len(lines(caplog, logging.INFO)) == (0 if divides_by is None else 1)
@@ -372,7 +372,7 @@ def test_data_that_tensorflow_shares_out_are_said_to_be_left_out(caplog):
     with strategy_of(2).scope():
         model, optimizer, loss = masked_mean()
         model.compile(optimizer, loss)
-    with running.fits_run_by(lambda run, given, call: run(given, call)):
+    with fits_run_by(lambda run, given, call: run(given, call)):
         model.fit(data, verbose=0)
     assert lines(caplog) == []
     assert len(lines(caplog, logging.INFO)) == 1

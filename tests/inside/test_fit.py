@@ -14,7 +14,8 @@ import tensorflow as tf
 from noise import pictures, relative_difference
 
 from cluster_trainer import api, fit
-from cluster_trainer.fits import script_fits
+from cluster_trainer.engine import running
+from cluster_trainer.fits.script import end
 from cluster_trainer.results.weights import digest, values_of
 from conftest import strategy_of
 
@@ -182,23 +183,23 @@ def test_a_run_that_does_not_fit_says_so_in_its_result_and_falls_silent(data, ru
         fit(built(strategy_of(1), units=3), data, **RUN)
     assert result(run_dir)["status"] == "failed"
     assert "returns 10 logits" in result(run_dir)["reason"]
-    running = [thread for thread in threading.enumerate() if thread.name == "heartbeat"]
-    for thread in running:
+    beats = [thread for thread in threading.enumerate() if thread.name == "heartbeat"]
+    for thread in beats:
         thread.join(5)
-    assert not any(thread.is_alive() for thread in running)
+    assert not any(thread.is_alive() for thread in beats)
 
 
 def test_its_end_does_not_wait_for_ever_for_the_other_workers(monkeypatch):
     ends, others = [], threading.Event()
     monkeypatch.setattr(atexit, "register", lambda *call: ends.append(partial(*call)))
-    monkeypatch.setattr(script_fits, "LEAVING_SECONDS", 0.1)
+    monkeypatch.setattr(end, "LEAVING_SECONDS", 0.1)
     left = []
     workers = SimpleNamespace(part=partial(others.wait, 60), leave=lambda: left.append(1))
     api._leave_together(workers)  # noqa: SLF001
-    (end,) = ends
+    (leave,) = ends
     begin = time.monotonic()
     try:
-        end()
+        leave()
         assert time.monotonic() - begin < 30
         assert left  # and says so
     finally:
@@ -210,3 +211,11 @@ def test_two_runs_of_a_script_need_two_folders(data, capfd):
     with pytest.raises(SystemExit):
         fit(built(strategy_of(1)), data, **RUN)
     assert "another folder" in capfd.readouterr().err
+
+
+def test_a_fit_of_a_callback_is_refused(data, capfd):
+    """Nothing of it would be kept."""
+    call = running.Running("fit", is_fit=True)
+    with running.announced(call), pytest.raises(SystemExit):
+        fit(built(strategy_of(1)), data, **RUN)
+    assert "no callback of another fit" in capfd.readouterr().err

@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keeping import fits_run_by
 
 from cluster_trainer import train
 from cluster_trainer.callbacks import heartbeat, keeper
@@ -32,6 +33,7 @@ from cluster_trainer.engine.replicas import metric_rows, statistics
 from cluster_trainer.engine.running import Running
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.terms import Terms
 from cluster_trainer.problems import (
     NotRehearsedError,
     PeerLostError,
@@ -118,7 +120,7 @@ def test_a_scripts_fit_tells_how_fast_it_is(keep, monkeypatch, counts):
     listens = Listens()
     model, kept = keep(listener=listens)
     data = {"x": ROWS, "y": WANTED, "batch_size": 8} if counts else {"x": SameBatches()}
-    with running.fits_run_by(kept.run):
+    with fits_run_by(kept.run):
         model.fit(**data, epochs=3, verbose=0)
     examples, steps = listens.told[-1]
     assert steps > 0
@@ -145,7 +147,7 @@ def test_a_stop_within_a_callbacks_own_call_ends_the_fit_where_it_is_kept(keep, 
     stop = StopRequest(print)
     model, kept = keep(stop, every=200)
     calls = [Predicts(stop, name)]
-    with running.fits_run_by(kept.run), pytest.raises(StopRequestedError):
+    with fits_run_by(kept.run), pytest.raises(StopRequestedError):
         model.fit(ROWS, WANTED, batch_size=8, epochs=9, verbose=0, callbacks=calls)
     _, kept = keep()
     kept.find()
@@ -154,11 +156,11 @@ def test_a_stop_within_a_callbacks_own_call_ends_the_fit_where_it_is_kept(keep, 
 
 def test_an_epoch_before_the_first_is_none_that_was_gone_through(keep):
     model, kept = keep()
-    with running.fits_run_by(kept.run), pytest.raises(RuntimeError, match="killed"):
+    with fits_run_by(kept.run), pytest.raises(RuntimeError, match="killed"):
         model.fit(Batches(), initial_epoch=5, epochs=9, verbose=0, callbacks=[Dies(6)])
     model, kept = keep()
     batches = Batches()
-    with running.fits_run_by(kept.run):
+    with fits_run_by(kept.run):
         model.fit(batches, initial_epoch=5, epochs=9, verbose=0)
     assert batches.epochs == 4
     assert kept.place.step == 20
@@ -242,7 +244,7 @@ def test_whatever_its_data_a_fit_that_was_killed_ends_to_the_same_bits(
 
     def fit(*callbacks):
         model, kept = keep()
-        with running.fits_run_by(kept.run):
+        with fits_run_by(kept.run):
             model.fit(DATA[name](), callbacks=callbacks, epochs=4, verbose=0, **options)
         return model.get_weights()
 
@@ -281,8 +283,8 @@ class Prepares(keras.callbacks.Callback):
 def test_a_fit_has_trained_nothing_until_its_first_step_is_traced(keep, monkeypatch, own):
     """It can begin at step 0 if a worker is lost by then, unless a callback has had the model."""
     model, kept = keep()
-    monkeypatch.setattr(KeptFit, "check", lost)
-    with running.fits_run_by(kept.run), pytest.raises(PeerLost):
+    monkeypatch.setattr(Terms, "check", lost)
+    with fits_run_by(kept.run), pytest.raises(PeerLost):
         model.fit(ROWS, WANTED, batch_size=8, verbose=0, callbacks=own)
     assert kept.has_trained == any(isinstance(one, Prepares) for one in own)
 
@@ -293,7 +295,7 @@ def test_a_callback_that_loses_a_worker_as_it_begins_may_have_trained(keep, hook
     model, kept = keep()
     own = keras.callbacks.Callback()
     setattr(own, hook, lost)
-    with running.fits_run_by(kept.run), pytest.raises(PeerLost):
+    with fits_run_by(kept.run), pytest.raises(PeerLost):
         model.fit(ROWS, WANTED, batch_size=8, verbose=0, callbacks=[own])
     assert kept.has_trained
 
@@ -314,7 +316,7 @@ def failed(keep, rows):
     """Let a fit fail in its middle; return what was kept."""
     model, kept = keep()
     try:
-        with running.fits_run_by(kept.run):
+        with fits_run_by(kept.run):
             model.fit(rows, batch_size=8, epochs=9, verbose=0, callbacks=[Dies(3)])
     except RuntimeError:
         return kept
@@ -342,7 +344,7 @@ def test_a_run_has_one_number_however_often_it_begins(keep, tmp_path):
     failed(keep, Examples())
     first = number()
     model, kept = keep()
-    with running.fits_run_by(kept.run):
+    with fits_run_by(kept.run):
         model.fit(Examples(), batch_size=8, epochs=9, verbose=0)
     assert number() == first != UNKNOWN_RUN
     shutil.rmtree(tmp_path / "checkpoints")
@@ -357,7 +359,7 @@ def test_a_run_of_an_earlier_version_goes_on_and_gets_a_number(keep, tmp_path):
     progress = {name: value for name, value in saved.progress.items() if name != RUN}
     store.write(saved.number, replace(saved, progress=progress).to_bytes())
     model, kept = keep()
-    with running.fits_run_by(kept.run):
+    with fits_run_by(kept.run):
         model.fit(Examples(), batch_size=8, epochs=9, verbose=0)
     assert kept.place.step == 45
     assert Checkpoint.from_bytes(store.newest().content).run != UNKNOWN_RUN
@@ -396,12 +398,12 @@ def test_a_fit_of_shortened_epochs_goes_on_with_the_batch_that_comes_next(
 
     expected = fit(keep()[0])
     model, kept = keep()
-    with running.fits_run_by(kept.run), pytest.raises(RuntimeError, match="killed"):
+    with fits_run_by(kept.run), pytest.raises(RuntimeError, match="killed"):
         fit(model, dies_in=2)
     model, kept = keep()
     kept.find()
     assert (kept.place.step, kept.place.passes, kept.place.seen) == (4, *place)
-    with running.fits_run_by(kept.run):
+    with fits_run_by(kept.run):
         np.testing.assert_allclose(fit(model)[0], expected[0], rtol=1e-5)
 
 
@@ -475,8 +477,8 @@ def in_calls_of(steps, kept):
     """Return what runs a fit in calls of so many steps; None: of as many as take a second."""
 
     def around(fit, given, call):
-        call.steps_a_call = steps
-        return kept.run(fit, given, call)
+        order = replace(call.order, steps_a_call=steps)
+        return kept.run(fit, given, replace(call, order=order))
 
     return around
 
@@ -485,7 +487,7 @@ def rehearsed(kept, model, *given, steps_a_call=None, **arguments):
     """Rehearse a fit; return what it ends with."""
 
     with (
-        running.fits_run_by(in_calls_of(steps_a_call, kept)),
+        fits_run_by(in_calls_of(steps_a_call, kept)),
         pytest.raises(RehearsedError) as ended,
     ):
         model.fit(*given, epochs=2, verbose=0, **arguments)
@@ -635,7 +637,7 @@ def test_a_newcomer_is_trusted_once_it_has_been_through_an_epoch(alike, keep):
     model, kept = keep()
     noting = keras.callbacks.LambdaCallback(on_epoch_begin=note, on_epoch_end=note)
     given = {"batch_size": 8, "epochs": 2, "verbose": 0, "validation_data": (ROWS, WANTED)}
-    with running.fits_run_by(kept.run):
+    with fits_run_by(kept.run):
         model.fit(ROWS, WANTED, callbacks=[noting], **given)
     assert new == [1, 1, 1, 0]
 
@@ -662,12 +664,12 @@ def test_a_worker_that_is_back_while_a_fit_validates_ends_it_there(keep):
     with own, commands:
         of_three = {"task": Task("worker", 0, 3), "group_socket": str(commands.fileno())}
         model, kept = keep(every=200, may_take_in=True, job=of_three)
-        with running.fits_run_by(kept.run), pytest.raises(WorkerIsBackError, match="worker-2"):
+        with fits_run_by(kept.run), pytest.raises(WorkerIsBackError, match="worker-2"):
             model.fit(ROWS, WANTED, callbacks=[arrives], **given)
     assert kept.place.stage == Stage.TRAINED
     assert kept.step == 5
     model, kept = keep()
-    with running.fits_run_by(kept.run):
+    with fits_run_by(kept.run):
         history = model.fit(ROWS, WANTED, **given)
     assert kept.step == 10
     assert history.epoch == [0, 1]
@@ -690,7 +692,7 @@ def test_a_model_that_gets_a_checkpoints_values_is_not_given_the_chiefs_before(
 
     monkeypatch.setattr(Alike, "all_gather", all_gather)
     model, kept = keep()
-    with running.fits_run_by(kept.run):
+    with fits_run_by(kept.run):
         model.fit(Examples(), batch_size=8, epochs=9, verbose=0, callbacks=own)
     assert kept.place.step == 45
     assert ("fit (a model's values)" in asked) == is_given
@@ -714,7 +716,7 @@ def steps_saved(monkeypatch, kept, model, seconds, **given):
     monkeypatch.setattr(Store, "stream", write)
     monkeypatch.setattr(keeper.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(keeper.Keeper, "_cost", lambda _: 1.0)
-    with running.fits_run_by(kept.run):
+    with fits_run_by(kept.run):
         model.fit(ROWS, WANTED, batch_size=8, verbose=0, callbacks=[Takes()], **given)
     return steps
 
@@ -747,7 +749,7 @@ def test_no_checkpoint_waits_for_the_one_before(keep, monkeypatch):
     monkeypatch.setattr(Store, "stream", write)
     monkeypatch.setattr(Saver, "is_busy", IS_BUSY)
     model, kept = keep(every=3)
-    with running.fits_run_by(kept.run):
+    with fits_run_by(kept.run):
         model.fit(ROWS, WANTED, batch_size=8, epochs=4, verbose=0, callbacks=[Ends()])
     assert written == [3, 20]
     assert Store(kept._plan.folder).newest().number == 20 * len(Stage) + Stage.ALL  # noqa: SLF001

@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 import pytest
+from keeping import fits_run_by
 
-from cluster_trainer.engine import running
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.process.stall import Deadline
@@ -45,7 +45,7 @@ def fitted(tmp_path):
             "loss", patience=9, min_delta=1e9, restore_best_weights=True
         )
         ends = Ends(dies=dies)
-        with running.fits_run_by(KeptFit(plan, model).run):
+        with fits_run_by(KeptFit(plan, model).run):
             model.fit(ROWS, WANTED, epochs=6, batch_size=8, verbose=0, callbacks=[ends, stopping])
         return model.get_weights(), ends
 

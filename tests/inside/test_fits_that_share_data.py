@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keeping import fits_run_by
 
 from cluster_trainer.checkpoints.checkpoint import Stage
-from cluster_trainer.engine import running
 from cluster_trainer.engine.data import pipelines
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.plan import Plan
@@ -149,7 +149,7 @@ def fitted(tmp_path):
             plan = Plan(job, StopRequest(print), Deadline(), place, described={})
             callbacks = [one for one in [own(place)] if one and number == 2]
             given = shared or made()
-            with running.fits_run_by(KeptFit(plan, model).run):
+            with fits_run_by(KeptFit(plan, model).run):
                 history = model.fit(**given, epochs=3, verbose=0, callbacks=callbacks).history
         return model.get_weights(), history
 

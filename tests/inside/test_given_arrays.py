@@ -13,7 +13,7 @@ from cluster_trainer.engine import running
 from cluster_trainer.engine.data import arrays
 from cluster_trainer.engine.data.given import GivenArrays
 from cluster_trainer.engine.epoch_iterator import EpochIterator
-from cluster_trainer.fits import script_fits
+from cluster_trainer.fits import fit
 from cluster_trainer.problems import RehearsedError
 
 SHAPE = (12, 2)
@@ -37,7 +37,7 @@ def read_by(call, array):
     """Return what an iterator of a call would read of an array, and the tensor itself."""
     strategy = tf.distribute.get_strategy()
     with running.announced(call):
-        iterator = EpochIterator(array, batch_size=6, distribute_strategy=strategy)
+        iterator = EpochIterator(array, batch_size=6, distribute_strategy=strategy).begun()
     tensor = iterator.source._inputs  # noqa: SLF001
     return float(tensor[0, 0]), tensor
 
@@ -79,15 +79,18 @@ def test_another_array_is_none_of_these():
 class Rehearses:
     """Stands for a survivor: does a fit twice."""
 
-    goes_on, has_trained = True, False
+    goes_on = comes_late = True
+    has_trained = is_again = False
 
     def __init__(self, *_):
         pass
 
-    def run(self, work, _, rehearse):
+    def meet(self):
+        """Need nobody."""
+
+    def come_late(self, rehearse):
         with suppress(RehearsedError):
             rehearse()
-        return work(False)  # noqa: FBT003
 
 
 @pytest.mark.usefixtures("keeps_nothing")
@@ -100,7 +103,7 @@ def test_a_scripts_fit_takes_its_arrays_once_and_lets_them_go(monkeypatch):
         return tensor
 
     monkeypatch.setattr(arrays, "as_tensor", as_tensor)
-    monkeypatch.setattr(script_fits, "Survivor", Rehearses)
+    monkeypatch.setattr(fit, "Survivor", Rehearses)
     x, y, weights = np.ones((24, 2)), np.ones((24, 1)), np.ones(24)
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse")

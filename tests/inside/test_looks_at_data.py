@@ -37,7 +37,7 @@ def test_how_data_are_read_is_traced_to_be_read_and_before_that_for_replicas(str
 
 def test_what_an_iterator_is_like_is_found_out_once(strategy, readings):
     given = {"x": X, "y": Y, "batch_size": 8, "steps_per_execution": 1}
-    iterator = EpochIterator(**given, distribute_strategy=strategy)
+    iterator = EpochIterator(**given, distribute_strategy=strategy).begun()
     assert iterator.spec()[0].shape[1:] == [4]
     assert iterator.to_trace() == iterator.to_trace()
     assert len(readings) == 1

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keeping import fits_run_by
 from meeting_place import MeetingPlace, weights_in
 from test_building import (
     BATCHES,
@@ -246,14 +247,13 @@ def die(epoch, logs):
 
 def test_a_fit_that_goes_on_normalizes_with_what_its_checkpoint_holds(tmp_path):
     """Whatever a script has adapted the layer to this time, without a seed."""
-    from cluster_trainer.engine import running  # noqa: PLC0415
 
     first, second = normalized(TWICE_X), normalized(TWICE_X * 9 + 5)
     second.evaluate(TWICE_X, TWICE_Y, verbose=0)
     dies = keras.callbacks.LambdaCallback(on_epoch_begin=die)
-    with running.fits_run_by(kept_in(tmp_path, 1)), pytest.raises(DiesError):
+    with fits_run_by(kept_in(tmp_path, 1)), pytest.raises(DiesError):
         first.fit(TWICE_X, TWICE_Y, epochs=2, callbacks=[dies], **BATCHES)
-    with running.fits_run_by(kept_in(tmp_path, 1)):
+    with fits_run_by(kept_in(tmp_path, 1)):
         history = second.fit(TWICE_X, TWICE_Y, epochs=2, **BATCHES).history
     expected = first.evaluate(TWICE_X, TWICE_Y, batch_size=8, verbose=0)
     assert history["loss"] == pytest.approx([expected] * 2, rel=1e-5)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from noise import pictures
 
+from cluster_trainer.builtin import predictions
 from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
 from cluster_trainer.data.examples import DataSet, Examples
-from cluster_trainer.fits import predictions
 from cluster_trainer.report.__main__ import main
 from cluster_trainer.results.event_file import EventFile
 

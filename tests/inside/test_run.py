@@ -12,6 +12,7 @@ import tensorflow as tf
 from noise import pictures, relative_difference
 from stops import StopsAt
 
+from cluster_trainer.builtin.complete import complete
 from cluster_trainer.checkpoints import saver
 from cluster_trainer.checkpoints.state import State
 from cluster_trainer.collectives.replicas import Replicas
@@ -19,7 +20,6 @@ from cluster_trainer.collectives.workers import CHUNK_BYTES, WorkersOfStrategy
 from cluster_trainer.data.examples import DataSet
 from cluster_trainer.data.plan import make_plan
 from cluster_trainer.engine import install
-from cluster_trainer.fits.run import complete
 from cluster_trainer.models.build import build_model, synchronise_batch_norm
 from cluster_trainer.problems import (
     ConfigurationError,

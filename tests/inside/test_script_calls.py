@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 
 import keras
 import numpy as np
@@ -16,7 +17,10 @@ from cluster_trainer import hook
 from cluster_trainer.collectives.ring.errors import Aborted, OtherCall, PeerLost
 from cluster_trainer.engine import running
 from cluster_trainer.engine.replicas import alike
-from cluster_trainer.fits import script_calls, script_fits
+from cluster_trainer.fits import process
+from cluster_trainer.fits.program import Outcome
+from cluster_trainer.fits.script import calls
+from cluster_trainer.fits.script import end as ends_of_scripts
 from cluster_trainer.problems import ExitCode
 
 ROWS = np.ones([8, 3], np.float32)
@@ -42,9 +46,8 @@ def model(monkeypatch):
         raise LeftError(code, reason)
 
     monkeypatch.setenv("TF_CONFIG", TWO)
-    monkeypatch.setattr(script_calls, "leave_process", leave)
-    monkeypatch.setattr(script_calls, "_calls", None)
-    monkeypatch.setattr(script_fits, "_process", None)  # of another test's fits
+    monkeypatch.setattr(calls, "leave_process", leave)
+    monkeypatch.setattr(process, "_present", process.Process())  # none of another test's
     made = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     made.compile("sgd", "mse")
     return made
@@ -102,15 +105,15 @@ def test_without_other_workers_nothing_is_done(model, monkeypatch):
     monkeypatch.delenv("TF_CONFIG")
     for call in CALLS.values():
         call(model)
-    assert script_calls._calls is None  # noqa: SLF001
+    assert process.present().calls is None
 
 
 @pytest.mark.parametrize(("begun", "warnings"), [(None, 1), (object(), 0)])
 def test_who_computes_alone_is_told_so_once(model, monkeypatch, begun, warnings):
     """Where GPUs compute, say; a `fit` that has begun has said so itself."""
-    monkeypatch.setattr(script_fits, "_process", begun)
+    process.present().script = begun
     said = []
-    monkeypatch.setattr(script_calls.log, "warning", said.append)
+    monkeypatch.setattr(calls.log, "warning", said.append)
     for _ in range(2):
         model.train_on_batch(ROWS, ROWS[:, :1])
     assert len(said) == warnings
@@ -121,8 +124,8 @@ def test_who_computes_alone_is_told_so_once(model, monkeypatch, begun, warnings)
     ("changes", "meets"),
     [
         ({}, True),
-        ({"has_failed": True}, False),
-        ({"_pid": 1}, False),
+        ({"calls": Outcome.FAILED}, False),
+        ({"pid": 1}, False),
     ],
     ids=["well", "failed", "in a fork"],
 )
@@ -130,10 +133,11 @@ def test_a_script_without_a_fit_meets_the_others_at_its_end(
     model, peer, monkeypatch, changes, meets
 ):
     ends = []
-    monkeypatch.setattr(atexit, "register", ends.append)
-    script_calls.call(lambda: None, model.distribute_strategy, os.environ)
+    monkeypatch.setattr(atexit, "register", lambda *call: ends.append(partial(*call)))
+    mine = process.present()
+    calls.call(mine, lambda: None, model.distribute_strategy, os.environ)
     for name, value in changes.items():
-        monkeypatch.setattr(script_calls._calls, name, value)  # noqa: SLF001
+        setattr(mine, name, value)
     barrier = peer.calls(lambda ring: ring.barrier(what="the end of its program"))
     (end,) = ends
     end()
@@ -141,19 +145,19 @@ def test_a_script_without_a_fit_meets_the_others_at_its_end(
 
 
 def test_an_error_that_a_script_has_got_over_keeps_it_from_no_meeting(model, monkeypatch):
-    monkeypatch.setattr(atexit, "register", lambda _: None)
+    monkeypatch.setattr(atexit, "register", lambda *_: None)
     with pytest.raises(ValueError, match="incompatible"):
         model.predict_on_batch(np.ones([2, 9]))
-    assert script_calls._calls.has_failed  # noqa: SLF001
+    assert process.present().calls is Outcome.FAILED
     model.predict_on_batch(ROWS)
-    assert not script_calls._calls.has_failed  # noqa: SLF001
+    assert process.present().calls is Outcome.WELL
 
 
 def test_after_a_fit_its_own_end_is_the_meeting(model, peer, monkeypatch):
     ends = []
-    monkeypatch.setattr(atexit, "register", ends.append)
-    monkeypatch.setattr(script_fits, "_process", object())
-    script_calls.call(lambda: None, model.distribute_strategy, os.environ)
+    monkeypatch.setattr(atexit, "register", lambda *call: ends.append(partial(*call)))
+    process.present().script = object()
+    calls.call(process.present(), lambda: None, model.distribute_strategy, os.environ)
     peer.ring.close()
     ends[0]()
     assert peer.mine.error is None  # nobody has asked
@@ -162,9 +166,9 @@ def test_after_a_fit_its_own_end_is_the_meeting(model, peer, monkeypatch):
 def test_one_that_waits_for_others_who_do_not_come_ends_in_time(model, peer, monkeypatch):
     del peer
     ends = []
-    monkeypatch.setattr(atexit, "register", ends.append)
-    monkeypatch.setattr(script_fits, "LEAVING_SECONDS", 0.1)
-    script_calls.call(lambda: None, model.distribute_strategy, os.environ)
+    monkeypatch.setattr(atexit, "register", lambda *call: ends.append(partial(*call)))
+    monkeypatch.setattr(ends_of_scripts, "LEAVING_SECONDS", 0.1)
+    calls.call(process.present(), lambda: None, model.distribute_strategy, os.environ)
     ends[0]()
 
 

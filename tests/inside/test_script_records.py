@@ -1,24 +1,28 @@
 """What each `fit` of a script leaves: numbers, curves, a journal; and that the script sees none."""
 
+import inspect
 import json
 import os
 import shutil
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 from boards import read, steps
+from keeping import fits_run_by
 
 from cluster_trainer.callbacks import records
 from cluster_trainer.callbacks.keeper import Place
 from cluster_trainer.engine import running
-from cluster_trainer.fits import script_fits, script_records
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.plan import Plan
-from cluster_trainer.fits.script_records import ScriptRecords
+from cluster_trainer.fits.script import one_fit
+from cluster_trainer.fits.script.records import MOST_SHOWN, ScriptRecords
+from cluster_trainer.fits.script.script import Script, Taken
 from cluster_trainer.problems import RehearsedError
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
@@ -395,7 +399,7 @@ def keep(tmp_path):
 
 
 def fit(model, kept, **given):
-    with running.fits_run_by(kept.run):
+    with fits_run_by(kept.run):
         return model.fit(ROWS, WANTED, **{"batch_size": 8, "epochs": 3, "verbose": 0} | given)
 
 
@@ -458,27 +462,38 @@ def test_what_cannot_be_said_of_a_fit_costs_a_warning_and_nothing_else(keep, mon
     assert not (folder / "fit-1/about.json").exists()
 
 
+def script_of(job):
+    return Script(job, StopRequest(print), {}, Taken(), count())
+
+
+def asked_of_script(script, number):
+    """Return what a script asks of its fit of a number."""
+    model = keras.Sequential()
+    model.compile("sgd", "mse")
+    given = inspect.signature(keras.Sequential.fit).bind(model)
+    return one_fit.ScriptFit(script, number, given, None)
+
+
+def what_is_asked(job, number):
+    return asked_of_script(script_of(job), number)._asked  # noqa: SLF001
+
+
 def test_a_model_that_cannot_be_asked_costs_a_warning(tmp_path, monkeypatch):
     def fails(model, arguments):
         raise KeyError(f"{model} {arguments}")
 
     warnings = []
-    monkeypatch.setattr(script_fits, "asked_of", fails)
-    monkeypatch.setattr(script_fits.log, "warning", lambda *given: warnings.append(given))
-    job = Job(TrainerConfig(run_dir=tmp_path), Task())
-    process = script_fits.Process(job, StopRequest(print), None)
-    assert script_fits._asked(process, None, 0, {}) == {}  # noqa: SLF001
+    monkeypatch.setattr(one_fit, "asked_of", fails)
+    monkeypatch.setattr(one_fit.log, "warning", lambda *given: warnings.append(given))
+    assert what_is_asked(Job(TrainerConfig(run_dir=tmp_path), Task()), 0) == {}
     assert len(warnings) == 1
 
 
 def test_only_what_is_written_down_is_asked_for(tmp_path):
-    config, model = TrainerConfig(run_dir=tmp_path), keras.Sequential()
-    model.compile("sgd", "mse")
-    process = script_fits.Process(Job(config, Task()), StopRequest(print), None)
-    assert script_fits._asked(process, model, script_records.MOST_SHOWN - 1, {})  # noqa: SLF001
-    assert not script_fits._asked(process, model, script_records.MOST_SHOWN, {})  # noqa: SLF001
-    other = script_fits.Process(Job(config, Task(index=1)), StopRequest(print), None)
-    assert not script_fits._asked(other, model, 0, {})  # noqa: SLF001
+    config = TrainerConfig(run_dir=tmp_path)
+    assert what_is_asked(Job(config, Task()), MOST_SHOWN - 1)
+    assert not what_is_asked(Job(config, Task()), MOST_SHOWN)
+    assert not what_is_asked(Job(config, Task(index=1)), 0)
 
 
 def test_a_rehearsal_writes_nothing(keep):
@@ -499,7 +514,7 @@ def test_workers_but_the_chief_leave_their_speed_and_journal_alone(keep):
 
 
 def test_nothing_is_shown_where_none_is_wanted_nor_of_the_hundredth_fit(keep):
-    for given in ({"tensorboard": "none"}, {"number": script_records.MOST_SHOWN}):
+    for given in ({"tensorboard": "none"}, {"number": MOST_SHOWN}):
         model, kept, folder = keep(**given)
         name = f"fit-{given.get('number', 0) + 1}"
         shutil.rmtree(folder.parent / "checkpoints", ignore_errors=True)
@@ -556,13 +571,14 @@ def test_a_folder_that_cannot_be_written_costs_warnings(keep):
 def test_a_forked_process_records_nothing(tmp_path):
     job = Job(TrainerConfig(run_dir=tmp_path), Task())
     job.folder.mkdir()
-    process = script_fits.Process(job, StopRequest(print), None)
-    assert process.records
-    process.pid = os.getppid()
-    assert not process.records
-    process.note("running")
+    script = script_of(job)
+    assert script.records
+    assert asked_of_script(script, 0).plan_of_rehearsal().records
+    script.pid = os.getppid()
+    assert not script.records
+    script.note("running")
     assert [*job.folder.iterdir()] == []
-    assert script_fits._records(process, None, 0, {}) is None  # noqa: SLF001
+    assert asked_of_script(script, 0).plan_of_rehearsal().records is None
 
 
 def test_files_are_closed_when_the_fit_has_ended(keep):

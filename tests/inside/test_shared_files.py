@@ -9,7 +9,7 @@ from meeting_place import MeetingPlace
 from ring_peer import SECONDS, ring_of_two
 
 from cluster_trainer.collectives.workers import WorkersOfRing
-from cluster_trainer.fits.kept.shared_files import share_files
+from cluster_trainer.fits.shared.files import share_files
 
 STEP = 14
 WRITTEN, OLD = b"what the chief has written", b"of an earlier run"

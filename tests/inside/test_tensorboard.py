@@ -12,6 +12,8 @@ from boards import read, steps
 from noise import pictures
 from stops import StopsAt
 
+from cluster_trainer.builtin.complete import complete
+from cluster_trainer.builtin.run import Run
 from cluster_trainer.callbacks import tensorboard
 from cluster_trainer.callbacks.keeper import Place
 from cluster_trainer.checkpoints.checkpoint import Stage
@@ -19,7 +21,6 @@ from cluster_trainer.data.examples import DataSet
 from cluster_trainer.data.plan import make_plan
 from cluster_trainer.engine import running
 from cluster_trainer.engine.steps import waits_of
-from cluster_trainer.fits.run import Run, complete
 from cluster_trainer.models.compiling import compile_as_set
 from cluster_trainer.problems import StopRequestedError
 from cluster_trainer.process.stall import Deadline

@@ -7,11 +7,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keeping import fits_run_by
 
 from cluster_trainer.callbacks import tracked
 from cluster_trainer.callbacks.tracked import Tracked
 from cluster_trainer.callbacks.unkept import Unkept
-from cluster_trainer.engine import running
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.process.stall import Deadline
@@ -142,7 +142,7 @@ def fitted(tmp_path):
         plan = Plan(job, StopRequest(print), Deadline(), folder, described={})
         kept = KeptFit(plan, model)
         given = {"batch_size": 4, "epochs": epochs, "verbose": 0}
-        with running.fits_run_by(kept.run):
+        with fits_run_by(kept.run):
             model.fit(ROWS, WANTED, callbacks=list(callbacks), **given)
         return model
 

@@ -1,8 +1,8 @@
 """Train Keras models on one device, on several GPUs, or on many workers.
 
 Read first: settings/config.py (what can be set), train.py (the run from beginning to end), then
-the part you care about: engine/install.py (what Keras's `fit` does otherwise),
-fits/kept/kept_fit.py (what each `fit` gets besides), distribution/strategy.py (devices and
+the part you care about: engine/install.py (what Keras's `fit` does otherwise), fits/fit.py (what
+each `fit` gets besides, in its order), distribution/strategy.py (devices and
 workers), process/lifecycle.py (how a run ends, and with which exit code).
 """
 

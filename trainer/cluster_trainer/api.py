@@ -15,7 +15,6 @@ import logging
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -23,6 +22,9 @@ import keras
 import tensorflow as tf
 
 from cluster_trainer import train
+from cluster_trainer.builtin.complete import complete
+from cluster_trainer.builtin.predictions import write_predictions
+from cluster_trainer.builtin.run import Completed, Run
 from cluster_trainer.collectives.replicas import count_of_all
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.data import registry
@@ -30,10 +32,9 @@ from cluster_trainer.data.examples import DataSet
 from cluster_trainer.data.plan import Plan, make_plan
 from cluster_trainer.fits.identity.owner import Lock, script_name, this_process
 from cluster_trainer.fits.lost_worker import explained
-from cluster_trainer.fits.predictions import write_predictions
-from cluster_trainer.fits.run import Completed, Run, complete
-from cluster_trainer.fits.script_fits import meets_the_others
-from cluster_trainer.fits.script_settings import read_fit, read_start, strategy_of, unused_variables
+from cluster_trainer.fits.process import present
+from cluster_trainer.fits.script.end import meets_the_others
+from cluster_trainer.fits.script.settings import read_fit, read_start, strategy_of, unused_variables
 from cluster_trainer.models.build import set_precision, synchronise_batch_norm
 from cluster_trainer.models.compiling import (
     build_optimizer,
@@ -45,7 +46,15 @@ from cluster_trainer.models.compiling import (
 from cluster_trainer.models.own_optimizer import read_optimizer
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
 from cluster_trainer.process.last_call import LastCall
-from cluster_trainer.process.lifecycle import context_of, end, judge, open_reporter, status_of, tell
+from cluster_trainer.process.lifecycle import (
+    context_of,
+    end,
+    end_by,
+    judge,
+    open_reporter,
+    tell,
+    write_result,
+)
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import SIGNAL_CODES, StopRequest
 from cluster_trainer.process.watch import STALLED
@@ -55,8 +64,6 @@ from cluster_trainer.settings.config import OF_COMPILING, OF_THE_OPTIMIZER, Trai
 from cluster_trainer.settings.job import Job
 
 log = logging.getLogger("trainer")
-# Folders that this process has trained into, each with its lock.
-_used: dict[Path, Lock] = {}
 
 
 def start_strategy(**settings: object) -> tf.distribute.Strategy:
@@ -193,14 +200,14 @@ def _use(job: Job) -> None:
     Raises:
         ConfigurationError: it is the second, of this process or of another one of the same start.
     """
-    lock = Lock()
-    is_taken = job.folder in _used
+    lock, used = Lock(), present().folders
+    is_taken = job.folder in used
     if job.config.checkpoint_steps and not is_taken:
         is_taken = lock.claim(job.folder, this_process(os.environ, script_name())).other is not None
     if is_taken:
         accepted = "another folder for each fit of a script, and for each process that it starts"
         raise ConfigurationError([Problem("run_dir", str(job.config.run_dir), accepted)])
-    _used[job.folder] = lock
+    used[job.folder] = lock
 
 
 def _refuse(error: ConfigurationError) -> NoReturn:
@@ -296,13 +303,10 @@ def _end(error: Exception, job: Job, reporter: Reporter) -> None:
     Raises:
         SystemExit: something does not fit, and no peer would wait for this process to be gone.
     """
+
+    def finish(code: int, reason: str | None) -> None:
+        write_result(job, reporter, code, reason)
+
     error = explained(error)
-    code, reason = judge(error, job.task.num_workers)
-    if code == ExitCode.CRASHED:
-        reporter.finish(status_of(code), reason, context_of(job))
-        return
-    tell(error, job.task.num_workers)
-    if isinstance(error, ConfigurationError) and job.task.num_workers == 1:
-        reporter.finish(status_of(code), reason, context_of(job))
-        raise SystemExit(code)
-    end(job, reporter, code, reason)
+    end_by(error, job.task.num_workers, finish)
+    finish(*judge(error, job.task.num_workers))

@@ -42,13 +42,12 @@ def install() -> None:
             _offer_ring()
 
 
-def _kept(
-    run: Callable[..., Any], given: inspect.BoundArguments, call: Running, number: int
-) -> Any:
+def _kept(run: Callable[..., Any], given: inspect.BoundArguments, call: Running) -> Any:
     """Run a `fit` with checkpoints; its parts are imported when the first one is called."""
-    from cluster_trainer.fits import script_fits  # noqa: PLC0415
+    from cluster_trainer.fits.fit import fit  # noqa: PLC0415
+    from cluster_trainer.fits.process import present  # noqa: PLC0415
 
-    return script_fits.fit(run, given, call, number, _environ())
+    return fit(present(), run, given, call, _environ())
 
 
 def _called(run: Callable[[], Any], strategy: Any) -> Any:
@@ -56,9 +55,10 @@ def _called(run: Callable[[], Any], strategy: Any) -> Any:
     environ = _environ()
     if not environ.get("TF_CONFIG"):
         return run()
-    from cluster_trainer.fits import script_calls  # noqa: PLC0415
+    from cluster_trainer.fits.process import present  # noqa: PLC0415
+    from cluster_trainer.fits.script.calls import call  # noqa: PLC0415
 
-    return script_calls.call(run, strategy, environ)
+    return call(present(), run, strategy, environ)
 
 
 def _telling_of_lost_peers(before: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,9 +68,9 @@ def _telling_of_lost_peers(before: Callable[..., Any]) -> Callable[..., Any]:
         before(kind, error, traceback)
         environ = _environ()
         if isinstance(error, Exception) and names_task(environ.get("TF_CONFIG", "")):
-            from cluster_trainer.fits import script_calls  # noqa: PLC0415
+            from cluster_trainer.fits.script.calls import end_unless_crashed  # noqa: PLC0415
 
-            script_calls.end_unless_crashed(error, environ)
+            end_unless_crashed(error, environ)
 
     return tell
 
@@ -99,7 +99,7 @@ def _warn_of_no_task() -> None:
 def _begin_log() -> None:
     """Give our lines their form from the first one on, where the entrypoint has started this."""
     if os.environ.get("STATUS_FILE") or os.environ.get("TF_CONFIG"):
-        from cluster_trainer.fits.script_log import begin_log  # noqa: PLC0415
+        from cluster_trainer.fits.script.log import begin_log  # noqa: PLC0415
 
         begin_log(_environ())
 

@@ -10,6 +10,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from cluster_trainer.builtin.complete import complete
+from cluster_trainer.builtin.predictions import write_predictions
+from cluster_trainer.builtin.run import Run
 from cluster_trainer.collectives import group, neighbours
 from cluster_trainer.collectives.replicas import count_of, count_of_all
 from cluster_trainer.collectives.workers import workers_of
@@ -18,8 +21,6 @@ from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.plan import Plan, make_plan
 from cluster_trainer.distribution import ring, strategy
 from cluster_trainer.fits.lost_worker import explaining
-from cluster_trainer.fits.predictions import write_predictions
-from cluster_trainer.fits.run import Run, complete
 from cluster_trainer.models.build import build_model
 from cluster_trainer.models.compiling import compile_as_set
 from cluster_trainer.problems import ConfigurationError, Problem

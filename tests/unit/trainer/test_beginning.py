@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster_trainer.fits.kept.beginning import Beginning
+from cluster_trainer.fits.identity.beginning import Beginning
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
 from cluster_trainer.settings.task import Task

@@ -3,7 +3,7 @@
 import logging
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -22,7 +22,7 @@ from cluster_trainer.collectives.ring.errors import (
 )
 from cluster_trainer.collectives.ring.ring import Ring
 from cluster_trainer.collectives.ring.wire import Record, Word
-from cluster_trainer.fits.lost_worker import MOST_IN_VAIN, Survivor, explained
+from cluster_trainer.fits.lost_worker import INTERRUPTIONS, MOST_IN_VAIN, Survivor, explained
 from cluster_trainer.problems import (
     ConfigurationError,
     NotRehearsedError,
@@ -100,6 +100,24 @@ class Work:
         return "done"
 
 
+def done_by(
+    survivor: Survivor,
+    work: Callable[[bool], str],
+    fit: Callable[[], Fit | None],
+    rehearse: Callable[[], None],
+) -> str:
+    """Do some work as `fit` in fits/fit.py does."""
+    survivor.meet()
+    if survivor.comes_late:
+        survivor.come_late(rehearse)
+    while True:
+        try:
+            return work(survivor.is_again)
+        except INTERRUPTIONS as error:
+            waiting = survivor.interrupted(error, fit())
+        survivor.meet_again(waiting)
+
+
 def no_rehearsal() -> None:
     raise AssertionError("this worker was there from the beginning")
 
@@ -111,7 +129,7 @@ def lost() -> PeerLost:
 @pytest.mark.parametrize("error", [lost(), Aborted("rank 1 has failed", 1)])
 def test_it_is_done_again_in_another_ring(ring, meetings, survivor, error) -> None:
     work = Work(error)
-    assert survivor.run(work, lambda: Fit(5), no_rehearsal) == "done"
+    assert done_by(survivor, work, lambda: Fit(5), no_rehearsal) == "done"
     assert work.asked == [False, True]
     assert ring.generation == len(meetings.rings) == 2
     assert "worker-1 was lost" in survivor.said[0]
@@ -119,8 +137,11 @@ def test_it_is_done_again_in_another_ring(ring, meetings, survivor, error) -> No
 
 def test_a_failure_of_its_own_is_not_told_as_anothers_loss(survivor) -> None:
     assert (
-        survivor.run(
-            Work(Aborted("MemoryError within an operation", 0)), lambda: Fit(5), no_rehearsal
+        done_by(
+            survivor,
+            Work(Aborted("MemoryError within an operation", 0)),
+            lambda: Fit(5),
+            no_rehearsal,
         )
         == "done"
     )
@@ -129,23 +150,23 @@ def test_a_failure_of_its_own_is_not_told_as_anothers_loss(survivor) -> None:
 
 def test_the_work_is_told_that_there_was_training_before_a_loss(survivor) -> None:
     fits = iter([Fit(0), Fit(0, has_trained=False)])
-    assert survivor.run(Work(lost(), lost()), lambda: next(fits), no_rehearsal) == "done"
+    assert done_by(survivor, Work(lost(), lost()), lambda: next(fits), no_rehearsal) == "done"
     assert survivor.has_trained
 
 
 def test_a_loss_before_the_fit_is_known_is_one_too(survivor) -> None:
-    assert survivor.run(Work(lost()), lambda: None, no_rehearsal) == "done"
+    assert done_by(survivor, Work(lost()), lambda: None, no_rehearsal) == "done"
 
 
 def test_who_is_out_of_step_is_not_lost(meetings, survivor) -> None:
     with pytest.raises(OutOfStep):
-        survivor.run(Work(OutOfStep("another operation", 1)), lambda: Fit(5), no_rehearsal)
+        done_by(survivor, Work(OutOfStep("another operation", 1)), lambda: Fit(5), no_rehearsal)
     assert len(meetings.rings) == 1
 
 
 def test_a_fit_that_cannot_begin_again_needs_a_new_process(meetings, survivor) -> None:
     with pytest.raises(PeerLost):
-        survivor.run(Work(lost()), lambda: Fit(5, begins_again=False), no_rehearsal)
+        done_by(survivor, Work(lost()), lambda: Fit(5, begins_again=False), no_rehearsal)
     assert len(meetings.rings) == 1
 
 
@@ -154,28 +175,28 @@ def test_what_is_not_the_first_use_of_the_ring_needs_a_new_process(ring, meeting
     with pytest.raises(Aborted):
         ring.barrier()
     with pytest.raises(PeerLost):
-        survivor.run(Work(lost()), lambda: Fit(5), no_rehearsal)
+        done_by(survivor, Work(lost()), lambda: Fit(5), no_rehearsal)
     assert len(meetings.rings) == 1
 
 
 def test_without_a_ring_nothing_is_done_again(survivor) -> None:
     group.use(None)
     with pytest.raises(PeerLost):
-        survivor.run(Work(lost()), lambda: Fit(5), no_rehearsal)
+        done_by(survivor, Work(lost()), lambda: Fit(5), no_rehearsal)
 
 
 @pytest.mark.parametrize("fit", [Fit(5), None], ids=["in a fit", "before it"])
 def test_losses_without_a_step_in_between_come_to_an_end(survivor, fit) -> None:
     work = Work(*[lost() for _ in range(100)])
     with pytest.raises(PeerLost):
-        survivor.run(work, lambda: fit, no_rehearsal)
+        done_by(survivor, work, lambda: fit, no_rehearsal)
     assert len(work.asked) == 2 + MOST_IN_VAIN - 1
 
 
 def test_losses_with_steps_in_between_do_not(survivor) -> None:
     steps = iter(range(1, 1000))
     work = Work(*[lost() for _ in range(20)])
-    assert survivor.run(work, lambda: Fit(next(steps)), no_rehearsal) == "done"
+    assert done_by(survivor, work, lambda: Fit(next(steps)), no_rehearsal) == "done"
 
 
 @pytest.fixture
@@ -208,7 +229,7 @@ def heard(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 def test_a_rank_of_a_smaller_ring_is_called_by_its_name(of_three, of_three_survivor, heard):
-    of_three_survivor.run(Work(lost()), lambda: Fit(5), no_rehearsal)
+    done_by(of_three_survivor, Work(lost()), lambda: Fit(5), no_rehearsal)
     assert of_three.members == (0, 2)
     assert of_three_survivor.said[0].startswith("worker-2 was lost")
     assert "enough of them (MIN_WORKERS)" in of_three_survivor.said[0]
@@ -235,7 +256,7 @@ def test_a_worker_that_is_back_is_taken_in_and_is_no_loss(
         meetings.rings[-1].abort("so that nobody is waited for")
         return work(is_again)
 
-    assert of_three_survivor.run(run, lambda: Fit(412), no_rehearsal) == "done"
+    assert done_by(of_three_survivor, run, lambda: Fit(412), no_rehearsal) == "done"
     assert work.asked == [False] + [True] * 20
     assert of_three.size == 3
     assert of_three_survivor.said[0] == "worker-1 is back: taking it in after step 412"
@@ -246,7 +267,7 @@ def test_what_cannot_be_done_again_is_not_to_be_interrupted(ring, meetings, surv
     meetings.rings[0].abort("so that nobody is waited for")
     with pytest.raises(Aborted):
         ring.barrier()
-    assert survivor.run(Work(), lambda: Fit(5), no_rehearsal) == "done"
+    assert done_by(survivor, Work(), lambda: Fit(5), no_rehearsal) == "done"
     assert not survivor.goes_on
 
 
@@ -255,7 +276,7 @@ def test_a_stop_that_came_before_the_loss_ends_the_fit(meetings) -> None:
     stop.signal_number = signal.SIGTERM
     survivor = Survivor(Task("worker", 0, 2), stop, StatusFile(None), print)
     with pytest.raises(StopRequestedError):
-        survivor.run(Work(lost()), lambda: Fit(5), no_rehearsal)
+        done_by(survivor, Work(lost()), lambda: Fit(5), no_rehearsal)
     assert len(meetings.rings) == 1
     assert not stop.ends_at_once
 
@@ -274,9 +295,8 @@ def test_a_stop_while_it_waits_ends_the_process_at_once(meetings) -> None:
 
     group.use(RenewableRing(connect))
     with stop.handled():
-        Survivor(Task("worker", 0, 2), stop, StatusFile(None), print).run(
-            Work(lost()), Fit, no_rehearsal
-        )
+        survivor = Survivor(Task("worker", 0, 2), stop, StatusFile(None), print)
+        done_by(survivor, Work(lost()), Fit, no_rehearsal)
     assert ended == [128 + signal.SIGTERM]
     assert not stop.ends_at_once
 
@@ -291,7 +311,8 @@ def test_so_does_a_stop_while_it_waits_for_the_first_ring(meetings) -> None:
 
     group.offer(form)
     with stop.handled():
-        Survivor(Task("worker", 0, 2), stop, StatusFile(None), print).run(Work(), Fit, no_rehearsal)
+        survivor = Survivor(Task("worker", 0, 2), stop, StatusFile(None), print)
+        done_by(survivor, Work(), Fit, no_rehearsal)
     assert ended == [128 + signal.SIGTERM]
     assert not stop.ends_at_once
 
@@ -315,7 +336,7 @@ def test_who_comes_late_rehearses_before_it_meets_the_others(meetings, of_three_
         raise RehearsedError
 
     work = Work()
-    assert of_three_survivor.run(work, lambda: None, rehearse) == "done"
+    assert done_by(of_three_survivor, work, lambda: None, rehearse) == "done"
     assert seen == [(0, 3, (0, 1, 2)), [b"mine"] * 3, [3.0, 3.0]]
     assert work.asked == [True]
     assert of_three_survivor.has_trained
@@ -337,7 +358,7 @@ def test_who_cannot_rehearse_says_why_and_that_nothing_is_compiled(
     def rehearse() -> None:
         raise NotRehearsedError("Own may prepare the model")
 
-    assert of_three_survivor.run(Work(), lambda: None, rehearse) == "done"
+    assert done_by(of_three_survivor, Work(), lambda: None, rehearse) == "done"
     assert "nothing is compiled before they pause: Own may prepare the model" in heard.messages
     assert "a first step is compiled" not in heard.text
     assert ring.is_met
@@ -351,7 +372,7 @@ def test_what_fails_in_a_rehearsal_fails_before_the_others_are_met(meetings, of_
         raise ValueError("the model is wrong")
 
     with pytest.raises(ValueError, match="the model is wrong"):
-        of_three_survivor.run(Work(), lambda: None, rehearse)
+        done_by(of_three_survivor, Work(), lambda: None, rehearse)
     assert not ring.is_met
     assert not meetings.rings
 
@@ -372,7 +393,7 @@ def test_who_comes_late_and_uses_the_ring_otherwise_first_meets_the_others_for_i
     with pytest.raises(Aborted):
         ring.barrier()
     work = Work()
-    of_three_survivor.run(work, lambda: None, no_rehearsal)
+    done_by(of_three_survivor, work, lambda: None, no_rehearsal)
     assert work.asked == [False]
 
 
@@ -393,7 +414,7 @@ def test_a_newcomer_at_another_call_is_lost_to_the_others(
     meetings, of_three, of_three_survivor, error
 ):
     new_to(of_three, 1)
-    assert of_three_survivor.run(Work(error), lambda: Fit(5), no_rehearsal) == "done"
+    assert done_by(of_three_survivor, Work(error), lambda: Fit(5), no_rehearsal) == "done"
     assert len(meetings.rings) == 3  # one is the fixture's `ring`
     assert of_three_survivor.said[0].startswith("worker-2 does not fit, and ends")
 
@@ -401,7 +422,7 @@ def test_a_newcomer_at_another_call_is_lost_to_the_others(
 @pytest.mark.usefixtures("of_three")
 def test_one_that_answers_otherwise_than_the_others_is_lost_to_them(of_three_survivor):
     unfit = PeerUnfit("rank 1, which is new, differs in its data", 1)
-    assert of_three_survivor.run(Work(unfit), lambda: Fit(5), no_rehearsal) == "done"
+    assert done_by(of_three_survivor, Work(unfit), lambda: Fit(5), no_rehearsal) == "done"
     assert of_three_survivor.said[0].startswith("worker-2 does not fit, and ends")
 
 
@@ -410,7 +431,7 @@ def test_the_newcomer_itself_ends_and_says_what_differs(
 ):
     new_to(of_three, 0)
     with pytest.raises(ConfigurationError, match="at predict"):
-        of_three_survivor.run(Work(other_call(1)), lambda: Fit(5), no_rehearsal)
+        done_by(of_three_survivor, Work(other_call(1)), lambda: Fit(5), no_rehearsal)
     assert "makes other calls than the others" in heard.text
     assert len(meetings.rings) == 2
 
@@ -418,7 +439,7 @@ def test_the_newcomer_itself_ends_and_says_what_differs(
 def test_of_two_newcomers_nobody_knows_which_one_does_not_fit(of_three, of_three_survivor):
     new_to(of_three, 0, 1)
     with pytest.raises(PeerLostError, match="two workers that are new"):
-        of_three_survivor.run(Work(other_call(1)), lambda: Fit(5), no_rehearsal)
+        done_by(of_three_survivor, Work(other_call(1)), lambda: Fit(5), no_rehearsal)
 
 
 @pytest.fixture
@@ -435,13 +456,13 @@ def whole(meetings) -> RenewableRing:
 def test_a_newcomer_that_nobody_else_has_blamed_may_be_right(of_three_survivor):
     """Two others may differ from each other; if not, that shows when it comes once more."""
     with pytest.raises(PeerLostError, match="this worker, which is new, or another one does not"):
-        of_three_survivor.run(Work(other_call(1)), lambda: Fit(5), no_rehearsal)
+        done_by(of_three_survivor, Work(other_call(1)), lambda: Fit(5), no_rehearsal)
 
 
 @pytest.mark.usefixtures("whole")
 def test_one_that_another_has_seen_is_wrong(of_three_survivor):
     with pytest.raises(ConfigurationError, match="at predict"):
-        of_three_survivor.run(Work(other_call(2, seen_by=0)), lambda: Fit(5), no_rehearsal)
+        done_by(of_three_survivor, Work(other_call(2, seen_by=0)), lambda: Fit(5), no_rehearsal)
 
 
 def test_other_calls_in_a_ring_with_survivors_are_worth_new_processes(meetings, survivor):
@@ -449,13 +470,13 @@ def test_other_calls_in_a_ring_with_survivors_are_worth_new_processes(meetings, 
     looks = SimpleNamespace(look=lambda _: frozenset(), began_together=False)
     group.use(RenewableRing(meetings.connect, looks=looks))
     with pytest.raises(PeerLostError, match="did not begin together"):
-        survivor.run(Work(other_call(1)), lambda: Fit(5), no_rehearsal)
+        done_by(survivor, Work(other_call(1)), lambda: Fit(5), no_rehearsal)
 
 
 def test_other_calls_of_those_who_are_not_new_are_the_programs_fault(of_three, of_three_survivor):
     new_to(of_three, 2)
     with pytest.raises(OtherCall):
-        of_three_survivor.run(Work(other_call(1)), lambda: Fit(5), no_rehearsal)
+        done_by(of_three_survivor, Work(other_call(1)), lambda: Fit(5), no_rehearsal)
 
 
 @pytest.mark.parametrize("error", [ValueError("the script's"), PeerLostError("gave up")])

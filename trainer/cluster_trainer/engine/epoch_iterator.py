@@ -116,50 +116,90 @@ class Shared(tuple[Any, ...]):  # noqa: SLOT001  a tuple's kind cannot have any
 
 
 class EpochIterator(keras_names.EpochIterator):
-    """The calls of each epoch, for `fit`, `evaluate` and `predict`."""
+    """The calls of each epoch, for `fit`, `evaluate` and `predict`; see `begun`."""
+
+    source: Source
 
     def __init__(
         self, *arguments: Any, distribute_strategy: tf.distribute.Strategy, **keywords: Any
     ) -> None:
         super().__init__(*arguments, **keywords)
-        replicas = Replicas.of(distribute_strategy)
-        call = running.current()
-        self._workers = workers = workers_of(distribute_strategy)
-        # A script that draws a number on one worker only has other seeds there from then on.
-        seed = workers.gather(call.seed, f"{call.name} (order of batches)")[0]
-        given = call.arrays_to_train_on
-        self.source = source_of(self.data_adapter, replicas, distribute_strategy, seed, given)
-        call.batch = self.source.whole_batch
-        self._num_batches = self.source.num_batches
+        self._strategy, self._call = distribute_strategy, running.current()
         self._spec: Any = None
         self._element_spec: Any = None
-        if self._may_be_done_alone(call):
-            facts = {"batches": str(self._num_batches), "examples": str(self.source.num_examples)}
-            if has_own_rows(workers, self.source, facts | self.source.described):
-                raise RowsOfItsOwnError(self.spec())
-        count = -1 if self._num_batches is None else self._num_batches
-        counts = workers.gather(count, f"{call.name} (number of batches)")
-        _refuse_different("batches", counts, workers)
-        fixed = self.steps_per_execution if self.steps_per_execution > 1 else call.steps_a_call
-        wish = int(call.one_batch_a_call)  # callbacks of one worker
-        one_batch = max(workers.gather(wish, f"{call.name} (batches of a call)"))
-        slowest = partial(workers.slowest, what=f"{call.name} (after a call)")
-        target = SHORT_SECONDS if replicas.are_some_missing else TARGET_SECONDS
-        self._pace = Pace(fixed or (1 if one_batch else None), call.agree or slowest, target)
         self._pass = self._first = self._done = 0
         self._is_over = self._is_in_epoch = False
         self._is_between_passes, self._has_begun = True, False
-        self._may_go_on = self.source.goes_on or call.goes_on
-        self._keeper, self._meet, self._name = call.adopt(self), call.meet, call.name
+        self._keeper: Any = None
+        self._has_warned = False
+
+    def begun(self) -> Self:
+        """Agree with the other workers on what is read, and how; all of them call it, once.
+
+        Returns:
+            itself, which can be iterated over now.
+
+        Raises:
+            ValueError: the workers' data have different lengths.
+            ConfigurationError: the data of this worker, which is new, differ from the others'.
+            RowsOfItsOwnError: each worker was given rows of its own to predict.
+        """
+        call, replicas = self._call, Replicas.of(self._strategy)
+        self._workers = workers_of(self._strategy)
+        self.source = self._agreed_source(replicas)
+        call.batch = self.source.whole_batch
+        self._num_batches = self.source.num_batches
+        if self._may_be_done_alone(call):
+            self._refuse_own_rows()
+        self._refuse_other_lengths("batches", self._num_batches)
+        self._pace = self._agreed_pace(replicas)
+        self._may_go_on = self.source.goes_on or call.order.goes_on
+        self._keeper = call.adopt(self)
         # A worker that is new may have drawn other seeds by now than those whose fit goes on.
         self._data_may_differ = call.is_of_callback or call.name == PREDICT
-        self._warn, self._has_warned = warn_once if call.is_of_callback else warn, False
+        self._warn = warn_once if call.is_of_callback else warn
         if not self._keeper:  # which compares the data of a fit in words of its own
-            count = self.source.num_examples or -1
-            counts = workers.gather(count, f"{call.name} (number of examples)")
-            _refuse_different("examples", counts, workers)
+            self._refuse_other_lengths("examples", self.source.num_examples or None)
         if not (self.source.changes or self._may_be_done_alone(call)):
             self._refuse_others()
+        return self
+
+    def _agreed_source(self, replicas: Replicas) -> Source:
+        """Return where the batches come from, in the order of the chief's seed.
+
+        A script that draws a number on one worker only has other seeds there from then on.
+        """
+        call = self._call
+        seed = self._workers.gather(call.order.seed, f"{call.name} (order of batches)")[0]
+        given = call.arrays_to_train_on
+        return source_of(self.data_adapter, replicas, self._strategy, seed, given)
+
+    def _agreed_pace(self, replicas: Replicas) -> Pace:
+        """Return how many steps a call has: one where a callback of any worker wants each batch."""
+        call, own = self._call, self.steps_per_execution
+        fixed = own if own > 1 else call.order.steps_a_call
+        what = f"{call.name} (batches of a call)"
+        one_batch = max(self._workers.gather(int(call.one_batch_a_call), what))
+        slowest = partial(self._workers.slowest, what=f"{call.name} (after a call)")
+        target = SHORT_SECONDS if replicas.are_some_missing else TARGET_SECONDS
+        return Pace(fixed or (1 if one_batch else None), call.watched.agree or slowest, target)
+
+    def _refuse_own_rows(self) -> None:
+        """Refuse to predict together what each worker was given by itself.
+
+        Raises:
+            RowsOfItsOwnError: they were given different rows.
+        """
+        source = self.source
+        facts = {"batches": str(self._num_batches), "examples": str(source.num_examples)}
+        if has_own_rows(self._workers, source, facts | source.described):
+            raise RowsOfItsOwnError(self.spec())
+
+    def _refuse_other_lengths(self, things: str, count: int | None) -> None:
+        """Refuse what the workers would wait for each other for; see `_refuse_different`."""
+        what = f"{self._call.name} (number of {things})"
+        counts = self._workers.gather(-1 if count is None else count, what)
+        _refuse_different(things, counts, self._workers)
 
     def _may_be_done_alone(self, call: running.Running) -> bool:
         """Tell whether each worker may predict rows of its own by itself; see install.py.
@@ -176,11 +216,11 @@ class EpochIterator(keras_names.EpochIterator):
             more = {} if self._keeper else self.source.described
             may_differ = self._data_may_differ
             others = refuse_others(
-                self._workers, self.source, more, self._name, may_differ=may_differ
+                self._workers, self.source, more, self._call.name, may_differ=may_differ
             )
             if others and not self._has_warned:
                 self._has_warned = True
-                self._warn(self._name, others)
+                self._warn(self._call.name, others)
 
     @property
     def position(self) -> tuple[int, int]:
@@ -332,7 +372,7 @@ class EpochIterator(keras_names.EpochIterator):
             if self._keeper:
                 self._keeper.after_call(call.done, done)
             else:
-                self._meet()
+                self._call.watched.meet()
             if call.done < call.steps:
                 self._end_early(wanted)
                 break

@@ -26,11 +26,10 @@
 For a moment, and put back at once: `_direct_assign` while a model is called on zeros
 (building/on_zeros.py), and TensorFlow's random functions while the first batch is compared
 (first_batch/draws.py). Outside of the engine: `Model.export` of a script's fit
-(fits/kept/written_files.py).
+(fits/shared/written.py).
 """
 
 import inspect
-import itertools
 import logging
 import warnings
 from collections.abc import Callable, Iterator
@@ -68,8 +67,8 @@ from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.private.replaceable import Replaceable
 
 log = logging.getLogger("trainer")
-# As running.AroundFit, and which of the process's fits it is, from 0.
-AroundAny = Callable[[Callable[..., Any], inspect.BoundArguments, running.Running, int], Any]
+# (run it, its bound arguments, what is to be announced) -> History
+AroundFit = Callable[[Callable[..., Any], inspect.BoundArguments, running.Running], Any]
 # (run it, the strategy of its model) -> what it returns
 AroundOther = Callable[[Callable[[], Any], tf.distribute.Strategy], Any]
 IN_STEP = (
@@ -92,7 +91,7 @@ def keeps_in_step(strategy: tf.distribute.Strategy) -> bool:
     return isinstance(strategy, IN_STEP)
 
 
-def install(around: AroundAny, around_other: AroundOther, *, plain_bars: bool = False) -> None:
+def install(around: AroundFit, around_other: AroundOther, *, plain_bars: bool = False) -> None:
     """Replace it; once in a process.
 
     Args:
@@ -146,7 +145,7 @@ def _replace_of_optimizers() -> None:
     keras_names.DIRECT_ASSIGN.put(optimizers.assign)
 
 
-def _replace_of_models(around: AroundAny, around_other: AroundOther) -> None:
+def _replace_of_models(around: AroundFit, around_other: AroundOther) -> None:
     """Replace what Keras's models are trained, evaluated and asked for predictions by."""
     keras_names.EPOCH_ITERATOR.put(_iterator)
     KerasTrainer.make_train_function = _making(
@@ -172,8 +171,10 @@ def _replace_of_models(around: AroundAny, around_other: AroundOther) -> None:
 
 def _iterator(*arguments: Any, distribute_strategy: tf.distribute.Strategy, **keywords: Any) -> Any:
     is_ours = keeps_in_step(distribute_strategy) and not running.current().has_own_functions
-    kind = EpochIterator if is_ours else KerasIterator
-    return kind(*arguments, distribute_strategy=distribute_strategy, **keywords)
+    keywords["distribute_strategy"] = distribute_strategy
+    if is_ours:
+        return EpochIterator(*arguments, **keywords).begun()
+    return KerasIterator(*arguments, **keywords)
 
 
 def _making(name: str, make: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -249,7 +250,7 @@ def _of_all_replicas(keras_own: Callable[..., Any]) -> Callable[..., Any]:
     return get_metrics_result_or_logs
 
 
-def _seed_of_fit(number: int) -> int:
+def seed_of_fit(number: int) -> int:
     """Return the seed of a fit's order: drawn from the script's seed, or its number without one.
 
     A script's seed is the same on all workers, as by `keras.utils.set_random_seed`.
@@ -285,24 +286,20 @@ def _has_own_functions(model: Any) -> bool:
     return bool(own)
 
 
-def _announced_fit(fit: Callable[..., Any], around: AroundAny) -> Callable[..., Any]:
-    signature, numbers = inspect.signature(fit), itertools.count()
+def _announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., Any]:
+    signature = inspect.signature(fit)
 
     @wraps(fit)
     def announced_fit(self: Any, *arguments: Any, **keywords: Any) -> Any:
         given = signature.bind(self, *arguments, **keywords)
         call = _running("fit", self, given.arguments.get("callbacks"), running.FIT_HOOKS)
         is_inner = running.is_in_fit()  # a callback's own
-        call.is_fit = True
+        call = replace(call, is_fit=True)
         if is_inner or call.has_own_functions or not keeps_in_step(self.distribute_strategy):
             reads.note(self)
-            call.seed = _seed_of_fit(0)
-            return _run(fit, given, call)
-        if (given_by_trainer := running.around_fit()) is not None:
-            return given_by_trainer(partial(_run, fit), given, call)
-        number = next(numbers)
-        call.seed = _seed_of_fit(number)
-        return around(partial(_run, fit), given, call, number)
+            order = running.Order(seed=seed_of_fit(0))
+            return _run(fit, given, replace(call, order=order))
+        return around(partial(_run, fit), given, call)
 
     return announced_fit
 
@@ -351,6 +348,7 @@ def _running(
     wanting = running.wants_each_batch(callbacks, hooks) if model.steps_per_execution == 1 else []
     if wanting:
         log.info("one step a call, as %s wants to be called for each batch", ", ".join(wanting))
+    watched = running.current().watched
     return replace(  # a validation's stops and limits are those of its fit
         running.current(),
         name=name,
@@ -358,7 +356,7 @@ def _running(
         has_own_functions=_has_own_functions(model),
         is_of_callback=running.is_in_fit() and not is_fits,
         has_iterator=running.is_in_fit(),  # also where its data predict, before it is made
-        meet=running.current().meet if is_fits else lambda: None,
+        watched=watched if is_fits else replace(watched, meet=lambda: None),
     )
 
 
@@ -402,7 +400,7 @@ def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Runn
     """
 
     def alone() -> Any:
-        call_of_one = replace(call, agree=None)
+        call_of_one = replace(call, watched=replace(call.watched, agree=None))
         with running.announced(call_of_one), _alone(model), _explained(model, call_of_one):
             return run()
 
@@ -497,8 +495,7 @@ def _run_by(method: Callable[..., Any], around: AroundOther) -> Callable[..., An
     @wraps(method)
     def run_by(self: Any, *arguments: Any, **keywords: Any) -> Any:
         run = partial(method, self, *arguments, **keywords)
-        is_fits = running.is_in_fit() or running.around_fit() is not None
-        if is_fits:
+        if running.is_in_fit():
             return run()
         reads.note(self)
         with reads.unheard():

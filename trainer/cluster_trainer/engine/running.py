@@ -1,6 +1,5 @@
 """What `fit`, `evaluate` and `predict` tell the parts of the engine that Keras calls for them."""
 
-import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -43,56 +42,79 @@ FIT_HOOKS = (
 )
 
 
-@dataclass
-class Running:
-    """One call of `fit`, `evaluate` or `predict`.
+@dataclass(frozen=True)
+class Order:
+    """In which order, and in which calls of TensorFlow, a fit's steps are done.
 
     Attributes:
-        name: what the user has called.
         seed: of the order in which examples are seen.
-        one_batch_a_call: whether somebody wants to be called for each batch.
         steps_a_call: how many steps are to be done in a call; None: as many as take a while.
         goes_on: whether an epoch of more steps than a pass goes on with the next pass, of arrays.
-        is_fit: whether it is a `fit`, or within one.
-        is_of_callback: whether it is within a fit, and not the fit's own.
-        has_own_functions: whether the model makes what Keras calls for each batch itself.
+    """
+
+    seed: int = 0
+    steps_a_call: int | None = None
+    goes_on: bool = False
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What watches over a call of Keras's, from outside of the engine.
+
+    Attributes:
         keeper: keeps checkpoints of a fit; None: nobody does.
         agree: from this worker's seconds to the slowest one's, where more is to be agreed on.
         meet: raises what ends the fit, if all workers have agreed to.
-        alike: the models that all workers of a ring have with the same values.
-        asked: the others that this call has given what values all have; None: it asks again.
         limit: limits the time of a call of TensorFlow.
         traces: is called within it where that traces.
-        done: tells how many steps of the epoch are done; None: nobody counts them.
-        arrays: that a fit is given, which may begin again; None: it does not.
-        has_iterator: whether the fit's own iterator is there; it is the first.
-        batch: returns a batch of the data anew, as one device would get it, before the call ends.
     """
 
-    name: str = "a loop"
-    seed: int = 0
-    one_batch_a_call: bool = False
-    steps_a_call: int | None = None
-    goes_on: bool = False
-    is_fit: bool = False
-    is_of_callback: bool = False
-    has_own_functions: bool = False
     keeper: Any = None
     agree: Callable[[float], float] | None = None
     meet: Callable[[], None] = lambda: None
     limit: Callable[..., AbstractContextManager[Any]] = lambda *_, **__: nullcontext()
     traces: Callable[[], None] = lambda: None
-    done: Callable[[], int] | None = None
+
+
+@dataclass
+class Running:
+    """One call of `fit`, `evaluate` or `predict`: what it was announced with, and how far it is.
+
+    Attributes:
+        name: what the user has called.
+        order: of its steps.
+        watched: by what.
+        one_batch_a_call: whether somebody wants to be called for each batch.
+        is_fit: whether it is a `fit`, or within one.
+        is_of_callback: whether it is within a fit, and not the fit's own.
+        has_own_functions: whether the model makes what Keras calls for each batch itself.
+        alike: the models that all workers of a ring have with the same values.
+        asked: the others that this call has given what values all have; None: it asks again.
+        arrays: that a fit is given, which may begin again; None: it does not.
+        has_iterator: whether the fit's own iterator is there; it is the first.
+        done: tells how many steps of the epoch are done; None: nobody counts them.
+        batch: returns a batch of the data anew, as one device would get it, before the call ends.
+    """
+
+    name: str = "a loop"
+    order: Order = Order()
+    watched: Watched = Watched()
+    one_batch_a_call: bool = False
+    is_fit: bool = False
+    is_of_callback: bool = False
+    has_own_functions: bool = False
     alike: WeakSet[Any] = field(default_factory=WeakSet)
     asked: WeakSet[Any] | None = None
     arrays: GivenArrays | None = None
     has_iterator: bool = False
+    done: Callable[[], int] | None = None
     batch: Callable[[], Any] = lambda: None
 
     @property
     def logs_of_epoch(self) -> dict[str, Any]:
         """The logs of an epoch whose steps had been done at an earlier start."""
-        return self.keeper.logs_of_epoch if self.keeper else {}
+        keeper = self.watched.keeper
+        return keeper.logs_of_epoch if keeper else {}
 
     @property
     def arrays_to_train_on(self) -> GivenArrays | None:
@@ -101,19 +123,15 @@ class Running:
 
     def adopt(self, iterator: Any) -> Any:
         """Return the keeper, which attaches itself, to the first iterator: it trains."""
-        keeper, self.has_iterator = (None if self.has_iterator else self.keeper), True
+        keeper = None if self.has_iterator else self.watched.keeper
+        self.has_iterator = True
         if keeper:
             keeper.attach(iterator)
         return keeper
 
 
-# (run it, its bound arguments, what is to be announced) -> History
-AroundFit = Callable[[Callable[..., Any], inspect.BoundArguments, Running], Any]
-
-
 class _OfThread(threading.local):
     running: Running | None = None
-    around: AroundFit | None = None
 
 
 _of_thread = _OfThread()
@@ -145,21 +163,6 @@ def announced(running: Running) -> Iterator[None]:
         yield
     finally:
         _of_thread.running = before
-
-
-def around_fit() -> AroundFit | None:
-    """Return what a `fit` of this thread is to be run by, where that is not as any other."""
-    return _of_thread.around
-
-
-@contextmanager
-def fits_run_by(around: AroundFit) -> Iterator[None]:
-    """Let the `fit` that is called inside be run by a function."""
-    before, _of_thread.around = _of_thread.around, around
-    try:
-        yield
-    finally:
-        _of_thread.around = before
 
 
 def wants_each_batch(callbacks: Any, hooks: Sequence[str] = FIT_HOOKS) -> list[str]:

@@ -137,7 +137,8 @@ class Steps:
         if not isinstance(batches, Call):
             return self._one_by_one(batches)
         began = time.monotonic()
-        with running.current().limit(self, is_first=batches.is_first), self._changes_noted():
+        limit = running.current().watched.limit
+        with limit(self, is_first=batches.is_first), self._changes_noted():
             done, last = self._run(batches)
         batches.over(done, began)
         if not done:
@@ -213,7 +214,7 @@ class Steps:
         if call is not running.current() or traced == {id(one) for one in variables}:
             return
         more = [one.path for one in variables if id(one) not in traced]
-        keeper = running.current().keeper
+        keeper = running.current().watched.keeper
         if more or (keeper and keeper.keeps):
             changed = (
                 f"{', '.join(more[:SHOWN])} became trainable" if more else "layers were frozen"
@@ -390,7 +391,8 @@ class Steps:
         Returns:
             How many were done, and each local replica's own logs of the last.
         """
-        running.current().traces()  # as what is written in Python runs when it is traced alone
+        # What is written in Python runs only when it is traced.
+        running.current().watched.traces()
         nothing = tuple(tf.zeros([0], tf.float64) for _ in range(self._replicas.local))
         vectors = tuple(tf.TensorShape([None]) for _ in nothing)
         if reading.is_known:

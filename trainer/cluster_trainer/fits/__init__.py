@@ -1,1 +1,1 @@
-"""One `fit` with all that the image adds: a script's (script_fits.py), or the trainer's own."""
+"""What every `fit` gets besides, a script's or the trainer's: `fit.py` shows it in its order."""

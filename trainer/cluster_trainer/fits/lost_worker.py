@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol, TypeVar
+from enum import Enum
+from typing import Any, Protocol
 
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.renewable import RenewableRing
@@ -30,10 +31,11 @@ from cluster_trainer.results.status_file import StatusFile
 from cluster_trainer.settings.task import Task
 
 LOST = (PeerLost, Aborted)
+INTERRUPTIONS = (*LOST, OtherCall, WorkerIsBackError)
+"""What may end a fit that the same process then does again; see `Survivor.interrupted`."""
 MOST_IN_VAIN = 3
 """For each other worker, losses without a step in between that counts."""
 LEAVING = "fit (a worker is back)"
-T = TypeVar("T")
 log = logging.getLogger("trainer")
 
 
@@ -53,6 +55,16 @@ class Fit(Protocol):
         """Whether this process can begin it again, and not only a new one."""
 
 
+class Footing(Enum):
+    """How this process stands to the other workers when it begins a fit."""
+
+    UNKNOWN = "they have not met"
+    ONCE = "a loss ends it: there is no ring, or the program has used it before this fit"
+    TOGETHER = "all of them begin"
+    LATE = "the others train already"
+    AGAIN = "it has begun before in this process, or trains on what the others have"
+
+
 class Survivor:
     """Does again what a lost worker has ended, from the newest checkpoint of any worker.
 
@@ -62,6 +74,8 @@ class Survivor:
     process does from its start on. So the others can go on with it only in what has made first use
     of the ring, and from there.
 
+    Its methods are called in the order in which `fit` in fit.py does.
+
     Args:
         task: which worker this is.
         stop: ends the process at once while it waits.
@@ -69,7 +83,7 @@ class Survivor:
         say: is told so, too; called with what is waited for.
 
     Attributes:
-        goes_on: whether the work that runs can be done again.
+        footing: how this process stands to the others.
         has_trained: whether the fit had begun to train before it is done again.
     """
 
@@ -78,63 +92,49 @@ class Survivor:
     ) -> None:
         self._task, self._stop, self._status, self._say = task, stop, status, say
         self._reached = self._in_vain = 0
-        self.goes_on = False
+        self._ring: RenewableRing | None = None
+        self.footing = Footing.UNKNOWN
         self.has_trained = False
 
-    def run(
-        self,
-        work: Callable[[bool], T],
-        fit: Callable[[], Fit | None],
-        rehearse: Callable[[], object],
-    ) -> T:
-        """Return what the work returns.
+    @property
+    def goes_on(self) -> bool:
+        """Whether the work that runs can be done again."""
+        return self.footing not in {Footing.UNKNOWN, Footing.ONCE}
 
-        Args:
-            work: is told whether it is done again; raises WorkerIsBackError, on all workers, only
-                where `goes_on` says that it may.
-            fit: returns the fit that the work has come to; None before that.
-            rehearse: does a first step of it, of which nothing is kept, and raises RehearsedError.
+    @property
+    def comes_late(self) -> bool:
+        """Whether the others train already, and this worker has not got ready."""
+        return self.footing is Footing.LATE
 
-        Raises:
-            RingError: a worker was lost, and only a new process could go on.
-            ConfigurationError: this worker is new, and makes other calls than the others.
-            PeerLostError: workers make other calls than each other, and new processes may not.
-            StopRequestedError: this process was asked to stop before a worker was lost.
-        """
+    @property
+    def is_again(self) -> bool:
+        """Whether the work has begun before, here or on the others."""
+        return self.footing is Footing.AGAIN
+
+    def meet(self) -> None:
+        """Meet the other workers, unless they are met."""
         self._stop.ends_at_once = True
         try:
             ring = group.current()  # a script's is formed here, once all workers have come
         finally:
             self._stop.ends_at_once = False
         if not isinstance(ring, RenewableRing) or ring.operations:
-            return work(False)  # noqa: FBT003
-        is_again, self.goes_on = not ring.is_met, True
-        if not ring.is_met:
-            self._come_late(ring, rehearse)
-        while True:
-            try:
-                return work(is_again)
-            except LOST as error:
-                if not self._may_go_on(fit()):
-                    raise
-                waiting = self._lost(ring, error)
-            except OtherCall as error:
-                lost = of_newcomer(ring, error)
-                if not (isinstance(lost, PeerUnfit) and self._may_go_on(fit())):
-                    raise lost from error.__cause__
-                waiting = self._lost(ring, lost)
-            except WorkerIsBackError as error:
-                waiting = self._is_back(ring, str(error), fit())
-            # Not before the exception is gone, which holds all that the fit had in its hands.
-            self._meet_again(ring, waiting)
-            is_again = True
+            self.footing = Footing.ONCE
+            return
+        self._ring = ring
+        self.footing = Footing.TOGETHER if ring.is_met else Footing.LATE
 
-    def _come_late(self, ring: RenewableRing, rehearse: Callable[[], object]) -> None:
-        """Get ready for the first step while the others train, and then let them take this in."""
+    def come_late(self, rehearse: Callable[[], object]) -> None:
+        """Get ready for the first step while the others train, and then let them take this in.
+
+        Args:
+            rehearse: does a first step of it, of which nothing is kept, and raises RehearsedError.
+        """
+        assert self._ring  # noqa: S101  which the others have formed
         log.info("others train already: this worker gets ready meanwhile", extra=OWN)
         text = "a first step is compiled: asking to be taken in"
         try:
-            with ring.rehearsed():
+            with self._ring.rehearsed():
                 rehearse()
         except NotRehearsedError as reason:
             text = f"nothing is compiled before they pause: {reason}"
@@ -142,7 +142,54 @@ class Survivor:
             pass
         log.info(text, extra=OWN)
         self.has_trained = True
-        self._meet_again(ring, "ready to train: waiting until the others take this worker in")
+        self.meet_again("ready to train: waiting until the others take this worker in")
+
+    def interrupted(self, error: Exception, fit: Fit | None) -> str:
+        """Return what is waited for before the work can be done again.
+
+        Args:
+            error: has ended it: one of INTERRUPTIONS; WorkerIsBackError, on all workers, only where
+                `goes_on` says that it may.
+            fit: that the work has come to; None before that.
+
+        Raises:
+            RingError: a worker was lost, and only a new process could go on.
+            ConfigurationError: this worker is new, and makes other calls than the others.
+            PeerLostError: workers make other calls than each other, and new processes may not.
+        """
+        ring = self._ring
+        if ring is None:
+            raise error
+        if isinstance(error, WorkerIsBackError):
+            return self._is_back(ring, str(error), fit)
+        lost = of_newcomer(ring, error) if isinstance(error, OtherCall) else error
+        if isinstance(lost, LOST) and self._may_go_on(fit):
+            return self._lost(ring, lost)
+        if lost is error:
+            raise error
+        raise lost from error.__cause__
+
+    def meet_again(self, waiting: str) -> None:
+        """Wait until enough workers are here, so that the work is done again.
+
+        Args:
+            waiting: for whom, in words.
+
+        Raises:
+            StopRequestedError: this process was asked to stop before a worker was lost.
+        """
+        assert self._ring  # noqa: S101  else it was not interrupted
+        self._say(waiting)
+        self._status.tell("starting", waiting)
+        self._stop.ends_at_once = True
+        try:
+            if self._stop.signal_number:  # by a stop that came before
+                raise StopRequestedError(self._stop.signal_number)
+            self._ring.renew()
+        finally:
+            self._stop.ends_at_once = False
+        self.footing = Footing.AGAIN
+        self._tell_who_is_here(self._ring)
 
     def _may_go_on(self, fit: Fit | None) -> bool:
         """Tell whether to go on, and count the losses since the fit got further."""
@@ -175,18 +222,6 @@ class Survivor:
         with suppress(RingError):  # a worker was lost at the same time: all meet as well
             ring.barrier(what=LEAVING)
         return waiting
-
-    def _meet_again(self, ring: RenewableRing, waiting: str) -> None:
-        self._say(waiting)
-        self._status.tell("starting", waiting)
-        self._stop.ends_at_once = True
-        try:
-            if self._stop.signal_number:  # by a stop that came before
-                raise StopRequestedError(self._stop.signal_number)
-            ring.renew()
-        finally:
-            self._stop.ends_at_once = False
-        self._tell_who_is_here(ring)
 
     def _tell_who_is_here(self, ring: RenewableRing) -> None:
         count = ring.most or ring.size

@@ -48,23 +48,19 @@ class Records:
     profiles: bool = True
 
 
-def metrics_of(records: Records, kept: KeptFit) -> EpochMetrics:
-    """Return what collects the numbers of a fit's epochs."""
-    return EpochMetrics(
+def callbacks_of(
+    records: Records, model: keras.Model, kept: KeptFit
+) -> list[keras.callbacks.Callback]:
+    """Return the callbacks that record a fit; the one that has a state comes first."""
+    metrics = EpochMetrics(
         place=lambda: kept.place,
         examples_at=records.examples_at,
         test_examples=records.test_examples,
         report=records.report,
     )
-
-
-def others_of(
-    records: Records, model: keras.Model, kept: KeptFit
-) -> list[keras.callbacks.Callback]:
-    """Return what records all else of a fit."""
     start = (lambda: kept.beginning) if records.is_told else None
     timeline = Timeline(records.book, lambda: kept.place, kept.seconds_held_up, start)
-    return [timeline, *_boards(records, model, kept), *_profiles(records, kept)]
+    return [metrics, timeline, *_boards(records, model, kept), *_profiles(records, kept)]
 
 
 def _boards(records: Records, model: keras.Model, kept: KeptFit) -> list[TensorBoard]:

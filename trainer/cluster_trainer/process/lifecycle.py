@@ -116,6 +116,7 @@ def open_reporter(job: Job) -> Reporter:
     make_folder(job.folder)
     screen = start_log(job.task.name, job.folder, job.view)
     reporter = Reporter(job.folder, job.config.epochs, screen, LiveFile(job.live_file))
+    reporter.clear()
     reporter.journal.take_over(job.events_file)
     reporter.journal.note("starting", "TensorFlow, and its cluster")
     return reporter
@@ -145,17 +146,46 @@ def tell(error: Exception, num_workers: int) -> None:
         log.error("training failed", exc_info=error)
 
 
+def end_by(
+    error: Exception,
+    num_workers: int,
+    note: Callable[[int, str | None], object] = lambda *_: None,
+) -> None:
+    """End the process for what has ended a call, unless that is the program's own affair.
+
+    Args:
+        error: what was raised.
+        num_workers: how many train together.
+        note: is called with the exit code and the reason before the end.
+
+    Raises:
+        SystemExit: something does not fit, and no peer would wait for this process to be gone.
+    """
+    code, reason = judge(error, num_workers)
+    if code == ExitCode.CRASHED:
+        return
+    tell(error, num_workers)
+    note(code, reason)
+    if isinstance(error, ConfigurationError) and num_workers == 1:
+        raise SystemExit(code)
+    leave_process(code, reason)
+
+
 def end(job: Job, reporter: Reporter, code: int, reason: str | None) -> NoReturn:
     """Write result.json, say how the run ended, and end the process."""
-    status = status_of(code)
-    try:
-        reporter.finish(status, reason, context_of(job))
-    except OSError as error:
-        log.error("result.json could not be written: %s", error)  # noqa: TRY400  one line is enough
+    write_result(job, reporter, code, reason)
     if code:
         leave_process(code, reason)
     log.info("done: results in %s", reporter.folder, extra=OWN)
     leave_process(code, None)
+
+
+def write_result(job: Job, reporter: Reporter, code: int, reason: str | None) -> None:
+    """Write result.json; a disk that does not take it changes nothing of the end."""
+    try:
+        reporter.finish(status_of(code), reason, context_of(job))
+    except OSError as error:
+        log.error("result.json could not be written: %s", error)  # noqa: TRY400  one line is enough
 
 
 def leave_process(code: int, reason: str | None) -> NoReturn:

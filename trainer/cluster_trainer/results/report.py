@@ -59,7 +59,11 @@ class _LogFile(logging.FileHandler):
 
 
 class Reporter:
-    """One worker's results in its own folder, and its lines in the log."""
+    """One worker's results in its own folder, and its lines in the log.
+
+    Attributes:
+        lines: each epoch's metrics, as they were reported last.
+    """
 
     def __init__(
         self,
@@ -70,7 +74,6 @@ class Reporter:
     ) -> None:
         self.folder, self._epochs = folder, epochs
         self._screen, self._live = screen or Screen(), live or LiveFile(None)
-        self._live.remove()
         self.journal, self._metrics = Journal(folder), MetricsFile(folder)
         self.on_up: Callable[[], object] = lambda: None
         self.on_asking: Callable[[], object] = lambda: None
@@ -79,6 +82,7 @@ class Reporter:
         self._ended = threading.Event()
         self._trained: dict[str, Any] = {}
         self._lock = threading.Lock()
+        self.lines: list[dict[str, Any]] = []
         self._result: dict[str, Any] = {
             "dataset": None,
             "optimizer": None,
@@ -91,8 +95,11 @@ class Reporter:
             "metrics": None,
             "weights_sha256": None,
         }
-        # What an earlier run left here must not pass for this one's.
-        (folder / RESULT_FILE).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Remove what an earlier run left here, which must not pass for this one's."""
+        self._live.remove()
+        (self.folder / RESULT_FILE).unlink(missing_ok=True)
 
     def doing(self, what: str, *, is_own: bool = False) -> None:
         """Note what the run is at; the heartbeat says it once nothing else was said for a while.
@@ -162,6 +169,7 @@ class Reporter:
             log.info("%s", describe(lines[-1], self._epochs))
 
     def _note(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        self.lines = [dict(line) for line in lines]
         if lines:
             self._result |= {"epochs": lines[-1]["epoch"], "metrics": lines[-1]}
         self._metrics.note(lines)

@@ -134,7 +134,7 @@ def _repeat(times: int, what: str, do: Callable[[], object]) -> None:
     )
     told = time.monotonic()
     for number in range(times):
-        with running.current().limit(_repeat, is_first=True):
+        with running.current().watched.limit(_repeat, is_first=True):
             do()
         if time.monotonic() - told > TOLD_SECONDS:
             told = time.monotonic()

@@ -150,7 +150,7 @@ class FirstBatch:
             state.restore()
 
     def _both(self, batch: "Batch", state: Snapshot) -> dict[str, str]:
-        before, peak = state.own_values(), Peak()
+        before, peak = state.own_values(), Peak.from_now()
         ways = batch.ways()
         last = self._computed(batch.parts, batch.weights, ways, self._packed)
         losses = _numbers(_losses(self._logs(tuple(last))))

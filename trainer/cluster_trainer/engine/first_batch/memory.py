@@ -3,6 +3,7 @@
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 RESET_PEAK = "5"
@@ -11,12 +12,21 @@ NOT_COUNTED = 64 * 2**20
 
 
 class Peak:
-    """The most memory that this process takes, beyond what it has now."""
+    """The most memory that this process takes, beyond what it had.
 
-    def __init__(self) -> None:
+    Args:
+        before: how many bytes it had.
+    """
+
+    def __init__(self, before: int) -> None:
+        self._before = before
+
+    @classmethod
+    def from_now(cls) -> Self:
+        """Return the most from now on, beyond what it has now."""
         with suppress(OSError):
             CLEAR.write_text(RESET_PEAK)
-        self._before = _resident("VmRSS")
+        return cls(_resident("VmRSS"))
 
     def grown(self) -> int:
         """Return by how many bytes it has grown at most since; 0 where that cannot be known."""

@@ -14,9 +14,9 @@ from cluster_trainer.callbacks.keeper import BeforeOthers, Keeper
 from cluster_trainer.callbacks.place_told import PlaceTold
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.fits.kept.plan import Plan
-from cluster_trainer.fits.kept.shared_data import begin_validations, note_ended, read_on
-from cluster_trainer.fits.kept.shared_files import ChiefsFiles
 from cluster_trainer.fits.pace_watch import PaceWatch
+from cluster_trainer.fits.shared.data import begin_validations, note_ended, read_on
+from cluster_trainer.fits.shared.files import ChiefsFiles
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.results.status_file import status_file
 

@@ -39,8 +39,10 @@ class Plan:
         cuts: steps at which a call of TensorFlow has to end, the same on all workers.
         listener: is told where the fit is.
         examples_at: from a step to the training examples seen until then; None: nobody knows.
-        records: returns what records the fit, once its data are known; it does so only where there
-            are checkpoints. None: whoever starts it sees to that.
+        found: called once it is known where the fit begins.
+        records: returns what records the fit, once its data are known; None: nothing is recorded.
+        records_unkept: whether it does so where there are no checkpoints, too.
+        records_formerly: the name of their state in checkpoints of earlier versions.
         may_take_in: whether the fit may be ended to go on with a worker that is back.
         rehearses: whether the fit ends after its first call, without a trace on disk; see
             Rehearsal.
@@ -63,7 +65,10 @@ class Plan:
     cuts: Sequence[int] = ()
     listener: Listener = field(default_factory=Nobody)
     examples_at: Callable[[int], int] | None = None
+    found: "Callable[[KeptFit], object]" = lambda _: None
     records: "Callable[[KeptFit], Sequence[keras.callbacks.Callback]] | None" = None
+    records_unkept: bool = False
+    records_formerly: str = ""
     may_take_in: bool = False
     rehearses: bool = False
 

@@ -9,9 +9,9 @@ import keras
 
 from cluster_trainer.callbacks.about import About
 from cluster_trainer.callbacks.epoch_metrics import Line
-from cluster_trainer.fits.about import about
 from cluster_trainer.fits.kept.kept_fit import KeptFit
-from cluster_trainer.fits.records import Records, metrics_of, others_of
+from cluster_trainer.fits.records import Records, callbacks_of
+from cluster_trainer.fits.script.about import about
 from cluster_trainer.fits.start_text import start_of_fit
 from cluster_trainer.results.about_file import AboutFile
 from cluster_trainer.results.journal import Journal
@@ -71,7 +71,7 @@ class ScriptRecords:
         )
         tell = partial(about, self.job, self.model, self.asked, data)
         told = [About(about_file, tell)] if is_chief and shows else []
-        return [metrics_of(records, kept), *others_of(records, self.model, kept), *told]
+        return [*callbacks_of(records, self.model, kept), *told]
 
     def _start(self, kept: KeptFit, data: Mapping[str, str]) -> str:
         what = {"script": self.script, "fit": self.number + 1, **data}

@@ -22,8 +22,8 @@ import keras
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.running import wants_each_batch
 from cluster_trainer.files import make_folder, write_whole
-from cluster_trainer.fits.kept import written_files
-from cluster_trainer.fits.kept.written_files import WORKING_FOLDER, Written, files_in, named_alike
+from cluster_trainer.fits.shared import written
+from cluster_trainer.fits.shared.written import WORKING_FOLDER, Written, files_in, named_alike
 
 FILES = "fit (files of ModelCheckpoint)"
 OF_CALLBACKS = "fit (files of callbacks)"
@@ -118,7 +118,7 @@ class ChiefsFiles:
 
     def begin(self) -> None:
         """Note from now on what is written."""
-        written_files.use(self._written)
+        written.use(self._written)
         self._written.is_noting = True
 
     def end(self) -> None:
@@ -127,7 +127,7 @@ class ChiefsFiles:
 
     def let_go(self) -> None:
         """Note nothing any more: the fit is over."""
-        written_files.use(None)
+        written.use(None)
 
     def share(self, *, is_last: bool = False) -> None:
         """Give all workers what the chief has written since the last time; all of them call it.

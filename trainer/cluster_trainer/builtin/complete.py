@@ -1,0 +1,75 @@
+"""One run of the trainer: Keras's `fit`, called as any script calls it."""
+
+import logging
+
+import keras
+
+from cluster_trainer.builtin.run import Completed, Run, described_of
+from cluster_trainer.builtin.trainer import Trainer
+from cluster_trainer.callbacks.divergence import Divergence
+from cluster_trainer.data.feeds import fit_arguments
+from cluster_trainer.data.memory import available_bytes
+from cluster_trainer.engine import install
+from cluster_trainer.engine.first_batch import mode as first_batch
+from cluster_trainer.engine.running import is_in_fit
+from cluster_trainer.fits.process import present
+from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.results import record, weights
+from cluster_trainer.results.report import Reporter
+from cluster_trainer.settings.job import engine_off
+
+log = logging.getLogger("trainer")
+
+
+def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter) -> Completed:
+    """Train from the newest checkpoint of any worker, or from the start, to the end.
+
+    Raises:
+        ConfigurationError: the workers differ, or the checkpoint is of another run.
+        StopRequestedError, PeerStoppedError: a worker was asked to stop.
+        TrainingDivergedError: the loss is not a finite number.
+        PeerLostError, RingError: a worker was lost, and only a new process could go on.
+    """
+    _refuse_other_engines(run.model)
+    first_batch.use(run.job.config.first_batch, available_bytes)
+    _tell_what_is_used(run, reporter)
+    trainer = Trainer(run, described_of(run), stop, deadline, reporter)
+    with present().running(trainer):
+        run.model.fit(
+            **fit_arguments(run.data, run.job.config, run.plan),
+            epochs=run.plan.epochs,
+            callbacks=[Divergence(lambda: trainer.place)],
+            verbose=0,
+        )
+    reporter.step(trainer.place.step)
+    values = weights.values_of(run.model)
+    reporter.weights(weights.digest(values))
+    return Completed(values, reporter.lines, trainer.place.step)
+
+
+def _refuse_other_engines(model: keras.Model) -> None:
+    """Refuse what the engine has no part in: nothing of a run would be kept, or counted.
+
+    Raises:
+        ConfigurationError: with what it is.
+    """
+    if not install.is_installed():
+        raise ConfigurationError([engine_off("off")])
+    if is_in_fit():  # of which Keras's hook knows nothing
+        accepted = "a call of cluster_trainer.fit that no callback of another fit makes"
+        raise ConfigurationError([Problem("model", model.name, accepted)])
+    if own := install.own_functions(model):
+        accepted = f"a model without a {' and a '.join(own)} of its own"
+        advice = "A script of your own may train it by `model.fit`, without checkpoints."
+        raise ConfigurationError([Problem("model", type(model).__name__, accepted, advice)])
+
+
+def _tell_what_is_used(run: Run, reporter: Reporter) -> None:
+    """Tell with which optimizer, loss and settings is trained."""
+    used = record.of(run.model)
+    reporter.used(used)
+    reporter.settings(run.job.config.as_json())
+    names = {"optimizer": used["optimizer"]["class_name"], "loss": used["loss"]}
+    log.info(", ".join(f"{what} {name}" for what, name in names.items() if name) or "compiled")

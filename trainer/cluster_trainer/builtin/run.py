@@ -1,0 +1,94 @@
+"""What is trained by the built-in trainer, what tells it from another, and what it has come to."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+import keras
+import numpy as np
+
+from cluster_trainer.callbacks.epoch_metrics import Line
+from cluster_trainer.data.examples import DataSet, Examples
+from cluster_trainer.data.plan import Plan
+from cluster_trainer.fits.identity.compiled import training_described
+from cluster_trainer.results import record
+from cluster_trainer.settings.config import TrainerConfig, variable_of
+from cluster_trainer.settings.job import Job
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is trained, and how.
+
+    Attributes:
+        job: what this process was started to do.
+        plan: how long it is.
+        data: what is trained on.
+        model: compiled.
+        own: the parts of `record.of` that a script or a module of the user's has given.
+    """
+
+    job: Job
+    plan: Plan
+    data: DataSet
+    model: keras.Model
+    own: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What a run has come to.
+
+    Attributes:
+        weights: the model's, in its own order.
+        epochs: every epoch's metrics, those of earlier starts too; see EpochMetrics.
+        steps: how many it took, those of earlier starts too.
+    """
+
+    weights: list[np.ndarray]
+    epochs: list[Line]
+    steps: int
+
+
+def described_of(run: Run) -> dict[str, str]:
+    """Return what must be as it was for a run to go on: name -> value."""
+    used = record.of(run.model)
+    own = {f"the {name}": record.as_text(used[name]) for name in run.own}
+    return training_described(run.model, {}) | _settings_of(run) | own
+
+
+def _settings_of(run: Run) -> dict[str, str]:
+    """Return what a run that goes on from a checkpoint must have as it was: name -> value.
+
+    The number of workers may be another one, as long as the global batch is the same.
+    """
+    described = run.job.config.run_settings()
+    if run.data.has_examples:
+        described |= {
+            variable_of("global_batch_size"): str(run.plan.global_batch_size),
+            variable_of("steps_per_epoch"): str(run.plan.steps_per_epoch),
+            "training examples": f"{run.plan.examples} of {run.data.name}",
+        }
+    return described
+
+
+def facts_of(config: TrainerConfig, data: DataSet, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return what must be the same on all workers: name -> value.
+
+    Args:
+        config: the settings.
+        data: as this worker has loaded it.
+        settings: what the run keeps of itself in a checkpoint.
+    """
+    parts = {"training": data.train, "test": data.test}
+    examples = {name: part for name, part in parts.items() if isinstance(part, Examples)}
+    shapes = {
+        f"type and shape of the {name} inputs": f"{len(part)} of {part.described}"
+        for name, part in examples.items()
+    }
+    labels = {f"SHA-256 of the {name} labels": _digest(part) for name, part in examples.items()}
+    return {**config.shared_settings(), **settings, **shapes, **labels}
+
+
+def _digest(part: Examples) -> str:
+    return sha256(part.typed_labels.tobytes()).hexdigest()[:12]

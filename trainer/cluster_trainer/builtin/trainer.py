@@ -1,0 +1,177 @@
+"""The built-in trainer, as a program that calls `fit`: what it asks of it."""
+
+import inspect
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+import keras
+
+from cluster_trainer.builtin import predictions
+from cluster_trainer.builtin.run import Run, facts_of
+from cluster_trainer.callbacks.tensorboard import FOLDER
+from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.data.examples import Examples
+from cluster_trainer.engine.running import Order
+from cluster_trainer.fits.identity import earlier
+from cluster_trainer.fits.identity.beginning import Beginning
+from cluster_trainer.fits.kept.comparing import refuse_differing
+from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit
+from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.program import Asked, Program
+from cluster_trainer.fits.records import Records, callbacks_of
+from cluster_trainer.fits.start_text import start_of
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.results import done, export, metrics_file
+from cluster_trainer.results.report import Reporter
+from cluster_trainer.settings.job import Job
+
+OF_A_RUN = (
+    CHECKPOINTS,
+    FOLDER,
+    metrics_file.FILE,
+    predictions.FILE,
+    export.KERAS_FILE,
+    export.SAVED_MODEL,
+    done.FILE,
+)
+"""What a run leaves in a worker's folder besides its journal and its log, which go on."""
+log = logging.getLogger("trainer")
+
+
+class Trainer(Program):
+    """The program of one run, whose one fit has the settings' order and calls.
+
+    It sees itself to its end, whatever ends its fit.
+
+    Args:
+        run: what is trained.
+        described: what must be as it was for the run to go on, name -> value.
+        stop: whether this process was asked to stop.
+        deadline: until when a call of TensorFlow must be over.
+        reporter: is told where the run is.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        described: Mapping[str, str],
+        stop: StopRequest,
+        deadline: Deadline,
+        reporter: Reporter,
+    ) -> None:
+        super().__init__(run.job, stop, deadline, reporter.journal)
+        self.run, self.described, self.reporter = run, described, reporter
+
+    def begins(self) -> None:
+        """Need nothing: it has begun before its fit."""
+
+    def guarded(self) -> AbstractContextManager[None]:
+        """Need nothing: whoever runs it hears stops, and watches it."""
+        return nullcontext()
+
+    def asked(self, given: inspect.BoundArguments) -> "TrainersFit":
+        """Return what it asks of its fit; see Program."""
+        del given
+        return TrainersFit(self)
+
+    def waits(self, waiting: str) -> None:
+        """Note that the fit waits for other workers."""
+        self.reporter.doing(waiting)
+        self.journal.note("waiting", waiting)
+
+    def failed(self, error: BaseException) -> None:
+        """Leave the error to whoever runs the program."""
+
+    def ended(self, workers: Workers) -> None:
+        """Need nothing: the model is still to be saved."""
+
+
+class TrainersFit(Asked):
+    """What the trainer asks of its fit.
+
+    Args:
+        trainer: has called it.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer, self._run = trainer, trainer.run
+        self._facts = facts_of(trainer.run.job.config, trainer.run.data, trainer.described)
+        self._beginning = Beginning(trainer.run.job)
+
+    def order(self) -> Order:
+        """Return the order and the calls that the settings ask for; see Asked."""
+        config = self._run.job.config
+        steps = None if config.steps_per_call == "auto" else config.steps_per_call
+        return Order(config.seed, steps, goes_on=True)
+
+    def agree(self, workers: Workers, *, is_again: bool) -> None:
+        """Compare settings and data, and move aside what is not wanted; see Asked."""
+        if is_again:
+            self._trainer.job = replace(self._trainer.job, is_restart=True)
+        refuse_differing(workers, self._run.job.task, self._facts)
+        _move_unwanted_aside(self._run.job, self._beginning)
+
+    def plan(self) -> Plan:
+        """Return how the fit is kept; see Asked."""
+        trainer, run, job = self._trainer, self._run, self._trainer.job
+        return Plan(
+            job=job,
+            stop=trainer.stop,
+            deadline=trainer.deadline,
+            folder=job.folder / CHECKPOINTS,
+            described=trainer.described,
+            describes_data=run.data.has_examples,
+            must_resume=job.config.resume == "must",
+            cuts=job.config.profile_cuts,
+            listener=trainer.reporter,
+            examples_at=run.plan.examples_at if run.plan.counts_examples else None,
+            found=self._found,
+            records=self._records,
+            records_unkept=True,
+            records_formerly="EpochMetrics",
+        )
+
+    def plan_of_rehearsal(self) -> Plan:
+        """Return how its first step is done without the other workers; see Asked."""
+        self._trainer.reporter.doing("compiling the steps")
+        return self.plan()
+
+    def _found(self, kept: KeptFit) -> None:
+        """Note where the fit begins, and that the steps are compiled next."""
+        reporter = self._trainer.reporter
+        reporter.begin(kept.place.step)
+        reporter.doing("compiling the steps")
+        reporter.journal.note("starting", f"compiling the steps; {kept.beginning}")
+
+    def _records(self, kept: KeptFit) -> list[keras.callbacks.Callback]:
+        """Return what records the fit, in the worker's own folder."""
+        trainer, run, job = self._trainer, self._run, self._trainer.job
+        records = Records(
+            job=job,
+            folder=job.folder,
+            book=trainer.journal,
+            report=trainer.reporter.epochs,
+            start=lambda: start_of(job, run.model, kept.beginning),
+            examples_at=run.plan.examples_at if run.plan.counts_examples else None,
+            test_examples=len(run.data.test) if isinstance(run.data.test, Examples) else None,
+        )
+        return callbacks_of(records, run.model, kept)
+
+
+def _move_unwanted_aside(job: Job, beginning: Beginning) -> None:
+    """Move aside what an earlier run has left where this one is to begin anew.
+
+    A crash is no wish to begin anew, nor is the loss of another worker.
+    """
+    earlier.finish(job.folder)
+    if job.config.resume == "never" and not beginning.is_over:
+        began = min((one.stat().st_mtime for one in job.folder.glob("*")), default=time.time())
+        place = earlier.move_aside(job.folder, OF_A_RUN, job.config.model, began)
+        if place:
+            log.info("what an earlier run left in %s is now in %s", job.folder, place)
+            earlier.keep_newest(job.folder, job.config.keep_earlier)
+        beginning.end()

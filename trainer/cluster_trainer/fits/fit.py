@@ -1,0 +1,148 @@
+"""What each `fit` gets, in the order in which it happens: a script's, and the built-in trainer's.
+
+1. The program that has called it says what it asks for: `program.py`, `script/`, `builtin/`.
+2. The workers meet, agree on what is trained, and choose the fit's folder: `identity/`.
+3. They find the newest checkpoint, give it to all, and train from there: `kept/`.
+4. A stop, a lost worker, or one that is back interrupts it. Those who are left meet again, and go
+   on at 2. in the same process: `lost_worker.py`.
+5. It ends: with a result, with an error of the program's own, or with the process.
+"""
+
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakSet
+
+from cluster_trainer.callbacks.as_given import AsGiven
+from cluster_trainer.collectives.workers import workers_of
+from cluster_trainer.engine.data.given import GivenArrays
+from cluster_trainer.engine.running import Running, of_a_user
+from cluster_trainer.fits.kept.kept_fit import KeptFit
+from cluster_trainer.fits.lost_worker import INTERRUPTIONS, Survivor
+from cluster_trainer.fits.process import Process
+from cluster_trainer.fits.program import Asked, Program
+from cluster_trainer.fits.script.beginning import begin
+from cluster_trainer.process.lifecycle import end_by
+from cluster_trainer.results.status_file import status_file
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of `fit`.
+
+    Attributes:
+        run: runs it, with its arguments and what is to be announced.
+        given: its arguments.
+        announced: is to be announced.
+        arrays: among the arguments: taken once, however often the fit begins.
+    """
+
+    run: Callable[..., Any]
+    given: inspect.BoundArguments
+    announced: Running
+    arrays: GivenArrays
+
+    @property
+    def model(self) -> Any:
+        """What is trained."""
+        return self.given.args[0]
+
+    def anew(self) -> tuple[inspect.BoundArguments, Running]:
+        """Return its arguments and what is announced as they were given: a fit changes both."""
+        own = inspect.BoundArguments(self.given.signature, OrderedDict(self.given.arguments))
+        return own, replace(self.announced, alike=WeakSet(), arrays=self.arrays)
+
+
+def fit(
+    process: Process,
+    run: Callable[..., Any],
+    given: inspect.BoundArguments,
+    announced: Running,
+    environ: Mapping[str, str],
+) -> Any:
+    """Run a `fit`, from where an earlier start of its program has left it; return its History.
+
+    Where a peer is lost (exit code 75), or the process is asked to stop (143, after a checkpoint),
+    a script's fit does not return but ends the process: TensorFlow could not go on in it. The
+    entrypoint starts the script again after the one and not after the other.
+
+    Args:
+        process: this one.
+        run: runs it, with its arguments and what is to be announced.
+        given: its arguments.
+        announced: is to be announced.
+        environ: TRAINER_ variables, TF_CONFIG, and what the entrypoint sets.
+
+    Raises:
+        SystemExit: with code 78, after a message, if something does not fit.
+    """
+    program: Program | None = None
+    try:
+        program = process.program or begin(process, environ)
+        program.begins()
+        with program.guarded():
+            arrays = GivenArrays(*map(given.arguments.get, ("x", "y", "sample_weight")))
+            history = _to_its_end(program, Call(run, given, announced, arrays))
+    except BaseException as error:
+        _failed(program, error)
+        raise
+    finally:
+        if program:
+            program.look_away()
+    program.ended(workers_of(given.args[0].distribute_strategy))
+    return history
+
+
+def _failed(program: Program | None, error: BaseException) -> None:
+    """End the process, unless what has ended the fit is the program's own affair."""
+    if program:
+        program.failed(error)
+    elif isinstance(error, Exception):  # the settings could not be read
+        end_by(error, num_workers=1)
+
+
+def _to_its_end(program: Program, call: Call) -> Any:
+    """Train, and go on from the newest checkpoint as often as a worker is lost or comes back."""
+    asked = program.asked(call.given)
+    call = replace(call, announced=replace(call.announced, order=asked.order()))
+    status = status_file(program.job.status_file)
+    survivor = Survivor(program.job.task, program.stop, status, program.waits)
+    try:
+        survivor.meet()
+        if survivor.comes_late:
+            survivor.come_late(lambda: _rehearsed(asked, call))
+        users = AsGiven(_of_a_user(call) if survivor.goes_on else [])
+        while True:
+            try:
+                return _trained(program, asked, call, survivor)
+            except INTERRUPTIONS as error:
+                waiting = survivor.interrupted(error, program.kept)
+            # Not before the exception is gone, which holds all that the fit had in its hands.
+            survivor.meet_again(waiting)
+            users.restore()
+    finally:
+        call.arrays.let_go()
+        program.let_go()
+
+
+def _trained(program: Program, asked: Asked, call: Call, survivor: Survivor) -> Any:
+    """Agree with the workers that are there, find the newest checkpoint, and train from it."""
+    workers = workers_of(call.model.distribute_strategy)
+    asked.agree(workers, is_again=survivor.is_again)
+    plan = replace(asked.plan(), has_trained=survivor.has_trained, may_take_in=survivor.goes_on)
+    program.let_go()  # of the try before: each holds a checkpoint, and may still write one
+    program.kept = KeptFit(plan, call.model)
+    program.kept.find()
+    return program.kept.run(call.run, *call.anew())
+
+
+def _rehearsed(asked: Asked, call: Call) -> Any:
+    """Do a first step while the others train, of which nothing is kept."""
+    plan = replace(asked.plan_of_rehearsal(), rehearses=True)
+    return KeptFit(plan, call.model).run(call.run, *call.anew())
+
+
+def _of_a_user(call: Call) -> list[Any]:
+    return of_a_user(call.given.arguments.get("callbacks"))

@@ -1,0 +1,140 @@
+"""Whether all workers train the same, and whether a checkpoint is of the same fit.
+
+The gate has compared what the environment says. This compares what has become of it: the arguments
+that a script gives, the data that each worker has loaded, and the model's variables.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+
+import keras
+import tensorflow as tf
+
+from cluster_trainer.checkpoints.checkpoint import Checkpoint, uncounted, variable_names
+from cluster_trainer.checkpoints.resume import LAYERS, Found, refuse_other_run
+from cluster_trainer.collectives import group
+from cluster_trainer.collectives.replicas import count_of, ring_of
+from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.engine.facts import Facts, differing, of_all, told
+from cluster_trainer.fits.identity.compiled import TRAINING
+from cluster_trainer.fits.kept.finding import Start
+from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings.config import PREFIX, TrainerConfig, shown_name, variable_of
+from cluster_trainer.settings.task import Task
+
+SETTINGS = "fit (settings and data)"
+THE_SAME = "the same on all workers"
+THE_SAME_DATA = "Every worker loads all examples in the same order, and is given its own slices."
+
+
+def refuse_differing(workers: Workers, task: Task, facts: Mapping[str, str]) -> None:
+    """Let all workers compare their facts; each of them must call this.
+
+    Raises:
+        ConfigurationError: with everything that differs, on every worker.
+        PeerUnfit: where only workers differ that are new, on the others; see newcomers.py.
+    """
+    everyone = of_all(workers, facts, SETTINGS)
+    if not everyone:
+        return
+    answers = [json.dumps(one) for one in everyone]
+    if not workers.leave_out(answers, "its settings, its data or its model"):
+        workers.part()
+    names = [task.name_of(place) for place in workers.members]
+    raise ConfigurationError(_problems(everyone, names, workers.rank))
+
+
+def refuse_wire(config: TrainerConfig, strategy: tf.distribute.Strategy) -> None:
+    """Refuse to send gradients as something else where no ring sends them.
+
+    Raises:
+        ConfigurationError: they would go through TensorFlow's collectives, as they are.
+    """
+    if config.wire != "float32" and count_of(strategy) > 1 and ring_of(strategy) is None:
+        advice = (
+            f"TensorFlow sums the gradients of this {type(strategy).__name__}, and only a ring of "
+            "workers of one CPU each sends them so."
+        )
+        raise ConfigurationError([Problem(shown_name("wire"), config.wire, "float32", advice)])
+
+
+def _problems(everyone: Sequence[Facts], names: Sequence[str], me: int) -> list[Problem]:
+    """Return a problem for each fact that differs.
+
+    Args:
+        everyone: the workers' facts, in the order of their ranks.
+        names: the workers' own.
+        me: this worker's rank.
+    """
+    problems = []
+    for name, values in differing(everyone).items():
+        listed = f"{told(names, values)}."
+        advice = listed if name.startswith(PREFIX) else f"{listed} {THE_SAME_DATA}"
+        problems.append(Problem(name, values[me], THE_SAME, advice))
+    return problems
+
+
+class Comparison:
+    """What of a fit has to be as it is on the other workers, and as it was at an earlier start.
+
+    Args:
+        plan: how the fit is kept.
+        model: is trained.
+        workers: this one and the others.
+        start: where the fit begins.
+    """
+
+    def __init__(self, plan: Plan, model: keras.Model, workers: Workers, start: Start) -> None:
+        self._plan, self._model, self._workers, self._start = plan, model, workers, start
+
+    def refuse_others(self, described: Mapping[str, str], names: Sequence[str]) -> None:
+        """Refuse workers that differ, and a checkpoint of another fit; all workers call it.
+
+        Args:
+            described: what of the fit must be as it was, with its data: name -> value.
+            names: of the variables that exist.
+
+        Raises:
+            ConfigurationError: with everything that differs.
+        """
+        names, plan = uncounted(names), self._plan
+        facts = {**described, **self._variables(names), **self._settings()}
+        refuse_differing(self._workers, plan.job.task, facts)
+        if self._start.found:
+            self._refuse_other_fit(self._start.found, described, names)
+
+    def _variables(self, names: Sequence[str]) -> dict[str, str]:
+        forms = [f"{one.dtype} {list(one.shape)}" for one in self._model.variables]
+        digest = sha256("\n".join([*names, *forms]).encode()).hexdigest()[:12]
+        return {"the variables": f"{len(names)}, {digest}"}
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            variable_of("wire"): group.gradients_wire() or "float32",
+            variable_of("profile_steps"): ", ".join(map(str, self._plan.cuts)),
+        }
+
+    def _refuse_other_fit(
+        self, found: Found, described: Mapping[str, str], names: Sequence[str]
+    ) -> None:
+        """Refuse a checkpoint of another fit.
+
+        Raises:
+            ConfigurationError: with everything that differs.
+        """
+        saved, left_out = found.checkpoint, self._not_compared(found.checkpoint)
+        kept = uncounted(variable_names(saved))
+        if "keras" not in saved.progress["random"] and kept[:-1] == names:
+            kept = names  # see variable_names
+        settings = {name: one for name, one in saved.settings.items() if name not in left_out}
+        compared = replace(found, checkpoint=replace(saved, names=kept, settings=settings))
+        known = {name: one for name, one in described.items() if name not in left_out}
+        refuse_other_run(compared, known, names)
+
+    def _not_compared(self, saved: Checkpoint) -> set[str]:
+        """Return what is not compared with a checkpoint: what an earlier version did not note."""
+        unknown = set() if {*TRAINING} & saved.settings.keys() else {*TRAINING}
+        return unknown if self._plan.compares_layers else {*unknown, LAYERS}

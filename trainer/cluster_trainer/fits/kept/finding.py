@@ -1,0 +1,107 @@
+"""Where a fit begins: at the newest checkpoint of any worker, or at step 0."""
+
+import logging
+from dataclasses import dataclass, replace
+
+from cluster_trainer.callbacks.keeper import Place, place_of
+from cluster_trainer.checkpoints.checkpoint import Stage
+from cluster_trainer.checkpoints.resume import Found, find_newest
+from cluster_trainer.checkpoints.store import Store
+from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.problems import ConfigurationError, PeerLostError, Problem
+from cluster_trainer.settings.config import TrainerConfig, shown_name, variable_of
+
+KEEPS = "fit (whether it is kept)"
+log = logging.getLogger("trainer")
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a fit begins.
+
+    Attributes:
+        every: the steps between two checkpoints; 0: none are kept.
+        found: the newest checkpoint; None: no worker has one.
+    """
+
+    every: int = 0
+    found: Found | None = None
+
+    @property
+    def place(self) -> Place:
+        """Where that is."""
+        return place_of(self.found.checkpoint) if self.found else Place()
+
+    @property
+    def in_words(self) -> str:
+        """Where that is, in words."""
+        if self.found is None:
+            return "at step 0, without a checkpoint on any worker"
+        return f"from step {self.place.step} held by {self.found.holder}"
+
+    def lighter(self) -> "Start":
+        """Return it without the checkpoint's values, which are as large as all variables."""
+        if self.found is None:
+            return self
+        light = replace(self.found.checkpoint, arrays=[])
+        return replace(self, found=replace(self.found, content=b"", checkpoint=light))
+
+
+def find_start(plan: Plan, store: Store, workers: Workers) -> Start:
+    """Find the newest checkpoint of any worker, which all have then; all workers call it.
+
+    Raises:
+        ConfigurationError: it has to be there and is not; or this worker is new, and keeps
+            checkpoints where the others keep none.
+        PeerLostError: there is none, and only a new process could begin at step 0.
+    """
+    store.tidy()
+    every = _agreed_steps(plan, workers)
+    if not every:
+        if plan.has_trained:
+            raise PeerLostError("a peer was lost, and a worker keeps no checkpoints")
+        return Start()
+    found = find_newest(store, workers, plan.job.task)
+    if found:
+        _say(found, plan.prefix)
+        return Start(every, found)
+    if plan.must_resume:
+        _refuse_beginning(plan.job.config)
+    if plan.has_trained:
+        raise PeerLostError("a peer was lost, and no worker could keep a checkpoint")
+    log.info("%sno checkpoint on any worker: starting at step 0", plan.prefix)
+    return Start(every)
+
+
+def _agreed_steps(plan: Plan, workers: Workers) -> int:
+    """Return the steps between two checkpoints; 0 without one of the workers: there are none.
+
+    Raises:
+        ConfigurationError: this worker is new, and does otherwise than the others.
+    """
+    steps = plan.job.config.checkpoint_steps
+    wanted = workers.gather(steps, KEEPS)
+    keep = [bool(one) for one in wanted]
+    if len(set(keep)) > 1 and workers.leave_out(keep, variable_of("checkpoint_steps")):
+        accepted = "0 on all workers or on none; without a folder that can be written it is 0"
+        raise ConfigurationError([Problem(shown_name("checkpoint_steps"), str(steps), accepted)])
+    return min(wanted)
+
+
+def _say(found: Found, prefix: str) -> None:
+    place = place_of(found.checkpoint)
+    if place.stage == Stage.ALL:
+        log.info("%shad ended after %d steps", prefix, place.step)
+    log.info("%sresuming from step %d held by %s", prefix, place.step, found.holder)
+
+
+def _refuse_beginning(config: TrainerConfig) -> None:
+    """Refuse to begin at step 0 where that is not wanted.
+
+    Raises:
+        ConfigurationError: always.
+    """
+    accepted = "auto or never, since no worker holds a whole checkpoint"
+    advice = f"Is {config.run_dir} the run's own directory, mounted on every worker?"
+    raise ConfigurationError([Problem(shown_name("resume"), "must", accepted, advice)])

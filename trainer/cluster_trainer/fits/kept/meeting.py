@@ -1,0 +1,131 @@
+"""What the workers of a fit tell each other after each call of TensorFlow."""
+
+import logging
+import signal
+from collections.abc import Callable
+from enum import Enum
+
+from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.collectives.neighbours import VARIABLE, who_waits
+from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.pace_watch import PaceWatch
+from cluster_trainer.problems import (
+    PeerStoppedError,
+    StopRequestedError,
+    WorkerIsBackError,
+    listed,
+)
+
+log = logging.getLogger("trainer")
+
+
+class Agreed(Enum):
+    """What all workers have agreed to do after a call."""
+
+    GO_ON = "train on"
+    STOP = "save a checkpoint and end, as one of them was asked to"
+    TAKE_IN = "save a checkpoint and go on with a worker that is back"
+
+    @classmethod
+    def of(cls, signal_number: float, takes_in: float) -> "Agreed":
+        """Return what they agree on.
+
+        Args:
+            signal_number: the largest that one of them was sent; 0: none was.
+            takes_in: 1 where one of them knows of a worker that is back; else 0.
+        """
+        if signal_number:
+            return cls.STOP
+        return cls.TAKE_IN if takes_in else cls.GO_ON
+
+
+class Meeting:
+    """The exchange after each call.
+
+    Args:
+        plan: how the fit is kept.
+        workers: this one and the others.
+        pace: compares what they are at.
+        place: tells where the fit is.
+        begins_again: tells whether this process can go on from an earlier checkpoint.
+
+    Attributes:
+        agreed: what came of the last one.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        workers: Workers,
+        pace: PaceWatch,
+        place: Callable[[], Place],
+        begins_again: Callable[[], bool],
+    ) -> None:
+        self._plan, self._workers, self._pace = plan, workers, pace
+        self._place, self._begins_again = place, begins_again
+        self._first_epoch: int | None = None
+        self._waiting: tuple[str, ...] = ()
+        self.agreed = Agreed.GO_ON
+
+    def begin(self) -> None:
+        """Note with which epoch the fit begins."""
+        self._first_epoch = self._place().epoch
+
+    def agree(self, seconds: float) -> float:
+        """Meet the other workers; return the slowest one's seconds, and note what all do next.
+
+        Args:
+            seconds: how long this worker's call has taken.
+        """
+        number = float(self._plan.stop.signal_number)
+        mine = [seconds, number, float(self._is_to_take_in()), *self._pace.mine()]
+        slowest, number, takes_in, *told = self._workers.largest(mine, "fit (after a call)")
+        self.agreed = Agreed.of(number, takes_in)
+        if self._first_epoch is not None and self._place().epoch > self._first_epoch:
+            self._workers.trust_newcomers()  # an epoch is over, with its validation
+        self._pace.take(told)
+        return slowest
+
+    def end_if_agreed(self) -> None:
+        """End the fit if the workers have agreed to; all workers call it, once it is saved.
+
+        Raises:
+            StopRequestedError: this worker was asked to stop.
+            PeerStoppedError: another worker was.
+            KeyboardInterrupt: this worker is alone, and its script may catch that.
+            WorkerIsBackError: another worker is to be taken in.
+        """
+        if self.agreed is Agreed.TAKE_IN:
+            raise WorkerIsBackError(listed(self._waiting) if self._waiting else "a worker")
+        if self.agreed is Agreed.STOP:
+            self._stop()
+
+    def _stop(self) -> None:
+        stop = self._plan.stop
+        raises = self._plan.interrupts and not stop.has_scripts_handler
+        is_alone = self._plan.job.task.num_workers == 1
+        if raises and is_alone and stop.signal_number == signal.SIGINT:
+            stop.signal_number = 0
+            raise KeyboardInterrupt  # as everywhere in Python: the script may have plans
+        if stop.signal_number:
+            raise StopRequestedError(stop.signal_number)
+        raise PeerStoppedError
+
+    def _is_to_take_in(self) -> bool:
+        """Tell, on worker 0, whether somebody who was missing waits to be taken in, and can be."""
+        job = self._plan.job
+        are_missing = 1 < self._workers.count < job.task.num_workers
+        if not (are_missing and job.group_socket and self._workers.rank == 0):
+            return False
+        news = who_waits({VARIABLE: job.group_socket})
+        waiting = self._waiting if news is None else news
+        can_be = self._plan.may_take_in and self._begins_again()
+        if waiting and waiting != self._waiting and not can_be:
+            log.warning(
+                "%s is back and has to wait: only a fit that could begin again in this process is "
+                "interrupted (docs/explanation/survival.md)",
+                listed(waiting),
+            )
+        self._waiting = waiting
+        return bool(waiting) and can_be

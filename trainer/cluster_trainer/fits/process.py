@@ -1,0 +1,63 @@
+"""This process: which program calls `fit` in it, and which folders it has taken."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster_trainer.fits.identity.owner import Lock
+
+if TYPE_CHECKING:
+    from cluster_trainer.fits.program import Outcome, Program
+    from cluster_trainer.fits.script.script import Script
+
+
+@dataclass
+class Process:
+    """What belongs to one process, and to none that it forks.
+
+    Attributes:
+        pid: its number.
+        script: the user's script, once it has called `fit`; None: it has not.
+        numbers: of the script's fits, from 0.
+        calls: what its end would be by the calls beside `fit`; None: there was none.
+        folders: those that `cluster_trainer.fit` has trained into, each with its lock.
+        programs: the built-in trainer, by the thread that runs it.
+    """
+
+    pid: int = field(default_factory=os.getpid)
+    script: "Script | None" = None
+    numbers: Iterator[int] = field(default_factory=count)
+    calls: "Outcome | None" = None
+    folders: dict[Path, Lock] = field(default_factory=dict)
+    programs: "dict[int, Program]" = field(default_factory=dict)
+
+    @property
+    def program(self) -> "Program | None":
+        """The program whose `fit` this thread calls; None: a script that has called none yet."""
+        return self.programs.get(threading.get_ident(), self.script)
+
+    @contextmanager
+    def running(self, program: "Program") -> Iterator[None]:
+        """Let the `fit` that is called inside be one of a program's."""
+        thread = threading.get_ident()
+        self.programs[thread] = program
+        try:
+            yield
+        finally:
+            del self.programs[thread]
+
+
+_present = Process()
+
+
+def present() -> Process:
+    """Return this process; no program has called `fit` yet in one that was forked."""
+    global _present  # noqa: PLW0603  the one place that holds it: Keras's import passes nothing
+    if _present.pid != os.getpid():
+        _present = replace(_present, pid=os.getpid(), script=None, programs={})
+    return _present

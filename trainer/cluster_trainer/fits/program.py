@@ -1,0 +1,134 @@
+"""What a `fit` asks of the program that has called it: a user's script, or the built-in trainer."""
+
+import inspect
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from enum import Enum
+
+from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.engine.running import Order
+from cluster_trainer.fits.kept.kept_fit import KeptFit
+from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.results.journal import Journal
+from cluster_trainer.results.progress import LiveFile
+from cluster_trainer.settings.job import Job
+
+
+class Outcome(Enum):
+    """What the end of a script would be that came now."""
+
+    WELL = "an end: all that it called ended well, or it got over what did not"
+    FAILED = "none: what it called last did not end well"
+    INTERRUPTED = "none: somebody has interrupted a fit, as by Ctrl-C, and may go on another time"
+
+    def after(self, error: BaseException | None) -> "Outcome":
+        """Return what it would be after another call; None: that ended well."""
+        if self is Outcome.INTERRUPTED or isinstance(error, KeyboardInterrupt):
+            return Outcome.INTERRUPTED
+        return Outcome.FAILED if error else Outcome.WELL
+
+
+class Program(ABC):
+    """A program that calls `fit`.
+
+    Args:
+        job: the settings, and which worker this is.
+        stop: whether this process was asked to stop.
+        deadline: until when a call of TensorFlow must be over.
+        journal: this worker's events.jsonl.
+
+    Attributes:
+        kept: the fit that runs, or waits for other workers; None: there is none.
+    """
+
+    def __init__(self, job: Job, stop: StopRequest, deadline: Deadline, journal: Journal) -> None:
+        self.job, self.stop, self.deadline, self.journal = job, stop, deadline, journal
+        self.kept: KeptFit | None = None
+        self._ended_at = Place()
+
+    @property
+    def place(self) -> Place:
+        """Where the fit is that runs; where the last one was when it ended, if none does."""
+        return self.kept.place if self.kept else self._ended_at
+
+    @abstractmethod
+    def begins(self) -> None:
+        """Note that a fit begins."""
+
+    @abstractmethod
+    def guarded(self) -> AbstractContextManager[None]:
+        """Hear stops, and end what is stuck, while a fit runs."""
+
+    @abstractmethod
+    def asked(self, given: inspect.BoundArguments) -> "Asked":
+        """Return what it asks of a fit that it has called.
+
+        Args:
+            given: the arguments of `fit`.
+        """
+
+    @abstractmethod
+    def waits(self, waiting: str) -> None:
+        """Note that the fit waits for other workers.
+
+        Args:
+            waiting: for whom, in words.
+        """
+
+    @abstractmethod
+    def failed(self, error: BaseException) -> None:
+        """Note what has ended a fit; end the process if it is not the program's own affair.
+
+        Raises:
+            SystemExit: something does not fit, and no peer would wait for this process to be gone.
+        """
+
+    @abstractmethod
+    def ended(self, workers: Workers) -> None:
+        """Note that a fit has ended well.
+
+        Args:
+            workers: this one and the others.
+        """
+
+    def let_go(self) -> None:
+        """Hold no fit any longer, which writes nothing any more."""
+        if self.kept:
+            self.kept.close()
+            self._ended_at = self.kept.place
+        self.kept = None
+
+    def look_away(self) -> None:
+        """Remove the file that says where the fit is."""
+        LiveFile(self.job.live_file).remove()
+
+
+class Asked(ABC):
+    """What a program asks of one fit."""
+
+    @abstractmethod
+    def order(self) -> Order:
+        """Return in which order, and in which calls of TensorFlow, its steps are done; once."""
+
+    @abstractmethod
+    def agree(self, workers: Workers, *, is_again: bool) -> None:
+        """Agree with the others on what is trained, and in which folder; all workers call it.
+
+        Args:
+            workers: this one and the others.
+            is_again: whether the fit has begun before in this process.
+
+        Raises:
+            ConfigurationError: they differ, or what is in the folder is another program's.
+        """
+
+    @abstractmethod
+    def plan(self) -> Plan:
+        """Return how the fit is kept, once all have agreed."""
+
+    @abstractmethod
+    def plan_of_rehearsal(self) -> Plan:
+        """Return how its first step is done without the other workers."""

@@ -1,0 +1,75 @@
+"""Where a script's fits begin anew: what an earlier script has left moves aside, or is refused."""
+
+import logging
+from collections.abc import Mapping
+
+from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.fits.identity import earlier, ending, owner
+from cluster_trainer.fits.identity.beginning import Beginning
+from cluster_trainer.fits.identity.fits import ANEW
+from cluster_trainer.fits.identity.owner import Owner, script_name, this_process
+from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.results.journal import FILE as EVENTS
+from cluster_trainer.settings.job import Job
+
+log = logging.getLogger("trainer")
+
+
+def begin_anew(
+    job: Job,
+    workers: Workers,
+    beginning: Beginning,
+    before: Owner | None,
+    environ: Mapping[str, str],
+) -> None:
+    """Move aside what an earlier start has left, if that has ended, or is not wanted.
+
+    Args:
+        job: the settings, and which worker this is.
+        workers: this one and the others, who all call it.
+        beginning: of the run.
+        before: whose the worker's folder was before; None: nobody's, as far as is known.
+        environ: tells this start from others.
+
+    Raises:
+        ConfigurationError: another script has left fits that have not ended.
+    """
+    keeps = bool(job.config.checkpoint_steps)
+    if keeps:
+        earlier.finish(job.folder)
+    is_new = before is None and not any(job.folder.glob("fit-*"))
+    has_ended = ending.has_ended(job.folder, workers, is_new=is_new)
+    if keeps and not beginning.is_over:
+        if has_ended or job.config.resume == "never":
+            _move_aside(job, before, environ, has_ended=has_ended)
+        elif before and before.script != script_name():
+            _refuse_other_script(job, before)
+        beginning.end()
+    ending.forget(job.folder, workers, keeps=keeps)
+
+
+def _move_aside(
+    job: Job, before: Owner | None, environ: Mapping[str, str], *, has_ended: bool
+) -> None:
+    script = before.script if before else "a script"
+    began = before.began if before else job.folder.stat().st_mtime
+    fits = [one.name for one in job.folder.glob("fit-*")]
+    place = earlier.move_aside(job.folder, [*fits, EVENTS], script, began)
+    if place is None:
+        return
+    why = "has ended with this TRAINER_RUN_DIR" if has_ended else "is not gone on with"
+    log.info("%s %s: the fits that it left in %s are now in %s", script, why, job.folder, place)
+    owner.write(job.folder, this_process(environ, script_name()))
+    earlier.keep_newest(job.folder, job.config.keep_earlier)
+
+
+def _refuse_other_script(job: Job, before: Owner) -> None:
+    """Refuse to train where another script was interrupted, which may still go on there.
+
+    Raises:
+        ConfigurationError: there are fits of it.
+    """
+    if any(job.folder.glob("fit-*")):
+        owner.write(job.folder, before)
+        accepted = f"{before.script}, whose fits in {job.folder} have not ended"
+        raise ConfigurationError([Problem("the script", script_name(), accepted, ANEW)])

@@ -1,0 +1,95 @@
+"""The beginning of a script's fits in this process: settings, log, and whose the folder is."""
+
+import logging
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from tempfile import gettempdir
+
+from cluster_trainer.data.memory import available_bytes
+from cluster_trainer.engine.first_batch import mode as first_batch
+from cluster_trainer.fits.identity.owner import Claim, Lock, Owner, script_name, this_process
+from cluster_trainer.fits.process import Process
+from cluster_trainer.fits.script.script import Script, Taken
+from cluster_trainer.fits.script.settings import unheeded, unused_variables
+from cluster_trainer.problems import ConfigurationError
+from cluster_trainer.process.lifecycle import leave_process
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.results.report import start_log
+from cluster_trainer.settings.job import Job, read_job
+
+log = logging.getLogger("trainer")
+
+
+def begin(process: Process, environ: Mapping[str, str]) -> Script:
+    """Let a script begin its first fit in this process: read the settings, take the folder.
+
+    Args:
+        process: this one.
+        environ: TRAINER_ variables, TF_CONFIG, and what the entrypoint sets.
+
+    Raises:
+        ConfigurationError: a setting is not acceptable, or the folder is another start's.
+    """
+    lock = Lock()
+    job, claim = _claimed(_read(environ), lock, this_process(environ, script_name()))
+    stop = StopRequest(leave_process)
+    script = Script(job, stop, environ, Taken(claim.before, lock), process.numbers)
+    process.script = script
+    script.look_away()  # from what a start has left that was killed
+    first_batch.use(job.config.first_batch, available_bytes)
+    os.register_at_fork(after_in_child=_forget_signals)
+    return script
+
+
+def _read(environ: Mapping[str, str]) -> Job:
+    """Read the settings; where nobody has given a folder and there is none, nothing is kept.
+
+    Raises:
+        ConfigurationError: something is not acceptable.
+    """
+    try:
+        job = read_job(environ, [])
+    except ConfigurationError:
+        if environ.get("TRAINER_RUN_DIR"):
+            raise
+        job = read_job(environ, [], {"run_dir": gettempdir(), "checkpoint_steps": 0})
+        start_log(job.task.name, view=job.view)
+        log.warning("/runs cannot be written, so that no checkpoints are kept (TRAINER_RUN_DIR)")
+    start_log(job.task.name, view=job.view)
+    if unused := unused_variables(environ, unheeded()):
+        log.warning(
+            "Keras's own fit takes nothing from %s: a script says itself what it trains, and how",
+            ", ".join(unused),
+        )
+    return job
+
+
+def _claimed(job: Job, lock: Lock, mine: Owner) -> tuple[Job, Claim]:
+    """Take the worker's folder; where another process of this start has it, keep nothing.
+
+    Raises:
+        ConfigurationError: a process of another start trains into it.
+    """
+    if not job.config.checkpoint_steps:
+        return job, Claim()
+    claim = lock.claim(job.folder, mine)
+    if claim.other is None:
+        return job, claim
+    log.warning(
+        "the fits of this process (%s, %d) are not kept: only the first process of a start keeps "
+        "its fits, and that was %s, %d. After a restart this one trains from the beginning",
+        mine.script,
+        mine.pid,
+        claim.other.script,
+        claim.other.pid,
+    )
+    config = job.config.model_copy(update={"checkpoint_steps": 0})
+    return replace(job, config=config), claim
+
+
+def _forget_signals() -> None:
+    """Let a process that a script forks end by the signals that end others."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)

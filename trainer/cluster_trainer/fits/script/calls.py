@@ -1,0 +1,88 @@
+"""What a script calls beside `fit`: evaluate, predict, and training batch by batch.
+
+Nothing is kept of these. They end as a `fit` does where a peer is lost, and a script that calls
+nothing else does not leave before the other workers either.
+"""
+
+import atexit
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from cluster_trainer.collectives.workers import workers_of
+from cluster_trainer.fits.lost_worker import explained
+from cluster_trainer.fits.process import Process
+from cluster_trainer.fits.program import Outcome
+from cluster_trainer.fits.script.end import meets_the_others
+from cluster_trainer.fits.script.log import begin_log
+from cluster_trainer.problems import ExitCode
+from cluster_trainer.process.last_call import LastCall
+from cluster_trainer.process.lifecycle import judge, leave_process, tell
+from cluster_trainer.settings.task import from_environment
+
+log = logging.getLogger("trainer")
+
+
+def call(
+    process: Process,
+    run: Callable[[], Any],
+    strategy: tf.distribute.Strategy,
+    environ: Mapping[str, str],
+) -> Any:
+    """Return what a call of the script's returns; where a peer is lost, end the process (75).
+
+    Args:
+        process: this one.
+        run: the call.
+        strategy: of its model.
+        environ: TF_CONFIG, which names several workers, and what the log looks like.
+    """
+    try:
+        if process.calls is None:
+            _begin(process, strategy, environ)
+        result = run()
+    except BaseException as error:
+        if process.calls:
+            process.calls = process.calls.after(error)
+        if isinstance(error, Exception):
+            end_unless_crashed(error, environ)
+        raise
+    process.calls = Outcome.WELL  # the script has got over an earlier one
+    return result
+
+
+def _begin(process: Process, strategy: tf.distribute.Strategy, environ: Mapping[str, str]) -> None:
+    """Begin the first call of a process: see to the log, and to the end."""
+    begin_log(environ)
+    num_workers = from_environment(environ).num_workers
+    # A ring's own end is after this one, if it is there before.
+    if workers_of(strategy).count == 1 < num_workers and process.script is None:
+        log.warning(
+            "evaluate, predict, train_on_batch and the like run on this worker alone: the "
+            "model was not made in the scope of a MultiWorkerMirroredStrategy"
+        )
+    process.calls = Outcome.WELL
+    atexit.register(_leave, process, strategy, LastCall())
+
+
+def _leave(process: Process, strategy: tf.distribute.Strategy, last: LastCall) -> None:
+    """Let no worker leave before the others, unless a `fit` has seen to that, or all is over.
+
+    One that has failed leaves at once, as in `Script`.
+    """
+    if process.pid == os.getpid() and process.script is None:
+        has_failed = process.calls is not Outcome.WELL
+        meets_the_others(workers_of(strategy), last, has_failed=has_failed)
+
+
+def end_unless_crashed(error: Exception, environ: Mapping[str, str]) -> None:
+    """End the process as the trainer would, unless the error is the script's own affair."""
+    error = explained(error)
+    num_workers = from_environment(environ).num_workers
+    code, reason = judge(error, num_workers)
+    if code != ExitCode.CRASHED:
+        tell(error, num_workers)
+        leave_process(code, reason)
