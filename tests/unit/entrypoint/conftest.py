@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from entrypoint.errors import ConfigurationError, Problem
 from entrypoint.settings.environ import read_environ
 from entrypoint.sources.own_task import find_own_task
 from entrypoint.sources.resolve import Answer, resolve
+from harness.forked import Forked
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -80,8 +80,15 @@ def entrypoint() -> tuple[str, ...]:
     return ENTRYPOINT
 
 
+@pytest.fixture(scope="session")
+def forked() -> Iterator[Forked]:
+    """Start the process that the starts of this session are forks of."""
+    with Forked() as server:
+        yield server
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path, forked: Forked) -> Run:
     """Return a function that starts the entrypoint as the image does, in a directory of its own.
 
     It starts the command without the gate and once; both have tests of their own.
@@ -91,20 +98,12 @@ def run(tmp_path: Path) -> Run:
 
     def start(*arguments: str, stdin: str | None = None, **environ: str) -> Ended:
         path = f"{tmp_path}:{os.environ['PATH']}"
+        environ = {"PATH": path, "TMPDIR": str(tmp_path)} | ONCE | environ
         begin = time.perf_counter()
-        child = subprocess.run(
-            [*ENTRYPOINT, *arguments],
-            env={"PATH": path, "TMPDIR": str(tmp_path)} | ONCE | environ,
-            cwd=folder,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
+        child = forked.start(arguments, environ, folder, stdin, limit_seconds=30)
         seconds = time.perf_counter() - begin
         print(child.stderr)
-        return Ended(child.returncode, child.stdout, child.stderr, seconds)
+        return Ended(child.code, child.stdout, child.stderr, seconds)
 
     return start
 
