@@ -1,3 +1,4 @@
+import json
 import re
 
 import pytest
@@ -7,7 +8,7 @@ import importlib.util, json, sys
 print(json.dumps([name for name in sys.argv[1:] if importlib.util.find_spec(name)]))
 """
 IMPORT = """
-import gc, importlib, json
+import gc, importlib, json, os
 collected = []
 gc.callbacks.append(lambda phase, about: collected.append(phase))
 import tensorflow
@@ -16,7 +17,34 @@ gc.callbacks.clear()
 garbage = [during, gc.isenabled(), gc.get_freeze_count() > 10_000]
 names = ("tensorflow", "keras", "tf_keras", "tensorflow_datasets", "tensorboard")
 versions = {name: importlib.import_module(name).__version__ for name in names}
+os.write(2, b"E0000 00:00:1.5 7 port.cc:1] refused\\n")
 print(json.dumps([versions, garbage]))
+"""
+OURS = re.compile(r"\d\d:\d\d:\d\d [A-Z]+ \S+ ")
+# Without our hook, which would end at the first name that is missing.
+MISSING = """
+import ast, importlib, json, sys, types
+from pathlib import Path
+sys.modules["cluster_trainer.hook"] = types.SimpleNamespace(install=lambda: None)
+import cluster_trainer, keras, tensorflow
+place = Path(cluster_trainer.__path__[0]) / "private"
+def is_there(where, name):
+    try:
+        if hasattr(importlib.import_module(where), name):
+            return True
+        return bool(importlib.import_module(f"{where}.{name}"))
+    except ImportError:
+        return False
+files = [*place.glob("*_names.py")]
+names = [
+    (node.module, one.name)
+    for file in files
+    for node in ast.walk(ast.parse(file.read_text()))
+    if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in ("keras", "tensorflow")
+    for one in node.names
+]
+lacks = [f"{where}: {name}" for where, name in names if not is_there(where, name)]
+print(json.dumps([len(files), len(names) > 20, lacks]))
 """
 WHICH = """
 import json, sys
@@ -38,30 +66,23 @@ print(json.dumps([name for name in sys.modules if name == "tensorflow_datasets"]
 """
 
 
-OURS = re.compile(r"\d\d:\d\d:\d\d [A-Z]+ \S+ ")
-WITH_AN_ERROR = "import os, tensorflow; os.write(2, b'E0000 00:00:1.5 7 port.cc:1] refused\\n')"
-
-
-def test_importing_tensorflow_prints_nothing_of_its_own(run_to_end):
-    ended = run_to_end("python", "-c", WITH_AN_ERROR)
-    printed = [line for line in (ended.out + ended.err).splitlines() if not OURS.match(line)]
-    assert printed == ["E0000 00:00:1.5 7 port.cc:1] refused"]
-
-
-def test_a_level_of_ones_own_shows_what_tensorflow_prints(run_to_end):
-    environment = {"TF_CPP_MIN_LOG_LEVEL": "0"}
-    ended = run_to_end("python", "-c", "import tensorflow", environment=environment)
-    assert "absl::InitializeLog" in ended.err
-
-
-def test_frameworks_are_there_and_tensorflow_is_imported_without_collection(run_python):
-    versions, garbage = run_python(IMPORT)
+def test_frameworks_are_there_and_tensorflow_is_imported_without_collection(run_to_end):
+    ended = run_to_end("python", "-c", IMPORT)
+    versions, garbage = json.loads(ended.out.splitlines()[-1])
     assert versions["tensorflow"].startswith("2.21.")
     assert versions["tf_keras"].startswith("2.21.")
     assert versions["tensorboard"].startswith("2.21.")
     assert versions["keras"].startswith("3.")
     assert versions["tensorflow_datasets"].startswith("4.")
     assert garbage == [0, True, True]
+    printed = [line for line in ended.err.splitlines() if not OURS.match(line)]
+    assert printed == ["E0000 00:00:1.5 7 port.cc:1] refused"]
+
+
+def test_every_private_name_that_is_imported_is_there_and_a_level_of_ones_own_is_heeded(run_to_end):
+    ended = run_to_end("python", "-c", MISSING, environment={"TF_CPP_MIN_LOG_LEVEL": "0"})
+    assert json.loads(ended.out.splitlines()[-1]) == [2, True, []]
+    assert "absl::InitializeLog" in ended.err
 
 
 def test_the_entrypoints_python_begins_with_nothing_of_the_commands(run_to_end):
