@@ -1,4 +1,4 @@
-"""What the container's arguments ask for."""
+"""The container's arguments: a command, the trainer's flags, `explain` or `status`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, and the one way to say so."""
+"""Problems of a configuration, and the one way to report them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entrypoint's own lines: who says it, how grave it is, as text or as JSON."""
+"""The entrypoint's log: each line has a worker and a level, as text or as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Linux's /proc says: which boot, which container, and which processes live."""
+"""Read /proc: the boot, the container, and the processes that are alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a resolved start to its exit code: packages, trainer's settings, gate, supervision."""
+"""Run a resolved start to its exit code: packages, the trainer's settings, gate, supervision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON without the things that Python lets pass: duplicate keys, NaN, endless numbers and depth."""
+"""JSON without the extensions that Python accepts: duplicate keys, NaN, endless numbers, depth."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is checked before a start: GPUs, the trainer's settings, versions."""
+"""Checks before a start: GPUs, the trainer's settings, versions."""

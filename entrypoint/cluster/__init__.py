@@ -1,1 +1,1 @@
-"""Who trains together: addresses, the cluster, and what this machine is called."""
+"""The cluster: its workers, their addresses, and the names of this machine."""

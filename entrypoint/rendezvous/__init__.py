@@ -1,4 +1,4 @@
-"""The gate before TensorFlow: the workers are there, reachable at their addresses, and agree.
+"""The gate: all workers are there, reachable at their addresses, and agree.
 
 Read `gate.py` first (`pass_gate`), what comes of it (`meeting.py`), then `roles/` (worker 0 and
 the others), `comparison.py` (what contradicts what) and `transport/` (how two workers talk);

@@ -1,1 +1,1 @@
-"""What a start says: the banner, the explanation, the refusal."""
+"""Messages of a start: the banner, the explanation, the refusal."""

@@ -1,1 +1,1 @@
-"""What was set: variables, their files and `.env`, and the options that are read from them."""
+"""Settings: variables, their files and `.env`, and the options that are read from them."""

@@ -77,9 +77,9 @@ class Options:
         "MIN_WORKERS",
         forms.whole_number(1),
         purpose="The smallest number of workers that go on after a loss. It must be more than "
-        "half of all workers. Worker 0 and more than half of those who trained last must be among "
-        "them. Lost workers rejoin at the end of a call. If unset: all workers. It must be the "
-        "same on every worker, and needs a ring (TRAINER_COLLECTIVES) and a meeting "
+        "half of all workers. Worker 0 and more than half of the workers that trained last must be "
+        "among them. Lost workers rejoin at the end of a call. If unset: all workers. It must be "
+        "the same on every worker, and needs a ring (TRAINER_COLLECTIVES) and a meeting "
         "(RENDEZVOUS_TIMEOUT).",
         example="2",
     )
@@ -118,15 +118,15 @@ class Options:
     progress_file: str | None = option(
         "PROGRESS_FILE",
         forms.path("the path of a file that may be created"),
-        purpose="A file that the command touches when it has got further. If unset: a new file, "
-        "whose path the command gets under this name.",
+        purpose="A file that the command touches when it makes progress. If unset: a new file, "
+        "whose path the command gets in this variable.",
         example="/runs/progress",
     )
     failure_file: str | None = option(
         "FAILURE_FILE",
         forms.path("the path of a file that may be created"),
-        purpose="A file for the reason of a failure, in a few lines. Give each worker its own. A "
-        "start and a success remove it.",
+        purpose="A file that gets the reason of a failure, in a few lines. Give each worker its "
+        "own. A start and a success remove it.",
         example="/runs/failure",
     )
     peer_lost_exit_code: int = option(
@@ -150,7 +150,8 @@ class Options:
         forms.flag(),
         default="0",
         purpose="1 prints every line of every worker. Otherwise the chief speaks for all: the "
-        "others print what concerns them, and keep the rest in train.log.",
+        "others print only their own waits, warnings, errors, restarts and end, and keep the rest "
+        "in train.log.",
         example="1",
     )
     metrics_port: int | None = option(

@@ -1,1 +1,1 @@
-"""What this worker is at: kept in small files by the entrypoint, shown by `status`."""
+"""The worker's status: the entrypoint keeps it in small files, and `status` shows it."""

@@ -1,4 +1,4 @@
-"""What scripts of your own use: the project's loop on a model and a strategy of yours.
+"""The functions for your own scripts: the trainer's `fit` with your model and strategy.
 
     from cluster_trainer import fit, start_strategy
 

@@ -1,4 +1,4 @@
-"""Files that are there whole under their name, or not at all."""
+"""Atomic files: complete under their name, or absent."""
 
 import os
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""What Keras's import calls: from here on any script's `fit` is the image's own.
+"""Called when Keras is imported: from then on, any script's `fit` is the image's own.
 
-The last lines of the installed Keras's `keras/__init__.py` do so (patches/).
+The last lines of the installed Keras's `keras/__init__.py` call it (patches/).
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""`python -m cluster_trainer.metrics_server PORT`: what `status` says, as Prometheus reads it.
+"""`python -m cluster_trainer.metrics_server PORT`: the status as Prometheus metrics.
 
 The entrypoint starts it where METRICS_PORT is set. Each scrape asks `status --json`, and so sees
 what a person sees, of a worker that hangs as well.

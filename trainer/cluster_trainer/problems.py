@@ -1,4 +1,4 @@
-"""What can go wrong, by kind: the exit code is the interface to whoever started the trainer.
+"""Kinds of problems, with the exit codes that tell the parent process which one it was.
 
 The entrypoint prints its own problems in the same form. The two packages share no code on
 purpose: they meet in environment variables and exit codes only.

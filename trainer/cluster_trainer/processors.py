@@ -1,4 +1,4 @@
-"""How many processors this container may use, and how many threads TensorFlow makes for them.
+"""Processors that this container may use, and the threads that TensorFlow makes for them.
 
 TensorFlow and Python see which processors a process may use, but not a limit of their time (`docker
 run --cpus`). A script's process looks here before it imports TensorFlow, so nothing here is slow.

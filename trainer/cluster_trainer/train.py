@@ -1,4 +1,4 @@
-"""A run of the image's own trainer from beginning to end: a Keras program, with all its parts."""
+"""A run of the built-in trainer from beginning to end: a Keras program, with all its parts."""
 
 import logging
 import time

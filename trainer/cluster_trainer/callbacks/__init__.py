@@ -1,4 +1,4 @@
-"""Keras's callbacks on a cluster, and those of the image's own.
+"""Callbacks: Keras's on a cluster, and the image's own.
 
 For each `fit`: `keeper.py` keeps checkpoints, `states.py` the state of other callbacks in them,
 `chief.py` lets one worker write what is written once, `place_told.py` tells `status` the step. For

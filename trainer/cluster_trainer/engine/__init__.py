@@ -1,4 +1,4 @@
-"""Keras's own `fit`, `evaluate` and `predict` on any number of replicas, as if on one device.
+"""Keras's own `fit`, `evaluate` and `predict` on any number of replicas, as on one device.
 
 Keras calls this package when its TensorFlow backend is imported (patches/), so that a script needs
 no import of ours. `install.py` lists what of Keras is replaced, and by what. The rule behind all of

@@ -1,1 +1,1 @@
-"""What every `fit` gets besides, a script's or the trainer's: `fit.py` shows it in its order."""
+"""All that the image adds to a `fit`, a script's or the trainer's: `fit.py` shows the order."""

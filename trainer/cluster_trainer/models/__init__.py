@@ -1,4 +1,4 @@
-"""Models: the built-in ones, each a function (input_shape, num_classes) -> keras.Model, and others.
+"""Models: built-in and your own, each a function (input_shape, num_classes) -> keras.Model.
 
 A built-in model takes a batch [n, *input_shape] and returns logits [n, num_classes], without a
 softmax. `build.py` builds what the settings name, `compiling.py` compiles it.

@@ -1,1 +1,1 @@
-"""How a process is watched and ends: signals, stalls, lost peers, memory, exit codes."""
+"""Watching and ending a process: signals, stalls, lost peers, memory, exit codes."""

@@ -1,1 +1,1 @@
-"""`python -m trainer.report RUN…`: one page about a run, or several beside each other."""
+"""`python -m trainer.report RUN…`: one page about a run, or about several side by side."""

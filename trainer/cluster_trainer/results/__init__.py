@@ -1,1 +1,1 @@
-"""What a run leaves behind: the log, result.json, metrics.jsonl, the model, the mark of its end."""
+"""Results of a run: the log, result.json, metrics.jsonl, the model, the mark of its end."""

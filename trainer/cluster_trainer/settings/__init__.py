@@ -1,4 +1,4 @@
-"""What a run is: settings as flags and TRAINER_ variables, the task, a script's own arguments.
+"""Settings of a run: flags and TRAINER_ variables, the task, a script's own arguments.
 
 Nothing here imports TensorFlow, but for what reads a script's arguments.
 """

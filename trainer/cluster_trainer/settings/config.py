@@ -181,8 +181,8 @@ class TrainerConfig(BaseSettings):
     )
     cache: Literal["auto", "memory", "disk", "none"] = Field(
         "auto",
-        description="Where the pictures of a TensorFlow Datasets set are kept: decoded in memory, "
-        "decoded on disk in data_dir, or not at all (none). auto takes the first with enough "
+        description="Where the decoded pictures of a TensorFlow Datasets set are kept: in memory, "
+        "on disk in data_dir, or nowhere (none). auto takes the first with enough "
         "room. The results of a run do not depend on it.",
     )
     run_dir: Annotated[Path, AfterValidator(values.writable_directory)] = Field(
@@ -293,7 +293,7 @@ class TrainerConfig(BaseSettings):
     )
     jit: bool = Field(
         False,  # noqa: FBT003  pydantic's signature
-        description="Compiles what lies between the sums of a step with XLA, once for each batch "
+        description="Compiles the code between the sums of a step with XLA, once for each batch "
         "size. Some models become faster, others slower; rounding differs. A model that is "
         "already compiled keeps its own jit_compile.",
     )
@@ -316,8 +316,8 @@ class TrainerConfig(BaseSettings):
     )
     keep_earlier: NonNegativeInt | None = Field(
         None,
-        description="How many earlier runs stay in each worker's folder `earlier`, where a new "
-        "run moves what it finds. If unset: all of them.",
+        description="How many earlier runs stay in each worker's folder `earlier`, into which a "
+        "new run moves the files that it finds. If unset: all of them.",
     )
     tensorboard: Literal["none", "scalars", "histograms"] = Field(
         "scalars",
@@ -331,13 +331,13 @@ class TrainerConfig(BaseSettings):
     )
     steps_per_call: AutoOrPositive = Field(
         "auto",
-        description="Steps that run inside TensorFlow before Python looks again. auto: about a "
-        "second's worth, or 0.2 s while workers are missing.",
+        description="Steps that run inside TensorFlow before control returns to Python. auto: about "
+        "a second's worth, or 0.2 s while workers are missing.",
     )
     threads: AutoOrPositive = Field(
         "auto",
-        description="CPU threads of TensorFlow, in a script too unless it sets them itself. auto: "
-        "the CPUs that the container may use.",
+        description="CPU threads of TensorFlow, also in a script that does not set them itself. "
+        "auto: the CPUs that the container may use.",
     )
     startup_timeout_seconds: NonNegativeInt = Field(
         300,
@@ -357,8 +357,8 @@ class TrainerConfig(BaseSettings):
     )
     gpus_per_worker: NonNegativeInt | None = Field(
         None,
-        description="How many GPUs TensorFlow must see here, whichever of them train. If unset: "
-        "any number.",
+        description="How many GPUs TensorFlow must see here, whether or not all of them train. If "
+        "unset: any number.",
     )
     unknown_arguments: CliUnknownArgs = Field(default=[], repr=False, exclude=True)
 
