@@ -331,8 +331,8 @@ class TrainerConfig(BaseSettings):
     )
     steps_per_call: AutoOrPositive = Field(
         "auto",
-        description="Steps that run inside TensorFlow before control returns to Python. auto: about "
-        "a second's worth, or 0.2 s while workers are missing.",
+        description="Steps that run inside TensorFlow before control returns to Python. auto: "
+        "about a second's worth, or 0.2 s while workers are missing.",
     )
     threads: AutoOrPositive = Field(
         "auto",
