@@ -15,7 +15,7 @@ from entrypoint.sources import SOURCES, variables_of
 
 NOT_OURS = {
     *("CLUSTER_TRAINER_VERSION", "CLUSTER_TRAINER_REVISION"),  # the image says it
-    *("CUDA_VISIBLE_DEVICES", "TMPDIR"),  # others' conventions
+    *("CUDA_VISIBLE_DEVICES", "TMPDIR", "TF_CPP_MIN_LOG_LEVEL"),  # others' conventions
     *("TRAINER_COLLECTIVES", "TRAINER_RUN_DIR"),  # the trainer's
     *("SKYPILOT_TASK_ID", "SKYPILOT_NUM_GPUS_PER_NODE", "SM_HPS"),  # settings of a scheduler's
 }
