@@ -3,8 +3,10 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from cluster_trainer.engine.data import comparing
+from cluster_trainer.engine.first_batch import draws
 
 
 class Alone:
@@ -49,6 +51,12 @@ def test_nothing_is_taken_back_while_threads_read_another_source():
     _, second = np.random.random(2)  # noqa: NPY002
     np.random.seed(1)  # noqa: NPY002
     comparing.refuse_others(Alone(), validation, {}, "evaluate")
+    assert np.random.random() == second  # noqa: NPY002
+    np.random.seed(1)  # noqa: NPY002
+    tf.random.set_seed(1)
+    with draws.alike():
+        np.random.random()  # noqa: NPY002
+        assert (tf.random.uniform([3]) != tf.random.uniform([3])).numpy().all()
     assert np.random.random() == second  # noqa: NPY002
 
 

@@ -198,6 +198,11 @@ def note_read(source: Any) -> None:
     _read_now.discard(source)
 
 
+def is_any_read() -> bool:
+    """Tell whether threads read data that may call a user's own code."""
+    return bool(_read_now)
+
+
 def _drawing_nothing_of(source: Any) -> AbstractContextManager[None]:
     """Leave generators as they are where a user's own code is asked for data; see Source.
 

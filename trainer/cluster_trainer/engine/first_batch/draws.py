@@ -4,14 +4,13 @@ A share draws what the whole batch would draw, and takes its own rows of that. W
 so, such as an order of the batch, is noted: the two ways cannot be compared then.
 """
 
-import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
+from cluster_trainer.engine.data import comparing
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import tensorflow_names
@@ -24,20 +23,23 @@ OF_GENERATORS = ("normal", "uniform", "truncated_normal", "uniform_full_int", "b
 
 @contextmanager
 def alike() -> Iterator[None]:
-    """Have all draws of a step's way made so, and leave all generators as they are."""
-    states = random.getstate(), np.random.get_state(), tensorflow_names.operation_seeds()  # noqa: NPY002
-    of_operations = states[2].getstate() if states[2] is not None else None
+    """Have all draws of a step's way made so, and leave all generators as they are.
+
+    But not Python's and NumPy's while threads that read data may draw from them.
+    """
+    leaving = nullcontext() if comparing.is_any_read() else comparing.drawing_nothing()
+    seeds = tensorflow_names.operation_seeds()
+    of_operations = seeds.getstate() if seeds is not None else None
     replacements = [*_replacements()]  # made of what is there before any is replaced
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in replacements]
     try:
         _set(replacements)
-        yield
+        with leaving:
+            yield
     finally:
         _set(before)
-        random.setstate(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002
-        if of_operations is not None:
-            states[2].setstate(of_operations)
+        if seeds is not None:
+            seeds.setstate(of_operations)
 
 
 def _set(functions: list[tuple[Any, str, Any]]) -> None:
@@ -49,7 +51,8 @@ def _replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     for name in SHAPED:
         yield tf.random, name, _in_rows(getattr(tf.random, name))
     for name in OF_TENSORFLOW:
-        yield tf.random, name, _counted(getattr(tf.random, f"stateless_{name}"))
+        own = getattr(tf.random, name)
+        yield tf.random, name, _counted(own, getattr(tf.random, f"stateless_{name}"))
     for name in OTHERS:
         yield tf.random, name, _noted(getattr(tf.random, name), f"tf.random.{name}")
     for name in OF_GENERATORS:
@@ -86,22 +89,31 @@ def _in_rows(own: Callable[..., Any]) -> Callable[..., Any]:
     return draw
 
 
-def _counted(stateless: Callable[..., Any]) -> Callable[..., Any]:
+def _counted(own: Callable[..., Any], stateless: Callable[..., Any]) -> Callable[..., Any]:
     """Return what draws by a seed that counts a way's draws, as TensorFlow's operations do."""
     is_uniform = stateless is tf.random.stateless_uniform
 
-    def draw(
-        shape: Any, low: Any = 0.0, high: Any = None, dtype: Any = tf.float32, **keywords: Any
+    def counted(
+        way: Way,
+        shape: Any,
+        low: Any = 0.0,
+        high: Any = None,
+        dtype: Any = tf.float32,
+        **keywords: Any,
     ) -> Any:
-        way, names = _way(), ("minval", "maxval") if is_uniform else ("mean", "stddev")
+        names = ("minval", "maxval") if is_uniform else ("mean", "stddev")
         low, high = keywords.get(names[0], low), keywords.get(names[1], high)
         limits = {names[0]: low, names[1]: 1 if high is None else high}
-        seed = tf.constant([way.next_draw() if way else 0, 0])
+        seed = tf.constant([way.next_draw(), 0])
 
         def of_shape(whole: Any) -> Any:
             return stateless(whole, seed=seed, dtype=dtype, **limits)
 
-        return way.rows_of(of_shape, shape) if way else of_shape(shape)
+        return way.rows_of(of_shape, shape)
+
+    def draw(*arguments: Any, **keywords: Any) -> Any:
+        way = _way()  # none in threads that read data
+        return own(*arguments, **keywords) if way is None else counted(way, *arguments, **keywords)
 
     return draw
 
