@@ -11,6 +11,9 @@ from entrypoint.errors import escaped, say
 
 DEBUG, INFO, WARNING, ERROR = "DEBUG", "INFO", "WARNING", "ERROR"
 
+Say = Callable[[str, str], None]
+"""Takes a level, and a line."""
+
 
 @dataclass(frozen=True)
 class Log:

@@ -39,9 +39,9 @@ from entrypoint.supervision.supervisor import end
 if TYPE_CHECKING:  # what a start of one worker does not need
     import socket
 
+    from entrypoint.rendezvous.commands.group import Gate
     from entrypoint.rendezvous.facts import Facts
     from entrypoint.rendezvous.meeting import Fewer
-    from entrypoint.rendezvous.ring.regroup import Gate
     from entrypoint.supervision.peers.ask_socket import Serve
 
 
@@ -135,8 +135,9 @@ def _import_for_children() -> None:
     The last of them would do so when the command asks, while all other workers wait for it. A start
     without a gate comes sooner to its command: the others import beside that.
     """
-    from entrypoint.rendezvous import gate, peer_watch  # noqa: F401, PLC0415
-    from entrypoint.rendezvous.ring import serve  # noqa: F401, PLC0415
+    from entrypoint.rendezvous import gate  # noqa: F401, PLC0415
+    from entrypoint.rendezvous.commands import serve  # noqa: F401, PLC0415
+    from entrypoint.rendezvous.watch import peer_watch  # noqa: F401, PLC0415
 
 
 def _install(start: Start, log: Log) -> Ended:
@@ -189,7 +190,7 @@ def watch_peers(spec: ClusterSpec, task: Task, start: Start, log: Log, asked: Sh
     """
 
     def work(trains: Callable[[], bool]) -> tuple[int, str]:
-        from entrypoint.rendezvous import peer_watch  # noqa: PLC0415 -- in a child, as below
+        from entrypoint.rendezvous.watch import peer_watch  # noqa: PLC0415 -- in a child, as below
 
         limit_seconds, note = start.options.startup_timeout_seconds, grpc_note(start.environment)
         try:
@@ -220,31 +221,31 @@ def neighbours(  # noqa: PLR0913 -- as `gate` below
 
     def serve(asks: socket.socket, meeting: str) -> None:
         # In a child that has slept until now.
-        from entrypoint.rendezvous.attempt import Given  # noqa: PLC0415
+        from entrypoint.rendezvous.commands.group import Group  # noqa: PLC0415
+        from entrypoint.rendezvous.commands.serve import serve as answer  # noqa: PLC0415
         from entrypoint.rendezvous.meeting import Meeting  # noqa: PLC0415
-        from entrypoint.rendezvous.ring.regroup import Group  # noqa: PLC0415
-        from entrypoint.rendezvous.ring.serve import serve as answer  # noqa: PLC0415
+        from entrypoint.rendezvous.terms import Terms  # noqa: PLC0415
         from entrypoint.rendezvous.transport.timing import Timing  # noqa: PLC0415
 
-        given = Given(
+        terms = Terms(
             spec=spec,
             task=task,
             facts=_facts(spec, start, settings),
-            timeout_seconds=start.options.startup_timeout_seconds,
+            timeout_seconds=start.options.rendezvous_timeout_seconds,
+            start_seconds=start.options.startup_timeout_seconds,
             token=start.options.cluster_token,
             say=log.line,
-            timing=Timing.of_ring(),
+            timing=Timing.of_commands(),
         )
         gate = _gate_again(start.options, len(spec.members), log, board)
-        answer(asks, Group(given, meeting=Meeting.read(meeting), seen=seen, gate=gate))
+        answer(asks, Group(terms, meeting=Meeting.read(meeting), seen=seen, gate=gate))
 
     return serve
 
 
 def _gate_again(options: Options, workers: int, log: Log, board: Board) -> Gate | None:
     """Return how to meet the others while the command runs; None where there is no gate."""
-    from entrypoint.rendezvous.ring.regroup import Gate, Waiting  # noqa: PLC0415 -- in a child
-    from entrypoint.rendezvous.transport.timing import Timing  # noqa: PLC0415
+    from entrypoint.rendezvous.commands.group import Gate, Waiting  # noqa: PLC0415 -- in a child
 
     at_gate, in_ring = options.rendezvous_timeout_seconds, options.startup_timeout_seconds
     within_seconds = at_gate + in_ring if in_ring else None
@@ -269,7 +270,6 @@ def _gate_again(options: Options, workers: int, log: Log, board: Board) -> Gate 
         # As many as commands that end with 75 may lose (`Restarts`); one is left out after two.
         most_losses=max(2 if fewer else 1, options.max_restarts * others),
         waiting=waiting,
-        timing=Timing.of_regroup(),
         fewer=fewer,
     )
 

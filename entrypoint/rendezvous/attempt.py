@@ -1,4 +1,4 @@
-"""One worker's one attempt to pass the gate: what all parts of it share."""
+"""One worker at one meeting: what all parts of it share."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import asyncio
 import contextlib
 import functools
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
 from math import inf
 
 from entrypoint.cluster.addresses import Address
-from entrypoint.cluster.spec import ClusterSpec, Member, Task
+from entrypoint.cluster.spec import Member, Task
 from entrypoint.errors import Problem
 from entrypoint.rendezvous.comparison import Contradictions, in_a_line
-from entrypoint.rendezvous.facts import Card, Facts
-from entrypoint.rendezvous.meeting import Fewer, Meeting
+from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.limit import Limit
+from entrypoint.rendezvous.meeting import Meeting, Ring
 from entrypoint.rendezvous.outcome import NobodyCameError, PeersMissingError
+from entrypoint.rendezvous.terms import Terms
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.messages import (
     CARD,
@@ -24,75 +25,37 @@ from entrypoint.rendezvous.transport.messages import (
     contradiction,
 )
 from entrypoint.rendezvous.transport.reasons import PeerError
-from entrypoint.rendezvous.transport.timing import PASSING_SECONDS, Timing
-
-Say = Callable[[str, str], None]
-"""Takes a level of `log.py`, and a line."""
+from entrypoint.rendezvous.transport.timing import PASSING_SECONDS
 
 FAREWELL_SECONDS = 1.0
 """For the other workers to have read why the gate ends."""
 
 
-def _unheard(_line: str) -> None:
-    """Take what nobody wants to hear."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Given:
-    """What `pass_gate` was called with."""
-
-    spec: ClusterSpec
-    task: Task
-    facts: Facts
-    timeout_seconds: float
-    token: str | None
-    say: Say
-    timing: Timing
-    generation: int = 0
-    """The newest ring that this worker was in; 0 for none."""
-    ring_size: int = 0
-    """How many workers that had; 0: not known, and so all."""
-    asks: bool = False
-    """Whether its command runs, and has asked for its neighbours."""
-    fewer: Fewer | None = None
-    """When the others are gone on without; None: never. Worker 0's counts."""
-    awaited: frozenset[Task] = frozenset()
-    """Who is known to come, since the others have ended their ring to take them in."""
-    missing: frozenset[Task] = frozenset()
-    """Who is known to be missing, since the last ring was without them, and not to come."""
-    left_out: frozenset[Task] = frozenset()
-    """Who is left out for now, if the others are enough."""
-    only_last_ring: bool = False
-    """Whether those who were not in the newest ring are left out, if the others are enough."""
-    prolong: Callable[[str], None] = _unheard
-    """Is told, every few seconds, what is waited for while the time limit begins anew."""
-
-    @property
-    def me(self) -> Member:
-        """This worker and its address."""
-        return next(member for member in self.spec.members if member.task == self.task)
-
-
 class Attempt:
-    """The state of the attempt, whichever role this worker has."""
+    """What is known at the meeting so far, whichever role this worker has."""
 
-    def __init__(self, given: Given) -> None:
-        self.given, self.timing, self.spec, self.me = given, given.timing, given.spec, given.me
+    def __init__(self, terms: Terms) -> None:
+        self.terms, self.timing, self.spec, self.me = terms, terms.timing, terms.spec, terms.me
         self.is_chief = self.me == self.spec.chief
         boot = secrets.token_hex(8)
         self.card = Card.of(
-            given.facts,
-            given.task,
+            terms.facts,
+            terms.task,
             boot,
             is_chief=self.is_chief,
-            generation=given.generation,
-            ring_size=given.ring_size,
-            asks=given.asks,
+            generation=terms.generation,
+            ring_size=terms.ring_size,
+            asks=terms.asks,
         )
         self.began = asyncio.get_running_loop().time()
         self.contradictions = Contradictions()
         self.meeting = Meeting(boot if self.is_chief else "")
-        """Which meeting this is: the chief's number for its attempt, once this worker has it."""
+        """Which meeting this is: the chief's number for it, once this worker has it."""
+        self.is_ahead = False
+        """Whether this worker goes ahead of the others, and will ask for them."""
+        self.ring: Ring | None = None
+        """What came of it, where commands ask."""
+        self.limit = Limit(terms, self.began)
         self.trouble = ""
         """Why this worker has not checked in yet, or with whom it has."""
         self.newer: Member | None = None
@@ -114,6 +77,16 @@ class Attempt:
         return asyncio.get_running_loop().time() - self.began
 
     @property
+    def now(self) -> float:
+        """The time, by the loop's clock."""
+        return asyncio.get_running_loop().time()
+
+    @property
+    def time_left(self) -> float:
+        """Seconds until it gives up; infinite without a limit."""
+        return self.limit.end - self.now
+
+    @property
     def place(self) -> int:
         """This worker's place in the list."""
         return self.spec.members.index(self.me)
@@ -129,7 +102,7 @@ class Attempt:
 
     def is_new(self, card: Card) -> bool:
         """Whether one was not in this worker's newest ring, and fewer may go on without it."""
-        return bool(self.given.fewer) and card.generation < self.given.generation
+        return bool(self.terms.fewer) and card.generation < self.terms.generation
 
     def refuse_passing(self, card: Card, expected: Member) -> None:
         """Raise PeerError where one answers at another's address that may be gone from there soon.
@@ -153,7 +126,7 @@ class Attempt:
     @property
     def _passing_seconds(self) -> float:
         """For how long the wrong one may answer: where the gate ends soon, a part of its time."""
-        limit = self.given.timeout_seconds
+        limit = self.terms.timeout_seconds
         return min(self.timing.passing_seconds, limit / 3) if limit else self.timing.passing_seconds
 
     def changed(self) -> None:
@@ -163,7 +136,7 @@ class Attempt:
     async def news(self, seconds: float) -> bool:
         """Wait until something has changed, or for so long; return whether it has."""
         try:
-            async with asyncio.timeout(max(0.0, seconds)):
+            async with asyncio.timeout(None if seconds == inf else max(0.0, seconds)):
                 await self._changed.wait()
         except TimeoutError:
             return False
@@ -194,7 +167,7 @@ class Attempt:
     def gave_up(self, line: str) -> PeersMissingError:
         """Return the end of a wait in vain."""
         kind = PeersMissingError if self.has_met_any else NobodyCameError
-        return kind(f"gave up after {self.given.timeout_seconds:g} s: {line}")
+        return kind(f"gave up after {self.limit.length_seconds:g} s: {line}")
 
     async def tell(self, problems: Iterable[Problem], only: Collection[str] = ()) -> None:
         """Send everyone how the gate ends, and wait a moment for them to have read it.
@@ -227,7 +200,7 @@ class Attempt:
                 problem.advice,
                 "It is sent away, and the others go on.",
             )
-            self.given.say("WARNING", " ".join(filter(None, parts)))
+            self.terms.say("WARNING", " ".join(filter(None, parts)))
         message = contradiction(problems)
         wrong = [connection for connection, card in self._known.items() if card.boot in accused]
         await asyncio.gather(*(_farewell(connection, message) for connection in wrong))

@@ -1,25 +1,26 @@
-"""The gate: `pass_gate` returns when all who go on together are here and agree."""
+"""A meeting: `pass_gate` before the command starts, `meet` whenever a command asks."""
 
 from __future__ import annotations
 
 import asyncio
 import resource
-import socket
 from collections.abc import Callable
 
 from entrypoint.cluster.spec import ClusterSpec, Task
 from entrypoint.errors import escaped
-from entrypoint.log import shared_level
-from entrypoint.rendezvous.attempt import Attempt, Given, Say
+from entrypoint.log import Say, shared_level
+from entrypoint.rendezvous.attempt import Attempt
 from entrypoint.rendezvous.facts import Facts
-from entrypoint.rendezvous.meeting import Fewer, Meeting
-from entrypoint.rendezvous.outcome import released_line
-from entrypoint.rendezvous.port import address_warning, listening_host, open_port
+from entrypoint.rendezvous.meeting import Fewer, Meeting, Ring
+from entrypoint.rendezvous.outcome import ahead_line, released_line
+from entrypoint.rendezvous.port import address_warning
 from entrypoint.rendezvous.roles.chief import ChiefRole
 from entrypoint.rendezvous.roles.member import MemberRole
+from entrypoint.rendezvous.terms import Terms
+from entrypoint.rendezvous.transport.network import Port
 from entrypoint.rendezvous.transport.timing import Timing
 
-Leader = Callable[[Attempt, socket.socket], ChiefRole]
+Leader = Callable[[Attempt, Port], ChiefRole]
 SPARE_FILES = 1024
 """Descriptors beside two for each worker, its session and one that has just come."""
 
@@ -42,12 +43,12 @@ def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where t
     All of them have the same meeting, and no others have it. Where others train already, this
     worker is released alone, without one.
 
-    `say` takes "INFO" or "WARNING" and a line; `generation` is the newest ring's in which this
-    worker was, and `ring_size` how many it had; `fewer` says when not all workers are waited for.
-    Raises PeersMissingError at the end of the bound, ContradictionError at once, PortTakenError,
+    `say` takes a level and a line; `generation` is the newest ring's in which this worker was, and
+    `ring_size` how many it had; `fewer` says when not all workers are waited for. Raises
+    PeersMissingError at the end of the bound, ContradictionError at once, PortTakenError,
     PortClosedError. Leaves nothing behind when it is killed.
     """
-    given = Given(
+    terms = Terms(
         spec=spec,
         task=task,
         facts=facts,
@@ -59,45 +60,64 @@ def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where t
         ring_size=ring_size,
         fewer=fewer,
     )
-    if warning := address_warning(given.me):
-        given.say("WARNING", warning)
-    return asyncio.run(released(given))
+    if warning := address_warning(terms.me):
+        terms.say("WARNING", warning)
+    return asyncio.run(released(terms))
 
 
-async def released(given: Given) -> Meeting:
+async def released(terms: Terms) -> Meeting:
     """Return, and raise, as `pass_gate` does; cancelled, it leaves nothing behind."""
-    outcome = await meet(given)
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+    attempt = await meet(terms)
+    return attempt.meeting if attempt else Meeting()
 
 
-async def meet(given: Given, leader: Leader = ChiefRole) -> Exception | Meeting:
-    """Return the meeting, or why the gate ends; raise what `open_port` raises.
+async def linked(terms: Terms) -> Ring:
+    """Return this worker's part of a ring; raise as `pass_gate` does."""
+    attempt = await meet(terms)
+    if attempt is None or attempt.ring is None:
+        raise AssertionError("a meeting of commands that ask ends with a ring")
+    return attempt.ring
 
-    `leader` is the chief's part.
+
+async def meet(terms: Terms, leader: Leader = ChiefRole) -> Attempt | None:
+    """Return what came of a meeting; None for a worker that is alone. Raise why it ends otherwise.
+
+    `leader` is worker 0's part.
     """
-    _allow_files(2 * len(given.spec.members) + SPARE_FILES)
-    host = listening_host(given.spec, given.me)
-    seconds = min(given.timing.port_seconds, given.timeout_seconds)
-    with await open_port(host, given.me, seconds, given.say) as listener:
-        if len(given.spec.members) == 1:
-            return Meeting()
-        attempt = Attempt(given)
-        role = (leader if attempt.is_chief else MemberRole)(attempt, listener)
-        try:
-            async with asyncio.TaskGroup() as group:
-                loops = [group.create_task(loop) for loop in role.loops()]
-                error = await role.decide()
-                for loop in loops:
-                    loop.cancel()
-        finally:
-            await role.listener.close_all()
+    _allow_files(2 * len(terms.spec.members) + SPARE_FILES)
+    limit = terms.timeout_seconds or terms.timing.port_seconds
+    seconds = min(terms.timing.port_seconds, limit)
+    port = await terms.network.open_port(terms.spec, terms.me, seconds, terms.say)
+    if len(terms.spec.members) == 1:
+        port.close()
+        return None
+    attempt = Attempt(terms)
+    role = (leader if attempt.is_chief else MemberRole)(attempt, port)
+    try:
+        async with asyncio.TaskGroup() as group:
+            loops = [group.create_task(loop) for loop in role.loops()]
+            error = await role.decide()
+            for loop in loops:
+                loop.cancel()
+    finally:
+        await role.listener.close_all()
     if error is not None:
-        return error
+        raise error
+    _say_end(attempt)
+    return attempt
+
+
+def _say_end(attempt: Attempt) -> None:
+    """Say who goes on; the chief speaks for all."""
+    terms, ring = attempt.terms, attempt.ring
     level = shared_level(is_chief=attempt.is_chief)
-    given.say(level, released_line(attempt.meeting, given.spec, attempt.seconds))
-    return attempt.meeting
+    if attempt.is_ahead:
+        terms.say("INFO", ahead_line(attempt.meeting, terms.spec))
+        return
+    if ring is None or not terms.roll.is_starting:
+        terms.say(level, released_line(attempt.meeting, terms.spec, attempt.seconds))
+    if ring:
+        terms.say(level, f"{ring.size} workers are a ring, generation {ring.generation}")
 
 
 def _allow_files(count: int) -> None:

@@ -1,21 +1,20 @@
-"""What comes of passing the gate: who was released together."""
+"""What comes of a meeting: who goes on together, and, where commands ask, a ring of them."""
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """Who was released together, and by what they know each other."""
+    """Who goes on together."""
 
     identity: str = ""
-    """Exactly those know it that were released together; "" where there was no gate, or where this
-    worker may go ahead and is to meet the others later."""
+    """Worker 0's number for it; "" where there was none, or where this worker goes ahead while the
+    others train, and is to meet them later."""
     positions: tuple[int, ...] = ()
     """Who they are: places in the list of all workers, ascending; () for all of them."""
-    all_ask: bool = False
-    """Whether the commands of all of them have asked for their neighbours."""
 
     @property
     def text(self) -> str:
@@ -27,6 +26,24 @@ class Meeting:
         """Return what a process has told."""
         identity, *positions = text.split(" ")
         return cls(identity, tuple(map(int, positions)))
+
+
+@dataclass(frozen=True)
+class Ring:
+    """This worker's part of a ring."""
+
+    rank: int
+    size: int
+    generation: int
+    positions: tuple[int, ...]
+    """Whose ring it is: places in the list of all workers, ascending."""
+    left: socket.socket
+    right: socket.socket
+
+    def close(self) -> None:
+        """Close the own copies of both."""
+        self.left.close()
+        self.right.close()
 
 
 @dataclass(frozen=True)

@@ -44,14 +44,22 @@ def _bounded(text: str) -> str:
     return shortened(escaped(text), LONGEST_REASON)
 
 
+def ahead_line(meeting: Meeting, spec: ClusterSpec) -> str:
+    """Return what a worker says that goes ahead of the others."""
+    if meeting.identity:
+        return (
+            f"{spec.chief.task} and others wait: the command starts, and meets them when it asks "
+            "for its neighbours"
+        )
+    return (
+        f"{spec.chief.task} and others train already: the command starts, and is taken in "
+        "as soon as it asks for its neighbours"
+    )
+
+
 def released_line(meeting: Meeting, spec: ClusterSpec, seconds: float) -> str:
     """Return what every worker says at the end."""
     members = spec.members
-    if not meeting.identity:
-        return (
-            f"{spec.chief.task} and others train already: the command starts, and is taken in "
-            "as soon as it asks for its neighbours"
-        )
     if not meeting.positions:
         return f"{len(members)} workers are here and agree ({seconds:.1f} s)"
     missing = [str(one.task) for place, one in enumerate(members) if place not in meeting.positions]
@@ -70,10 +78,6 @@ class PeersMissingError(Exception):
 
 class NobodyCameError(PeersMissingError):
     """No other worker came at all, not even for a while."""
-
-
-class BackAtTheGateError(PeersMissingError):
-    """A neighbour that was dialled for a ring is at the gate: it waits there for this worker."""
 
 
 class ContradictionError(ConfigurationError):

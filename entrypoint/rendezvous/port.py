@@ -9,7 +9,7 @@ import socket
 from entrypoint.cluster.machine import has_address, resolve
 from entrypoint.cluster.spec import ClusterSpec, Member
 from entrypoint.errors import Problem
-from entrypoint.rendezvous.attempt import Say
+from entrypoint.log import Say
 from entrypoint.rendezvous.outcome import PortClosedError, PortTakenError
 
 BACKLOG = 4096

@@ -15,7 +15,6 @@ from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.dialer import Dialer
 from entrypoint.rendezvous.transport.listener import Settle
 from entrypoint.rendezvous.transport.messages import CHECK_IN, PROBE, Message
-from entrypoint.rendezvous.transport.names import Names
 from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError, ReplacedError
 
 DIALLED_BACK_AT_ONCE = 64
@@ -28,13 +27,13 @@ class CheckIns:
     """A member is missing until it has a session, and counts when that session is verified."""
 
     def __init__(self, attempt: Attempt) -> None:
-        given, self._attempt, self._timing = attempt.given, attempt, attempt.timing
+        terms, self._attempt, self._timing = attempt.terms, attempt, attempt.timing
         self.sessions: dict[Task, Session] = {}
         self._reasons: dict[Task, str] = {}
-        self._newest = given.generation
-        self._names = Names(attempt.timing.look_up_seconds)
-        self._back = Dialer(self._names, given.token, given.timing, DIALLED_BACK_AT_ONCE)
-        self._prober = Dialer(self._names, given.token, given.timing, PROBED_AT_ONCE)
+        self._newest = terms.generation
+        self._connector = terms.network.connector(terms.timing, asks_again=False)
+        self._back = Dialer(self._connector, terms.token, terms.timing, DIALLED_BACK_AT_ONCE)
+        self._prober = Dialer(self._connector, terms.token, terms.timing, PROBED_AT_ONCE)
         self._same_index = SameIndex(attempt, self._prober, self.is_new)
 
     @property
@@ -54,7 +53,11 @@ class CheckIns:
 
     def is_new(self, card: Card) -> bool:
         """Whether one was not in the newest ring of those who agree, and may go on without it."""
-        return bool(self._attempt.given.fewer) and card.generation < self._newest
+        return bool(self._attempt.terms.fewer) and card.generation < self._newest
+
+    def was_probed(self, member: Member) -> bool:
+        """Whether it is known why one is missing."""
+        return member.task in self._reasons
 
     def missing(self) -> list[tuple[Member, str]]:
         """Return the members that are not here, and why."""
@@ -135,7 +138,7 @@ class CheckIns:
 
     async def _verify(self, session: Session) -> None:
         """Dial a member back at its advertised address until the same process answers there."""
-        self._names.forget(session.member.address)
+        self._connector.forget(session.member.address)
         while not session.is_verified:
             try:
                 card = await self._look(self._back, session.member)
@@ -157,7 +160,7 @@ class CheckIns:
             self._refuse_misled(card, member)
             with attempt.knows(connection, card):
                 if await self._agrees(connection, card, member):
-                    if 0 < attempt.given.generation < card.generation:
+                    if 0 < attempt.terms.generation < card.generation:
                         attempt.newer = member  # worker 0 is in each ring, and knows it first
                         attempt.changed()
                     session = self.sessions.get(member.task)
@@ -175,7 +178,7 @@ class CheckIns:
         """
         found = self.sessions.get(card.task)
         is_right = found and found.is_verified and found.card.boot == card.boot
-        if is_right and card.task != member.task and self._attempt.given.fewer and self._newest:
+        if is_right and card.task != member.task and self._attempt.terms.fewer and self._newest:
             raise PeerError(f"{card.task} answers there, which is right at its own address, too")
 
     async def probe(self) -> None:

@@ -49,7 +49,7 @@ async def follow(attempt: Attempt, connection: Connection) -> None:
 async def answer(attempt: Attempt, connection: Connection, message: Message) -> None:
     """Answer what any worker may ask of any other."""
     if message.kind == HOSTS:
-        hosts, start = attempt.given.facts.hosts, message.number("start")
+        hosts, start = attempt.terms.facts.hosts, message.number("start")
         page = {"count": len(hosts), "hosts": hosts[start : start + PAGE]}
         await connection.send(Message(HOSTS, page))
     elif message.kind == CONTRADICTION:
@@ -93,7 +93,7 @@ def _claimed(attempt: Attempt, connection: Connection, card: Card) -> str:
 
 async def _compare_hosts(attempt: Attempt, connection: Connection) -> Difference:
     """Return where the two lists differ first; raise PeerError."""
-    mine, start = attempt.given.facts.hosts, 0
+    mine, start = attempt.terms.facts.hosts, 0
     while True:
         await connection.send(Message(HOSTS, {"start": start}))
         answer = await expect(attempt, connection, HOSTS)

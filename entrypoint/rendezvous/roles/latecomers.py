@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from typing import Protocol
+from math import inf
 
 from entrypoint.cluster.spec import Task
 from entrypoint.rendezvous.attempt import Attempt
@@ -13,23 +12,10 @@ from entrypoint.rendezvous.outcome import with_reasons
 from entrypoint.rendezvous.roles.chief import ChiefRole
 from entrypoint.rendezvous.roles.session import DIALLED_BACK, Session
 from entrypoint.rendezvous.transport.messages import AHEAD, STATUS, Message
+from entrypoint.rendezvous.transport.network import Port
 
-FOR_EVER = 1e9
 Note = Callable[[Sequence[Task]], None]
 """Is told who waits to be taken in, whenever that changes."""
-
-
-class Admission(Protocol):
-    """Who may be taken in; places in the list of all workers."""
-
-    def admitted(self, waiting: Collection[int]) -> Collection[int]:
-        """Return who of those who wait may be taken in next."""
-
-    def pause(self, place: int) -> float:
-        """Return for how many seconds one may not be, whoever else waits."""
-
-    def why(self, place: int) -> str:
-        """Return why not, "is left out …"; "" where it has not to wait for that."""
 
 
 class LatecomersRole(ChiefRole):
@@ -41,14 +27,13 @@ class LatecomersRole(ChiefRole):
     def __init__(
         self,
         attempt: Attempt,
-        listener: socket.socket,
+        port: Port,
         absent: Collection[int],
         note: Note,
-        admission: Admission,
     ) -> None:
         """Expect the workers at these places of the list."""
-        super().__init__(attempt, listener)
-        self._admission = admission
+        super().__init__(attempt, port)
+        self._admission = attempt.terms.roll
         self._absent = {attempt.spec.members[place].task for place in absent}
         self._note = note
         self._noted: list[Task] = []
@@ -67,29 +52,29 @@ class LatecomersRole(ChiefRole):
             self._received.intersection_update(self._check_ins.sessions.values())
             if attempt.contradictions:  # those who train go on, and so do others who have come
                 await attempt.send_away()
-            for session in self._expected:
+            for session in self._latecomers:
                 if session not in self._received:
                     self._received.add(session)
-                    await self._receive(session)
-            asking = [self._place(session) for session in self._expected if session.card.asks]
+                    await self._welcome(session)
+            asking = [self._place(session) for session in self._latecomers if session.card.asks]
             admitted = self._admission.admitted(asking)
             waiting = [attempt.spec.members[place].task for place in admitted]
             if waiting != self._noted:  # one may have gone, too
                 self._noted = waiting
                 self._note(waiting)
             pauses = filter(None, map(self._admission.pause, asking))
-            await attempt.news(min(pauses, default=FOR_EVER))
+            await attempt.news(min(pauses, default=inf))
 
     def _place(self, session: Session) -> int:
         """Return one's place in the list."""
         return self._attempt.spec.members.index(session.member)
 
     @property
-    def _expected(self) -> list[Session]:
+    def _latecomers(self) -> list[Session]:
         """Those who are here and can be taken in."""
         return [one for one in self._check_ins.here if one.member.task in self._absent]
 
-    async def _receive(self, session: Session) -> None:
+    async def _welcome(self, session: Session) -> None:
         """Take note of one who has come."""
         name = str(session.member.task)
         self._troubles.pop(session.member.task, None)
@@ -99,7 +84,7 @@ class LatecomersRole(ChiefRole):
             await self._tell(session)  # its time limit begins anew
         else:
             self._say("INFO", f"{name} is back: its command starts meanwhile")
-            await session.send(Message(AHEAD))
+            await session.send(Message(AHEAD, {"train": True}))
 
     async def _report(self) -> None:
         """Tell those who wait what they wait for, and say here who cannot be reached."""
@@ -123,11 +108,11 @@ class LatecomersRole(ChiefRole):
     async def _tell(self, session: Session) -> None:
         """Tell one what it waits for."""
         count, absent = len(self._attempt.spec.members), len(self._absent)
-        line = f"{count - absent} of {count} workers train; {self._why(session)}"
-        is_expected = session in self._expected
+        line = f"{count - absent} of {count} workers train; {self._waits_for(session)}"
+        is_expected = session in self._latecomers
         await session.send(Message(STATUS, {"line": line, "is_expected": is_expected}))
 
-    def _why(self, session: Session) -> str:
+    def _waits_for(self, session: Session) -> str:
         """Return what one of them waits for."""
         task = session.member.task
         if not session.is_here:
@@ -135,7 +120,7 @@ class LatecomersRole(ChiefRole):
         if task in self._absent:
             why = self._admission.why(self._place(session))
             return f"this one {why or 'waits to be taken in, at the end of a call'}"
-        if session.card.generation == self._attempt.given.generation:
+        if session.card.generation == self._attempt.terms.generation:
             return (
                 f"{task} did, but its ring has broken: {self._attempt.me.task} has to notice, too"
             )

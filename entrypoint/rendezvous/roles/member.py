@@ -1,39 +1,46 @@
-"""A member's part: check in with the chief, and stay until it says how the gate ends."""
+"""Another worker's part: check in with worker 0, and stay until it says how the meeting ends."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import random
-import socket
 from collections.abc import Coroutine
 from dataclasses import replace
+from math import inf
 
-from entrypoint.errors import Problem
+from entrypoint.errors import Problem, escaped, shortened
 from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
 from entrypoint.rendezvous.comparison import Contradictions, in_a_line
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.meeting import Meeting
 from entrypoint.rendezvous.outcome import ContradictionError, chief_line
 from entrypoint.rendezvous.roles.conversation import answer, compare, follow, hello
+from entrypoint.rendezvous.roles.links import Circle, Links
+from entrypoint.rendezvous.states import Expected, MemberState, SeenByMember, member_state
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.dialer import Dialer
 from entrypoint.rendezvous.transport.listener import Listener, Settle
 from entrypoint.rendezvous.transport.messages import (
+    AGAIN,
     AHEAD,
     CHECK_IN,
     CONTRADICTION,
     GO,
+    JOIN,
+    LINK,
+    LONGEST_TEXT,
     PING,
     READY,
     RELEASE,
     STATUS,
+    WAIT,
     Message,
     contradiction,
     read_contradiction,
 )
-from entrypoint.rendezvous.transport.names import Names
-from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError
+from entrypoint.rendezvous.transport.network import Port
+from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, NOT_ASKED, REFUSED, PeerError
 from entrypoint.rendezvous.transport.strangers import Strangers
 
 REPLACED_CHIEF = "was in an earlier ring only: another process has replaced it since"
@@ -46,19 +53,23 @@ SELDOM_SECONDS = 600.0
 class MemberRole:
     """What a member does; `loops` run while `decide` does."""
 
-    def __init__(self, attempt: Attempt, listener: socket.socket) -> None:
-        self._attempt, self._timing, given = attempt, attempt.timing, attempt.given
+    def __init__(self, attempt: Attempt, port: Port) -> None:
+        self._attempt, self._timing, terms = attempt, attempt.timing, attempt.terms
         self._chief = attempt.spec.chief
-        names = Names(self._timing.look_up_seconds, self._timing.ask_again_seconds)
-        self._dialer = Dialer(names, given.token, given.timing, 1)
+        connector = terms.network.connector(self._timing, asks_again=True)
+        self._dialer = Dialer(connector, terms.token, self._timing)
+        self._links = Links(attempt)
+        self._linking: asyncio.Task[None] | None = None
         strangers = Strangers(len(attempt.spec.members))
-        self.listener = Listener(listener, strangers, given.token, given.timing, self._receive)
+        self.listener = Listener(port, strangers, terms.token, self._timing, self._receive)
+        expected = terms.roll.expected(terms.chief)
+        attempt.limit.note(attempt.now, is_starting=expected is Expected.STARTS)
         self._session: Connection | None = None
         self._redial = self._timing.redial_seconds / FIRST_REDIALS
         self._line, self._pause, self._say_again = "", 0.0, 0.0
         self._warning = ""
         self._final: tuple[Problem, ...] = ()
-        self._is_released = False
+        self._has_gone = False
         self._promised_until = 0.0
         """Until then only the chief decides: it was told that nothing is against the release."""
 
@@ -68,19 +79,37 @@ class MemberRole:
 
     async def decide(self) -> Exception | None:
         """Return the error with which the gate ends, None after the release."""
-        attempt, timeout = self._attempt, self._attempt.given.timeout_seconds
-        while not self._is_released:
-            promised = attempt.seconds < self._promised_until
-            if attempt.contradictions.are_all_of(attempt.is_new):
+        attempt = self._attempt
+        while True:
+            state = member_state(self._seen())
+            if state is MemberState.WENT:
+                return None
+            if state is MemberState.SENDS_AWAY:
                 await attempt.send_away()
-            elif attempt.contradictions and not promised:
+            elif state is MemberState.CONTRADICTED:
                 if error := await self._contradict():
                     return error
-                continue
-            until = self._promised_until if promised else timeout
-            if not await attempt.news(until - attempt.seconds) and attempt.seconds >= timeout:
+            elif state is MemberState.GAVE_UP:
                 return attempt.gave_up(self._status())
-        return None
+            elif state is MemberState.PROMISED:
+                await attempt.news(self._promised_until - attempt.seconds)
+            elif state is MemberState.LINKED:
+                await attempt.news(inf)
+            else:
+                await attempt.news(attempt.time_left)
+
+    def _seen(self) -> SeenByMember:
+        """Return what there is to decide about."""
+        attempt, found = self._attempt, self._attempt.contradictions
+        return SeenByMember(
+            is_connected=self._session is not None,
+            has_promised=attempt.seconds < self._promised_until,
+            is_linking=self._linking is not None,
+            contradicts=bool(found),
+            is_about_newcomers=found.are_all_of(attempt.is_new),
+            has_gone=self._has_gone,
+            is_late=attempt.time_left <= 0,
+        )
 
     async def _contradict(self) -> ContradictionError | None:
         """Let the chief say it to all, if it can be reached; else say it to who is connected.
@@ -96,7 +125,7 @@ class MemberRole:
         until = attempt.seconds + seconds
         while not self._final and await attempt.news(until - attempt.seconds):
             pass
-        if attempt.given.fewer and session and self._session is session and not self._final:
+        if attempt.terms.fewer and session and self._session is session and not self._final:
             self._pass_over(attempt.contradictions.problems())
             attempt.contradictions = Contradictions()
             return None
@@ -104,8 +133,11 @@ class MemberRole:
         await attempt.tell(problems)
         return ContradictionError(problems)
 
-    async def _receive(self, connection: Connection, hello: Message, _: Settle) -> None:
-        """Answer one who has dialled this member: the chief, or one who takes it for the chief."""
+    async def _receive(self, connection: Connection, hello: Message, settle: Settle) -> None:
+        """Answer one who has dialled this member: the chief, a neighbour, or one that errs."""
+        if hello.kind == JOIN:
+            await self._links.receive(connection, hello, settle)
+            return
         card = Card.read(hello)
         await connection.send(self._attempt.answer_card())
         with self._attempt.knows(connection, card):
@@ -132,35 +164,35 @@ class MemberRole:
                 await compare(attempt, connection, card, self._chief)
                 await follow(attempt, connection)
                 return
-            if 0 < card.generation < attempt.given.generation:
+            if 0 < card.generation < attempt.terms.generation:
                 raise PeerError(REPLACED_CHIEF)  # worker 0 is in each ring, and knows it first
             self._session, attempt.meeting = connection, Meeting(card.boot)
-            since = asyncio.get_running_loop().time()
+            since = attempt.now
+            attempt.limit.note(since, is_starting=False)
             # Only another chief hears of it: one that does not know of this worker.
             attempt.trouble = f"it has checked in with the process that answers at {connection.ip}"
             try:
                 await self._attend(connection, card)
             finally:
                 self._session, self._promised_until = None, 0.0
+                self._unlink()
                 # A chief that ends it at once, each time, need not be asked more often for that.
                 if asyncio.get_running_loop().time() - since > self._timing.redial_seconds:
                     self._redial = self._timing.redial_seconds / FIRST_REDIALS
 
     async def _attend(self, connection: Connection, chief: Card) -> None:
         """Do what the chief says, until the release."""
-        while not self._is_released:
+        while not self._has_gone:
             message = await connection.receive(self._timing.silent_seconds)
             if message.kind in (PING, READY):
                 await self._answer_alive(connection, message)
             elif message.kind == STATUS:
                 self._hear(message.text("line"))
                 if message.fields.get("is_expected") is True:
-                    self._attempt.began = asyncio.get_running_loop().time()
-                    self._attempt.given.prolong(self._line)
-            elif message.kind == RELEASE:
-                await self._release(connection, message)
-            elif message.kind == AHEAD and not self._attempt.given.asks:
-                await self._go_ahead()
+                    self._attempt.limit.renew(self._attempt.now)
+                    self._attempt.terms.prolong(self._line)
+            elif message.kind in (RELEASE, AHEAD, WAIT, LINK, AGAIN, GO):
+                await self._go_on(connection, message)
             elif message.kind == CONTRADICTION:
                 self._take_end(chief, read_contradiction(message))
             else:
@@ -185,7 +217,7 @@ class MemberRole:
         """Say what is wrong, once."""
         if warning != self._warning:
             self._warning = warning
-            self._attempt.given.say("WARNING", warning)
+            self._attempt.terms.say("WARNING", warning)
 
     def _hear(self, line: str) -> None:
         """Say what the chief says; the same again ever more seldom: it may last for days."""
@@ -194,7 +226,7 @@ class MemberRole:
             self._line, self._pause = line, self._timing.line_seconds
         elif now < self._say_again:
             return
-        self._attempt.given.say("INFO", line)
+        self._attempt.terms.say("INFO", line)
         self._say_again, self._pause = now + self._pause, min(2 * self._pause, SELDOM_SECONDS)
 
     async def _answer_alive(self, connection: Connection, message: Message) -> None:
@@ -202,44 +234,100 @@ class MemberRole:
         if message.kind == READY:
             if self._attempt.contradictions:
                 return
-            self._promise()
+            self._promise(self._timing.release_seconds)
         await connection.send(message)
+
+    async def _go_on(self, connection: Connection, message: Message) -> None:
+        """Do what the chief says once enough are here."""
+        asks = self._attempt.terms.asks
+        if message.kind == RELEASE and not asks:
+            await self._release(connection, message)
+        elif message.kind == AHEAD and not asks:
+            await self._go_ahead(trains=message.flag("train"))
+        elif message.kind == WAIT and asks:
+            self._attempt.limit.renew(self._attempt.now)
+            self._attempt.limit.note(self._attempt.now, is_starting=True)
+            raise PeerError(NOT_ASKED)
+        elif message.kind == LINK and asks:
+            self._link(connection, message)
+        elif message.kind == AGAIN and asks:
+            self._unlink()
+        elif message.kind == GO and self._linking and self._linking.done():
+            self._attempt.ring, self._linking = self._links.hand_over(), None
+            self._go()
+        else:
+            raise PeerError(NO_MESSAGE)
 
     async def _release(self, connection: Connection, message: Message) -> None:
         """Close the own port, say so, and wait for the others' ports to be closed, too."""
         attempt, positions = self._attempt, message.numbers("positions")
         if positions and not self._may_be(positions):
             raise PeerError(NO_MESSAGE)
-        all_ask = message.flag("all_ask")
-        attempt.meeting = replace(attempt.meeting, positions=positions, all_ask=all_ask)
-        self._promise()
+        attempt.meeting = replace(attempt.meeting, positions=positions)
+        self._promise(self._timing.release_seconds)
         await self.listener.close()
         with contextlib.suppress(PeerError):  # what cannot be said any more is not waited for
             await connection.send(message)
             while (await connection.receive(self._timing.release_seconds)).kind != GO:
                 pass
-        self._is_released = True
+        self._go()
+
+    def _link(self, connection: Connection, message: Message) -> None:
+        """Begin to connect with the neighbours; raise PeerError for what can be no ring."""
+        attempt, positions = self._attempt, message.numbers("positions")
+        generation, number = message.number("generation"), message.number("number")
+        if positions and not self._may_be(positions):
+            raise PeerError(NO_MESSAGE)
+        if generation <= attempt.terms.generation:
+            raise PeerError(NO_MESSAGE)
+        self._unlink()
+        attempt.meeting = replace(attempt.meeting, positions=positions)
+        everyone = tuple(range(len(attempt.spec.members)))
+        circle = Circle(attempt.meeting.identity, generation, positions or everyone)
+        self._linking = asyncio.create_task(self._connect(connection, circle, number))
+        attempt.changed()
+
+    async def _connect(self, connection: Connection, circle: Circle, number: int) -> None:
+        """Connect with the neighbours, and tell the chief who is missing."""
+        missing = await self._links.connect(circle, self._timing.link_seconds)
+        with contextlib.suppress(PeerError):  # it is noticed where the chief's words are read
+            fields = {"number": number, "missing": shortened(escaped(missing), LONGEST_TEXT)}
+            await connection.send(Message(LINK, fields))
+
+    def _unlink(self) -> None:
+        """Give up the neighbours."""
+        self._links.drop()
+        if self._linking:
+            self._linking.cancel()
+        self._linking = None
+        self._attempt.changed()
+
+    def _go(self) -> None:
+        """Leave the meeting."""
+        self._has_gone = True
         self._attempt.changed()
 
     def _may_be(self, positions: tuple[int, ...]) -> bool:
         """Whether these can go on without the others: with worker 0, this one, and the most."""
         attempt, count = self._attempt, len(self._attempt.spec.members)
         return (
-            list(positions) == sorted({*positions})
+            bool(positions)
+            and list(positions) == sorted({*positions})
             and positions[-1] < count < 2 * len(positions)
             and {attempt.spec.members.index(self._chief), attempt.place} <= {*positions}
         )
 
-    async def _go_ahead(self) -> None:
-        """Close the own port, without a meeting: the others train, and meet this worker later."""
+    async def _go_ahead(self, *, trains: bool) -> None:
+        """Close the own port and go, without the others: this command will ask for them."""
         await self.listener.close()
-        self._attempt.meeting, self._is_released = Meeting(), True
-        self._attempt.changed()
+        self._attempt.is_ahead = True
+        if trains:
+            self._attempt.meeting = Meeting()
+        self._go()
 
-    def _promise(self) -> None:
+    def _promise(self, seconds: float) -> None:
         """Leave the decision to the chief for as long as it may take."""
-        seconds = self._timing.alive_seconds + self._timing.release_seconds
-        self._promised_until = self._attempt.seconds + seconds
+        self._promised_until = self._attempt.seconds + self._timing.alive_seconds + seconds
         self._attempt.changed()
 
     def _status(self) -> str:
@@ -248,6 +336,8 @@ class MemberRole:
             return self._line
         silent = "checked in, but the chief has not yet said who is missing"
         reason = silent if self._session else self._attempt.trouble
+        if reason in ("", REFUSED) and self._attempt.limit.is_starting:
+            reason = NOT_ASKED
         if self._line:  # it gives up at the same moment, or was lost itself
             reason = f"{reason} (it said before: {self._line})"
         return chief_line(self._chief, reason, self._attempt.seconds)
@@ -257,5 +347,5 @@ class MemberRole:
         await asyncio.sleep(self._timing.first_line_seconds)
         while True:
             if not self._session:
-                self._attempt.given.say("INFO", self._status())
+                self._attempt.terms.say("INFO", self._status())
             await asyncio.sleep(self._timing.line_seconds)

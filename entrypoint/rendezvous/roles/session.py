@@ -11,7 +11,7 @@ from entrypoint.rendezvous.attempt import Attempt
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.roles.conversation import answer
 from entrypoint.rendezvous.transport.connection import Connection
-from entrypoint.rendezvous.transport.messages import PING, READY, RELEASE, Message
+from entrypoint.rendezvous.transport.messages import LINK, PING, READY, RELEASE, Message
 from entrypoint.rendezvous.transport.reasons import PeerError
 
 DIALLED_BACK = "checked in, and is now being dialled back"
@@ -28,7 +28,7 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._heard = self._loop.time()
         self._asked = 0
-        self._answers: dict[int, asyncio.Future[bool]] = {}
+        self._answers: dict[int, asyncio.Future[Message | None]] = {}
         self.is_silent = False
         """Whether it did not answer when it should have."""
         self.is_verified = False
@@ -55,18 +55,18 @@ class Session:
 
     async def ask(
         self, kind: str, seconds: float, more: Mapping[str, object] | None = None
-    ) -> bool:
-        """Send PING, READY or RELEASE; return whether it is answered within so many seconds."""
+    ) -> Message | None:
+        """Send what is answered; return the answer, None where none comes in so many seconds."""
         self._asked += 1
         number = self._asked
-        answer: asyncio.Future[bool] = self._loop.create_future()
+        answer: asyncio.Future[Message | None] = self._loop.create_future()
         self._answers[number] = answer
         try:
             async with asyncio.timeout(seconds):
                 await self.connection.send(Message(kind, {"number": number, **(more or {})}))
                 return await answer
         except (PeerError, TimeoutError):
-            return False
+            return None
         finally:
             self._answers.pop(number, None)
 
@@ -83,7 +83,7 @@ class Session:
         finally:
             for answer in self._answers.values():
                 if not answer.done():
-                    answer.set_result(False)
+                    answer.set_result(None)
 
     async def _take(self, message: Message) -> None:
         """Take one message: an answer to `ask`, or what any worker may say."""
@@ -91,7 +91,7 @@ class Session:
         if self.is_silent:
             self.is_silent = False
             self._attempt.changed()
-        if message.kind not in (PING, READY, RELEASE):
+        if message.kind not in (PING, READY, RELEASE, LINK):
             await answer(self._attempt, self.connection, message)
         elif (asked := self._answers.get(message.number("number"))) and not asked.done():
-            asked.set_result(True)
+            asked.set_result(message)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import struct
 from types import TracebackType
 from typing import Self
 
@@ -17,37 +16,29 @@ from entrypoint.rendezvous.transport.messages import (
     decode,
     encode,
 )
+from entrypoint.rendezvous.transport.network import Wire
 from entrypoint.rendezvous.transport.reasons import ClosedError, PeerError
 from entrypoint.rendezvous.transport.timing import Timing
 
-CHUNK = 4096
-NEWLINE = b"\n"
+MOST_UNREAD = 16
+"""Parts of the rest of what one says that is refused."""
 
 
 class Connection:
-    """A connected socket; use as `async with`, which closes it, unless it was handed over.
+    """A wire between two workers; use as `async with`, which closes it, unless it was handed over.
 
     Everything raises PeerError: what went wrong, in words. Any task may send or hang up; only the
     one that opened the connection closes it, as a socket that is closed under a waiting task takes
     another's place in asyncio's books.
     """
 
-    def __init__(
-        self,
-        connected: socket.socket,
-        token: str | None,
-        timing: Timing,
-        purpose: signing.Purpose = signing.GATE,
-    ) -> None:
-        connected.settimeout(0)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket, self._token, self._timing = connected, token, timing
-        self._purpose = purpose
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, wire: Wire, token: str | None, timing: Timing) -> None:
+        self._wire, self._token, self._timing = wire, token, timing
         self._received = bytearray()
         self._sending = asyncio.Lock()
         self._signer: signing.Signer | None = None
-        self.ip = _ip(connected)
+        self._is_given_away = False
+        self.ip = wire.ip
 
     async def __aenter__(self) -> Self:
         return self
@@ -60,23 +51,22 @@ class Connection:
     ) -> None:
         self.hang_up()
         async with self._sending:
-            self._socket.close()
+            self._wire.close()
 
     async def greet(self, *, is_dialer: bool) -> None:
         """Exchange greetings. The listener's is first: a dialer says nothing to a stranger."""
         own = signing.new_nonce()
         if not is_dialer:
-            await self._write(signing.greeting(own, self._purpose))
-        other = signing.read_greeting(await self._greeting(), self._purpose)
+            await self._write(signing.greeting(own))
+        other = signing.read_greeting(await self._greeting())
         if is_dialer:
-            await self._write(signing.greeting(own, self._purpose))
+            await self._write(signing.greeting(own))
         dialer, listener = (own, other) if is_dialer else (other, own)
         self._signer = signing.Signer(
             self._token,
             dialer=dialer,
             listener=listener,
             is_dialer=is_dialer,
-            purpose=self._purpose,
         )
 
     async def send(self, message: Message) -> None:
@@ -114,24 +104,22 @@ class Connection:
         self.hang_up(at_once=False)
         with contextlib.suppress(OSError):  # TimeoutError is one
             async with asyncio.timeout(self._timing.message_seconds):
-                for _ in range(LONGEST_LINE // CHUNK):
-                    if not await self._loop.sock_recv(self._socket, CHUNK):
+                for _ in range(MOST_UNREAD):
+                    if not await self._wire.read():
                         return
 
     def hang_up(self, *, at_once: bool = True) -> None:
         """End the connection; with `at_once=False` the other side may finish what it says."""
-        how = socket.SHUT_RDWR if at_once else socket.SHUT_WR
-        with contextlib.suppress(OSError):  # the other side was faster
-            self._socket.shutdown(how)
+        self._wire.hang_up(at_once=at_once)
 
     def forget(self) -> None:
         """Have nothing of the connection outlive its close: no state that holds on to the port."""
-        linger = struct.pack("ii", 1, 0)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self._wire.forget()
 
     def hand_over(self) -> socket.socket:
         """Give the socket away: what comes next on it is for somebody else, and still in it."""
-        return socket.socket(fileno=self._socket.detach())
+        self._is_given_away = True
+        return self._wire.hand_over()
 
     async def _greeting(self) -> bytes:
         """Return the other side's greeting; of a stranger's words no more than the first."""
@@ -172,41 +160,20 @@ class Connection:
     async def _read(self) -> None:
         """Wait for more bytes; none of those behind the end of a line is taken (`hand_over`)."""
         try:
-            chunk = await self._loop.sock_recv(self._socket, 1)
-            if chunk and chunk != NEWLINE:
-                chunk += self._rest_of_line()
+            chunk = await self._wire.read()
         except OSError:
             chunk = b""
         if not chunk:
             raise ClosedError(reasons.CLOSED)
         self._received += chunk
 
-    def _rest_of_line(self) -> bytes:
-        """Return what else is there already, up to the end of the line; raise OSError."""
-        try:
-            there = self._socket.recv(CHUNK, socket.MSG_PEEK)
-        except BlockingIOError:
-            return b""
-        line, newline, _ = there.partition(NEWLINE)
-        length = len(line + newline)
-        return self._socket.recv(length) if length else b""
-
     async def _write(self, line: bytes) -> None:
         """Send bytes; where that fails there is no telling how many went, so it is the end."""
         try:
-            if self._socket.fileno() < 0:
+            if self._is_given_away:
                 raise ClosedError(reasons.CLOSED)
             async with asyncio.timeout(self._timing.message_seconds):
-                await self._loop.sock_sendall(self._socket, line)
+                await self._wire.write(line)
         except OSError:  # TimeoutError is one
             self.hang_up()
             raise ClosedError(reasons.CLOSED) from None
-
-
-def _ip(connected: socket.socket) -> str:
-    """Return the other side's IP address; "?" if it has gone already."""
-    try:
-        name = connected.getpeername()
-    except OSError:
-        return "?"
-    return str(name[0]).removeprefix("::ffff:")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import socket
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 
-from entrypoint.rendezvous.transport import signing
 from entrypoint.rendezvous.transport.connection import Connection
-from entrypoint.rendezvous.transport.messages import CHECK_IN, PROBE, Message
+from entrypoint.rendezvous.transport.messages import HELLOS, Message
+from entrypoint.rendezvous.transport.network import Port, Wire
 from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError, WrongTokenError
 from entrypoint.rendezvous.transport.strangers import Strangers
 from entrypoint.rendezvous.transport.timing import Timing
@@ -31,35 +30,28 @@ class Listener:
     takes a place away from nobody but its like (`Strangers`).
     """
 
-    def __init__(  # noqa: PLR0913 -- where, who, how, and what then
+    def __init__(
         self,
-        listener: socket.socket,
+        port: Port,
         strangers: Strangers,
         token: str | None,
         timing: Timing,
         handle: Handle,
-        *,
-        purpose: signing.Purpose = signing.GATE,
-        hellos: Collection[str] = (CHECK_IN, PROBE),
     ) -> None:
-        """Keep what is needed; `hellos` are the first messages by which one introduces itself."""
-        self._purpose, self._hellos = purpose, hellos
-        self._listener, self._strangers, self._handle = listener, strangers, handle
+        """Keep what is needed."""
+        self._port, self._strangers, self._handle = port, strangers, handle
         self._token, self._timing = token, timing
-        self._loop = asyncio.get_running_loop()
         self._tasks: dict[Connection, asyncio.Task[None]] = {}
         self._running: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Accept connections until `close`."""
         self._running = asyncio.current_task()
-        with self._listener:
+        with contextlib.closing(self._port):
             while True:
                 try:
-                    self._accept()
+                    self._take(await self._port.accept())
                     await asyncio.sleep(0)  # however many come, those who are here go on
-                except BlockingIOError:
-                    await self._somebody()
                 except OSError:
                     await asyncio.sleep(PAUSE_SECONDS)
 
@@ -85,24 +77,14 @@ class Listener:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _accept(self) -> None:
-        """Accept a connection that is there; raise OSError."""
-        accepted, _ = self._listener.accept()
-        connection = Connection(accepted, self._token, self._timing, self._purpose)
+    def _take(self, wire: Wire) -> None:
+        """Give a newcomer a place."""
+        connection = Connection(wire, self._token, self._timing)
         if crowded_out := self._strangers.add(connection):
             crowded_out.forget()
             crowded_out.hang_up()
         self._tasks[connection] = asyncio.create_task(self._serve(connection))
         self._tasks[connection].add_done_callback(lambda _: self._tasks.pop(connection))
-
-    async def _somebody(self) -> None:
-        """Wait for a connection. Not `sock_accept`: cancelled, it may fail and drop one (3.11)."""
-        there = asyncio.Event()
-        self._loop.add_reader(self._listener, there.set)
-        try:
-            await there.wait()
-        finally:
-            self._loop.remove_reader(self._listener)
 
     async def _serve(self, connection: Connection) -> None:
         """Find out who this is; whatever goes wrong with a stranger is its own affair."""
@@ -123,6 +105,6 @@ class Listener:
         except WrongTokenError:
             await connection.refuse()
             raise
-        if hello.kind not in self._hellos:
+        if hello.kind not in HELLOS:
             raise PeerError(NO_MESSAGE)
         return hello

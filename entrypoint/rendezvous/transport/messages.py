@@ -32,19 +32,24 @@ CARD = "card"
 HOSTS = "hosts"
 """A part of the host list, asked for by position where the lists' digests differ."""
 PING, READY, RELEASE, GO = "ping", "ready", "release", "go"
-"""Alive? Alive and nothing against it? Close your port! All ports are closed. A member answers each
-of the first three with the same kind and number."""
+"""Alive? Alive and nothing against it? Close your port! All have: go. A member answers each
+of the first three, and LINK, with the same kind and number."""
 AHEAD = "ahead"
 """Close your port and go ahead: the others train already, and meet you when your command asks."""
 STATUS, CONTRADICTION = "status", "contradiction"
 """Who is missing; how the gate ends."""
-JOIN, ROUND, COMMIT, REFUSE = "join", "round", "commit", "refuse"
-"""Of the ring: I am your left neighbour; is the ring closed? It is, and this is its generation; no,
-for this reason."""
+WAIT = "wait"
+"""All are here, and my own command starts: check in again, I will ask, too."""
+LINK, AGAIN = "link", "again"
+"""Connect with your neighbours, and say what is missing; a link is missing: go on waiting."""
+JOIN, REFUSE = "join", "refuse"
+"""To the right neighbour: I am your left one; its answer is a card, or that it is not so."""
+HELLOS = (CHECK_IN, PROBE, JOIN)
+"""The first message of who dials."""
 
 KINDS = (
     *(CHECK_IN, PROBE, CARD, HOSTS, PING, READY, RELEASE, GO, AHEAD, STATUS, CONTRADICTION),
-    *(JOIN, ROUND, COMMIT, REFUSE),
+    *(WAIT, LINK, AGAIN, JOIN, REFUSE),
 )
 
 

@@ -28,24 +28,6 @@ class WrongTokenError(PeerError):
         super().__init__("uses another CLUSTER_TOKEN, or none")
 
 
-class AtTheGateError(PeerError):
-    """One that was dialled for the ring is at the gate."""
-
-    def __init__(self) -> None:
-        """Say the one reason."""
-        super().__init__(
-            "is at the gate: its command has ended, has not begun, or asks for another ring"
-        )
-
-
-class InTheRingError(PeerError):
-    """One that was dialled for the gate is forming a ring."""
-
-    def __init__(self) -> None:
-        """Say the one reason."""
-        super().__init__("has not come to the gate: its command runs, and looks for its neighbours")
-
-
 class ReplacedError(PeerError):
     """A process that was frozen or cut off is here again, and another has its place since."""
 
@@ -59,6 +41,7 @@ REFUSED = (
     "refused: the machine answers, but nothing listens on the port; "
     "its container has not started yet, or listens on another port"
 )
+NOT_ASKED = "its command has not asked for its neighbours yet, or has ended"
 NO_ANSWER = "no answer: a firewall drops it, the machine is off, or the address is wrong"
 UNREACHABLE = "unreachable: the machine is off, the address is wrong, or a firewall rejects it"
 NO_NETWORK = "unreachable: there is no route to its network from here"

@@ -7,12 +7,9 @@ import hmac
 import os
 import re
 import secrets
-from dataclasses import dataclass
 
 from entrypoint.rendezvous.transport.messages import MessageError
 from entrypoint.rendezvous.transport.reasons import (
-    AtTheGateError,
-    InTheRingError,
     PeerError,
     WrongTokenError,
     not_a_worker,
@@ -28,21 +25,8 @@ guessed from it. A dialer reads it as another wrong signature."""
 _NONCE = re.compile("[0-9a-f]{32}")
 
 
-@dataclass(frozen=True)
-class Purpose:
-    """What two workers meet for. What is signed for one purpose is worth nothing for another."""
-
-    greeting: bytes
-    """How the first line of each side begins."""
-    signed: bytes
-    """What goes into each signature besides; different for each purpose."""
-    elsewhere: type[PeerError]
-    """The error of one who came for another purpose, and met this one."""
-
-
-GATE = Purpose(b"cluster-trainer-gate ", b"", AtTheGateError)
-RING = Purpose(b"cluster-trainer-ring ", b"ring ", InTheRingError)
-PURPOSES = (GATE, RING)
+GREETING = b"cluster-trainer-gate "
+"""How the first line of each side begins."""
 
 
 def new_nonce() -> str:
@@ -50,30 +34,22 @@ def new_nonce() -> str:
     return secrets.token_hex(16)
 
 
-def greeting(nonce: str, purpose: Purpose = GATE) -> bytes:
+def greeting(nonce: str) -> bytes:
     """Return the first line of each side."""
-    return purpose.greeting + f"{VERSION} {nonce}\n".encode()
+    return GREETING + f"{VERSION} {nonce}\n".encode()
 
 
 def may_be_greeting(received: bytes | bytearray) -> bool:
-    """Whether a greeting, whatever for, can begin like this, and has not gone on for too long."""
-    begins = any(
-        received.startswith(purpose.greeting) or purpose.greeting.startswith(received)
-        for purpose in PURPOSES
-    )
+    """Whether a greeting can begin like this, and has not gone on for too long."""
+    begins = received.startswith(GREETING) or GREETING.startswith(received)
     return begins and (len(received) < LONGEST_GREETING or b"\n" in received)
 
 
-def read_greeting(line: bytes, purpose: Purpose = GATE) -> str:
+def read_greeting(line: bytes) -> str:
     """Return the other side's nonce; raise PeerError, which says who it may be instead."""
-    for other in PURPOSES:
-        if other != purpose and line.startswith(other.greeting):
-            raise other.elsewhere
-    if not line.startswith(purpose.greeting):
+    if not line.startswith(GREETING):
         raise PeerError(not_a_worker(line))
-    version, _, nonce = (
-        line.removeprefix(purpose.greeting).decode("ascii", "replace").partition(" ")
-    )
+    version, _, nonce = line.removeprefix(GREETING).decode("ascii", "replace").partition(" ")
     if version != str(VERSION):
         raise PeerError(other_version(version[:10], VERSION))
     if not _NONCE.fullmatch(nonce):
@@ -84,7 +60,7 @@ def read_greeting(line: bytes, purpose: Purpose = GATE) -> str:
 class Signer:
     """Both directions of one connection: `<signature> <number> <payload>`, ended by a newline.
 
-    The signature is an HMAC-SHA256 (RFC 2104) over the purpose, both nonces, the direction, the
+    The signature is an HMAC-SHA256 (RFC 2104) over both nonces, the direction, the
     number and the payload: what was recorded on one connection is worth nothing on another, and
     what one side sent cannot be sent back to it.
     """
@@ -96,12 +72,11 @@ class Signer:
         dialer: str,
         listener: str,
         is_dialer: bool,
-        purpose: Purpose = GATE,
     ) -> None:
         """Take the two sides' nonces."""
         self._key = None if token is None else os.fsencode(token)
         names = (b"dialer", b"listener") if is_dialer else (b"listener", b"dialer")
-        context = purpose.signed + f"{VERSION} {dialer} {listener} ".encode()
+        context = f"{VERSION} {dialer} {listener} ".encode()
         self._out, self._in = (context + name for name in names)
         self._sent = self._received = 0
 

@@ -44,17 +44,10 @@ class Timing:
     """For another one at a worker's address to go from there."""
     collect_seconds: float = 2.5
     """Between the first contradiction and the end, so that all are told, and to everyone."""
+    link_seconds: float = 10.0
+    """For neighbours to be connected, once all are here."""
     release_seconds: float = 2.0
     """For the release to be acknowledged; after it nobody waits any longer."""
-
-    @classmethod
-    def of_ring(cls) -> Timing:
-        """Return the timing of a ring, where neighbours know no faster way to see each other go.
-
-        Each dials one other, and those that wait for a lost one do nothing else: they may look
-        more often whether its command is there.
-        """
-        return cls(ping_seconds=1.0, redial_seconds=OFTEN_SECONDS)
 
     @classmethod
     def after_restarts(cls, count: int) -> Timing:
@@ -69,9 +62,9 @@ class Timing:
         return cls(port_seconds=PORT_SECONDS_AFTER_A_RESTART, passing_seconds=PASSING_SECONDS)
 
     @classmethod
-    def of_regroup(cls) -> Timing:
-        """Return the timing of a gate that is passed for a command while it runs.
+    def of_commands(cls) -> Timing:
+        """Return the timing of a meeting of commands that run.
 
-        All of a ring come at once, and the chief is seldom the first.
+        They come at once, and the chief is seldom the first.
         """
         return replace(cls.after_restarts(1), redial_seconds=OFTEN_SECONDS)

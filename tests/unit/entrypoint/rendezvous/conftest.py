@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from entrypoint.cluster.addresses import Address, parse_address
 from entrypoint.cluster.spec import CHIEF, WORKER, ClusterSpec, Member, Task
-from entrypoint.rendezvous.attempt import Given
 from entrypoint.rendezvous.facts import Facts, host_list
 from entrypoint.rendezvous.gate import pass_gate
+from entrypoint.rendezvous.terms import Terms
 from entrypoint.rendezvous.transport.timing import Timing
 from harness.ports import free_ports
 from harness.timing import QUICK
@@ -29,29 +25,6 @@ from harness.timing import QUICK
 ROOT = Path(__file__).resolve().parents[4]
 LONG_SECONDS = 20.0
 """More than anything here takes on a machine that others use too."""
-
-PROGRAM = """
-import json, sys
-sys.path.insert(0, {root!r})
-from entrypoint.cluster.addresses import Address
-from entrypoint.cluster.spec import ClusterSpec, Task
-from entrypoint.rendezvous.attempt import Given
-from entrypoint.rendezvous.facts import Facts
-from entrypoint.rendezvous.gate import pass_gate
-from entrypoint.rendezvous.transport.timing import Timing
-given = json.loads(sys.argv[1])
-spec = ClusterSpec.of_workers([Address(*address) for address in given["addresses"]])
-facts = given["facts"] | {{"hosts": tuple(given["facts"]["hosts"])}}
-try:
-    pass_gate(
-        spec, Task("worker", given["index"]), Facts(**facts),
-        timeout_seconds=given["timeout"], token=None, timing=Timing(**given["timing"]),
-        say=lambda *line: print(*line, flush=True),
-    )
-except Exception as error:
-    print(error)
-    sys.exit(error.exit_code)
-"""
 
 
 class Said:
@@ -190,52 +163,12 @@ def forward() -> Iterator[Callable[..., Forward]]:
         one.close()
 
 
-class Process(Said):
-    """One gate in a process, which can be killed and frozen."""
-
-    def __init__(self, spec: ClusterSpec, facts: Facts, index: int) -> None:
-        super().__init__()
-        given = {
-            "addresses": [astuple(address) for address in spec.addresses],
-            "facts": asdict(facts),
-            "index": index,
-            "timeout": LONG_SECONDS,
-            "timing": asdict(QUICK),
-        }
-        program = PROGRAM.format(root=str(ROOT))
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-c", program, json.dumps(given)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout
-        for line in self.process.stdout:
-            self.add(line.rstrip())
-
-    def freeze(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def end(self) -> int:
-        return self.process.wait(LONG_SECONDS * 2)
-
-
 @dataclass
 class Cluster:
     """Addresses for some workers, and the workers that were started."""
 
     spec: ClusterSpec
     workers: list[Worker] = field(default_factory=list)
-    processes: list[Process] = field(default_factory=list)
 
     @property
     def facts(self) -> Facts:
@@ -262,9 +195,9 @@ class Cluster:
         """Start these, or all."""
         return [self.start(rank, **options) for rank in ranks or range(len(self.spec.members))]
 
-    def given(self, rank: int, facts: Facts, timing: Timing) -> Given:
+    def terms(self, rank: int, facts: Facts, timing: Timing) -> Terms:
         """Return what a gate in this thread is asked with."""
-        return Given(
+        return Terms(
             spec=self.spec,
             task=self.member(rank).task,
             facts=facts,
@@ -273,12 +206,6 @@ class Cluster:
             say=lambda *_: None,
             timing=timing,
         )
-
-    def spawn(self, rank: int) -> Process:
-        """Start one worker as a process."""
-        process = Process(self.spec, self.facts, rank)
-        self.processes.append(process)
-        return process
 
     def moved(self, **places: str) -> ClusterSpec:
         """Return the list with other addresses: `worker_1="127.0.0.1:5"`."""
@@ -308,8 +235,5 @@ def cluster() -> Iterator[Callable[..., Cluster]]:
 
     yield make
     for one in made:
-        for process in one.processes:
-            process.kill()
-            process.process.stdout.close()
         for worker in one.workers:
             worker.end()

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from entrypoint.rendezvous.transport.dialer import refuse_itself
+from entrypoint.rendezvous.transport.sockets import refuse_itself
 
 
 def test_a_socket_that_is_connected_with_itself_counts_as_refused():

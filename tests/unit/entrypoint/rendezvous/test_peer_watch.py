@@ -13,9 +13,9 @@ import pytest
 
 from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import ClusterSpec, Member, Task
-from entrypoint.rendezvous import peer_watch, tensorflow_server
 from entrypoint.rendezvous.transport import signing
 from entrypoint.rendezvous.transport.reasons import BlindError
+from entrypoint.rendezvous.watch import peer_watch, tensorflow_server
 
 TENSORFLOW = bytes.fromhex("000012040000000000")
 """A gRPC server speaks first: the head of its SETTINGS frame."""

@@ -9,14 +9,9 @@ import pytest
 
 from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import Member, Task
-from entrypoint.log import Log
 from entrypoint.rendezvous.outcome import PortClosedError, PortTakenError
 from entrypoint.rendezvous.port import address_warning
 from entrypoint.rendezvous.transport.timing import Timing
-from entrypoint.settings.environ import read_environ
-from entrypoint.settings.options import read_options
-from entrypoint.start import _gate_again
-from entrypoint.status.board import Board
 
 
 # The last is another address than the worker's; TensorFlow's server would listen there, too.
@@ -41,9 +36,8 @@ def test_after_a_restart_a_killed_command_has_longer_to_let_go_of_the_port():
     assert Timing.after_restarts(1).passing_seconds > 10 * Timing().passing_seconds
 
 
-def test_while_commands_wait_their_workers_look_often_for_each_other(tmp_path):
-    options, _ = read_options(read_environ({}, tmp_path))
-    timing = _gate_again(options, 3, Log("worker-0"), Board()).timing
+def test_while_commands_wait_their_workers_look_often_for_each_other():
+    timing = Timing.of_commands()
     assert timing.redial_seconds <= Timing().redial_seconds / 3
     assert timing.port_seconds == Timing.after_restarts(1).port_seconds
 
@@ -129,3 +123,12 @@ def test_an_address_of_another_machine_is_warned_of(cluster):
         f"Docker (-p) forwards port {two.member(0).address.port}, else WORKER_INDEX or the list "
         "is wrong"
     )
+
+
+def test_no_connection_outlives_the_release_at_a_workers_port(cluster):
+    three = cluster(3)
+    workers = three.start_all(expects_all_closed=False)
+    assert [worker.end() for worker in workers] == [None] * 3
+    for member in three.spec.members:
+        with socket.socket() as plain:  # without SO_REUSEADDR
+            plain.bind(("", member.address.port))

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from entrypoint.cluster.spec import Task
-from entrypoint.rendezvous import tensorflow_server
 from entrypoint.rendezvous.transport.reasons import PeerError
+from entrypoint.rendezvous.watch import tensorflow_server
 
 SETTINGS = bytes.fromhex("000012040000000000") + bytes(18)
 HEADERS = bytes.fromhex("000001010400000001 88")

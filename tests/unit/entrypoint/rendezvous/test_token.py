@@ -11,7 +11,7 @@ import pytest
 from entrypoint.cluster.addresses import Address
 from entrypoint.rendezvous.transport.reasons import WrongTokenError
 from entrypoint.rendezvous.transport.signing import (
-    GATE,
+    GREETING,
     REFUSAL,
     Signer,
     greeting,
@@ -73,7 +73,7 @@ def test_a_session_that_was_recorded_is_worth_nothing(cluster, forward):
         replay.sendall(record.recorded)
         replay.settimeout(5)
         said = b"".join(iter(lambda: replay.recv(4096), b""))
-    assert said.startswith(GATE.greeting)
+    assert said.startswith(GREETING)
     assert said.endswith(REFUSAL)
     assert said.count(b"\n") == 2
     assert "worker-1 at" in str(chief.end())

@@ -1,0 +1,125 @@
+"""What answers a command that asks for its neighbours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import socket
+from collections.abc import Sequence
+
+from entrypoint.cluster.spec import Task
+from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, ConfigurationError
+from entrypoint.rendezvous.commands.group import Group
+from entrypoint.rendezvous.meeting import Ring
+from entrypoint.rendezvous.outcome import PeersMissingError, PortTakenError
+from entrypoint.strict_json import parse_object
+
+LONGEST_ASK = 4096
+"""Bytes."""
+RING = "ring"
+SIGN_SECONDS = 10.0
+"""Between signs of life while a ring forms; the command gives up after several without one."""
+ACCEPTED = '{"ask": "ring"}, and a "number" that comes back with the answer'
+
+
+def serve(asks: socket.socket, group: Group) -> None:
+    """Answer whatever the command asks, until it has ended."""
+    while ask := asks.recv(LONGEST_ASK):
+        asyncio.run(_answer(asks, ask, group))
+        asyncio.run(_receive_latecomers(asks, group))
+
+
+async def _receive_latecomers(asks: socket.socket, group: Group) -> None:
+    """Tell the command who else has come, until it has more to say, or has ended."""
+    receiving = asyncio.create_task(group.receive_latecomers(functools.partial(_tell_of, asks)))
+    saying = asyncio.create_task(_readable(asks))
+    await asyncio.wait({receiving, saying}, return_when=asyncio.FIRST_COMPLETED)
+    if receiving.done() and (error := receiving.exception()):
+        group.warn(f"no other worker can be taken in: {error}")
+    for task in (receiving, saying):
+        task.cancel()
+    await asyncio.gather(receiving, saying, return_exceptions=True)
+
+
+def _tell_of(asks: socket.socket, tasks: Sequence[Task]) -> None:
+    """Tell the command who waits to be taken in; it need not read that, and nobody waits for it."""
+    news = {"waiting": [str(task) for task in tasks]}
+    with contextlib.suppress(OSError):
+        asks.send(json.dumps(news).encode(), socket.MSG_DONTWAIT)
+
+
+async def _answer(asks: socket.socket, ask: bytes, group: Group) -> None:
+    """Answer an ask, unless the command asks anew before, or ends."""
+    try:
+        number = _number(ask)
+    except ValueError:
+        text = f"the entrypoint was asked for something that it does not know; accepted: {ACCEPTED}"
+        _send(asks, {"error": text, "code": EXIT_CONFIGURATION})
+        return
+    forming = asyncio.create_task(group.ring())
+    another = asyncio.create_task(_readable(asks))
+    signs = asyncio.create_task(_give_signs(asks))
+    await asyncio.wait({forming, another}, return_when=asyncio.FIRST_COMPLETED)
+    if forming.done():
+        await _tell(asks, number, forming)
+    for task in (forming, another, signs):
+        task.cancel()
+    await asyncio.gather(forming, another, signs, return_exceptions=True)
+
+
+async def _give_signs(asks: socket.socket) -> None:
+    """Tell the command again and again that its ask is not forgotten; it has no other limit."""
+    while True:
+        await asyncio.sleep(SIGN_SECONDS)
+        with contextlib.suppress(OSError):  # of a command that stands still, and has enough of them
+            asks.send(json.dumps({"forming": True}).encode(), socket.MSG_DONTWAIT)
+
+
+async def _tell(asks: socket.socket, number: str, forming: asyncio.Task[Ring]) -> None:
+    """Send what has come of an attempt."""
+    try:
+        ring = await forming
+    except (PeersMissingError, PortTakenError) as error:
+        _send(asks, {"number": number, "error": str(error), "code": EXIT_PEER_LOST})
+    except ConfigurationError as error:
+        _send(asks, {"number": number, "error": str(error), "code": EXIT_CONFIGURATION})
+    except Exception as error:  # noqa: BLE001 -- whatever it is, the command has to hear of it
+        text = f"the neighbours could not be connected: {error!r}"
+        _send(asks, {"number": number, "error": text, "code": EXIT_PEER_LOST})
+    else:
+        place = {
+            "rank": ring.rank,
+            "size": ring.size,
+            "generation": ring.generation,
+            "members": ring.positions,
+        }
+        _send(asks, {"number": number, **place}, ring.left, ring.right)
+        ring.close()
+
+
+async def _readable(asks: socket.socket) -> None:
+    """Wait until the command has said something more, or has ended."""
+    there, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(asks, there.set)
+    try:
+        await there.wait()
+    finally:
+        loop.remove_reader(asks)
+
+
+def _number(ask: bytes) -> str:
+    """Return the number of an ask; raise ValueError."""
+    fields = parse_object(ask.decode())
+    number = fields.get("number", "")
+    if fields.get("ask") != RING or not isinstance(number, str):
+        raise ValueError
+    return number
+
+
+def _send(asks: socket.socket, answer: dict[str, object], *handed: socket.socket) -> None:
+    """Send a packet, and with it copies of these sockets; a command that has ended needs none."""
+    descriptors = [one.fileno() for one in handed]
+    with contextlib.suppress(OSError):
+        socket.send_fds(asks, [json.dumps(answer).encode()], descriptors)

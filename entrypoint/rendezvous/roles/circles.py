@@ -1,0 +1,101 @@
+"""Worker 0's part in making a ring: it tells all whom to connect with, and hears who could not."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from entrypoint.rendezvous.attempt import Attempt
+from entrypoint.rendezvous.meeting import Ring
+from entrypoint.rendezvous.roles.links import Circle, Links
+from entrypoint.rendezvous.roles.session import Session
+from entrypoint.rendezvous.transport.messages import (
+    AGAIN,
+    LARGEST_NUMBER,
+    LINK,
+    LONGEST_TEXT,
+    Message,
+)
+from entrypoint.rendezvous.transport.reasons import SILENT, PeerError
+
+GENERATIONS_BEGAN = 1_767_225_600
+"""2026-01-01 UTC, in seconds of `time.time`."""
+
+
+class Circles:
+    """The rings that worker 0 has tried at one meeting."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self.links = Links(attempt)
+        self.failures = 0
+        """How many tries were none; counted where fewer may go on."""
+        self.trouble = ""
+        """Why the last one was none."""
+        self._last = 0
+
+    async def link(self, positions: tuple[int, ...], sessions: Sequence[Session]) -> Ring | None:
+        """Have all connect with their neighbours; return the ring, None where somebody cannot."""
+        attempt, seconds = self._attempt, self._attempt.timing.link_seconds
+        self._last = self._next_generation(sessions)
+        circle = Circle(attempt.meeting.identity, self._last, positions)
+        self._note_meeting(positions)
+        named = attempt.meeting.positions  # nobody for all of them: lists may be long
+        wanted = {"generation": circle.generation, "positions": list(named)}
+        patient = seconds + attempt.timing.alive_seconds
+        asking = [asyncio.create_task(one.ask(LINK, patient, wanted)) for one in sessions]
+        own = await self.links.connect(circle, seconds)
+        answers = await asyncio.gather(*asking)
+        troubles = {str(attempt.me.task): own} if own else {}
+        for session, answer in zip(sessions, answers, strict=True):
+            if missing := _missing(answer):
+                troubles[str(session.member.task)] = missing
+        if not troubles:
+            return self.links.hand_over()
+        await self._try_again(positions, sessions, troubles)
+        return None
+
+    async def _try_again(
+        self, positions: tuple[int, ...], sessions: Sequence[Session], troubles: dict[str, str]
+    ) -> None:
+        """Have all give up their connections; note who could not be connected."""
+        attempt = self._attempt
+        self.links.drop()
+        await asyncio.gather(*(session.send(Message(AGAIN)) for session in sessions))
+        told = "; ".join(f"{name} misses {missing}" for name, missing in troubles.items())
+        if told != self.trouble:
+            attempt.terms.say("WARNING", f"no ring: {told}; meeting the others again")
+        self.trouble = told
+        if attempt.terms.fewer:
+            self.failures += 1
+            attempt.terms.roll.note_failure(positions)
+        await asyncio.sleep(attempt.timing.redial_seconds)
+
+    def _note_meeting(self, positions: tuple[int, ...]) -> None:
+        """Note who has met; say who is left out from now on, and why."""
+        terms = self._attempt.terms
+        for place in terms.roll.note_meeting(positions):
+            task = terms.spec.members[place].task
+            terms.say("WARNING", f"{task} {terms.roll.why(place)}")
+
+    def _next_generation(self, sessions: Sequence[Session]) -> int:
+        """Return a number for a ring, above that of any whose members are among these workers.
+
+        The clock puts it above those of which no worker is left, too. One that runs wrong leaves
+        room for as many rings again.
+        """
+        own = self._attempt.terms.generation
+        newest = max([own, self._last, *(session.card.generation for session in sessions)])
+        by_the_clock = min(int(time.time()) - GENERATIONS_BEGAN, LARGEST_NUMBER // 2)
+        return min(max(newest + 1, by_the_clock), LARGEST_NUMBER)
+
+
+def _missing(answer: Message | None) -> str:
+    """Return whom a member misses, and why; "" for nobody."""
+    if answer is None:
+        return f"an answer: it {SILENT}"
+    try:
+        return answer.text("missing", LONGEST_TEXT)
+    except PeerError as error:
+        return f"an answer: it {error}"

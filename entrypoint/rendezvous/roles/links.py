@@ -1,0 +1,165 @@
+"""Connecting neighbours: each worker dials its right one, and is dialled by its left one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from dataclasses import dataclass
+
+from entrypoint.cluster.spec import Member
+from entrypoint.rendezvous.attempt import Attempt
+from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.meeting import Ring
+from entrypoint.rendezvous.outcome import with_reasons
+from entrypoint.rendezvous.transport.connection import Connection
+from entrypoint.rendezvous.transport.dialer import Dialer
+from entrypoint.rendezvous.transport.listener import Settle
+from entrypoint.rendezvous.transport.messages import CARD, JOIN, LONGEST_TEXT, REFUSE, Message
+from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError
+
+NOT_CONNECTED = "has not connected"
+ANOTHER = "is not from the same meeting: one of the two was started again since"
+
+
+@dataclass(frozen=True)
+class Circle:
+    """Who is to be in a ring, as all who are told it see it."""
+
+    meeting: str
+    generation: int
+    positions: tuple[int, ...]
+    """Places in the list of all workers, ascending."""
+
+
+class Links:
+    """This worker's connections with its neighbours, as far as they are there."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        terms, self._attempt = attempt.terms, attempt
+        connector = terms.network.connector(attempt.timing, asks_again=True)
+        self._dialer = Dialer(connector, terms.token, attempt.timing)
+        self._circle: Circle | None = None
+        self._left: Connection | None = None
+        self._right: Connection | None = None
+        self._reason = "is being dialled"
+        self._over = asyncio.Event()
+        """Set once the connections are given away, or given up."""
+        self._news = asyncio.Condition()
+        self._dialling: asyncio.Task[None] | None = None
+
+    async def connect(self, circle: Circle, seconds: float) -> str:
+        """Connect with both neighbours; return who is missing, and why: "" for nobody."""
+        self.drop()
+        self._circle, self._over = circle, asyncio.Event()
+        self._dialling = asyncio.create_task(self._dial(circle))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds), self._news:
+                self._news.notify_all()  # the left neighbour may have come already
+                await self._news.wait_for(lambda: self._left and self._right)
+        return with_reasons(self._missing(circle))
+
+    def hand_over(self) -> Ring:
+        """Give both connections away, which are there."""
+        circle, left, right = self._circle, self._left, self._right
+        if circle is None or left is None or right is None:
+            raise PeerError(NO_MESSAGE)
+        rank = circle.positions.index(self._attempt.place)
+        pair = left.hand_over(), right.hand_over()
+        self.drop()
+        return Ring(rank, len(circle.positions), circle.generation, circle.positions, *pair)
+
+    def drop(self) -> None:
+        """Give up what is there, unless it was given away."""
+        self._over.set()
+        self._circle = self._left = self._right = None
+        if self._dialling:
+            self._dialling.cancel()
+        self._dialling = None
+
+    async def receive(self, connection: Connection, join: Message, settle: Settle) -> None:
+        """Take one who dials this worker as its right neighbour, if it is the left one."""
+        card = Card.read(join)
+        circle = await self._circle_of(join.text("meeting"), join.number("generation"))
+        reason = self._refusal(card, circle)
+        if circle is None or reason:
+            await connection.send(Message(REFUSE, {"reason": reason}))
+            await connection.dismiss()
+            return
+        settle()
+        await connection.send(self._attempt.card.message(CARD))
+        if self._left:
+            self._left.hang_up()  # it has connected again
+        self._left = connection
+        await self._tell()
+        # Nothing more is read here: what comes next is for the command.
+        await self._over.wait()
+
+    async def _circle_of(self, meeting: str, generation: int) -> Circle | None:
+        """Return the circle that one speaks of, which may hear of it a moment before this one."""
+
+        def is_there() -> bool:
+            circle = self._circle
+            if circle is None:
+                return False
+            return (circle.meeting, circle.generation) == (meeting, generation)
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._attempt.timing.message_seconds / 2), self._news:
+                await self._news.wait_for(is_there)
+                return self._circle
+        return None
+
+    def _refusal(self, card: Card, circle: Circle | None) -> str:
+        """Return why one is not the left neighbour; "" if it is."""
+        if circle is None or card.hosts != self._attempt.card.hosts:
+            return ANOTHER
+        left = self._neighbour(circle, -1).task
+        return f"is {card.task}, where {left} should be" if card.task != left else ""
+
+    async def _dial(self, circle: Circle) -> None:
+        """Dial the right neighbour until it is there, and keep the connection."""
+        right = self._neighbour(circle, 1)
+        while True:
+            try:
+                async with self._dialer.dial(right.address) as connection:
+                    await self._join(connection, circle, right)
+                    self._right = connection
+                    await self._tell()
+                    await self._over.wait()
+                    return
+            except PeerError as error:
+                self._reason = str(error)
+            pause = self._attempt.timing.redial_seconds
+            await asyncio.sleep(pause * random.uniform(0.67, 1.33))  # noqa: S311 -- no secret
+
+    async def _join(self, connection: Connection, circle: Circle, right: Member) -> None:
+        """Say that this is the left neighbour; raise PeerError unless the right one agrees."""
+        card = self._attempt.card.message(JOIN)
+        fields = {"meeting": circle.meeting, "generation": circle.generation}
+        message = Message(JOIN, {**card.fields, **fields})
+        answer = await connection.ask(message, self._attempt.timing.message_seconds)
+        if answer.kind == REFUSE:
+            raise PeerError(f"refuses this worker: it {answer.text('reason', LONGEST_TEXT)}")
+        if answer.kind != CARD:
+            raise PeerError(NO_MESSAGE)
+        if (task := Card.read(answer).task) != right.task:
+            raise PeerError(f"{task} answers there")
+
+    def _missing(self, circle: Circle) -> list[tuple[Member, str]]:
+        """Return which neighbours are not there, and why."""
+        missing = {} if self._left else {self._neighbour(circle, -1): NOT_CONNECTED}
+        if not self._right:
+            missing[self._neighbour(circle, 1)] = self._reason
+        return list(missing.items())
+
+    def _neighbour(self, circle: Circle, steps: int) -> Member:
+        """Return the worker so many steps to the right."""
+        rank = circle.positions.index(self._attempt.place)
+        place = circle.positions[(rank + steps) % len(circle.positions)]
+        return self._attempt.spec.members[place]
+
+    async def _tell(self) -> None:
+        """Wake who waits for a neighbour."""
+        async with self._news:
+            self._news.notify_all()

@@ -1,0 +1,150 @@
+"""What worker 0 knows of the others from ring to ring: who is expected, and who is left out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from entrypoint.rendezvous.states import Expected
+
+FIRST_SECONDS, LONGEST_SECONDS = 30.0, 600.0
+"""Until one that was left out may be taken in again, the first time and after many."""
+FIRST_AFTER_A_RING_SECONDS = 5.0
+"""That of one that was in a ring, and may have been killed by chance."""
+FAILURES = 2
+"""Meetings in a row without a ring, after which somebody is left out."""
+IN_VAIN = "it was met twice, and there was no ring with it"
+NOT_STAYED = "it was taken in, and did not stay"
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """One that is taken in by itself, and not before its pause is over."""
+
+    until: float
+    """When that is, by the clock."""
+    pause: float
+    """How long it was; 0 for none yet."""
+    reason: str
+
+
+class Roll:
+    """All workers by their places in the list, and those with whom something was wrong.
+
+    Something may be wrong with a worker that a meeting does not see until neighbours are connected.
+
+    One worker may reach worker 0, and be reached by it, and yet not reach its right neighbour.
+    After two meetings in a row without a ring, those of the last ring go on by themselves, if they
+    are enough. Which of the others it was shows when they are taken in one by one.
+
+    Another one is in the ring, and then does not fit, or crashes, and so ends each ring that it is
+    taken into. The first time may be chance.
+
+    Both are latecomers then, and not taken in at once, since that would end the ring again.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._starting: frozenset[int] = frozenset()
+        """Who was met before the commands' start, and has not been in a ring since."""
+        self._awaited: frozenset[int] = frozenset()
+        self._failures = 0
+        self._in_vain: set[int] = set()
+        self._suspects: dict[int, Suspect] = {}
+        self._ring: set[int] = set()
+        self._taken_in: set[int] = set()
+        """Who is in this ring and was not in the one before it."""
+        self._began = 0.0
+
+    def expected(self, place: int) -> Expected:
+        """Return what is known of a worker."""
+        if place in self._awaited:
+            return Expected.AWAITED
+        if place in self._starting:
+            return Expected.STARTS
+        if place in self.places:
+            return Expected.LEFT_OUT
+        is_absent = bool(self._ring or self._starting) and place not in self._ring
+        return Expected.MISSING if is_absent else Expected.COMES
+
+    def note_start(self, places: Collection[int]) -> None:
+        """Note who was met before the commands' start; all of them will ask."""
+        self._starting = frozenset(places)
+
+    def note_waiting(self, places: Collection[int]) -> None:
+        """Note who waits to be taken in: the ring is about to end for their sake."""
+        self._awaited = frozenset(places)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether there was no ring yet since the commands' start."""
+        return bool(self._starting)
+
+    @property
+    def only_last_ring(self) -> bool:
+        """Whether the next meeting is to be of those only who were in the last ring."""
+        return self._failures >= FAILURES
+
+    @property
+    def places(self) -> set[int]:
+        """Who is not to be in the next ring, unless it is taken in, or they are too few."""
+        return set(self._suspects) - self._ring
+
+    def admitted(self, waiting: Collection[int]) -> list[int]:
+        """Return who of those who wait may be taken in: who is above suspicion, else one alone."""
+        trusted = [place for place in waiting if place not in self._suspects]
+        tried = [place for place in waiting if place in self._suspects and not self.pause(place)]
+        return trusted or sorted(tried, key=lambda place: self._suspects[place].until)[:1]
+
+    def pause(self, place: int) -> float:
+        """Return for how many seconds more one is left out in any case."""
+        suspect = self._suspects.get(place)
+        return max(0.0, suspect.until - self._clock()) if suspect else 0.0
+
+    def why(self, place: int) -> str:
+        """Return for example "is left out for 30 s: it was …"; "" if its pause is over."""
+        if not self.pause(place):
+            return ""
+        suspect = self._suspects[place]
+        return f"is left out for {suspect.pause:g} s: {suspect.reason}"
+
+    def note_failure(self, places: Collection[int]) -> None:
+        """Note that those who met at the gate were no ring soon after."""
+        self._failures += 1
+        self._in_vain = set(places)
+
+    def note_meeting(self, places: Collection[int]) -> list[int]:
+        """Note who has met, and return who is left out from now on.
+
+        Those who are missing now kept the others from being a ring, or have not stayed in one.
+        """
+        before = dict(self._suspects)
+        if self.only_last_ring:
+            for place in self._in_vain.difference(places):
+                self._leave_out(place, IN_VAIN, FIRST_SECONDS)
+        has_lasted = self._clock() - self._began >= LONGEST_SECONDS
+        for place in self._taken_in:
+            if place in places or has_lasted:
+                self._suspects.pop(place, None)
+            elif place in self._suspects:
+                self._leave_out(place, NOT_STAYED, FIRST_AFTER_A_RING_SECONDS)
+            else:
+                self._suspects[place] = Suspect(self._clock(), 0.0, NOT_STAYED)
+        self._taken_in = set()
+        found = sorted(self._suspects.items())
+        return [place for place, one in found if one.pause and one is not before.get(place)]
+
+    def note_ring(self, places: Collection[int]) -> None:
+        """Note that there is a ring; whether those who were taken in stay is to be seen."""
+        self._failures, self._in_vain = 0, set()
+        self._starting = self._awaited = frozenset()
+        self._taken_in = set(places) - self._ring if self._ring else set()
+        self._ring, self._began = set(places), self._clock()
+
+    def _leave_out(self, place: int, reason: str, first_seconds: float) -> None:
+        """Have one wait, for twice as long as the last time."""
+        before = self._suspects.get(place)
+        longer = 2 * before.pause if before else 0.0
+        pause = min(max(first_seconds, longer), LONGEST_SECONDS)
+        self._suspects[place] = Suspect(self._clock() + pause, pause, reason)

@@ -1,0 +1,67 @@
+"""What a worker comes to a meeting with."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+
+from entrypoint.cluster.spec import ClusterSpec, Member, Task
+from entrypoint.log import Say
+from entrypoint.rendezvous.facts import Facts
+from entrypoint.rendezvous.meeting import Fewer
+from entrypoint.rendezvous.roll import Roll
+from entrypoint.rendezvous.transport.network import Network
+from entrypoint.rendezvous.transport.sockets import SocketNetwork
+from entrypoint.rendezvous.transport.timing import Timing
+
+
+def _unheard(_line: str) -> None:
+    """Take what nobody wants to hear."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a worker comes to a meeting with: who it is, what it knows, how long it waits."""
+
+    spec: ClusterSpec
+    task: Task
+    facts: Facts
+    timeout_seconds: float
+    """How long it waits for others to come; 0 for no limit."""
+    token: str | None
+    say: Say
+    timing: Timing
+    start_seconds: float = 0.0
+    """How long it waits for commands that start to ask; 0 for no limit."""
+    network: Network = field(default_factory=SocketNetwork)
+    generation: int = 0
+    """The newest ring that this worker was in; 0 for none."""
+    ring_size: int = 0
+    """How many workers that had; 0: not known, and so all."""
+    asks: bool = False
+    """Whether its command runs, and asks for its neighbours."""
+    fewer: Fewer | None = None
+    """When the others are gone on without; None: never. Worker 0's counts."""
+    roll: Roll = field(default_factory=Roll)
+    """What is known of the others from the rings before."""
+    most_losses: float = inf
+    """How often in a row somebody may be lost, or out of reach, before the ring is there."""
+    prolong: Callable[[str], None] = _unheard
+    """Is told, every few seconds, what is waited for while the time limit begins anew."""
+
+    @property
+    def me(self) -> Member:
+        """This worker and its address."""
+        return next(member for member in self.spec.members if member.task == self.task)
+
+    @functools.cached_property
+    def places(self) -> dict[Task, int]:
+        """Each worker's place in the list; a list may have thousands."""
+        return {member.task: place for place, member in enumerate(self.spec.members)}
+
+    @property
+    def chief(self) -> int:
+        """Worker 0's place in the list."""
+        return self.spec.members.index(self.spec.chief)

@@ -1,0 +1,1 @@
+"""After the gate: whether the peers come as far as TensorFlow does, which waits for them."""

@@ -1,0 +1,240 @@
+"""After the gate: whether the peers' commands come as far as this one's.
+
+TensorFlow waits for its peers for up to an hour, deaf to signals. So another process looks, as soon
+as TensorFlow's server has opened this worker's port: a peer that never opens its own, that is at
+the gate again because its command has ended, or that does not join the cluster, is one that
+TensorFlow would wait for in vain. The chief looks at all others and these at the chief, as at the
+gate: the cost grows with the number of workers. Another program at this worker's port is no reason
+to look: only the command knows for whom that waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.spec import ClusterSpec, Member, Task
+from entrypoint.errors import listed
+from entrypoint.rendezvous.outcome import with_reasons
+from entrypoint.rendezvous.transport import reasons, signing
+from entrypoint.rendezvous.transport.names import Names
+from entrypoint.rendezvous.transport.reasons import BlindError, PeerError, words
+from entrypoint.rendezvous.transport.sockets import connect
+from entrypoint.rendezvous.transport.timing import Timing
+from entrypoint.rendezvous.watch import tensorflow_server
+
+TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+LISTENING = "0A"
+"""TCP_LISTEN in these tables (include/net/tcp_states.h)."""
+POLL_SECONDS = 0.5
+LOOK_SECONDS = 2.0
+FIRST_BYTES_SECONDS = 1.0
+"""A gate greets at once, and TensorFlow's server sends its settings; what is silent is no gate."""
+AT_ONCE = 64
+SILENT_SECONDS = 30.0
+"""For so long a server at this worker's port may be silent before it counts as another kind."""
+LOOPBACK = "127.0.0.1"
+"""TensorFlow's server listens on all addresses of its machine."""
+SETTLED_SECONDS = 60.0
+"""For so long after all peers were there one may still fall back: TensorFlow connects them now."""
+
+
+NOT_JOINED = "its port is open, but it has not joined TensorFlow's cluster"
+
+
+class NotKnownError(Exception):
+    """Nobody could be asked whether the peers have joined; the message says who, and why."""
+
+
+def watch_peers(  # noqa: PLR0913 -- whom, as whom, for how long, and what tells of the command
+    spec: ClusterSpec,
+    task: Task,
+    limit_seconds: float,
+    *,
+    is_ring: Callable[[], bool],
+    trains: Callable[[], bool],
+    note: str = "",
+) -> str:
+    """Watch the peers; return why the command waits in vain, an empty text if it does not.
+
+    `limit_seconds` is how long a peer may take to open its port and to join the cluster, 0 for no
+    limit. `is_ring` tells whether it is not the command that opens this worker's port, but what
+    connects its neighbours; `trains`, whether the command has got further since it was started, and
+    so waits for nobody. `note` is a sentence on what may keep TensorFlow from its peers.
+
+    Raises NotKnownError where that cannot be told.
+    """
+    own = next(member.address for member in spec.members if member.task == task)
+    while not is_listening(own.port):
+        if is_ring():  # its port may open and close between two looks
+            return ""
+        time.sleep(POLL_SECONDS)
+
+    async def watch() -> str:
+        """Watch them, where it is TensorFlow that waits for them."""
+        if not await _serves_tensorflow(own.port, is_ring):
+            return ""
+        return await _watch_of(spec, task, is_ring, trains).watch(limit_seconds)
+
+    reason = asyncio.run(watch())
+    return f"{reason} ({note})" if reason and note else reason
+
+
+def _watch_of(
+    spec: ClusterSpec, task: Task, is_ring: Callable[[], bool], trains: Callable[[], bool]
+) -> PeerWatch:
+    own = next(member.address for member in spec.members if member.task == task)
+    is_chief = task == spec.chief.task
+    others = [member for member in spec.members if member.task != task]
+    return PeerWatch(
+        others if is_chief else [spec.chief],
+        cluster=spec.members,
+        leader=Address(LOOPBACK, own.port) if is_chief else spec.chief.address,
+        is_ring=is_ring,
+        trains=trains,
+    )
+
+
+async def _serves_tensorflow(port: int, is_ring: Callable[[], bool]) -> bool:
+    """Whether TensorFlow's server listens on this worker's port; a busy one may be slow to say."""
+    names, deadline = Names(0), time.monotonic() + SILENT_SECONDS
+    while not is_ring() and time.monotonic() < deadline:
+        try:
+            connected = await connect(names, Address(LOOPBACK, port), Timing())
+            return await tensorflow_server.is_tensorflow(connected)
+        except (PeerError, OSError):
+            await asyncio.sleep(LOOK_SECONDS)
+    return False
+
+
+def is_listening(port: int) -> bool:
+    """Whether a process of this machine, or of this container, listens on the port."""
+    wanted = f":{port:04X}"
+    rows = [line.split() for table in TABLES for line in _lines(table)]
+    return any(row[1].endswith(wanted) and row[3] == LISTENING for row in rows)
+
+
+def _lines(table: str) -> Sequence[str]:
+    """Return a table without its head; nothing where there is no such protocol."""
+    try:
+        return Path(table).read_text().splitlines()[1:]
+    except OSError:
+        return ()
+
+
+class PeerWatch:
+    """Looks at some peers again and again."""
+
+    def __init__(
+        self,
+        peers: Sequence[Member],
+        *,
+        cluster: Sequence[Member] = (),
+        leader: Address | None = None,
+        is_ring: Callable[[], bool] = lambda: False,
+        trains: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Keep what is needed; the server at `leader` knows who of the cluster has joined it."""
+        self._timing = Timing()
+        self._names = Names(self._timing.look_up_seconds)
+        self._missing = dict.fromkeys(peers, reasons.REFUSED)
+        self._not_joined: Sequence[Member] = cluster if leader else ()
+        self._why, self._has_answered = NOT_JOINED, False
+        self._peers, self._leader = peers, leader
+        self._is_ring, self._trains = is_ring, trains
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    async def watch(self, limit_seconds: float) -> str:
+        """Look until something is wrong, or has been right for a while; return what is wrong.
+
+        Only a server that has spoken as TensorFlow's do has a command ended. Raises NotKnownError.
+        """
+        began = time.monotonic()
+        settled = 0.0
+        while settled < SETTLED_SECONDS and not self._is_ring():
+            fallen = [member for member in await self._look() if member]
+            if fallen:
+                return _at_the_gate(fallen)
+            waited = time.monotonic() - began
+            if not self._missing and not self._not_joined:
+                settled += LOOK_SECONDS
+            elif limit_seconds and waited > limit_seconds:
+                if self._trains():
+                    return ""
+                if not (self._missing or self._has_answered):
+                    raise NotKnownError(self._why)
+                named = with_reasons(self._absent())
+                return f"TensorFlow waited {waited:.0f} s (STARTUP_TIMEOUT) for its peers: {named}"
+            await asyncio.sleep(LOOK_SECONDS)
+        return ""
+
+    def _absent(self) -> Sequence[tuple[Member, str]]:
+        """Return for whom TensorFlow waits, and why."""
+        closed = list(self._missing.items())
+        return closed or [(member, self._why) for member in self._not_joined]
+
+    async def _look(self) -> Iterable[Member | None]:
+        """Look at every peer once; return those that are at the gate."""
+        found = await asyncio.gather(*(self._look_at(member) for member in self._peers))
+        if not self._missing and self._not_joined and self._leader:
+            await self._ask(self._leader)
+        return found
+
+    async def _ask(self, leader: Address) -> None:
+        """Note who has not joined, or why that is not known."""
+        tasks = [member.task for member in self._not_joined]
+        try:
+            connected = await connect(self._names, leader, self._timing)
+            absent = await tensorflow_server.not_joined(connected, tasks)
+        except BlindError:
+            raise
+        except (PeerError, OSError) as error:
+            self._why = f"TensorFlow's server at {leader} cannot be asked for it: {_why(error)}"
+        else:
+            self._has_answered = True
+            self._not_joined = [one for one in self._not_joined if one.task in absent]
+            self._why = NOT_JOINED
+
+    async def _look_at(self, member: Member) -> Member | None:
+        """Note whether a peer's port is open; return the peer if a gate answers there."""
+        async with self._places:
+            try:
+                first = await self._first_bytes(member)
+            except BlindError:
+                raise  # a watch that cannot see must not come to a verdict
+            except (PeerError, OSError) as error:
+                if member in self._missing:
+                    self._missing[member] = _why(error)
+                return None
+        self._missing.pop(member, None)
+        return member if first.startswith(signing.GREETING) else None
+
+    async def _first_bytes(self, member: Member) -> bytes:
+        """Return what the peer's port says by itself, if anything; raise PeerError, OSError."""
+        connected = await connect(self._names, member.address, self._timing)
+        try:
+            async with asyncio.timeout(FIRST_BYTES_SECONDS):
+                first = await asyncio.get_running_loop().sock_recv(connected, 64)
+        except TimeoutError:
+            return b""
+        finally:
+            connected.close()
+        if not first:
+            raise PeerError(reasons.CLOSED_AT_ONCE)
+        return first
+
+
+def _why(error: PeerError | OSError) -> str:
+    """Return why a peer could not be asked."""
+    return words(error) if isinstance(error, OSError) else str(error)
+
+
+def _at_the_gate(fallen: Sequence[Member]) -> str:
+    """Return what is wrong where peers have fallen back."""
+    names = listed([str(member.task) for member in fallen])
+    if len(fallen) == 1:
+        return f"{names} is at the gate again: its command has ended"
+    return f"{names} are at the gate again: their commands have ended"

@@ -1,0 +1,253 @@
+"""Workers that meet in memory: each is what an entrypoint does about its peers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.spec import CHIEF, WORKER, ClusterSpec, Member, Task
+from entrypoint.rendezvous.commands.group import Gate, Group, Waiting
+from entrypoint.rendezvous.facts import Facts, host_list
+from entrypoint.rendezvous.gate import released
+from entrypoint.rendezvous.meeting import Fewer, Meeting, Ring
+from entrypoint.rendezvous.terms import Terms
+from entrypoint.rendezvous.transport.timing import Timing
+from harness.simulation import MemoryNetwork, Space
+
+LONG_SECONDS = 3600.0
+TOKEN = "a secret that they share"
+
+
+class Seen:
+    """What a worker remembers of its rings."""
+
+    def __init__(self, newest: int = 0, size: int = 0) -> None:
+        self.newest, self.size = newest, size
+
+    def note(self, generation: int, size: int) -> None:
+        if generation > self.newest:
+            self.newest, self.size = generation, size
+
+
+class Player:
+    """One worker: its command starts (`start`), and asks for its neighbours (`ask`)."""
+
+    def __init__(self, play: Play, place: int, **options: Any) -> None:
+        self.play, self.place, self.options = play, place, options
+        self.lines: list[str] = []
+        self.news: list[list[str]] = []
+        """Who waits to be taken in, whenever the command was told."""
+        self.prolonged: list[str] = []
+        self.is_waiting = False
+        self.seen = options.pop("seen", None) or Seen()
+        self.group: Group | None = None
+        self.meeting: Meeting | None = None
+        self.ring: Ring | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._receiving: asyncio.Task[Any] | None = None
+        self._asking: asyncio.Task[Any] | None = None
+
+    @property
+    def task(self) -> Task:
+        return self.play.spec.members[self.place].task
+
+    @property
+    def host(self) -> str:
+        found: str = self.options.get("host", self.play.spec.members[self.place].address.host)
+        return found
+
+    def start(self) -> asyncio.Task[Meeting]:
+        """Pass the gate, as before the command's start; then the command runs."""
+        return self._do(self._start())
+
+    async def _start(self) -> Meeting:
+        terms = replace(
+            self._terms(), generation=self.seen.newest, ring_size=self.seen.size, fewer=self._fewer
+        )
+        self.run(await released(terms))
+        assert self.meeting is not None
+        return self.meeting
+
+    def run(self, meeting: Meeting | None = None) -> None:
+        """Have the command run, after this meeting."""
+        self.meeting = meeting or Meeting("m")
+        options = self.options
+        gate = Gate(
+            timeout_seconds=options.get("gate", 300.0),
+            most_losses=options.get("most_losses", 9),
+            waiting=self._waiting,
+            fewer=self._fewer,
+        )
+        terms = self._terms(Timing.of_commands())
+        has_gate = options.get("gate", 300.0) > 0
+        self.group = Group(
+            terms,
+            meeting=self.meeting,
+            seen=self.seen,
+            gate=gate if has_gate else None,
+            clock=asyncio.get_running_loop().time,
+        )
+
+    def ask(self) -> asyncio.Task[Ring]:
+        """Ask for the neighbours; a ring that was there is given up."""
+        self.leave()
+        if self._asking:
+            self._asking.cancel()
+        self._asking = self._do(self._ask())
+        return self._asking
+
+    async def _ask(self) -> Ring:
+        assert self.group is not None
+        if self._receiving:
+            self._receiving.cancel()
+            await asyncio.gather(self._receiving, return_exceptions=True)
+        self.ring = await self.group.ring()
+        self._receiving = self._do(self.group.receive_latecomers(self._note))
+        return self.ring
+
+    def leave(self) -> None:
+        """Close the connections of the ring, as a command does that sees it break."""
+        ring, self.ring = self.ring, None
+        for one in (ring.left, ring.right) if ring else ():
+            one.end()  # type: ignore[attr-defined]
+
+    def sees_it_break(self) -> bool:
+        """Whether the command's ring is none any more."""
+        ring: Any = self.ring
+        return ring is None or ring.left.has_ended or ring.right.has_ended
+
+    async def kill(self) -> None:
+        """End at once, as a killed container does."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.leave()
+
+    async def hear(self, *texts: str) -> str:
+        """Wait until a line was said that has all of the texts; return it."""
+        while True:
+            for line in self.lines:
+                if all(text in line for text in texts):
+                    return line
+            await asyncio.sleep(0.05)
+
+    async def told(self, *names: str) -> None:
+        """Wait until the command was told that these wait to be taken in."""
+        await until(lambda: bool(self.news) and self.news[-1] == list(names))
+
+    def _do(self, coroutine: Any) -> asyncio.Task[Any]:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(lambda one: one.cancelled() or one.exception())
+        return task
+
+    @property
+    def _fewer(self) -> Fewer | None:
+        least = self.options.get("least")
+        return Fewer(least, self.options.get("after_seconds", 0.0)) if least else None
+
+    def _terms(self, timing: Timing | None = None) -> Terms:
+        options = self.options
+        return Terms(
+            spec=options.get("spec", self.play.spec),
+            task=options.get("task", self.task),
+            facts=replace(self.play.facts, **options.get("facts", {})),
+            timeout_seconds=options.get("gate", 300.0) or LONG_SECONDS,
+            start_seconds=options.get("start_seconds", 0.0),
+            token=options.get("token", TOKEN),
+            say=self._say,
+            timing=timing or Timing(),
+            network=MemoryNetwork(self.play.space, self.host),
+        )
+
+    def _say(self, level: str, line: str) -> None:
+        self.lines.append(f"{level} {line}")
+
+    def _note(self, tasks: Sequence[Task]) -> None:
+        self.news.append([str(task) for task in tasks])
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[Waiting]:
+        self.is_waiting = True
+        try:
+            yield Waiting(self._say, self.prolonged.append)
+        finally:
+            self.is_waiting = False
+
+
+class Play:
+    """A cluster in memory."""
+
+    def __init__(self, count: int, *, with_chief: bool = False, **options: Any) -> None:
+        self.space, self.options = Space(), options
+        tasks = [Task(WORKER, index) for index in range(count)]
+        if with_chief:
+            tasks = [Task(CHIEF, 0), *tasks[:-1]]
+        self.spec = ClusterSpec(
+            tuple(
+                Member(task, Address(f"10.0.{rank // 250}.{rank % 250 + 1}", 2222))
+                for rank, task in enumerate(tasks)
+            )
+        )
+        self.facts = Facts(
+            hosts=host_list(self.spec),
+            image="0.1.0 (3a4601d)",
+            tensorflow="2.21.0",
+            gpus_per_worker="",
+            settings={"TRAINER_EPOCHS": "3"},
+        )
+        self.players = [self.player(place) for place in range(count)]
+
+    def player(self, place: int, **options: Any) -> Player:
+        """Return a worker that is not in the list of players: a second one, or a wrong one."""
+        return Player(self, place, **{**self.options, **options})
+
+    def replace(self, place: int, **options: Any) -> Player:
+        """Have another process in a worker's place."""
+        self.players[place] = self.player(place, **options)
+        return self.players[place]
+
+    def address(self, place: int) -> Address:
+        return self.spec.members[place].address
+
+    async def all_run(self) -> None:
+        """Have all pass the gate, and their commands run."""
+        await asyncio.gather(*(one.start() for one in self.players))
+
+    async def ring(self, *places: int) -> list[Ring]:
+        """Have these ask, or all; return their rings."""
+        chosen = places or range(len(self.players))
+        return await asyncio.gather(*(self.players[place].ask() for place in chosen))
+
+    async def begin(self) -> list[Ring]:
+        """Have all start, and be a ring."""
+        await self.all_run()
+        return await self.ring()
+
+    async def lose(self, *places: int) -> None:
+        """Kill some; the ring breaks for all."""
+        for place in places:
+            await self.players[place].kill()
+        for one in self.players:
+            one.leave()
+
+
+def check_circle(rings: Sequence[Ring]) -> None:
+    """Fail unless each one's right connection is the next one's left, and all agree."""
+    assert len({ring.generation for ring in rings}) == 1
+    assert [ring.rank for ring in rings] == list(range(len(rings)))
+    assert {ring.size for ring in rings} == {len(rings)}
+    for ring, following in zip(rings, [*rings[1:], rings[0]], strict=True):
+        wire: Any = ring.right
+        assert wire.other is following.left
+    assert len({ring.positions for ring in rings}) == 1
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds, by the simulated clock."""
+    while not holds():  # noqa: ASYNC110 -- nobody tells, and it costs no time
+        await asyncio.sleep(0.05)
