@@ -114,7 +114,7 @@ def _say_end(attempt: Attempt) -> None:
     if attempt.is_ahead:
         terms.say("INFO", ahead_line(attempt.meeting, terms.spec))
         return
-    if ring is None or not terms.roll.is_starting:
+    if ring is None or not terms.were_together:
         terms.say(level, released_line(attempt.meeting, terms.spec, attempt.seconds))
     if ring:
         terms.say(level, f"{ring.size} workers are a ring, generation {ring.generation}")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 
+AHEAD = "ahead"
+
 
 @dataclass(frozen=True)
 class Meeting:
     """Who goes on together."""
 
     identity: str = ""
-    """Worker 0's number for it; "" where there was none, or where this worker goes ahead while the
-    others train, and is to meet them later."""
+    """Worker 0's number for it. AHEAD where this worker goes ahead while the others wait for it; ""
+    where there was none, or where the others train meanwhile."""
     positions: tuple[int, ...] = ()
     """Who they are: places in the list of all workers, ascending; () for all of them."""
 

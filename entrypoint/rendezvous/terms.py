@@ -48,6 +48,8 @@ class Terms:
     """What is known of the others from the rings before."""
     most_losses: float = inf
     """How often in a row somebody may be lost, or out of reach, before the ring is there."""
+    were_together: bool = False
+    """Whether those who ask now were met together before, and have said so."""
     prolong: Callable[[str], None] = _unheard
     """Is told, every few seconds, what is waited for while the time limit begins anew."""
 

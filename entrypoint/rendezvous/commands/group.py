@@ -14,7 +14,7 @@ from entrypoint.errors import escaped
 from entrypoint.log import Say
 from entrypoint.rendezvous.commands.taking_in import receive_latecomers
 from entrypoint.rendezvous.gate import linked
-from entrypoint.rendezvous.meeting import Fewer, Meeting, Ring
+from entrypoint.rendezvous.meeting import AHEAD, Fewer, Meeting, Ring
 from entrypoint.rendezvous.roles.latecomers import Note
 from entrypoint.rendezvous.roll import Roll
 from entrypoint.rendezvous.terms import Terms
@@ -81,6 +81,7 @@ class Group:
         everyone = tuple(range(len(terms.spec.members)))
         self._roll, self._gate, self._seen = Roll(clock), gate, seen
         self._comes_late = gate is not None and not meeting.identity
+        self._went_ahead = meeting.identity == AHEAD
         if not self._comes_late:
             self._roll.note_start(meeting.positions or everyone)
         limit = gate.timeout_seconds if gate else terms.start_seconds
@@ -134,7 +135,12 @@ class Group:
 
     def _now(self) -> Terms:
         """Return what this worker comes to a meeting with now."""
-        return replace(self._terms, generation=self._seen.newest, ring_size=self._seen.size)
+        return replace(
+            self._terms,
+            generation=self._seen.newest,
+            ring_size=self._seen.size,
+            were_together=self._roll.is_starting and not self._went_ahead,
+        )
 
     def _waiting(self) -> AbstractContextManager[Waiting | None]:
         """Return where the wait is shown; a command that has never trained only starts."""

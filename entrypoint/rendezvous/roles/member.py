@@ -13,6 +13,7 @@ from entrypoint.errors import Problem, escaped, shortened
 from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
 from entrypoint.rendezvous.comparison import Contradictions, in_a_line
 from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.meeting import AHEAD as WENT_AHEAD
 from entrypoint.rendezvous.meeting import Meeting
 from entrypoint.rendezvous.outcome import ContradictionError, chief_line
 from entrypoint.rendezvous.roles.conversation import answer, compare, follow, hello
@@ -321,8 +322,7 @@ class MemberRole:
         """Close the own port and go, without the others: this command will ask for them."""
         await self.listener.close()
         self._attempt.is_ahead = True
-        if trains:
-            self._attempt.meeting = Meeting()
+        self._attempt.meeting = Meeting("" if trains else WENT_AHEAD)
         self._go()
 
     def _promise(self, seconds: float) -> None:

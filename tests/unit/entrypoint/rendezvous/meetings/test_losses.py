@@ -61,6 +61,8 @@ async def test_who_waits_is_shown_to_wait_and_says_for_whom():
     await one.hear("waiting for 1 of 2 workers", "has not asked for its neighbours yet")
     await asyncio.gather(asked, again.ask())
     assert not one.is_waiting
+    agreed = [[line for line in who.lines if "are here and agree" in line] for who in (one, again)]
+    assert [len(lines) for lines in agreed] == [2, 1]  # once for each time that all met
 
 
 async def test_whoever_does_not_come_is_named():
