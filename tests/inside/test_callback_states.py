@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import pytest
 
-from cluster_trainer.callbacks import states
 from cluster_trainer.callbacks.chief import for_worker
+from cluster_trainer.callbacks.state import states
 
 
 def kept(callbacks):

@@ -15,8 +15,8 @@ import pytest
 from boards import read, steps
 from keeping import fits_run_by
 
-from cluster_trainer.callbacks import records
 from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.callbacks.recording import records
 from cluster_trainer.engine import running
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.plan import Plan

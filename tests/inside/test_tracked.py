@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 from keeping import fits_run_by
 
-from cluster_trainer.callbacks import tracked
-from cluster_trainer.callbacks.tracked import Tracked
-from cluster_trainer.callbacks.unkept import Unkept
+from cluster_trainer.callbacks.state import tracked
+from cluster_trainer.callbacks.state.tracked import Tracked
+from cluster_trainer.callbacks.state.unkept import Unkept
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.process.stall import Deadline

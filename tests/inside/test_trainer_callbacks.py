@@ -6,11 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cluster_trainer.callbacks import heartbeat, states
-from cluster_trainer.callbacks.epoch_metrics import EpochMetrics
+from cluster_trainer.callbacks import heartbeat
 from cluster_trainer.callbacks.heartbeat import Heartbeat
 from cluster_trainer.callbacks.keeper import Place
 from cluster_trainer.callbacks.place_told import PlaceTold
+from cluster_trainer.callbacks.recording.epoch_metrics import EpochMetrics
+from cluster_trainer.callbacks.state import states
 
 LOGS = {"accuracy": 0.5, "loss": 1.5, "val_accuracy": np.float32(0.25), "val_loss": 2.0}
 

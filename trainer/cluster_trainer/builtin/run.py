@@ -7,7 +7,7 @@ from hashlib import sha256
 import keras
 import numpy as np
 
-from cluster_trainer.callbacks.epoch_metrics import Line
+from cluster_trainer.callbacks.recording.epoch_metrics import Line
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.plan import Plan
 from cluster_trainer.fits.identity.compiled import training_described

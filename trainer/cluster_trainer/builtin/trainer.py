@@ -11,7 +11,7 @@ import keras
 
 from cluster_trainer.builtin import predictions
 from cluster_trainer.builtin.run import Run, facts_of
-from cluster_trainer.callbacks.tensorboard import FOLDER
+from cluster_trainer.callbacks.recording.tensorboard import FOLDER
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.data.examples import Examples
 from cluster_trainer.engine.running import Order

@@ -1,8 +1,8 @@
 """Callbacks: Keras's on a cluster, and the image's own.
 
-For each `fit`: `keeper.py` keeps checkpoints, `states.py` the state of other callbacks in them,
+For each `fit`: `keeper.py` keeps checkpoints, `state/` the state of other callbacks in them,
 `chief.py` lets one worker write what is written once, `place_told.py` tells `status` the step. For
-the trainer: `epoch_metrics.py` collects each epoch's numbers, `tensorboard.py` draws curves,
+the trainer: `recording/` writes numbers, events and curves,
 `profile.py` profiles chosen steps, `heartbeat.py` tells where the run is, `divergence.py` ends it
 where its loss is no number.
 """

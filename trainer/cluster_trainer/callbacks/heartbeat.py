@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import keras
 
 from cluster_trainer.callbacks.keeper import Place
-from cluster_trainer.callbacks.learning_rate import present_rate
-from cluster_trainer.callbacks.numbers import numbers_in
+from cluster_trainer.callbacks.recording.learning_rate import present_rate
+from cluster_trainer.callbacks.recording.numbers import numbers_in
 from cluster_trainer.results.progress import Progress
 
 BETWEEN_SECONDS = 0.4

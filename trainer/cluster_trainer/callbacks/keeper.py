@@ -11,10 +11,10 @@ import keras
 import numpy as np
 from keras.callbacks import ModelCheckpoint
 
-from cluster_trainer.callbacks import states
-from cluster_trainer.callbacks.grown import Grown
-from cluster_trainer.callbacks.tracked import Tracked
-from cluster_trainer.callbacks.unkept import Unkept
+from cluster_trainer.callbacks.state import states
+from cluster_trainer.callbacks.state.grown import Grown
+from cluster_trainer.callbacks.state.tracked import Tracked
+from cluster_trainer.callbacks.state.unkept import Unkept
 from cluster_trainer.checkpoints.checkpoint import (
     KEPT_STATE,
     RUN,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import keras
 
-from cluster_trainer.callbacks.epoch_metrics import EpochMetrics, Line
 from cluster_trainer.callbacks.profile import Profile
-from cluster_trainer.callbacks.tensorboard import FOLDER, Shown, TensorBoard
-from cluster_trainer.callbacks.timeline import Book, Timeline
+from cluster_trainer.callbacks.recording.epoch_metrics import EpochMetrics, Line
+from cluster_trainer.callbacks.recording.tensorboard import FOLDER, Shown, TensorBoard
+from cluster_trainer.callbacks.recording.timeline import Book, Timeline
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.settings.job import Job

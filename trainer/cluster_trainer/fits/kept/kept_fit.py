@@ -12,7 +12,7 @@ from typing import Any
 import keras
 
 from cluster_trainer.callbacks.keeper import Keeper, Place
-from cluster_trainer.callbacks.records import ClusterTrainerRecords
+from cluster_trainer.callbacks.recording.records import ClusterTrainerRecords
 from cluster_trainer.checkpoints.checkpoint import UNKNOWN_RUN
 from cluster_trainer.checkpoints.resume import keep
 from cluster_trainer.checkpoints.saver import Saver

@@ -20,7 +20,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer.callbacks import states
+from cluster_trainer.callbacks.state import states
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine.running import of_a_user

@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from cluster_trainer.callbacks.grown import Grown, lists_of
+from cluster_trainer.callbacks.state.grown import Grown, lists_of
 from cluster_trainer.private import keras_names
 
 AN_ARRAY = "an array, number"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster_trainer.callbacks import states
+from cluster_trainer.callbacks.state import states
 from cluster_trainer.engine.running import of_a_user
 from cluster_trainer.private import keras_names
 

@@ -20,8 +20,8 @@ import keras
 import numpy as np
 
 from cluster_trainer.callbacks.keeper import Place
-from cluster_trainer.callbacks.learning_rate import present_rate
-from cluster_trainer.callbacks.numbers import MAX_NUMBERS, numbers_in
+from cluster_trainer.callbacks.recording.learning_rate import present_rate
+from cluster_trainer.callbacks.recording.numbers import MAX_NUMBERS, numbers_in
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.results.event_file import EventFile, starts_in

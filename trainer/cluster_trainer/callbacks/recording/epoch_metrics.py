@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from cluster_trainer.callbacks.keeper import Place
-from cluster_trainer.callbacks.numbers import MAX_NUMBERS, numbers_in
+from cluster_trainer.callbacks.recording.numbers import MAX_NUMBERS, numbers_in
 from cluster_trainer.results.metrics_file import COUNTS
 
 Line = dict[str, Any]

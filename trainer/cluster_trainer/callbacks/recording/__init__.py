@@ -1,0 +1,1 @@
+"""What a fit writes for people: metrics, events, curves."""
