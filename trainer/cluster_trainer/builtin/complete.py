@@ -10,6 +10,7 @@ from cluster_trainer.callbacks.divergence import Divergence
 from cluster_trainer.data.feeds import fit_arguments
 from cluster_trainer.data.memory import available_bytes
 from cluster_trainer.engine import install
+from cluster_trainer.engine.calls import announced
 from cluster_trainer.engine.first_batch import mode as first_batch
 from cluster_trainer.engine.running import is_in_fit
 from cluster_trainer.fits.process import present
@@ -60,7 +61,7 @@ def _refuse_other_engines(model: keras.Model) -> None:
     if is_in_fit():  # of which Keras's hook knows nothing
         accepted = "a call of cluster_trainer.fit that no callback of another fit makes"
         raise ConfigurationError([Problem("model", model.name, accepted)])
-    if own := install.own_functions(model):
+    if own := announced.own_functions(model):
         accepted = f"a model without a {' and a '.join(own)} of its own"
         advice = "A script of your own may train it by `model.fit`, without checkpoints."
         raise ConfigurationError([Problem("model", type(model).__name__, accepted, advice)])

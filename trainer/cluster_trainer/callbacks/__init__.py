@@ -2,7 +2,6 @@
 
 For each `fit`: `keeper.py` keeps checkpoints, `state/` the state of other callbacks in them,
 `chief.py` lets one worker write what is written once, `place_told.py` tells `status` the step. For
-the trainer: `recording/` writes numbers, events and curves,
-`profile.py` profiles chosen steps, `heartbeat.py` tells where the run is, `divergence.py` ends it
-where its loss is no number.
+the trainer: `recording/` writes numbers, events and curves, `profile.py` profiles chosen steps,
+`heartbeat.py` tells where the run is, `divergence.py` ends it where its loss is no number.
 """

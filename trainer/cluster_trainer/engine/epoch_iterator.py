@@ -202,7 +202,7 @@ class EpochIterator(keras_names.EpochIterator):
         _refuse_different(things, counts, self._workers)
 
     def _may_be_done_alone(self, call: running.Running) -> bool:
-        """Tell whether each worker may predict rows of its own by itself; see install.py.
+        """Tell whether each worker may predict rows of its own by itself; see predicting.py.
 
         What Keras has begun to read of a generator would be missing then.
         """

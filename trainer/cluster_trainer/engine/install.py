@@ -29,28 +29,23 @@ For a moment, and put back at once: `_direct_assign` while a model is called on 
 (fits/shared/written.py).
 """
 
-import inspect
 import logging
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
-from functools import cache, partial, wraps
+from collections.abc import Callable
+from functools import partial, wraps
 from typing import Any
-from weakref import WeakSet
 
 import keras
 import tensorflow as tf
 
-from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine import progress_bar, reads, running
 from cluster_trainer.engine.building import building
+from cluster_trainer.engine.calls import announced, others, predicting
+from cluster_trainer.engine.calls.in_step import average, keeps_in_step
 from cluster_trainer.engine.data import random_access
-from cluster_trainer.engine.data.comparing import RowsOfItsOwnError
 from cluster_trainer.engine.epoch_iterator import EpochIterator
-from cluster_trainer.engine.fixed_size import explained
-from cluster_trainer.engine.predictions import Predictions, are_few, build_to_predict
+from cluster_trainer.engine.predictions import Predictions
 from cluster_trainer.engine.replicas import (
     alike,
     batch_norm,
@@ -59,24 +54,13 @@ from cluster_trainer.engine.replicas import (
     optimizers,
     queues,
     random_layers,
-    statistics,
     step_context,
 )
-from cluster_trainer.engine.steps import StepLogs, Steps, as_tensor
+from cluster_trainer.engine.steps import StepLogs, Steps
 from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.private.replaceable import Replaceable
 
 log = logging.getLogger("trainer")
-# (run it, its bound arguments, what is to be announced) -> History
-AroundFit = Callable[[Callable[..., Any], inspect.BoundArguments, running.Running], Any]
-# (run it, the strategy of its model) -> what it returns
-AroundOther = Callable[[Callable[[], Any], tf.distribute.Strategy], Any]
-IN_STEP = (
-    tensorflow_names.DefaultStrategy,  # none, as TensorFlow calls it
-    tf.distribute.OneDeviceStrategy,
-    tf.distribute.MirroredStrategy,
-    tf.distribute.MultiWorkerMirroredStrategy,
-)
 KerasTrainer = keras_names.TensorFlowTrainer
 KerasIterator = keras_names.TFEpochIterator
 
@@ -86,12 +70,9 @@ def is_installed() -> bool:
     return keras_names.EPOCH_ITERATOR.own is _iterator
 
 
-def keeps_in_step(strategy: tf.distribute.Strategy) -> bool:
-    """Tell whether a strategy is one that the engine is made for."""
-    return isinstance(strategy, IN_STEP)
-
-
-def install(around: AroundFit, around_other: AroundOther, *, plain_bars: bool = False) -> None:
+def install(
+    around: announced.AroundFit, around_other: others.AroundOther, *, plain_bars: bool = False
+) -> None:
     """Replace it; once in a process.
 
     Args:
@@ -145,7 +126,7 @@ def _replace_of_optimizers() -> None:
     keras_names.DIRECT_ASSIGN.put(optimizers.assign)
 
 
-def _replace_of_models(around: AroundFit, around_other: AroundOther) -> None:
+def _replace_of_models(around: announced.AroundFit, around_other: others.AroundOther) -> None:
     """Replace what Keras's models are trained, evaluated and asked for predictions by."""
     keras_names.EPOCH_ITERATOR.put(_iterator)
     KerasTrainer.make_train_function = _making(
@@ -156,16 +137,18 @@ def _replace_of_models(around: AroundFit, around_other: AroundOther) -> None:
     )
     KerasTrainer.make_predict_function = _making("predict_function", Predictions)
     keras_names.MAYBE_SYMBOLIC_BUILD.wrap(_building)
-    KerasTrainer.fit = _announced_fit(KerasTrainer.fit, around)
-    KerasTrainer.evaluate = _announced_evaluate(_with_averages(KerasTrainer.evaluate))
-    KerasTrainer.predict = _batch_by_batch(_with_averages(KerasTrainer.predict))
+    KerasTrainer.fit = announced.announced_fit(KerasTrainer.fit, around)
+    KerasTrainer.evaluate = announced.announced_evaluate(
+        others.with_averages(KerasTrainer.evaluate)
+    )
+    KerasTrainer.predict = predicting.batch_by_batch(others.with_averages(KerasTrainer.predict))
     for name in ("test_on_batch", "predict_on_batch"):
-        setattr(KerasTrainer, name, _with_averages(getattr(KerasTrainer, name), in_loop=True))
-    KerasTrainer.train_on_batch = _averaging(KerasTrainer.train_on_batch)
+        setattr(KerasTrainer, name, others.with_averages(getattr(KerasTrainer, name), in_loop=True))
+    KerasTrainer.train_on_batch = others.averaging(KerasTrainer.train_on_batch)
     for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
-        setattr(KerasTrainer, name, _with_failures_told(getattr(KerasTrainer, name)))
+        setattr(KerasTrainer, name, others.with_failures_told(getattr(KerasTrainer, name)))
     for name in ("evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
-        setattr(KerasTrainer, name, _run_by(getattr(KerasTrainer, name), around_other))
+        setattr(KerasTrainer, name, others.run_by(getattr(KerasTrainer, name), around_other))
     keras_names.METRICS_RESULT_OR_LOGS.wrap(_of_all_replicas)
 
 
@@ -205,7 +188,9 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
             # What asks for a single batch may train, or not.
             trains = iterator is None or running.current().name == "fit"
             in_scope = keras_names.strategy_given(self) is not None
-            batch = iterator.spec if iterator is not None else partial(_as_tensors, data_batch)
+            batch = (
+                iterator.spec if iterator is not None else partial(others.as_tensors, data_batch)
+            )
             # What the trace of a kept fit's steps makes is made alike; see Keeper.
             may_trace = is_kept or not building.unbuilt_parts(self)
             building.build(
@@ -225,11 +210,6 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
     return build
 
 
-def _as_tensors(batch: Any) -> Any:
-    """Return what a user gives for a batch, which may be pandas', as a step gets it."""
-    return keras.tree.map_structure(as_tensor, batch)
-
-
 def _of_all_replicas(keras_own: Callable[..., Any]) -> Callable[..., Any]:
     """Give an epoch the results of metrics that its last call came with.
 
@@ -239,7 +219,7 @@ def _of_all_replicas(keras_own: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(keras_own)
     def get_metrics_result_or_logs(self: Any, logs: Any) -> Any:
-        _average(self)
+        average(self)
         if not logs and running.current().logs_of_epoch:  # its steps were an earlier start's
             return running.current().logs_of_epoch
         results = logs.taken() if isinstance(logs, StepLogs) else None
@@ -248,264 +228,3 @@ def _of_all_replicas(keras_own: Callable[..., Any]) -> Callable[..., Any]:
         return results if set(results) == set(logs) else logs
 
     return get_metrics_result_or_logs
-
-
-def seed_of_fit(number: int) -> int:
-    """Return the seed of a fit's order: drawn from the script's seed, or its number without one.
-
-    A script's seed is the same on all workers, as by `keras.utils.set_random_seed`.
-    """
-    if tensorflow_names.global_seed() is None:
-        return number
-    return tensorflow_names.next_operation_seed()
-
-
-MAKERS = ("make_train_function", "make_test_function", "make_predict_function")
-
-
-def own_functions(model: Any) -> list[str]:
-    """Return the methods by which a model makes the functions itself that take Keras's batches."""
-    return [
-        name for name in MAKERS if getattr(type(model), name) is not getattr(KerasTrainer, name)
-    ]
-
-
-def _has_own_functions(model: Any) -> bool:
-    """Tell whether a model has such methods.
-
-    They get batches from Keras's own iterators, then; what they do on several replicas is theirs.
-    """
-    own = own_functions(model)
-    if own:
-        log.warning(
-            "%s has a %s of its own: it trains as Keras alone does, without checkpoints; on "
-            "several replicas the result depends on their number",
-            type(model).__name__,
-            ", ".join(own),
-        )
-    return bool(own)
-
-
-def _announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., Any]:
-    signature = inspect.signature(fit)
-
-    @wraps(fit)
-    def announced_fit(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        given = signature.bind(self, *arguments, **keywords)
-        call = _running("fit", self, given.arguments.get("callbacks"), running.FIT_HOOKS)
-        is_inner = running.is_in_fit()  # a callback's own
-        call = replace(call, is_fit=True)
-        if is_inner or call.has_own_functions or not keeps_in_step(self.distribute_strategy):
-            reads.note(self)
-            order = running.Order(seed=seed_of_fit(0))
-            return _run(fit, given, replace(call, order=order))
-        return around(partial(_run, fit), given, call)
-
-    return announced_fit
-
-
-def _run(fit: Callable[..., Any], given: inspect.BoundArguments, call: running.Running) -> Any:
-    model = given.args[0]
-    with running.announced(call), group.failure_told(), _explained(model, call):
-        history = fit(*given.args, **given.kwargs)
-        _average(model)
-    return history
-
-
-def _explained(model: Any, call: running.Running) -> AbstractContextManager[None]:
-    return explained(model, call.name, lambda: call.batch())  # noqa: PLW0108  it is set later
-
-
-def _announced_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(evaluate)
-
-    @wraps(evaluate)
-    def announced_evaluate(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        callbacks = signature.bind(self, *arguments, **keywords).arguments.get("callbacks")
-        # Keras's own sign of the fit's validations, beside those that its callbacks call for.
-        is_fits = bool(keywords.get(keras_names.IS_VALIDATION_OF_FIT))
-        call = _running("evaluate", self, callbacks, running.TEST_HOOKS, is_fits=is_fits)
-        with running.announced(call), group.failure_told(), _explained(self, call):
-            return evaluate(self, *arguments, **keywords)
-
-    return announced_evaluate
-
-
-def _running(
-    name: str, model: Any, callbacks: Any, hooks: tuple[str, ...], *, is_fits: bool = False
-) -> running.Running:
-    """Return what is announced of a call.
-
-    Args:
-        name: of the call.
-        model: whose it is.
-        callbacks: as they are given.
-        hooks: their methods that are called for each batch.
-        is_fits: whether it is the validation of the fit that runs. A call of a callback's own does
-            not end the fit, which is not kept then: the workers agree on that in it, and the next
-            call of the fit's own does.
-    """
-    wanting = running.wants_each_batch(callbacks, hooks) if model.steps_per_execution == 1 else []
-    if wanting:
-        log.info("one step a call, as %s wants to be called for each batch", ", ".join(wanting))
-    watched = running.current().watched
-    return replace(  # a validation's stops and limits are those of its fit
-        running.current(),
-        name=name,
-        one_batch_a_call=bool(wanting),
-        has_own_functions=_has_own_functions(model),
-        is_of_callback=running.is_in_fit() and not is_fits,
-        has_iterator=running.is_in_fit(),  # also where its data predict, before it is made
-        watched=watched if is_fits else replace(watched, meet=lambda: None),
-    )
-
-
-def _batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
-    """Let Keras take as many batches at a time as it was told to: it collects what they give.
-
-    Over a ring each worker predicts few rows by itself, as these may be its own: a game's states,
-    or noise. So it does more of them, where the workers find that theirs differ.
-    """
-    signature = inspect.signature(predict)
-
-    @wraps(predict)
-    def predict_batches(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        run = partial(predict, self, *arguments, **keywords)
-        call = _running("predict", self, None, ())
-        call.one_batch_a_call = self.steps_per_execution == 1
-        call.asked = WeakSet()  # what Keras calls for each batch does not know the first
-        rows = signature.bind(self, *arguments, **keywords).arguments.get("x")
-        if ring_of(self.distribute_strategy) and are_few(rows):
-            return _by_itself(self, (rows,), run, call)
-        try:
-            with running.announced(call), group.failure_told(), _explained(self, call):
-                return run()
-        except RowsOfItsOwnError as error:
-            _say_of_own_rows()
-            return _by_itself(self, error.spec, run, call)
-
-    return predict_batches
-
-
-def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Running) -> Any:
-    """Return what this worker predicts without the others, who need not predict as often.
-
-    All meet the first time that a model predicts, and get the chief's values.
-
-    Args:
-        model: which predicts.
-        rows: what it is given, or the specification of that.
-        run: predicts.
-        call: what is announced.
-    """
-
-    def alone() -> Any:
-        call_of_one = replace(call, watched=replace(call.watched, agree=None))
-        with running.announced(call_of_one), _alone(model), _explained(model, call_of_one):
-            return run()
-
-    with group.failure_told():
-        try:
-            build_to_predict(model, rows)
-        except Exception:  # noqa: BLE001  what symbols cannot build: it gets its values after that
-            alone()
-        # Outside of a fit a model is given values once, and not at each call.
-        with running.announced(call) if running.is_in_fit() else nullcontext():
-            alike.make_once(model)
-        if statistics.are_changed(model):
-            _average(model)
-        return alone()
-
-
-@contextmanager
-def _alone(model: Any) -> Iterator[None]:
-    """Let a model predict as if there were no other workers, by a function that is kept."""
-    of_all = model.make_predict_function()
-    model.predict_function = getattr(of_all, "alone", None)
-    try:
-        with group.left_out():
-            yield
-    finally:
-        lone, model.predict_function = model.predict_function, of_all
-        if isinstance(of_all, Predictions):
-            of_all.alone = lone
-
-
-@cache
-def _say_of_own_rows() -> None:
-    log.info(
-        "predict: the workers were given different rows, such as noise that each has drawn: each "
-        "predicts its own by itself"
-    )
-
-
-def _with_averages(method: Callable[..., Any], *, in_loop: bool = False) -> Callable[..., Any]:
-    """Average a model's statistics before it is looked at.
-
-    Args:
-        method: looks at it.
-        in_loop: whether it may be called for each batch: only if steps have changed them.
-    """
-
-    @wraps(method)
-    def with_averages(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        call = running.current()
-        is_due = not in_loop or statistics.are_changed(self)
-        is_alikes = call.is_fit and self not in call.alike and ring_of(self.distribute_strategy)
-        if is_due and not is_alikes:
-            _average(self)  # else `alike` does it, once it is known that all workers have it
-        return method(self, *arguments, **keywords)
-
-    return with_averages
-
-
-def _averaging(train_on_batch: Callable[..., Any]) -> Callable[..., Any]:
-    """Average a model's statistics after a step, over a ring.
-
-    Whatever looks at them next may be called by this worker alone.
-    """
-
-    @wraps(train_on_batch)
-    def averaging(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        logs = train_on_batch(self, *arguments, **keywords)
-        if ring_of(self.distribute_strategy):
-            _average(self)
-        return logs
-
-    return averaging
-
-
-def _with_failures_told(method: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(method)
-
-    @wraps(method)
-    def with_failures_told(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        def batch() -> Any:
-            given = signature.bind(self, *arguments, **keywords).arguments
-            parts = [given.get(name) for name in ("x", "y", "sample_weight")]
-            return _as_tensors(keras.utils.pack_x_y_sample_weight(*parts))
-
-        with group.failure_told(), explained(self, method.__name__, batch):
-            return method(self, *arguments, **keywords)
-
-    return with_failures_told
-
-
-def _run_by(method: Callable[..., Any], around: AroundOther) -> Callable[..., Any]:
-    @wraps(method)
-    def run_by(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        run = partial(method, self, *arguments, **keywords)
-        if running.is_in_fit():
-            return run()
-        reads.note(self)
-        with reads.unheard():
-            if not keeps_in_step(self.distribute_strategy):
-                return run()
-            return around(run, self.distribute_strategy)
-
-    return run_by
-
-
-def _average(model: Any) -> None:
-    if keeps_in_step(model.distribute_strategy):
-        statistics.average(model, model.distribute_strategy)

@@ -10,7 +10,7 @@ import keras
 
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import Workers, workers_of
-from cluster_trainer.engine.install import seed_of_fit
+from cluster_trainer.engine.calls.announced import seed_of_fit
 from cluster_trainer.engine.running import Order
 from cluster_trainer.fits.identity.call import Call
 from cluster_trainer.fits.identity.compiled import optimizer_described, training_described

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import ring_of
-from cluster_trainer.engine.install import keeps_in_step
+from cluster_trainer.engine.calls.in_step import keeps_in_step
 from cluster_trainer.models.own_optimizer import compute_dtypes
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import OF_SCRIPTS, OWN, setting_names, variable_of

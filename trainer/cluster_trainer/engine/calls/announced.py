@@ -1,0 +1,136 @@
+"""A `fit` and an `evaluate`, announced to the parts of the engine that Keras calls for them."""
+
+import inspect
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial, wraps
+from typing import Any
+
+from cluster_trainer.collectives import group
+from cluster_trainer.engine import reads, running
+from cluster_trainer.engine.calls.in_step import average, keeps_in_step
+from cluster_trainer.engine.fixed_size import explained
+from cluster_trainer.private import keras_names, tensorflow_names
+
+log = logging.getLogger("trainer")
+# (run it, its bound arguments, what is to be announced) -> History
+AroundFit = Callable[[Callable[..., Any], inspect.BoundArguments, running.Running], Any]
+KerasTrainer = keras_names.TensorFlowTrainer
+
+
+def seed_of_fit(number: int) -> int:
+    """Return the seed of a fit's order: drawn from the script's seed, or its number without one.
+
+    A script's seed is the same on all workers, as by `keras.utils.set_random_seed`.
+    """
+    if tensorflow_names.global_seed() is None:
+        return number
+    return tensorflow_names.next_operation_seed()
+
+
+MAKERS = ("make_train_function", "make_test_function", "make_predict_function")
+
+
+def own_functions(model: Any) -> list[str]:
+    """Return the methods by which a model makes the functions itself that take Keras's batches."""
+    return [
+        name for name in MAKERS if getattr(type(model), name) is not getattr(KerasTrainer, name)
+    ]
+
+
+def has_own_functions(model: Any) -> bool:
+    """Tell whether a model has such methods.
+
+    They get batches from Keras's own iterators, then; what they do on several replicas is theirs.
+    """
+    own = own_functions(model)
+    if own:
+        log.warning(
+            "%s has a %s of its own: it trains as Keras alone does, without checkpoints; on "
+            "several replicas the result depends on their number",
+            type(model).__name__,
+            ", ".join(own),
+        )
+    return bool(own)
+
+
+def announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., Any]:
+    """Return a `fit` that is announced, and that is run by a function from outside of the engine.
+
+    By itself it runs within another `fit`, and where replicas are not kept in step.
+    """
+    signature = inspect.signature(fit)
+
+    @wraps(fit)
+    def fit_announced(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        given = signature.bind(self, *arguments, **keywords)
+        call = announcement_of("fit", self, given.arguments.get("callbacks"), running.FIT_HOOKS)
+        is_inner = running.is_in_fit()  # a callback's own
+        call = replace(call, is_fit=True)
+        if is_inner or call.has_own_functions or not keeps_in_step(self.distribute_strategy):
+            reads.note(self)
+            order = running.Order(seed=seed_of_fit(0))
+            return _run(fit, given, replace(call, order=order))
+        return around(partial(_run, fit), given, call)
+
+    return fit_announced
+
+
+def _run(fit: Callable[..., Any], given: inspect.BoundArguments, call: running.Running) -> Any:
+    model = given.args[0]
+    with running.announced(call), group.failure_told(), explained_by_batch(model, call):
+        history = fit(*given.args, **given.kwargs)
+        average(model)
+    return history
+
+
+def explained_by_batch(model: Any, call: running.Running) -> AbstractContextManager[None]:
+    """Explain a failure of what is called inside, on a batch of its data; see fixed_size.py."""
+    return explained(model, call.name, lambda: call.batch())  # noqa: PLW0108  it is set later
+
+
+def announced_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an `evaluate` that is announced."""
+    signature = inspect.signature(evaluate)
+
+    @wraps(evaluate)
+    def evaluate_announced(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        callbacks = signature.bind(self, *arguments, **keywords).arguments.get("callbacks")
+        # Keras's own sign of the fit's validations, beside those that its callbacks call for.
+        is_fits = bool(keywords.get(keras_names.IS_VALIDATION_OF_FIT))
+        call = announcement_of("evaluate", self, callbacks, running.TEST_HOOKS, is_fits=is_fits)
+        with running.announced(call), group.failure_told(), explained_by_batch(self, call):
+            return evaluate(self, *arguments, **keywords)
+
+    return evaluate_announced
+
+
+def announcement_of(
+    name: str, model: Any, callbacks: Any, hooks: tuple[str, ...], *, is_fits: bool = False
+) -> running.Running:
+    """Return what is announced of a call.
+
+    Args:
+        name: of the call.
+        model: whose it is.
+        callbacks: as they are given.
+        hooks: their methods that are called for each batch.
+        is_fits: whether it is the validation of the fit that runs. A call of a callback's own does
+            not end the fit, which is not kept then: the workers agree on that in it, and the next
+            call of the fit's own does.
+    """
+    wanting = running.wants_each_batch(callbacks, hooks) if model.steps_per_execution == 1 else []
+    if wanting:
+        log.info("one step a call, as %s wants to be called for each batch", ", ".join(wanting))
+    watched = running.current().watched
+    return replace(  # a validation's stops and limits are those of its fit
+        running.current(),
+        name=name,
+        one_batch_a_call=bool(wanting),
+        has_own_functions=has_own_functions(model),
+        is_of_callback=running.is_in_fit() and not is_fits,
+        has_iterator=running.is_in_fit(),  # also where its data predict, before it is made
+        watched=watched if is_fits else replace(watched, meet=lambda: None),
+    )

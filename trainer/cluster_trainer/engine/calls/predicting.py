@@ -1,0 +1,100 @@
+"""A `predict`, whose rows may be this worker's own."""
+
+import inspect
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import cache, partial, wraps
+from typing import Any
+from weakref import WeakSet
+
+from cluster_trainer.collectives import group
+from cluster_trainer.collectives.replicas import ring_of
+from cluster_trainer.engine import running
+from cluster_trainer.engine.calls.announced import announcement_of, explained_by_batch
+from cluster_trainer.engine.calls.in_step import average
+from cluster_trainer.engine.data.comparing import RowsOfItsOwnError
+from cluster_trainer.engine.predictions import Predictions, are_few, build_to_predict
+from cluster_trainer.engine.replicas import alike, statistics
+
+log = logging.getLogger("trainer")
+
+
+def batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
+    """Let Keras take as many batches at a time as it was told to: it collects what they give.
+
+    Over a ring each worker predicts few rows by itself, as these may be its own: a game's states,
+    or noise. So it does more of them, where the workers find that theirs differ.
+    """
+    signature = inspect.signature(predict)
+
+    @wraps(predict)
+    def predict_batches(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        run = partial(predict, self, *arguments, **keywords)
+        call = announcement_of("predict", self, None, ())
+        call.one_batch_a_call = self.steps_per_execution == 1
+        call.asked = WeakSet()  # what Keras calls for each batch does not know the first
+        rows = signature.bind(self, *arguments, **keywords).arguments.get("x")
+        if ring_of(self.distribute_strategy) and are_few(rows):
+            return _by_itself(self, (rows,), run, call)
+        try:
+            with running.announced(call), group.failure_told(), explained_by_batch(self, call):
+                return run()
+        except RowsOfItsOwnError as error:
+            _say_of_own_rows()
+            return _by_itself(self, error.spec, run, call)
+
+    return predict_batches
+
+
+def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Running) -> Any:
+    """Return what this worker predicts without the others, who need not predict as often.
+
+    All meet the first time that a model predicts, and get the chief's values.
+
+    Args:
+        model: which predicts.
+        rows: what it is given, or the specification of that.
+        run: predicts.
+        call: what is announced.
+    """
+
+    def alone() -> Any:
+        call_of_one = replace(call, watched=replace(call.watched, agree=None))
+        with running.announced(call_of_one), _alone(model), explained_by_batch(model, call_of_one):
+            return run()
+
+    with group.failure_told():
+        try:
+            build_to_predict(model, rows)
+        except Exception:  # noqa: BLE001  what symbols cannot build: it gets its values after that
+            alone()
+        # Outside of a fit a model is given values once, and not at each call.
+        with running.announced(call) if running.is_in_fit() else nullcontext():
+            alike.make_once(model)
+        if statistics.are_changed(model):
+            average(model)
+        return alone()
+
+
+@contextmanager
+def _alone(model: Any) -> Iterator[None]:
+    """Let a model predict as if there were no other workers, by a function that is kept."""
+    of_all = model.make_predict_function()
+    model.predict_function = getattr(of_all, "alone", None)
+    try:
+        with group.left_out():
+            yield
+    finally:
+        lone, model.predict_function = model.predict_function, of_all
+        if isinstance(of_all, Predictions):
+            of_all.alone = lone
+
+
+@cache
+def _say_of_own_rows() -> None:
+    log.info(
+        "predict: the workers were given different rows, such as noise that each has drawn: each "
+        "predicts its own by itself"
+    )
