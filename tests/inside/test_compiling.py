@@ -9,14 +9,14 @@ import pytest
 from noise import pictures
 
 from cluster_trainer.data.examples import DataSet, Examples
-from cluster_trainer.data.plan import Plan
+from cluster_trainer.data.plan import RunLength
 from cluster_trainer.models import build
 from cluster_trainer.models.compiling import build_optimizer, compile_as_set, loss_of, metrics_of
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.names.compiling import OPTIMIZERS
 
-PLAN = Plan(epochs=10, steps_per_epoch=10, global_batch_size=128)
+PLAN = RunLength(epochs=10, steps_per_epoch=10, global_batch_size=128)
 CLASSES = DataSet("classes", pictures(4), pictures(4), 10)
 NUMBERS = Examples(np.zeros([4, 3], np.float32), np.zeros([4, 2], np.float32))
 TARGETS = DataSet("targets", NUMBERS, NUMBERS)
@@ -92,12 +92,12 @@ def test_what_makes_no_optimizer_is_refused(config, own):
 @pytest.mark.parametrize("settings", [{}, {"lr_scaling": "linear", "warmup_steps": 3}])
 def test_a_schedule_needs_to_know_how_long_the_run_is(config, settings):
     with pytest.raises(ConfigurationError, match="TRAINER_STEPS_PER_EPOCH"):
-        build_optimizer(config(**settings), Plan(epochs=3))
+        build_optimizer(config(**settings), RunLength(epochs=3))
 
 
 def test_a_constant_rate_does_not(config):
     settings = {"learning_rate_schedule": "constant", "learning_rate": 0.5, "warmup_steps": 4}
-    optimizer = build_optimizer(config(optimizer="sgd", **settings), Plan(epochs=3))
+    optimizer = build_optimizer(config(optimizer="sgd", **settings), RunLength(epochs=3))
     rates = []
     for step in (0, 2, 4, 1000):
         optimizer.iterations.assign(step)

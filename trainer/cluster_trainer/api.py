@@ -29,7 +29,7 @@ from cluster_trainer.collectives.replicas import count_of_all
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet
-from cluster_trainer.data.plan import Plan, make_plan
+from cluster_trainer.data.plan import RunLength, make_plan
 from cluster_trainer.fits.identity.owner import Lock, script_name, this_process
 from cluster_trainer.fits.lost_worker import explained
 from cluster_trainer.fits.process import present
@@ -251,7 +251,7 @@ def _make_run(job: Job, model: keras.Model, data: DataSet, own: Own, *, compiles
 
 
 def _compile(
-    model: keras.Model, config: TrainerConfig, data: DataSet, plan: Plan, own: Own
+    model: keras.Model, config: TrainerConfig, data: DataSet, plan: RunLength, own: Own
 ) -> None:
     """Compile the model with what the script gives, and else with what the settings name.
 

@@ -18,7 +18,7 @@ from cluster_trainer.collectives.replicas import count_of, count_of_all
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet, Examples
-from cluster_trainer.data.plan import Plan, make_plan
+from cluster_trainer.data.plan import RunLength, make_plan
 from cluster_trainer.distribution import ring, strategy
 from cluster_trainer.fits.lost_worker import explaining
 from cluster_trainer.models.build import build_model
@@ -84,7 +84,7 @@ def build_run(job: Job, data: DataSet, distribution: tf.distribute.Strategy) -> 
         return compile_for(build_model(config, data), job, data, plan)
 
 
-def compile_for(model: keras.Model, job: Job, data: DataSet, plan: Plan) -> Run:
+def compile_for(model: keras.Model, job: Job, data: DataSet, plan: RunLength) -> Run:
     """Compile a model as the settings say, unless it is compiled; call it in the scope.
 
     Raises:
@@ -98,7 +98,7 @@ def compile_for(model: keras.Model, job: Job, data: DataSet, plan: Plan) -> Run:
     return Run(replace(job, config=trained), plan, data, model, own=("optimizer", "loss"))
 
 
-def log_plan(model: str, data: DataSet, plan: Plan) -> None:
+def log_plan(model: str, data: DataSet, plan: RunLength) -> None:
     """Say how much there is to do."""
     what = ""
     if isinstance(data.train, Examples):

@@ -9,7 +9,7 @@ import numpy as np
 
 from cluster_trainer.callbacks.recording.epoch_metrics import Line
 from cluster_trainer.data.examples import DataSet, Examples
-from cluster_trainer.data.plan import Plan
+from cluster_trainer.data.plan import RunLength
 from cluster_trainer.fits.identity.compiled import training_described
 from cluster_trainer.results import record
 from cluster_trainer.settings.config import TrainerConfig, variable_of
@@ -29,7 +29,7 @@ class Run:
     """
 
     job: Job
-    plan: Plan
+    plan: RunLength
     data: DataSet
     model: keras.Model
     own: Collection[str] = ()

@@ -8,7 +8,7 @@ import tensorflow as tf
 from cluster_trainer.data import augment
 from cluster_trainer.data.augment import Augmentation
 from cluster_trainer.data.examples import DataSet, Examples
-from cluster_trainer.data.plan import Plan, as_arrays
+from cluster_trainer.data.plan import RunLength, as_arrays
 from cluster_trainer.engine.data import arrays
 from cluster_trainer.engine.data.row_dataset import RowDataset
 from cluster_trainer.settings.config import TrainerConfig
@@ -48,7 +48,7 @@ class ExampleRows(RowDataset):
         return inputs, tf.gather(self._labels, rows)
 
 
-def fit_arguments(data: DataSet, config: TrainerConfig, plan: Plan) -> dict[str, Any]:
+def fit_arguments(data: DataSet, config: TrainerConfig, plan: RunLength) -> dict[str, Any]:
     """Return what `fit` is to be called with: the data, and how they are cut."""
     arguments: dict[str, Any] = {"steps_per_epoch": config.steps_per_epoch}
     if isinstance(data.train, Examples):

@@ -22,7 +22,7 @@ OF_THE_BATCH = ("per_replica_batch_size", "global_batch_size")
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunLength:
     """How long a run is.
 
     Attributes:
@@ -54,7 +54,7 @@ class Plan:
         return examples_at(step, self.examples, self.global_batch_size)
 
 
-def make_plan(config: TrainerConfig, data: DataSet, num_replicas: int) -> Plan:
+def make_plan(config: TrainerConfig, data: DataSet, num_replicas: int) -> RunLength:
     """Cut the data as the settings say.
 
     Raises:
@@ -67,7 +67,7 @@ def make_plan(config: TrainerConfig, data: DataSet, num_replicas: int) -> Plan:
     _refuse_endings(config, data)
     batch, examples = _batch_size(config, data, num_replicas), _count(data.train)
     known = math.ceil(examples / batch) if batch and examples else _batches_of(data.train)
-    return Plan(config.epochs, config.steps_per_epoch or known, batch, examples)
+    return RunLength(config.epochs, config.steps_per_epoch or known, batch, examples)
 
 
 def _refuse_endings(config: TrainerConfig, data: DataSet) -> None:

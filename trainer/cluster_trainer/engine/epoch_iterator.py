@@ -35,7 +35,7 @@ log = logging.getLogger("trainer")
 NOTHING = object()
 
 
-class Call:
+class Execution:
     """Some steps on the next batches: what Keras hands from its epochs to a train function.
 
     Attributes:
@@ -313,12 +313,12 @@ class EpochIterator(keras_names.EpochIterator):
             self._element_spec = self.source.shares(0, 0).element_spec
         return self._element_spec
 
-    def __iter__(self) -> Iterator[tuple[int, int, Call]]:
+    def __iter__(self) -> Iterator[tuple[int, int, Execution]]:
         """Return the calls of one epoch, each with its first and its last step."""
         return self._epoch()
 
     @contextmanager
-    def _taking_a_stop(self, call: Call, done: int) -> Iterator[None]:
+    def _taking_a_stop(self, call: Execution, done: int) -> Iterator[None]:
         """Count a call after which a callback has stopped the fit: mostly its last one.
 
         Where the callback changes its mind at the end of the epoch, the next epoch begins another
@@ -336,7 +336,7 @@ class EpochIterator(keras_names.EpochIterator):
                     self._keeper.after_last_call(call.done, done + call.done)
             raise
 
-    def _epoch(self) -> Iterator[tuple[int, int, Call]]:
+    def _epoch(self) -> Iterator[tuple[int, int, Execution]]:
         if self._is_over:
             self._is_over = False
             return
@@ -353,7 +353,7 @@ class EpochIterator(keras_names.EpochIterator):
                 break
             left = self._left(wanted, done)
             steps = self._pace.steps(_smallest(left, self._until_checkpoint()))
-            call = Call(
+            call = Execution(
                 self._current_iterator,
                 steps,
                 self.source,
@@ -492,7 +492,7 @@ class EpochIterator(keras_names.EpochIterator):
             self._end_epoch()
 
 
-def _done_with(call: Call, before: int) -> int:
+def _done_with(call: Execution, before: int) -> int:
     """Return how many steps of an epoch are done after a call; as many as wanted before it is."""
     return before + (call.done or call.steps)
 

@@ -18,7 +18,7 @@ from cluster_trainer.engine.building import building
 from cluster_trainer.engine.data.comparing import differing_batches, warn
 from cluster_trainer.engine.data.cut import count_in, cut, handed_out, rows_known, without_rows
 from cluster_trainer.engine.data.sources.source import Source
-from cluster_trainer.engine.epoch_iterator import Call, EpochIterator
+from cluster_trainer.engine.epoch_iterator import EpochIterator, Execution
 from cluster_trainer.engine.first_batch.again import iterator_of
 from cluster_trainer.engine.first_batch.check import FirstBatch
 from cluster_trainer.engine.functions import function_of
@@ -128,13 +128,13 @@ class Steps:
             self._one = function_of(self._one_step)
             self._results = function_of(self._reduced)
 
-    def __call__(self, batches: Call | Iterator[Any]) -> Logs:
+    def __call__(self, batches: Execution | Iterator[Any]) -> Logs:
         """Do the steps of a call; return the logs as they are afterwards.
 
         Raises:
             StopIteration: there was no batch.
         """
-        if not isinstance(batches, Call):
+        if not isinstance(batches, Execution):
             return self._one_by_one(batches)
         began = time.monotonic()
         limit = running.current().watched.limit
@@ -262,7 +262,7 @@ class Steps:
         if others := differing_batches(workers, batch, what):
             warn("train_on_batch" if self._name == TRAINING else "test_on_batch", others)
 
-    def _run(self, call: Call) -> tuple[int, Any]:
+    def _run(self, call: Execution) -> tuple[int, Any]:
         source = call.source
         reading = self._reading(source)
         self._prepare(call.spec)
@@ -273,7 +273,7 @@ class Steps:
             return self._run_after_comparing(call, reading)
         return self._run_many(call, reading)
 
-    def _run_many(self, call: Call, reading: Reading) -> tuple[int, Any]:
+    def _run_many(self, call: Execution, reading: Reading) -> tuple[int, Any]:
         if self._replicas.total > 1 and call.source.varies:
             self._many.get_concrete_function(call.batches, tf.constant(1), reading)
             if self._gathers:
@@ -332,7 +332,7 @@ class Steps:
             return function_of(self._one_step).get_concrete_function(shares)
         return None
 
-    def _run_after_comparing(self, call: Call, reading: Reading) -> tuple[int, Any]:
+    def _run_after_comparing(self, call: Execution, reading: Reading) -> tuple[int, Any]:
         """Do a call's steps, the first by itself, once that batch was computed both ways."""
         arguments = call.batches, tf.constant(1), reading
         self._many.get_concrete_function(*arguments)  # which makes all variables
@@ -346,11 +346,11 @@ class Steps:
         self._note_trained()
         if call.steps == 1:
             return int(done), last
-        rest = Call(call.batches, call.steps - 1, call.source, call.workers, call.spec)
+        rest = Execution(call.batches, call.steps - 1, call.source, call.workers, call.spec)
         more, last_of_more = self._run_many(rest, reading)
         return int(done) + more, last_of_more if more else last
 
-    def _run_one_by_one(self, call: Call, reading: Reading) -> tuple[int, Any]:
+    def _run_one_by_one(self, call: Execution, reading: Reading) -> tuple[int, Any]:
         """Run each step in a call of TensorFlow of its own.
 
         Within one, what a collective of TensorFlow's gathers has to have the same size in each
@@ -364,7 +364,7 @@ class Steps:
             last = last_of_one
         return call.steps, last
 
-    def _run_eagerly(self, call: Call, reading: Reading) -> tuple[int, Any]:
+    def _run_eagerly(self, call: Execution, reading: Reading) -> tuple[int, Any]:
         last: Any = ()
         for done in range(call.steps):
             try:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import keras
 
 from cluster_trainer.data.examples import DataSet
-from cluster_trainer.data.plan import Plan
+from cluster_trainer.data.plan import RunLength
 from cluster_trainer.models.build import check_classifier
 from cluster_trainer.models.rate import LearningRate, learning_rate_of
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -18,7 +18,9 @@ CONSTANT = "constant"
 log = logging.getLogger("trainer")
 
 
-def compile_as_set(model: keras.Model, config: TrainerConfig, data: DataSet, plan: Plan) -> None:
+def compile_as_set(
+    model: keras.Model, config: TrainerConfig, data: DataSet, plan: RunLength
+) -> None:
     """Compile a model as the settings say, unless it is compiled; call it in the scope.
 
     Raises:
@@ -135,7 +137,7 @@ def _named(setting: str, name: str, get: Any, kind: str) -> Any:
     return name
 
 
-def build_optimizer(config: TrainerConfig, plan: Plan) -> keras.optimizers.Optimizer:
+def build_optimizer(config: TrainerConfig, plan: RunLength) -> keras.optimizers.Optimizer:
     """Build the optimizer that the settings name.
 
     Raises:
@@ -151,7 +153,7 @@ def build_optimizer(config: TrainerConfig, plan: Plan) -> keras.optimizers.Optim
     return optimizer
 
 
-def _steps(config: TrainerConfig, plan: Plan) -> int:
+def _steps(config: TrainerConfig, plan: RunLength) -> int:
     """Return the steps of the run, where the learning rate depends on them.
 
     Raises:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cluster_trainer.files import write_whole
 from cluster_trainer.problems import ExitCode
-from cluster_trainer.report.run import WORKER, Run, read_run, worker_folders
+from cluster_trainer.report.run import WORKER, RecordedRun, read_run, worker_folders
 
 RUNS = Path("/runs")
 PAGE, COMPARISON = "report.html", "comparison.html"
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     return ExitCode.DONE
 
 
-def _run_of(text: str) -> Run:
+def _run_of(text: str) -> RecordedRun:
     """Read a run.
 
     Raises:
@@ -87,7 +87,7 @@ def _runs_in(place: Path) -> list[str]:
         return []
 
 
-def _renderer() -> Callable[[Sequence[Run]], str]:
+def _renderer() -> Callable[[Sequence[RecordedRun]], str]:
     """Return what makes the page.
 
     Raises:

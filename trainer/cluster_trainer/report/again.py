@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cluster_trainer.report.run import Run
+from cluster_trainer.report.run import RecordedRun
 from cluster_trainer.settings.config import OWN, TrainerConfig, variable_of
 from cluster_trainer.settings.names.models import BUILT_IN
 from cluster_trainer.settings.names.references import is_reference
@@ -40,7 +40,7 @@ class Again:
     notes: tuple[str, ...] = ()
 
 
-def again(run: Run) -> Again:
+def again(run: RecordedRun) -> Again:
     """Return how to start a run again: in the repository's folder, or on any machine."""
     if any(OF_CLUSTER.fullmatch(name) for name in run.given):
         return Again(_of_cluster(run), tuple(_notes_of_cluster(run)))
@@ -59,7 +59,7 @@ def differs_from_default(name: str, value: Any) -> bool:
     return str(value) != str(known.get_default(call_default_factory=True))
 
 
-def _of_cluster(run: Run) -> str:
+def _of_cluster(run: RecordedRun) -> str:
     given = [
         f"{name}={shlex.quote(text)}"
         for name, text in run.given.items()
@@ -68,7 +68,7 @@ def _of_cluster(run: Run) -> str:
     return " ".join(["env", *given, "make up-local"])
 
 
-def _notes_of_cluster(run: Run) -> Iterator[str]:
+def _notes_of_cluster(run: RecordedRun) -> Iterator[str]:
     yield "In the folder of the repository, on the machine where it ran."
     if built := _built(run):
         yield f"The image that IMAGE names was {built}; built anew, it is another."
@@ -81,7 +81,7 @@ def _notes_of_cluster(run: Run) -> Iterator[str]:
         yield f"Left out, since no run is started with it: {', '.join(strangers)} (cluster.json)."
 
 
-def _of_container(run: Run) -> str:
+def _of_container(run: RecordedRun) -> str:
     folders = ["runs", "data"] if _needs_data(run) else ["runs"]
     mounts = [f'-v "$PWD/{name}:/{name}"' for name in folders]
     if _modules(run) or _is_script(run):
@@ -101,7 +101,7 @@ def _of_container(run: Run) -> str:
     return " ".join(words)
 
 
-def _notes_of_container(run: Run) -> Iterator[str]:
+def _notes_of_container(run: RecordedRun) -> Iterator[str]:
     built, version = _built(run), run.versions.get("cluster-trainer")
     was = f"; it was {built}" if built else ""
     names = f" (make build names it cluster-trainer:{version}-cpu, or -gpu)" if version else ""
@@ -129,7 +129,7 @@ def _notes_of_container(run: Run) -> Iterator[str]:
         )
 
 
-def _notes_of_script(run: Run) -> Iterator[str]:
+def _notes_of_script(run: RecordedRun) -> Iterator[str]:
     if not run.script:
         yield "The script: its name is not recorded."
     arguments = run.of_chief("script").get("arguments")
@@ -141,7 +141,7 @@ def _notes_of_script(run: Run) -> Iterator[str]:
         yield "TRAINER_ variables: not recorded, as there is no about.json."
 
 
-def _built(run: Run) -> str:
+def _built(run: RecordedRun) -> str:
     """Return what an image was made of, as far as it is known."""
     version, revision = (run.versions.get(name) for name in ("cluster-trainer", "revision"))
     tensorflow = run.versions.get("tensorflow")
@@ -153,11 +153,11 @@ def _built(run: Run) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _workers(run: Run) -> int:
+def _workers(run: RecordedRun) -> int:
     return run.fact("workers") or len(run.workers)
 
 
-def _is_script(run: Run) -> bool:
+def _is_script(run: RecordedRun) -> bool:
     """Tell whether a script of the user's has trained, and not the image's own trainer."""
     if run.script or run.of_chief("script"):
         return True
@@ -166,14 +166,14 @@ def _is_script(run: Run) -> bool:
     return isinstance(model, str) and model not in BUILT_IN and not is_reference(model)
 
 
-def _needs_data(run: Run) -> bool:
+def _needs_data(run: RecordedRun) -> bool:
     """Tell whether it trained on a set of TensorFlow Datasets that is not in the image."""
     name = run.settings.get("dataset")
     is_name = isinstance(name, str) and " " not in name  # else words in place of arrays
     return is_name and name != IN_THE_IMAGE and not is_reference(str(name))
 
 
-def _modules(run: Run) -> list[str]:
+def _modules(run: RecordedRun) -> list[str]:
     """Return the functions of the user's own that the settings name."""
     named = [
         text
@@ -184,7 +184,7 @@ def _modules(run: Run) -> list[str]:
     return [text.strip() for text in named if is_reference(text.strip())]
 
 
-def _changed(run: Run) -> dict[str, str]:
+def _changed(run: RecordedRun) -> dict[str, str]:
     """Return the settings that were given, as variables."""
     own = (*PLACES, *OF_A_SCRIPT) if _is_script(run) else PLACES
     return {

@@ -6,7 +6,7 @@ from typing import Any
 
 from cluster_trainer.report.fits import RecordedFit, first_and_last
 from cluster_trainer.report.reading import NOT_RECORDED
-from cluster_trainer.report.run import Run
+from cluster_trainer.report.run import RecordedRun
 
 MAX_LETTERS = 200
 EMPTY = "-"
@@ -23,7 +23,7 @@ def begun(fits: Sequence[RecordedFit]) -> Rows:
     return [(name, values) for name, values in rows if {*values} != {EMPTY}]
 
 
-def begun_of_all(runs: Sequence[Run]) -> Rows:
+def begun_of_all(runs: Sequence[RecordedRun]) -> Rows:
     """Return a row for whatever the fits of runs were begun with, and in it a text for each run.
 
     Where each run has one fit alone it needs no name.
@@ -39,7 +39,7 @@ def begun_of_all(runs: Sequence[Run]) -> Rows:
     return rows
 
 
-def told_of(run: Run) -> list[RecordedFit]:
+def told_of(run: RecordedRun) -> list[RecordedFit]:
     """Return the fits to be shown that have an about.json."""
     told = {fit.name: fit for fit in run.chief.fits if fit.about}
     return [told[name] for name in first_and_last([*told])]

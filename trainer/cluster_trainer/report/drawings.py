@@ -11,7 +11,7 @@ from markupsafe import Markup
 from cluster_trainer.report import plots
 from cluster_trainer.report.curves import Point
 from cluster_trainer.report.reading import NOT_RECORDED, Json, is_number
-from cluster_trainer.report.run import Run, Worker
+from cluster_trainer.report.run import RecordedRun, Worker
 from cluster_trainer.report.timeline import (
     STARTING,
     WAITING,
@@ -60,7 +60,7 @@ class Drawing:
     note: str = ""
 
 
-def curves_of(runs: Sequence[Run], names: Sequence[str]) -> Iterator[Drawing]:
+def curves_of(runs: Sequence[RecordedRun], names: Sequence[str]) -> Iterator[Drawing]:
     """Yield a drawing for each metric, with the curves of all runs, and one of the rate."""
     of_all = [run.chief.metrics for run in runs]
     if not any(of_all):
@@ -77,7 +77,7 @@ def curves_of(runs: Sequence[Run], names: Sequence[str]) -> Iterator[Drawing]:
     yield _drawn("learning rate", series, "step", why)
 
 
-def ends_of(runs: Sequence[Run], names: Sequence[str]) -> Iterator[Drawing]:
+def ends_of(runs: Sequence[RecordedRun], names: Sequence[str]) -> Iterator[Drawing]:
     """Yield a drawing for each metric of what the fits of a script came to, one after the other."""
     of_all = [
         [{**fit.metrics[-1], FIT: fit.number} for fit in run.chief.fits if fit.metrics]
@@ -108,13 +108,13 @@ def _metrics(
         yield Drawing("more metrics", missing=f"not shown: {', '.join(left)}")
 
 
-def _why(runs: Sequence[Run], usual: str) -> str:
+def _why(runs: Sequence[RecordedRun], usual: str) -> str:
     """Return why there is nothing to draw: the usual reason, unless they are old scripts' fits."""
     are_old = all(run.chief.fits and not run.fits and not run.chief.result for run in runs)
     return "of a script's own `fit` checkpoints alone are here" if are_old else usual
 
 
-def speed_of(run: Run) -> Drawing:
+def speed_of(run: RecordedRun) -> Drawing:
     """Return each worker's examples per second, over the time since the first point of any.
 
     Of data that come in batches of which nobody knows the size, it is the steps.
@@ -136,7 +136,7 @@ def speed_of(run: Run) -> Drawing:
     return drawing
 
 
-def _points_of_workers(run: Run, tag: str) -> list[tuple[str, Sequence[Point]]]:
+def _points_of_workers(run: RecordedRun, tag: str) -> list[tuple[str, Sequence[Point]]]:
     return [(worker.name, points_of(worker, tag)) for worker in run.workers]
 
 
@@ -159,7 +159,7 @@ def _over_time(name: str, points: Sequence[Point], began: float, size: float) ->
     return name, places, values, False
 
 
-def timeline_of(run: Run, lines: Sequence[WorkerTime]) -> Drawing:
+def timeline_of(run: RecordedRun, lines: Sequence[WorkerTime]) -> Drawing:
     """Return what each worker was at, and what happened to it."""
     named = [
         (worker.name, line, [one.time for one in points_of(worker, HELD_UP)])
@@ -180,7 +180,7 @@ def timeline_of(run: Run, lines: Sequence[WorkerTime]) -> Drawing:
 
 
 def seconds_of(
-    run: Run, lines: Sequence[WorkerTime]
+    run: RecordedRun, lines: Sequence[WorkerTime]
 ) -> tuple[Drawing, list[tuple[str, list[str]]]]:
     """Return where each worker's time went: a drawing, and the same as a table."""
     title = "where the time went"
@@ -231,7 +231,7 @@ def _parts(
     return {**shown, REST: max(0.0, measured[WHOLE] - known)}
 
 
-def predictions_of(run: Run) -> Drawing:
+def predictions_of(run: RecordedRun) -> Drawing:
     """Return the confusion matrix."""
     title, found = "confusion matrix", run.chief.predicted
     if found is None:

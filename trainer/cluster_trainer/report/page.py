@@ -15,7 +15,7 @@ from cluster_trainer.report.begun import EMPTY, begun, begun_of_all, told_of
 from cluster_trainer.report.drawings import Drawing
 from cluster_trainer.report.fits import MAX_FITS, first_and_last
 from cluster_trainer.report.reading import NOT_RECORDED, Json
-from cluster_trainer.report.run import Run, Worker
+from cluster_trainer.report.run import RecordedRun, Worker
 from cluster_trainer.report.timeline import DONE, ENDS, SILENT, WorkerTime, line_of
 from cluster_trainer.results.metrics_file import COUNTS
 
@@ -25,7 +25,7 @@ OF_SCRIPTS, OF_OLD_SCRIPTS = ("workers", "replicas", "strategy"), ("workers",)
 """Of runs without a result.json, as those of a script's `fit` are; old ones have no about.json."""
 
 
-def render(runs: Sequence[Run]) -> str:
+def render(runs: Sequence[RecordedRun]) -> str:
     """Return the page; whatever a run has written is text in it, and nothing else."""
     environment = jinja2.Environment(
         autoescape=True,
@@ -58,7 +58,7 @@ def distinct(names: Sequence[str]) -> list[str]:
     ]
 
 
-def differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+def differences(runs: Sequence[RecordedRun]) -> list[tuple[str, list[str]]]:
     """Return what scripts gave their fits, settings, numbers of workers, versions that differ."""
     if len(runs) == 1:
         return []
@@ -78,7 +78,7 @@ def differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     return [(name, values) for name, values in all_rows if len(set(values)) > 1]
 
 
-def _curves(runs: Sequence[Run], names: Sequence[str]) -> list[tuple[str, list[Drawing]]]:
+def _curves(runs: Sequence[RecordedRun], names: Sequence[str]) -> list[tuple[str, list[Drawing]]]:
     """Return the curves of all runs; those of a script's fits for each fit, with its name."""
     fits = _fits_of(runs)
     if not fits:
@@ -92,18 +92,18 @@ def _curves(runs: Sequence[Run], names: Sequence[str]) -> list[tuple[str, list[D
     return groups
 
 
-def _have_own(runs: Sequence[Run]) -> bool:
+def _have_own(runs: Sequence[RecordedRun]) -> bool:
     """Tell whether a run has metrics that are of no fit of a script."""
     return any(run.chief.metrics for run in runs)
 
 
-def _fits_of(runs: Sequence[Run]) -> list[str]:
+def _fits_of(runs: Sequence[RecordedRun]) -> list[str]:
     """Return the names of all fits that scripts have recorded, in their order."""
     by_count = sorted(runs, key=lambda run: len(run.fits), reverse=True)
     return list(dict.fromkeys(name for run in by_count for name in run.fits))
 
 
-def _not_shown(runs: Sequence[Run]) -> str:
+def _not_shown(runs: Sequence[RecordedRun]) -> str:
     """Return the sentence about fits that are not shown by themselves; empty: all are."""
     count = len(_fits_of(runs))
     if count <= MAX_FITS:
@@ -112,7 +112,7 @@ def _not_shown(runs: Sequence[Run]) -> str:
     return f"Of {count:,} fits the first {half} and the last {half} are shown by themselves."
 
 
-def _facts(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+def _facts(runs: Sequence[RecordedRun]) -> list[tuple[str, list[str]]]:
     """Return what each run came to, by name: a row for each, a column for each run."""
     began = [run.began for run in runs]
     rows = [("began", [f"{_date(one)}" if one else NOT_RECORDED for one in began])]
@@ -134,14 +134,14 @@ def _facts(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     return rows
 
 
-def _names_of_facts(runs: Sequence[Run]) -> Sequence[str]:
+def _names_of_facts(runs: Sequence[RecordedRun]) -> Sequence[str]:
     """Return what could be known of any of some runs."""
     if any(run.chief.result for run in runs):
         return FACTS
     return OF_SCRIPTS if any(map(told_of, runs)) else OF_OLD_SCRIPTS
 
 
-def _fact(run: Run, name: str) -> Any:
+def _fact(run: RecordedRun, name: str) -> Any:
     """Return what result.json says of it, where it does, else a script's fits."""
     if name in run.chief.result:
         return run.chief.result[name]
@@ -158,7 +158,7 @@ def _last(chiefs: Sequence[Worker], of: str) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _fits(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+def _fits(runs: Sequence[RecordedRun]) -> list[tuple[str, list[str]]]:
     """Return how far a script and its fits have come: a row for each of these."""
     if not any(run.script or run.chief.fits for run in runs):
         return []
@@ -174,7 +174,7 @@ def _checkpoint(step: int | None) -> str:
     return NOT_RECORDED if step is None else f"of step {step:,}"
 
 
-def _part_of(run: Run, name: str) -> Json:
+def _part_of(run: RecordedRun, name: str) -> Json:
     """Return what the page shows of one run alone."""
     lines = [line_of(worker.events, _signs_of_life(worker)) for worker in run.workers]
     listed = [
@@ -203,7 +203,7 @@ def _part_of(run: Run, name: str) -> Json:
     }
 
 
-def _parts_of_fits(run: Run) -> list[Json]:
+def _parts_of_fits(run: RecordedRun) -> list[Json]:
     """Return how fast each of several fits of a script was, and where its time went."""
     fits = first_and_last(run.fits) if len(run.fits) > 1 else []
     nothing = [WorkerTime((), ())] * len(run.workers)
@@ -218,7 +218,7 @@ def _parts_of_fits(run: Run) -> list[Json]:
     ]
 
 
-def _status(run: Run, lines: Sequence[WorkerTime]) -> str:
+def _status(run: RecordedRun, lines: Sequence[WorkerTime]) -> str:
     """Return how the run is: what result.json says, unless a start goes on after it."""
     last = [line.marks[-1].kind for line in lines if line.marks]
     is_open = any(mark.kind == SILENT for line in lines for mark in line.marks)

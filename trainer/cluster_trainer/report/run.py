@@ -58,7 +58,7 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """A run's folder.
 
     Attributes:
@@ -105,7 +105,7 @@ class Run:
         recorded = {one.name: one.number for one in fits if one.is_recorded or one.name in told}
         return sorted(recorded, key=lambda name: recorded[name])
 
-    def of_fit(self, name: str) -> "Run":
+    def of_fit(self, name: str) -> "RecordedRun":
         """Return what is of one of the fits alone."""
         return replace(self, workers=[worker.of_fit(name) for worker in self.workers])
 
@@ -128,7 +128,7 @@ class Run:
         return next((one[name] for one in told if one.get(name) is not None), None)
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path) -> RecordedRun:
     """Read a run.
 
     Raises:
@@ -139,7 +139,9 @@ def read_run(folder: Path) -> Run:
         raise ValueError("a folder of a run, with worker-0/ in it")
     reading = FileReader(folder)
     read = [_read_worker(one, reading) for one in workers]
-    return Run(folder.resolve().name, read, _given(folder / SETTINGS, reading), reading.unread)
+    return RecordedRun(
+        folder.resolve().name, read, _given(folder / SETTINGS, reading), reading.unread
+    )
 
 
 def worker_folders(folder: Path) -> list[Path]:

@@ -52,10 +52,10 @@ class Unkept:
             theirs = KERAS_OWN.union(states.kept_names(callback))
             for attribute, value in getattr(callback, "__dict__", {}).items():
                 if attribute not in theirs:
-                    yield (name, attribute), Digest().of(value)
+                    yield (name, attribute), ValueDigest().of(value)
 
 
-class Digest:
+class ValueDigest:
     """A digest of what a value of numbers, texts, arrays and collections holds.
 
     Of other things it takes the type alone, and of many parts those that come last.
