@@ -10,8 +10,8 @@ import pytest
 ESCAPE = b"\x1b"
 DRAWS = """
 import logging
-from cluster_trainer.results.progress import Progress
-from cluster_trainer.results.report import start_log
+from cluster_trainer.results.on_screen.progress import Progress
+from cluster_trainer.results.on_screen.report import start_log
 from cluster_trainer.settings.view import read_view
 import os
 screen = start_log("worker-0", view=read_view(os.environ, is_chief=True))

@@ -10,7 +10,7 @@ from cluster_trainer.data.examples import DataSet
 from cluster_trainer.fits import fit, process
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
-from cluster_trainer.results.report import Reporter
+from cluster_trainer.results.on_screen.report import Reporter
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
 from cluster_trainer.settings.task import Task

@@ -28,7 +28,7 @@ from cluster_trainer.problems import (
 )
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
-from cluster_trainer.results.report import Reporter
+from cluster_trainer.results.on_screen.report import Reporter
 from cluster_trainer.results.weights import digest
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job

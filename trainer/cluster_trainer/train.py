@@ -27,7 +27,7 @@ from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results import done, export
-from cluster_trainer.results.report import Reporter
+from cluster_trainer.results.on_screen.report import Reporter
 from cluster_trainer.results.status_file import status_file
 from cluster_trainer.settings.config import OF_COMPILING, OWN, TrainerConfig, shown_name
 from cluster_trainer.settings.job import Job

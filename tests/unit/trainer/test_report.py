@@ -4,8 +4,9 @@ import queue
 
 import pytest
 
-from cluster_trainer.results import metrics_file, report
-from cluster_trainer.results.report import Reporter, describe
+from cluster_trainer.results import metrics_file
+from cluster_trainer.results.on_screen import report
+from cluster_trainer.results.on_screen.report import Reporter, describe
 
 METRICS = {
     "epoch": 3,

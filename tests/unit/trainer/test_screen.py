@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from cluster_trainer.results import report
-from cluster_trainer.results.progress import LiveFile, Progress, clock
-from cluster_trainer.results.report import Onlooker, start_log
-from cluster_trainer.results.screen import OWN
+from cluster_trainer.results.on_screen import report
+from cluster_trainer.results.on_screen.progress import LiveFile, Progress, clock
+from cluster_trainer.results.on_screen.report import Onlooker, start_log
+from cluster_trainer.results.on_screen.screen import OWN
 from cluster_trainer.settings.view import View, read_view
 from local_cluster.run.live import gone_on_without, line
 

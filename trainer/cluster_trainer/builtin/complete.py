@@ -18,7 +18,7 @@ from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results import record, weights
-from cluster_trainer.results.report import Reporter
+from cluster_trainer.results.on_screen.report import Reporter
 from cluster_trainer.settings.job import engine_off
 
 log = logging.getLogger("trainer")

@@ -26,7 +26,7 @@ from cluster_trainer.fits.start_text import start_of
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results import done, export, metrics_file
-from cluster_trainer.results.report import Reporter
+from cluster_trainer.results.on_screen.report import Reporter
 from cluster_trainer.settings.job import Job
 
 OF_A_RUN = (

@@ -9,7 +9,7 @@ import keras
 from cluster_trainer.callbacks.keeper import Place
 from cluster_trainer.callbacks.recording.learning_rate import present_rate
 from cluster_trainer.callbacks.recording.numbers import numbers_in
-from cluster_trainer.results.progress import Progress
+from cluster_trainer.results.on_screen.progress import Progress
 
 BETWEEN_SECONDS = 0.4
 """Calls of about a second are told each, shorter ones together."""

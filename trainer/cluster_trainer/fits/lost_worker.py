@@ -26,7 +26,7 @@ from cluster_trainer.problems import (
     listed,
 )
 from cluster_trainer.process.stop import StopRequest
-from cluster_trainer.results.screen import OWN
+from cluster_trainer.results.on_screen.screen import OWN
 from cluster_trainer.results.status_file import StatusFile
 from cluster_trainer.settings.task import Task
 

@@ -9,7 +9,7 @@ from cluster_trainer.engine.waits import INPUT
 from cluster_trainer.process.hold_ups import WINDOW_SECONDS, HoldUps, Interval, in_words
 from cluster_trainer.process.labour import Labour, Labours
 from cluster_trainer.process.shortage import Used, shortage
-from cluster_trainer.results.screen import OWN
+from cluster_trainer.results.on_screen.screen import OWN
 from cluster_trainer.settings.task import Task
 
 LEAST_SECONDS = 0.5

@@ -13,7 +13,7 @@ from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results.journal import Journal
-from cluster_trainer.results.progress import LiveFile
+from cluster_trainer.results.on_screen.progress import LiveFile
 from cluster_trainer.settings.job import Job
 
 

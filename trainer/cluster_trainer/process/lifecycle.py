@@ -27,9 +27,9 @@ from cluster_trainer.process.lost_peer import gist, is_other_call, tells_of_lost
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import SIGNAL_CODES, STOP_SIGNALS, StopRequest
 from cluster_trainer.process.watch import ASKS, AWAITED, UP, Ended, Limits, Watch
-from cluster_trainer.results.progress import LiveFile
-from cluster_trainer.results.report import Reporter, start_log
-from cluster_trainer.results.screen import OWN
+from cluster_trainer.results.on_screen.progress import LiveFile
+from cluster_trainer.results.on_screen.report import Reporter, start_log
+from cluster_trainer.results.on_screen.screen import OWN
 from cluster_trainer.settings.config import shown_name
 from cluster_trainer.settings.job import Job
 

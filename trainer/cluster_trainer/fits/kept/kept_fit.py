@@ -39,7 +39,7 @@ from cluster_trainer.problems import (
     listed,
 )
 from cluster_trainer.process.stall import StallLimit
-from cluster_trainer.results.screen import OWN
+from cluster_trainer.results.on_screen.screen import OWN
 from cluster_trainer.results.status_file import status_file
 
 CHECKPOINTS = "checkpoints"

@@ -16,7 +16,7 @@ from cluster_trainer.fits.script.settings import unheeded, unused_variables
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.process.lifecycle import leave_process
 from cluster_trainer.process.stop import StopRequest
-from cluster_trainer.results.report import start_log
+from cluster_trainer.results.on_screen.report import start_log
 from cluster_trainer.settings.job import Job, read_job
 
 log = logging.getLogger("trainer")

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 
 from cluster_trainer.problems import ConfigurationError
-from cluster_trainer.results.report import start_log
+from cluster_trainer.results.on_screen.report import start_log
 from cluster_trainer.settings.task import from_environment
 from cluster_trainer.settings.view import read_view
 

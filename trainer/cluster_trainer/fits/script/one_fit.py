@@ -21,8 +21,8 @@ from cluster_trainer.fits.kept.plan import Plan
 from cluster_trainer.fits.program import Asked
 from cluster_trainer.fits.script.about import asked_of
 from cluster_trainer.fits.script.records import MOST_SHOWN, ScriptRecords, is_profiled
-from cluster_trainer.results.progress import LiveFile
-from cluster_trainer.results.report import Onlooker
+from cluster_trainer.results.on_screen.progress import LiveFile
+from cluster_trainer.results.on_screen.report import Onlooker
 
 if TYPE_CHECKING:
     from cluster_trainer.fits.script.script import Script

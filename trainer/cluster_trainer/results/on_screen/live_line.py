@@ -7,7 +7,7 @@ from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from cluster_trainer.results.progress import Progress
+from cluster_trainer.results.on_screen.progress import Progress
 
 TIMES_A_SECOND = 2
 BAR_WIDTH = 10

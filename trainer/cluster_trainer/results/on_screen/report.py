@@ -13,8 +13,8 @@ from cluster_trainer.files import write_whole
 from cluster_trainer.results import metrics_file
 from cluster_trainer.results.journal import Journal
 from cluster_trainer.results.metrics_file import MetricsFile
-from cluster_trainer.results.progress import LiveFile, Progress, shown
-from cluster_trainer.results.screen import LIVE, OWN, OneVoice, Screen
+from cluster_trainer.results.on_screen.progress import LiveFile, Progress, shown
+from cluster_trainer.results.on_screen.screen import LIVE, OWN, OneVoice, Screen
 from cluster_trainer.settings.view import View, is_terminal
 
 PROGRESS_SECONDS = 10.0

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from cluster_trainer.results.progress import Progress
+from cluster_trainer.results.on_screen.progress import Progress
 from cluster_trainer.settings.view import View, is_terminal
 
 LIVE = {"is_live": True}
@@ -48,7 +48,7 @@ class Screen(logging.StreamHandler[Any]):
             return
         with self._alone(), self._given_up():
             if self._line is None:
-                from cluster_trainer.results.live_line import LiveLine  # noqa: PLC0415  it is slow
+                from cluster_trainer.results.on_screen.live_line import LiveLine  # noqa: PLC0415  it is slow
 
                 self._line = LiveLine()
             self._line.show(progress)
