@@ -17,7 +17,7 @@ from cluster_trainer.data import registry
 from cluster_trainer.engine.epoch_iterator import workers_of
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
-from cluster_trainer.results.report import Reporter
+from cluster_trainer.results.on_screen.report import Reporter
 from cluster_trainer.settings.job import read_job
 from cluster_trainer.train import build_run, start_strategy
 
