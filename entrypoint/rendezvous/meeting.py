@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 
-AHEAD = "ahead"
+WENT_AHEAD = "ahead"
 
 
 @dataclass(frozen=True)
@@ -13,8 +13,8 @@ class Meeting:
     """Who goes on together."""
 
     identity: str = ""
-    """Worker 0's number for it. AHEAD where this worker goes ahead while the others wait for it; ""
-    where there was none, or where the others train meanwhile."""
+    """Worker 0's number for it; WENT_AHEAD where this worker goes ahead and the others wait for it;
+    "" where there was none, or where the others train meanwhile."""
     positions: tuple[int, ...] = ()
     """Who they are: places in the list of all workers, ascending; () for all of them."""
 

@@ -39,7 +39,7 @@ class ChiefState(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class SeenByChief:
     """What worker 0 sees of a meeting."""
 
     is_replaced: bool = False
@@ -60,7 +60,7 @@ class Seen:
     """Whether those who are here were no ring too often, or for too long."""
 
 
-def chief_state(seen: Seen) -> ChiefState:
+def chief_state(seen: SeenByChief) -> ChiefState:
     """Return the state of worker 0."""
     order = (
         (seen.is_replaced, ChiefState.REPLACED),

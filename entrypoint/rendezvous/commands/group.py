@@ -14,7 +14,7 @@ from entrypoint.errors import escaped
 from entrypoint.log import Say
 from entrypoint.rendezvous.commands.taking_in import receive_latecomers
 from entrypoint.rendezvous.gate import linked
-from entrypoint.rendezvous.meeting import AHEAD, Fewer, Meeting, Ring
+from entrypoint.rendezvous.meeting import WENT_AHEAD, Fewer, Meeting, Ring
 from entrypoint.rendezvous.roles.latecomers import Note
 from entrypoint.rendezvous.roll import Roll
 from entrypoint.rendezvous.terms import Terms
@@ -81,7 +81,7 @@ class Group:
         everyone = tuple(range(len(terms.spec.members)))
         self._roll, self._gate, self._seen = Roll(clock), gate, seen
         self._comes_late = gate is not None and not meeting.identity
-        self._went_ahead = meeting.identity == AHEAD
+        self._went_ahead = meeting.identity == WENT_AHEAD
         if not self._comes_late:
             self._roll.note_start(meeting.positions or everyone)
         limit = gate.timeout_seconds if gate else terms.start_seconds

@@ -46,11 +46,6 @@ class CheckIns:
         """Those of all who are here."""
         return [session for session in self.sessions.values() if session.is_here]
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether every member is here."""
-        return len(self.here) == len(self._attempt.spec.members) - 1
-
     def is_new(self, card: Card) -> bool:
         """Whether one was not in the newest ring of those who agree, and may go on without it."""
         return bool(self._attempt.terms.fewer) and card.generation < self._newest

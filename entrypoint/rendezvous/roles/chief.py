@@ -14,7 +14,7 @@ from entrypoint.rendezvous.roles.check_ins import CheckIns
 from entrypoint.rendezvous.roles.circles import Circles
 from entrypoint.rendezvous.roles.going_on import are_enough, chosen, held_up, patience, who_may_go
 from entrypoint.rendezvous.roles.session import Session
-from entrypoint.rendezvous.states import ChiefState, Expected, Seen, chief_state
+from entrypoint.rendezvous.states import ChiefState, Expected, SeenByChief, chief_state
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.listener import Listener, Settle
 from entrypoint.rendezvous.transport.messages import (
@@ -102,10 +102,10 @@ class ChiefRole:
             return self._was_replaced(self._attempt.newer)
         return self._gave_up()
 
-    def _seen(self, group: list[Session] | None) -> Seen:
+    def _seen(self, group: list[Session] | None) -> SeenByChief:
         """Return what there is to decide about."""
         attempt, found = self._attempt, self._attempt.contradictions
-        return Seen(
+        return SeenByChief(
             is_replaced=attempt.newer is not None,
             contradicts=bool(found),
             is_about_newcomers=found.are_all_of(self._check_ins.is_new),

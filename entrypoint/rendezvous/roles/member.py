@@ -13,8 +13,7 @@ from entrypoint.errors import Problem, escaped, shortened
 from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
 from entrypoint.rendezvous.comparison import Contradictions, in_a_line
 from entrypoint.rendezvous.facts import Card
-from entrypoint.rendezvous.meeting import AHEAD as WENT_AHEAD
-from entrypoint.rendezvous.meeting import Meeting
+from entrypoint.rendezvous.meeting import WENT_AHEAD, Meeting
 from entrypoint.rendezvous.outcome import ContradictionError, chief_line
 from entrypoint.rendezvous.roles.conversation import answer, compare, follow, hello
 from entrypoint.rendezvous.roles.links import Circle, Links

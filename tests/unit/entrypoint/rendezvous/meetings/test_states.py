@@ -7,7 +7,7 @@ import pytest
 from entrypoint.rendezvous.states import (
     ChiefState,
     MemberState,
-    Seen,
+    SeenByChief,
     SeenByMember,
     chief_state,
     member_state,
@@ -33,7 +33,7 @@ ENOUGH = {"are_enough": True, "are_confirmed": True}
     ],
 )
 def test_state_of_worker_0(seen: dict[str, bool], state: ChiefState) -> None:
-    assert chief_state(Seen(**seen)) is state
+    assert chief_state(SeenByChief(**seen)) is state
 
 
 @pytest.mark.parametrize(
