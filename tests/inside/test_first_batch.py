@@ -215,8 +215,13 @@ def sum_of_state():
     return with_state(SumState)
 
 
+def kerass_circle():
+    return network(odd=False), "sgd", "circle"
+
+
 OTHERS = [
     *[divided_by_the_global_batch, masked_mean, contrastive, contraction, sum_of_state],
+    kerass_circle,
 ]
 
 

@@ -8,13 +8,15 @@ import keras
 from cluster_trainer.private import keras_names
 
 NOT_A_USERS = ("keras.", "cluster_trainer.")
+ACROSS_EXAMPLES = ("circle", "dice", "tversky")
+"""Keras's own losses that are no mean of the examples' losses, by the names of their functions."""
 
 
 def has_own_parts(model: keras.Model) -> bool:
     """Tell whether a compiled model has a class, a function or an operation of the script's own.
 
-    Metrics do not count, since they change no training. An operation of `keras.ops` between
-    Keras's layers does: it may contract the batch.
+    An operation of `keras.ops` between Keras's layers counts: it may contract the batch. So do the
+    few losses of Keras that compare examples or add them up. Metrics do not: they train nothing.
     """
     return any(_own_parts(model))
 
@@ -23,7 +25,7 @@ def _own_parts(model: Any) -> Iterator[bool]:
     yield _has_own_steps(model)
     yield from (_is_own_layer(one) for one in keras_names.layers_within(model))
     yield from (_is_own_operation(one) for one in getattr(model, "operations", ()))
-    yield from map(_is_own, _losses(model))
+    yield from map(_may_cross_examples, _losses(model))
     optimizer = getattr(model, "optimizer", None)
     yield optimizer is not None and _is_own(getattr(optimizer, "inner_optimizer", optimizer))
 
@@ -43,13 +45,16 @@ def _is_own_operation(operation: Any) -> bool:
 
 def _losses(model: Any) -> list[Any]:
     given = keras.tree.flatten(keras_names.user_losses(model))
-    return [getattr(one, "fn", one) for one in given if one is not None and one != ""]
+    losses = [keras.losses.get(one) for one in given if one is not None and one != ""]
+    return [getattr(one, "fn", one) for one in losses]
+
+
+def _may_cross_examples(loss: Any) -> bool:
+    return _is_own(loss) or getattr(loss, "__name__", "") in ACROSS_EXAMPLES
 
 
 def _is_own(thing: Any) -> bool:
     """Tell whether the class of a thing, or a function itself, is the script's."""
-    if isinstance(thing, str):
-        return False
     is_function = callable(thing) and hasattr(thing, "__qualname__")
     module = getattr(thing if is_function else type(thing), "__module__", "") or ""
     return not module.startswith(NOT_A_USERS)
