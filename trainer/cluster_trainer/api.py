@@ -23,8 +23,8 @@ import tensorflow as tf
 
 from cluster_trainer import train
 from cluster_trainer.builtin.complete import complete
-from cluster_trainer.builtin.predictions import write_predictions
 from cluster_trainer.builtin.run import Completed, Run
+from cluster_trainer.builtin.saving import save_trained
 from cluster_trainer.collectives.replicas import count_of_all
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.data import registry
@@ -58,7 +58,7 @@ from cluster_trainer.process.lifecycle import (
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import SIGNAL_CODES, StopRequest
 from cluster_trainer.process.watch import STALLED
-from cluster_trainer.results import export, record
+from cluster_trainer.results import record
 from cluster_trainer.results.on_screen.report import Reporter, start_log
 from cluster_trainer.settings.config import OF_COMPILING, OF_THE_OPTIMIZER, TrainerConfig
 from cluster_trainer.settings.job import Job
@@ -275,17 +275,7 @@ def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
     workers = workers_of(run.model.distribute_strategy)
     with stop.handled(), deadline.kept(lambda: end(job, reporter, STALLED.code, STALLED.reason)):
         completed = complete(run, stop, deadline, reporter)
-        reporter.journal.note("saving", "the trained model")
-        if job.task.is_chief:
-            copy = export.save_copy(
-                run.model,
-                lambda: keras.models.clone_model(run.model),
-                completed.weights,
-                job.config.model_dir or reporter.folder,
-                is_alone=job.task.num_workers == 1,
-            )
-            write_predictions(copy, run.data, reporter.folder)
-        workers.gather(0, "fit (the trained model)")
+        save_trained(run, completed, reporter, lambda: keras.models.clone_model(run.model))
     if stop.signal_number:  # too late for the run to end by it
         end(job, reporter, SIGNAL_CODES + stop.signal_number, "stopped after the last step")
     _leave_together(workers)

@@ -1,18 +1,16 @@
 """A run of the built-in trainer from beginning to end: a Keras program, with all its parts."""
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.builtin.complete import complete
-from cluster_trainer.builtin.predictions import write_predictions
 from cluster_trainer.builtin.run import Run
+from cluster_trainer.builtin.saving import save_trained
 from cluster_trainer.collectives import group, neighbours
 from cluster_trainer.collectives.replicas import count_of, count_of_all
 from cluster_trainer.collectives.workers import workers_of
@@ -26,7 +24,7 @@ from cluster_trainer.models.compiling import compile_as_set
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
-from cluster_trainer.results import done, export
+from cluster_trainer.results import done
 from cluster_trainer.results.on_screen.report import Reporter
 from cluster_trainer.results.status_file import status_file
 from cluster_trainer.settings.config import OF_COMPILING, OWN, TrainerConfig, shown_name
@@ -59,15 +57,9 @@ def train_and_evaluate(job: Job, stop: StopRequest, deadline: Deadline, reporter
     completed = complete(run, stop, deadline, reporter)
     reporter.doing("saving the model")
     status.tell("saving", "the trained model")
-    reporter.journal.note("saving", "the trained model")
-    if task.is_chief:
-        save_model(run, completed.weights, reporter)
-    # Nobody leaves before the chief has written: a worker that exits early is, to the others, one
-    # that died. From here on nothing is left to do for anyone.
-    workers = workers_of(distribution)
-    workers.gather(0, "fit (the trained model)")
-    done.mark(run.job, completed.steps)
-    workers.part()
+    save_trained(run, completed, reporter, lambda: build_model(config, data))
+    done.mark(run.job, completed.steps)  # nothing is left to do for anyone
+    workers_of(distribution).part()
 
 
 def build_run(job: Job, data: DataSet, distribution: tf.distribute.Strategy) -> Run:
@@ -177,18 +169,3 @@ def check_gpus(config: TrainerConfig, num_gpus: int) -> None:
         accepted = "the number of GPUs that TensorFlow sees"
         name, advice = shown_name("gpus_per_worker"), f"It sees {num_gpus}."
         raise ConfigurationError([Problem(name, str(wanted), accepted, advice)])
-
-
-def save_model(run: Run, values: list[np.ndarray], reporter: Reporter) -> None:
-    """Write the trained model, from a copy that knows nothing of the strategy."""
-    started, config = time.monotonic(), run.job.config
-    folder = config.model_dir or reporter.folder
-    copy = export.save_copy(
-        run.model,
-        lambda: build_model(config, run.data),
-        values,
-        folder,
-        is_alone=run.job.task.num_workers == 1,
-    )
-    log.info("saved the model to %s in %.1f s", folder, time.monotonic() - started)
-    write_predictions(copy, run.data, reporter.folder)

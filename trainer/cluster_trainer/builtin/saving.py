@@ -1,0 +1,39 @@
+"""The end of a run of the trainer: the chief writes the trained model, and the others wait."""
+
+import logging
+import time
+from collections.abc import Callable
+
+import keras
+
+from cluster_trainer.builtin.predictions import write_predictions
+from cluster_trainer.builtin.run import Completed, Run
+from cluster_trainer.collectives.workers import workers_of
+from cluster_trainer.results import export
+from cluster_trainer.results.on_screen.report import Reporter
+
+log = logging.getLogger("trainer")
+
+
+def save_trained(
+    run: Run, completed: Completed, reporter: Reporter, build: Callable[[], keras.Model]
+) -> None:
+    """Write the trained model, and what it says of test examples; all workers call it.
+
+    Nobody leaves before the chief has written: a worker that exits early is, to the others, one
+    that died.
+
+    Args:
+        run: what was trained.
+        completed: what it has come to.
+        reporter: is told.
+        build: makes a copy of the model that knows nothing of the strategy.
+    """
+    reporter.journal.note("saving", "the trained model")
+    if run.job.task.is_chief:
+        started, folder = time.monotonic(), run.job.config.model_dir or reporter.folder
+        is_alone = run.job.task.num_workers == 1
+        copy = export.save_copy(run.model, build, completed.weights, folder, is_alone=is_alone)
+        log.info("saved the model to %s in %.1f s", folder, time.monotonic() - started)
+        write_predictions(copy, run.data, reporter.folder)
+    workers_of(run.model.distribute_strategy).gather(0, "fit (the trained model)")
