@@ -15,7 +15,7 @@ from cluster_trainer.callbacks.recording.tensorboard import FOLDER
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.data.examples import Examples
 from cluster_trainer.engine.running import Order
-from cluster_trainer.fits.identity import earlier
+from cluster_trainer.fits.identity import archive
 from cluster_trainer.fits.identity.beginning import Beginning
 from cluster_trainer.fits.kept.comparing import refuse_differing
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit
@@ -167,11 +167,11 @@ def _move_unwanted_aside(job: Job, beginning: Beginning) -> None:
 
     A crash is no wish to begin anew, nor is the loss of another worker.
     """
-    earlier.finish(job.folder)
+    archive.finish(job.folder)
     if job.config.resume == "never" and not beginning.is_over:
         began = min((one.stat().st_mtime for one in job.folder.glob("*")), default=time.time())
-        place = earlier.move_aside(job.folder, OF_A_RUN, job.config.model, began)
+        place = archive.move_aside(job.folder, OF_A_RUN, job.config.model, began)
         if place:
             log.info("what an earlier run left in %s is now in %s", job.folder, place)
-            earlier.keep_newest(job.folder, job.config.keep_earlier)
+            archive.keep_newest(job.folder, job.config.keep_earlier)
         beginning.end()

@@ -7,9 +7,9 @@ from typing import Any
 
 import keras
 
-from cluster_trainer.callbacks.after_each import AtHooks
 from cluster_trainer.callbacks.chief import for_worker
 from cluster_trainer.callbacks.heartbeat import Heartbeat
+from cluster_trainer.callbacks.hook_callback import HookCallback
 from cluster_trainer.callbacks.keeper import BeforeOthers, Keeper
 from cluster_trainer.callbacks.place_told import PlaceTold
 from cluster_trainer.checkpoints.checkpoint import Stage
@@ -98,12 +98,12 @@ def with_files_shared(callbacks: list[Any], files: ChiefsFiles) -> list[Any]:
         files.end()
         share(hook)
 
-    found = [AtHooks(lambda _: files.begin(), each_batch=each_batch)]
+    found = [HookCallback(lambda _: files.begin(), each_batch=each_batch)]
     for one in callbacks:
         found.append(one)
         if are_alike and one is not callbacks[-1]:
-            found.append(AtHooks(share, each_batch=False))
-    return [*found, AtHooks(share_and_end, each_batch=each_batch)]
+            found.append(HookCallback(share, each_batch=False))
+    return [*found, HookCallback(share_and_end, each_batch=each_batch)]
 
 
 def arrange(  # noqa: PLR0913, PLR0917

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 
 from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.fits.identity import earlier, ending, owner
+from cluster_trainer.fits.identity import archive, ending, owner
 from cluster_trainer.fits.identity.beginning import Beginning
 from cluster_trainer.fits.identity.fits import ANEW
 from cluster_trainer.fits.identity.owner import Owner, script_name, this_process
@@ -36,7 +36,7 @@ def begin_anew(
     """
     keeps = bool(job.config.checkpoint_steps)
     if keeps:
-        earlier.finish(job.folder)
+        archive.finish(job.folder)
     is_new = before is None and not any(job.folder.glob("fit-*"))
     has_ended = ending.has_ended(job.folder, workers, is_new=is_new)
     if keeps and not beginning.is_over:
@@ -54,13 +54,13 @@ def _move_aside(
     script = before.script if before else "a script"
     began = before.began if before else job.folder.stat().st_mtime
     fits = [one.name for one in job.folder.glob("fit-*")]
-    place = earlier.move_aside(job.folder, [*fits, EVENTS], script, began)
+    place = archive.move_aside(job.folder, [*fits, EVENTS], script, began)
     if place is None:
         return
     why = "has ended with this TRAINER_RUN_DIR" if has_ended else "is not gone on with"
     log.info("%s %s: the fits that it left in %s are now in %s", script, why, job.folder, place)
     owner.write(job.folder, this_process(environ, script_name()))
-    earlier.keep_newest(job.folder, job.config.keep_earlier)
+    archive.keep_newest(job.folder, job.config.keep_earlier)
 
 
 def _refuse_other_script(job: Job, before: Owner) -> None:

@@ -1,4 +1,4 @@
-"""Something that is done after each hook of a fit's callbacks."""
+"""A callback that calls a function at its place among a fit's callbacks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ HOOKS = (
 BATCH_HOOKS = ("on_train_batch_begin", "on_train_batch_end")
 
 
-class AtHooks(keras.callbacks.Callback):
+class HookCallback(keras.callbacks.Callback):
     """Does something whenever Keras comes to its place among a fit's callbacks.
 
     Args:
