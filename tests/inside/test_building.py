@@ -23,7 +23,7 @@ from cluster_trainer.checkpoints.checkpoint import uncounted
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.engine.building import building
-from cluster_trainer.fits.kept.kept_fit import KeptFit, Plan
+from cluster_trainer.fits.kept.kept_fit import FitOptions, KeptFit
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
@@ -59,8 +59,8 @@ def kept_in(folder, every):
     def around(fit, given, call):
         job = Job(TrainerConfig(run_dir=folder, checkpoint_steps=every), task=Task())
         stop, checkpoints = StopRequest(print), folder / "checkpoints"
-        plan = Plan(job, stop, Deadline(), checkpoints, described={})
-        return KeptFit(plan, given.args[0]).run(fit, given, call)
+        options = FitOptions(job, stop, Deadline(), checkpoints, described={})
+        return KeptFit(options, given.args[0]).run(fit, given, call)
 
     return around
 

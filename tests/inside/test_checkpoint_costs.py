@@ -13,7 +13,7 @@ from cluster_trainer.callbacks import keeper
 from cluster_trainer.checkpoints import store
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.fits.kept.kept_fit import KeptFit
-from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.settings.config import TrainerConfig
@@ -91,7 +91,7 @@ def test_a_checkpoint_is_one_copy_and_holds_training_up_for_that(tmp_path, monke
     model = keras.Sequential([keras.Input((4,)), *hidden])
     model.compile("adam", "mse")
     job = Job(TrainerConfig(run_dir=tmp_path, checkpoint_steps=10**6), Task())
-    kept = KeptFit(Plan(job, StopRequest(print), Deadline(), tmp_path / "kept", {}), model)
+    kept = KeptFit(FitOptions(job, StopRequest(print), Deadline(), tmp_path / "kept", {}), model)
     highest = Highest()
     measures = Measures(highest)
     targets = np.zeros((64, side), np.float32)

@@ -11,10 +11,10 @@ from cluster_trainer.checkpoints.checkpoint import Checkpoint
 from cluster_trainer.checkpoints.lighter import gone_from
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.engine import reads
-from cluster_trainer.fits.kept import kept_fit, saved, terms
+from cluster_trainer.fits.kept import coordinator, kept_fit, saved
 from cluster_trainer.fits.kept.ended import EndedFits
 from cluster_trainer.fits.kept.kept_fit import KeptFit
-from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
@@ -44,7 +44,7 @@ class Script:
     def fit(self, model, epochs=1, **given):
         self.fits += 1
         job = Job(TrainerConfig(run_dir=self.folder, checkpoint_steps=100), Task())
-        plan = Plan(
+        options = FitOptions(
             job=job,
             stop=StopRequest(print),
             deadline=Deadline(),
@@ -52,7 +52,7 @@ class Script:
             described={},
             name=f"fit {self.fits}",
         )
-        with fits_run_by(KeptFit(plan, model).run):
+        with fits_run_by(KeptFit(options, model).run):
             return model.fit(ROWS, WANTED, epochs=epochs, verbose=0, **given).history
 
     def have_weights(self):
@@ -73,7 +73,7 @@ def script(tmp_path, monkeypatch):
     def begin():
         """Return a script in a process of its own."""
         ended_fits = EndedFits()
-        for room in (kept_fit, saved, terms):
+        for room in (kept_fit, saved, coordinator):
             monkeypatch.setattr(room, "ended_fits", ended_fits)
         return Script(tmp_path)
 

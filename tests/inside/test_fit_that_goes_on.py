@@ -31,9 +31,9 @@ from cluster_trainer.collectives.ring.errors import OtherCall, PeerLost, PeerUnf
 from cluster_trainer.engine import running
 from cluster_trainer.engine.replicas import metric_rows, statistics
 from cluster_trainer.engine.running import Running
+from cluster_trainer.fits.kept.coordinator import Coordinator
 from cluster_trainer.fits.kept.kept_fit import KeptFit
-from cluster_trainer.fits.kept.plan import Plan
-from cluster_trainer.fits.kept.terms import Terms
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.problems import (
     NotRehearsedError,
     PeerLostError,
@@ -94,8 +94,8 @@ def keep(tmp_path):
         job = Job(config, **({"task": Task()} | (job or {})))
         folder = tmp_path / "checkpoints"
         stop = stop or StopRequest(print)
-        plan = Plan(job, stop, Deadline(), folder, described={}, **given)
-        return model, KeptFit(plan, model)
+        options = FitOptions(job, stop, Deadline(), folder, described={}, **given)
+        return model, KeptFit(options, model)
 
     return keep
 
@@ -283,7 +283,7 @@ class Prepares(keras.callbacks.Callback):
 def test_a_fit_has_trained_nothing_until_its_first_step_is_traced(keep, monkeypatch, own):
     """It can begin at step 0 if a worker is lost by then, unless a callback has had the model."""
     model, kept = keep()
-    monkeypatch.setattr(Terms, "check", lost)
+    monkeypatch.setattr(Coordinator, "check", lost)
     with fits_run_by(kept.run), pytest.raises(PeerLost):
         model.fit(ROWS, WANTED, batch_size=8, verbose=0, callbacks=own)
     assert kept.has_trained == any(isinstance(one, Prepares) for one in own)
@@ -535,7 +535,7 @@ def test_what_a_checkpoint_takes_from_all_workers_is_compiled_too(keep, every):
     layers = [keras.Input((4,)), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
     model = keras.Sequential(layers)
     model.compile("sgd", "mse", metrics=["mae"])
-    rehearsed(KeptFit(kept._plan, model), model, ROWS, WANTED, batch_size=8)  # noqa: SLF001
+    rehearsed(KeptFit(kept._options, model), model, ROWS, WANTED, batch_size=8)  # noqa: SLF001
     _, averaging = statistics._averaging[model]  # noqa: SLF001
     assert averaging.experimental_get_tracing_count() == 1
     assert (model in metric_rows._taking) == bool(every)  # noqa: SLF001
@@ -752,4 +752,4 @@ def test_no_checkpoint_waits_for_the_one_before(keep, monkeypatch):
     with fits_run_by(kept.run):
         model.fit(ROWS, WANTED, batch_size=8, epochs=4, verbose=0, callbacks=[Ends()])
     assert written == [3, 20]
-    assert Store(kept._plan.folder).newest().number == 20 * len(Stage) + Stage.ALL  # noqa: SLF001
+    assert Store(kept._options.folder).newest().number == 20 * len(Stage) + Stage.ALL  # noqa: SLF001

@@ -6,7 +6,7 @@ import pytest
 from keeping import fits_run_by
 
 from cluster_trainer.fits.kept.kept_fit import KeptFit
-from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.settings.config import TrainerConfig
@@ -40,12 +40,12 @@ def fitted(tmp_path):
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
         model.compile(keras.optimizers.SGD(0.01), "mse")
         job = Job(TrainerConfig(run_dir=tmp_path, checkpoint_steps=3), Task())
-        plan = Plan(job, StopRequest(print), Deadline(), tmp_path / folder, described={})
+        options = FitOptions(job, StopRequest(print), Deadline(), tmp_path / folder, described={})
         stopping = keras.callbacks.EarlyStopping(
             "loss", patience=9, min_delta=1e9, restore_best_weights=True
         )
         ends = Ends(dies=dies)
-        with fits_run_by(KeptFit(plan, model).run):
+        with fits_run_by(KeptFit(options, model).run):
             model.fit(ROWS, WANTED, epochs=6, batch_size=8, verbose=0, callbacks=[ends, stopping])
         return model.get_weights(), ends
 

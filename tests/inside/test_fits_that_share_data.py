@@ -11,7 +11,7 @@ from keeping import fits_run_by
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.engine.data import pipelines
 from cluster_trainer.fits.kept.kept_fit import KeptFit
-from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.settings.config import TrainerConfig
@@ -146,10 +146,10 @@ def fitted(tmp_path):
         shared = made() if shares else None
         for number in (1, 2):
             place = tmp_path / folder / str(number)
-            plan = Plan(job, StopRequest(print), Deadline(), place, described={})
+            options = FitOptions(job, StopRequest(print), Deadline(), place, described={})
             callbacks = [one for one in [own(place)] if one and number == 2]
             given = shared or made()
-            with fits_run_by(KeptFit(plan, model).run):
+            with fits_run_by(KeptFit(options, model).run):
                 history = model.fit(**given, epochs=3, verbose=0, callbacks=callbacks).history
         return model.get_weights(), history
 

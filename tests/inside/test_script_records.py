@@ -19,7 +19,7 @@ from cluster_trainer.callbacks.keeper import Place
 from cluster_trainer.callbacks.recording import records
 from cluster_trainer.engine import running
 from cluster_trainer.fits.kept.kept_fit import KeptFit
-from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.script import one_fit
 from cluster_trainer.fits.script.records import MOST_SHOWN, ScriptRecords
 from cluster_trainer.fits.script.script import Script, Taken
@@ -383,7 +383,7 @@ def keep(tmp_path):
         job = Job(config, task or Task())
         job.folder.mkdir(exist_ok=True)
         made = ScriptRecords(job, number, Journal(job.folder), model, "x.py", is_first=True)
-        plan = Plan(
+        options = FitOptions(
             job,
             StopRequest(print),
             Deadline(),
@@ -393,7 +393,7 @@ def keep(tmp_path):
             rehearses=rehearses,
             records=(make or made.made) if is_recorded else None,
         )
-        return model, KeptFit(plan, model), job.folder
+        return model, KeptFit(options, model), job.folder
 
     return keep
 
@@ -573,12 +573,12 @@ def test_a_forked_process_records_nothing(tmp_path):
     job.folder.mkdir()
     script = script_of(job)
     assert script.records
-    assert asked_of_script(script, 0).plan_of_rehearsal().records
+    assert asked_of_script(script, 0).options_of_rehearsal().records
     script.pid = os.getppid()
     assert not script.records
     script.note("running")
     assert [*job.folder.iterdir()] == []
-    assert asked_of_script(script, 0).plan_of_rehearsal().records is None
+    assert asked_of_script(script, 0).options_of_rehearsal().records is None
 
 
 def test_files_are_closed_when_the_fit_has_ended(keep):

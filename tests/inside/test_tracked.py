@@ -13,7 +13,7 @@ from cluster_trainer.callbacks.state import tracked
 from cluster_trainer.callbacks.state.tracked import Tracked
 from cluster_trainer.callbacks.state.unkept import Unkept
 from cluster_trainer.fits.kept.kept_fit import KeptFit
-from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.settings.config import TrainerConfig
@@ -139,8 +139,8 @@ def fitted(tmp_path):
             model.compile("sgd", "mse")
         job = Job(TrainerConfig(run_dir=tmp_path, checkpoint_steps=2), Task())
         folder = tmp_path / "checkpoints"
-        plan = Plan(job, StopRequest(print), Deadline(), folder, described={})
-        kept = KeptFit(plan, model)
+        options = FitOptions(job, StopRequest(print), Deadline(), folder, described={})
+        kept = KeptFit(options, model)
         given = {"batch_size": 4, "epochs": epochs, "verbose": 0}
         with fits_run_by(kept.run):
             model.fit(ROWS, WANTED, callbacks=list(callbacks), **given)

@@ -19,7 +19,7 @@ from cluster_trainer.fits.identity import archive
 from cluster_trainer.fits.identity.beginning import Beginning
 from cluster_trainer.fits.kept.comparing import refuse_differing
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit
-from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.program import Asked, Program
 from cluster_trainer.fits.records import Records, callbacks_of
 from cluster_trainer.fits.start_text import start_of
@@ -115,10 +115,10 @@ class TrainersFit(Asked):
         refuse_differing(workers, self._run.job.task, self._facts)
         _move_unwanted_aside(self._run.job, self._beginning)
 
-    def plan(self) -> Plan:
+    def options(self) -> FitOptions:
         """Return how the fit is kept; see Asked."""
         trainer, run, job = self._trainer, self._run, self._trainer.job
-        return Plan(
+        return FitOptions(
             job=job,
             stop=trainer.stop,
             deadline=trainer.deadline,
@@ -135,10 +135,10 @@ class TrainersFit(Asked):
             records_formerly="EpochMetrics",
         )
 
-    def plan_of_rehearsal(self) -> Plan:
+    def options_of_rehearsal(self) -> FitOptions:
         """Return how its first step is done without the other workers; see Asked."""
         self._trainer.reporter.doing("compiling the steps")
-        return self.plan()
+        return self.options()
 
     def _found(self, kept: KeptFit) -> None:
         """Note where the fit begins, and that the steps are compiled next."""

@@ -69,8 +69,8 @@ def place_of(checkpoint: Checkpoint) -> Place:
     return Place(**checkpoint.progress["place"])
 
 
-class Plan(Protocol):
-    """What a keeper tells whoever has started the fit, and asks."""
+class FitCoordinator(Protocol):
+    """What the keeper of a fit's checkpoints tells the rest of the fit, and asks it."""
 
     @property
     def validates(self) -> bool:
@@ -144,7 +144,7 @@ class Keeper(keras.callbacks.Callback):
         saver: writes them.
         every: the steps between two; None: none are kept.
         found: the newest of an earlier start; None: this one is the first.
-        plan: what it is told, and asks.
+        coordinator: stands for the rest of the fit.
         callbacks: the others, whose states are kept.
         first: the epoch to begin with, where there is no checkpoint.
 
@@ -162,13 +162,13 @@ class Keeper(keras.callbacks.Callback):
         saver: Saver,
         every: int | None,
         found: Checkpoint | None,
-        plan: Plan,
+        coordinator: FitCoordinator,
         callbacks: Sequence[Any],
         first: int = 0,
     ) -> None:
         super().__init__()
-        self._saver, self._every, self._found, self._plan = saver, every, found, plan
-        self._callbacks, self._described = callbacks, dict(plan.described)
+        self._saver, self._every, self._found, self._coordinator = saver, every, found, coordinator
+        self._callbacks, self._described = callbacks, dict(coordinator.described)
         self._trainable: dict[int, bool] = {}
         self.place = place_of(found) if found else Place(epoch=first, first=first)
         self.held_up: tuple[int, float] | None = None
@@ -210,7 +210,9 @@ class Keeper(keras.callbacks.Callback):
         """
         if self._found is None:
             return False
-        return not self._plan.any(bool(prepares(self._callbacks, BEGINNING_HOOKS)), "its beginning")
+        return not self._coordinator.any(
+            bool(prepares(self._callbacks, BEGINNING_HOOKS)), "its beginning"
+        )
 
     def let_go(self) -> None:
         """Hold the data and the checkpoint no longer: the fit is over, wherever it was."""
@@ -221,7 +223,7 @@ class Keeper(keras.callbacks.Callback):
     def steps_left(self) -> int | None:
         """Return how many steps may be done before a checkpoint is due, or a call has to end."""
         step = self.place.step
-        left = [cut - step for cut in self._plan.cuts if cut > step]
+        left = [cut - step for cut in self._coordinator.cuts if cut > step]
         if self._every:
             left.append(self._every - step % self._every)
         return min(left, default=None)
@@ -230,13 +232,13 @@ class Keeper(keras.callbacks.Callback):
         """Note that `steps` steps were done, and `done` of the epoch; all workers call it."""
         self._move(Stage.TRAINING, step=self.place.step + steps, done=done)
         is_due = self._every and self.place.step % self._every == 0
-        if self._plan.stops():
+        if self._coordinator.stops():
             self._save()
         elif is_due:
             self._average()
             if self._is_room():
                 self._save(another_follows=done == self.params.get("steps"))
-        self._plan.meet()
+        self._coordinator.meet()
 
     def after_last_call(self, steps: int, done: int) -> None:
         """Note a call after which a callback has stopped the fit; see `after_call`."""
@@ -245,19 +247,19 @@ class Keeper(keras.callbacks.Callback):
     def after_training(self) -> None:
         """Note that an epoch's steps are done; its validation is to come."""
         self._move(Stage.TRAINED)
-        if self._plan.validates and self._is_room(at_an_end=True):
+        if self._coordinator.validates and self._is_room(at_an_end=True):
             self._save(another_follows=True)
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Put variables and callbacks where they were; the others have begun by now."""
         del logs
-        if not self._plan.describes_data:
+        if not self._coordinator.describes_data:
             self._described |= self.iterator.described
         if self._found is None:
             if ring_of(self.model.distribute_strategy):
                 self.model.train_function.create_variables(self.iterator)
                 alike.make(self.model, [*self.variables(), *self._global_seed()])
-            self._plan.check(self._described, self._state().names)
+            self._coordinator.check(self._described, self._state().names)
             self._trainable = _trainable_layers(self.model)
             if ring_of(self.model.distribute_strategy):
                 self._save()  # from which to go on when a worker is lost before the next
@@ -280,7 +282,7 @@ class Keeper(keras.callbacks.Callback):
         if self.model.train_function.create_variables(self.iterator):
             problems += self._other_layers(found)
         try:
-            self._plan.check(self._described, self._state().names)
+            self._coordinator.check(self._described, self._state().names)
         except ConfigurationError as error:
             problems += error.problems
         problems += self._tracked().missing(found.progress.get("tracked", {}))
@@ -319,12 +321,12 @@ class Keeper(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Let a callback that ends the fit on one worker, as by a clock, end it on all."""
         del batch, logs
-        self.model.stop_training = self._plan.any(bool(self.model.stop_training))
+        self.model.stop_training = self._coordinator.any(bool(self.model.stop_training))
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Keep the epoch, with what other callbacks have decided at its end."""
         del logs
-        self.model.stop_training = self._plan.any(bool(self.model.stop_training))
+        self.model.stop_training = self._coordinator.any(bool(self.model.stop_training))
         is_stopped = bool(self.model.stop_training)
         self._move(Stage.EPOCH, epoch=epoch + 1, done=0, stopped=is_stopped)
         is_last = is_stopped or epoch + 1 == self.params.get("epochs")
@@ -388,7 +390,7 @@ class Keeper(keras.callbacks.Callback):
         with self.model.distribute_strategy.scope():
             gone = gone_from(saved.progress)
             state.put_back(saved.arrays[: len(state.names)], gone)
-            self._plan.note_values(self.variables(), gone)
+            self._coordinator.note_values(self.variables(), gone)
             if "keras" in random_state:
                 _put_global_seed_back(random_state["keras"])
             elif len(variable_names(saved)) > len(state.names):  # see variable_names
@@ -407,7 +409,7 @@ class Keeper(keras.callbacks.Callback):
         states.put_back(
             self._callbacks, states.from_json(saved.progress["callbacks"], saved.arrays)
         )
-        lost = self._plan.share_files()
+        lost = self._coordinator.share_files()
         for callback, best in before:
             if callback not in lost or callback.best == best:
                 continue
@@ -438,7 +440,7 @@ class Keeper(keras.callbacks.Callback):
             return False
         passed = time.monotonic() - self._saved_at
         is_too_soon = at_an_end and passed * SHARE < self._cost()
-        return not self._plan.any(self._saver.is_busy or is_too_soon, SAVING)
+        return not self._coordinator.any(self._saver.is_busy or is_too_soon, SAVING)
 
     def _cost(self) -> float:
         """Return how many seconds the last checkpoint took, in training and beside it."""
@@ -458,7 +460,7 @@ class Keeper(keras.callbacks.Callback):
             return
         self._saver.make_room()  # no two copies of all variables at a time
         began = self._saved_at = time.monotonic()
-        self._plan.share_files()  # what was the best is in the checkpoint
+        self._coordinator.share_files()  # what was the best is in the checkpoint
         self._average()
         rows = self._metric_rows()
         state = self._state()
@@ -478,9 +480,9 @@ class Keeper(keras.callbacks.Callback):
     ) -> Checkpoint:
         arrays[: len(state.names)] = state.take()
         progress = {
-            RUN: self._plan.run_number,
+            RUN: self._coordinator.run_number,
             "place": asdict(self.place),
-            "seed": self._plan.seed,
+            "seed": self._coordinator.seed,
             "logs": _numbers(self.model.train_function.logs),
             "trains": self.model.train_function.trains,
             "callbacks": states.taken(self._callbacks, arrays, self._grown),
@@ -517,7 +519,7 @@ class Keeper(keras.callbacks.Callback):
     def _global_seed(self) -> list[Any]:
         """Return the state of Keras's global generator, where all workers have one by now."""
         state = global_seed()
-        return [] if self._plan.any(not state) else state
+        return [] if self._coordinator.any(not state) else state
 
 
 def _optimizers(model: keras.Model) -> list[keras_names.BaseOptimizer]:

@@ -131,17 +131,19 @@ def _trained(program: Program, asked: Asked, call: Call, survivor: Survivor) -> 
     """Agree with the workers that are there, find the newest checkpoint, and train from it."""
     workers = workers_of(call.model.distribute_strategy)
     asked.agree(workers, is_again=survivor.is_again)
-    plan = replace(asked.plan(), has_trained=survivor.has_trained, may_take_in=survivor.goes_on)
+    options = replace(
+        asked.options(), has_trained=survivor.has_trained, may_take_in=survivor.goes_on
+    )
     program.let_go()  # of the try before: each holds a checkpoint, and may still write one
-    program.kept = KeptFit(plan, call.model)
+    program.kept = KeptFit(options, call.model)
     program.kept.find()
     return program.kept.run(call.run, *call.anew())
 
 
 def _rehearsed(asked: Asked, call: Call) -> Any:
     """Do a first step while the others train, of which nothing is kept."""
-    plan = replace(asked.plan_of_rehearsal(), rehearses=True)
-    return KeptFit(plan, call.model).run(call.run, *call.anew())
+    options = replace(asked.options_of_rehearsal(), rehearses=True)
+    return KeptFit(options, call.model).run(call.run, *call.anew())
 
 
 def _of_a_user(call: Call) -> list[Any]:

@@ -9,7 +9,7 @@ from cluster_trainer.callbacks.keeper import Place
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.running import Order
 from cluster_trainer.fits.kept.kept_fit import KeptFit
-from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results.journal import Journal
@@ -126,9 +126,9 @@ class Asked(ABC):
         """
 
     @abstractmethod
-    def plan(self) -> Plan:
+    def options(self) -> FitOptions:
         """Return how the fit is kept, once all have agreed."""
 
     @abstractmethod
-    def plan_of_rehearsal(self) -> Plan:
+    def options_of_rehearsal(self) -> FitOptions:
         """Return how its first step is done without the other workers."""

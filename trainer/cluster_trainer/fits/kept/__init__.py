@@ -1,1 +1,1 @@
-"""How one `fit` is kept: its plan, its arguments, its checkpoints, and what workers agree on."""
+"""How one `fit` is kept: its options, its arguments, its checkpoints, and what workers agree on."""

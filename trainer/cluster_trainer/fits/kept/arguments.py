@@ -13,7 +13,7 @@ from cluster_trainer.callbacks.hook_callback import HookCallback
 from cluster_trainer.callbacks.keeper import BeforeOthers, Keeper
 from cluster_trainer.callbacks.place_told import PlaceTold
 from cluster_trainer.checkpoints.checkpoint import Stage
-from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.fits.shared.data import begin_validations, note_ended, read_on
 from cluster_trainer.fits.shared.files import ChiefsFiles
@@ -24,19 +24,19 @@ log = logging.getLogger("trainer")
 
 
 def own_callbacks(
-    given: inspect.BoundArguments, plan: Plan, *, keeps: bool, goes_on: bool
+    given: inspect.BoundArguments, options: FitOptions, *, keeps: bool, goes_on: bool
 ) -> list[Any]:
     """Return the user's callbacks as this worker should have them, and Keras's History.
 
     Args:
         given: the fit's arguments.
-        plan: how it is kept.
+        options: how it is kept.
         keeps: whether there are checkpoints of it.
         goes_on: whether it goes on from one.
     """
     callbacks = given.arguments.get("callbacks")
     callbacks = keras.tree.flatten(getattr(callbacks, "callbacks", callbacks) or [])
-    callbacks = for_worker(callbacks, is_chief=plan.job.task.is_chief, keeps=keeps)
+    callbacks = for_worker(callbacks, is_chief=options.job.task.is_chief, keeps=keeps)
     if not any(isinstance(one, keras.callbacks.History) for one in callbacks):
         callbacks.append(keras.callbacks.History())
     if goes_on:
@@ -47,36 +47,36 @@ def own_callbacks(
 
 
 def telling_callbacks(
-    plan: Plan, keeper: Keeper, pace: PaceWatch, saved: Callable[[], Mapping[str, Any]]
+    options: FitOptions, keeper: Keeper, pace: PaceWatch, saved: Callable[[], Mapping[str, Any]]
 ) -> list[Any]:
     """Return the callbacks that tell where the fit is: on the screen, and for `status`.
 
     Args:
-        plan: how it is kept.
+        options: how it is kept.
         keeper: knows where it is.
         pace: knows who holds the others up, and who is missing.
         saved: returns which checkpoint was written last, and when, by StatusFile's names.
     """
     beat = Heartbeat(
-        plan.listener,
+        options.listener,
         lambda: keeper.place,
-        lambda step: _examples_at(step, plan, keeper),
+        lambda step: _examples_at(step, options, keeper),
         slow=lambda: pace.slow,
         missing=lambda: pace.missing,
     )
     told = PlaceTold(
-        status_file(plan.job.status_file),
+        status_file(options.job.status_file),
         lambda: keeper.place,
-        has_limit=plan.job.config.stall_timeout_seconds != 0,
+        has_limit=options.job.config.stall_timeout_seconds != 0,
         more=lambda: {"examples_per_second": beat.speed, "slow": pace.reason, **saved()},
     )
     return [beat, told]
 
 
-def _examples_at(step: int, plan: Plan, keeper: Keeper) -> int | None:
+def _examples_at(step: int, options: FitOptions, keeper: Keeper) -> int | None:
     """Return how many training examples were seen until a step; None: nobody knows."""
     of_data = keeper.iterator.source.examples_at if keeper.iterator else None
-    tell = plan.examples_at or of_data
+    tell = options.examples_at or of_data
     return tell(step) if tell else None
 
 
@@ -110,7 +110,7 @@ def arrange(  # noqa: PLR0913, PLR0917
     given: inspect.BoundArguments,
     callbacks: list[Any],
     own: Sequence[Any],
-    plan: Plan,
+    options: FitOptions,
     keeper: Keeper,
     files: ChiefsFiles | None,
 ) -> None:
@@ -120,14 +120,14 @@ def arrange(  # noqa: PLR0913, PLR0917
         given: its arguments, which are changed.
         callbacks: see `own_callbacks`.
         own: the image's: what records the fit; see `telling_callbacks`.
-        plan: how it is kept.
+        options: how it is kept.
         keeper: knows where it is.
         files: that its callbacks write on the chief; None: there are no other workers.
     """
     arguments, place = given.arguments, keeper.place
-    if not plan.job.task.is_chief:
+    if not options.job.task.is_chief:
         arguments["verbose"] = 0  # the progress bar is the chief's, and so are lines of epochs
-    if plan.rehearses:
+    if options.rehearses:
         arguments |= {"verbose": 0, "callbacks": [*callbacks, keeper]}
         return
     epochs = int(arguments.get("epochs", 1))
@@ -145,7 +145,7 @@ def arrange(  # noqa: PLR0913, PLR0917
     elif place.stage == Stage.ALL and _averages(given.args[0]):
         log.warning(
             "%sgoes on from the averages of the weights (use_ema), which it ended with",
-            plan.prefix,
+            options.prefix,
         )
     if files:
         shown = with_files_shared(shown, files)

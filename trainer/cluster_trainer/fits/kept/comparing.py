@@ -20,7 +20,7 @@ from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.facts import Facts, differing, of_all, told
 from cluster_trainer.fits.identity.compiled import TRAINING
 from cluster_trainer.fits.kept.finding import Start
-from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import PREFIX, TrainerConfig, shown_name, variable_of
 from cluster_trainer.settings.task import Task
@@ -81,14 +81,16 @@ class Comparison:
     """What of a fit has to be as it is on the other workers, and as it was at an earlier start.
 
     Args:
-        plan: how the fit is kept.
+        options: how the fit is kept.
         model: is trained.
         workers: this one and the others.
         start: where the fit begins.
     """
 
-    def __init__(self, plan: Plan, model: keras.Model, workers: Workers, start: Start) -> None:
-        self._plan, self._model, self._workers, self._start = plan, model, workers, start
+    def __init__(
+        self, options: FitOptions, model: keras.Model, workers: Workers, start: Start
+    ) -> None:
+        self._options, self._model, self._workers, self._start = options, model, workers, start
 
     def refuse_others(self, described: Mapping[str, str], names: Sequence[str]) -> None:
         """Refuse workers that differ, and a checkpoint of another fit; all workers call it.
@@ -100,9 +102,9 @@ class Comparison:
         Raises:
             ConfigurationError: with everything that differs.
         """
-        names, plan = uncounted(names), self._plan
+        names, options = uncounted(names), self._options
         facts = {**described, **self._variables(names), **self._settings()}
-        refuse_differing(self._workers, plan.job.task, facts)
+        refuse_differing(self._workers, options.job.task, facts)
         if self._start.found:
             self._refuse_other_fit(self._start.found, described, names)
 
@@ -114,7 +116,7 @@ class Comparison:
     def _settings(self) -> dict[str, str]:
         return {
             variable_of("wire"): group.gradients_wire() or "float32",
-            variable_of("profile_steps"): ", ".join(map(str, self._plan.cuts)),
+            variable_of("profile_steps"): ", ".join(map(str, self._options.cuts)),
         }
 
     def _refuse_other_fit(
@@ -137,4 +139,4 @@ class Comparison:
     def _not_compared(self, saved: Checkpoint) -> set[str]:
         """Return what is not compared with a checkpoint: what an earlier version did not note."""
         unknown = set() if {*TRAINING} & saved.settings.keys() else {*TRAINING}
-        return unknown if self._plan.compares_layers else {*unknown, LAYERS}
+        return unknown if self._options.compares_layers else {*unknown, LAYERS}

@@ -8,7 +8,7 @@ from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.checkpoints.resume import Found, find_newest
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.problems import ConfigurationError, PeerLostError, Problem
 from cluster_trainer.settings.config import TrainerConfig, shown_name, variable_of
 
@@ -48,7 +48,7 @@ class Start:
         return replace(self, found=replace(self.found, content=b"", checkpoint=light))
 
 
-def find_start(plan: Plan, store: Store, workers: Workers) -> Start:
+def find_start(options: FitOptions, store: Store, workers: Workers) -> Start:
     """Find the newest checkpoint of any worker, which all have then; all workers call it.
 
     Raises:
@@ -57,30 +57,30 @@ def find_start(plan: Plan, store: Store, workers: Workers) -> Start:
         PeerLostError: there is none, and only a new process could begin at step 0.
     """
     store.tidy()
-    every = _agreed_steps(plan, workers)
+    every = _agreed_steps(options, workers)
     if not every:
-        if plan.has_trained:
+        if options.has_trained:
             raise PeerLostError("a peer was lost, and a worker keeps no checkpoints")
         return Start()
-    found = find_newest(store, workers, plan.job.task)
+    found = find_newest(store, workers, options.job.task)
     if found:
-        _say(found, plan.prefix)
+        _say(found, options.prefix)
         return Start(every, found)
-    if plan.must_resume:
-        _refuse_beginning(plan.job.config)
-    if plan.has_trained:
+    if options.must_resume:
+        _refuse_beginning(options.job.config)
+    if options.has_trained:
         raise PeerLostError("a peer was lost, and no worker could keep a checkpoint")
-    log.info("%sno checkpoint on any worker: starting at step 0", plan.prefix)
+    log.info("%sno checkpoint on any worker: starting at step 0", options.prefix)
     return Start(every)
 
 
-def _agreed_steps(plan: Plan, workers: Workers) -> int:
+def _agreed_steps(options: FitOptions, workers: Workers) -> int:
     """Return the steps between two checkpoints; 0 without one of the workers: there are none.
 
     Raises:
         ConfigurationError: this worker is new, and does otherwise than the others.
     """
-    steps = plan.job.config.checkpoint_steps
+    steps = options.job.config.checkpoint_steps
     wanted = workers.gather(steps, KEEPS)
     keep = [bool(one) for one in wanted]
     if len(set(keep)) > 1 and workers.leave_out(keep, variable_of("checkpoint_steps")):

@@ -23,13 +23,13 @@ from cluster_trainer.engine.running import Running, Watched, flat, prepares
 from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.fits.kept.arguments import arrange, own_callbacks, telling_callbacks
 from cluster_trainer.fits.kept.comparing import refuse_wire
+from cluster_trainer.fits.kept.coordinator import Coordinator
 from cluster_trainer.fits.kept.ended import ended_fits
 from cluster_trainer.fits.kept.finding import Start, find_start
-from cluster_trainer.fits.kept.meeting import Meeting
-from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.kept.rereading import Rereading
 from cluster_trainer.fits.kept.saved import Saved
-from cluster_trainer.fits.kept.terms import Terms
+from cluster_trainer.fits.kept.step_vote import StepVote
 from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.fits.shared.files import ChiefsFiles
 from cluster_trainer.problems import (
@@ -54,13 +54,13 @@ class Begun:
 
     Attributes:
         keeper: keeps its checkpoints, and knows where it is.
-        terms: what that is told, and asks.
+        coordinator: stands for the rest of the fit towards the keeper.
         records: record it; one at most.
         files: that its callbacks write on the chief alone; None: there are no other workers.
     """
 
     keeper: Keeper
-    terms: Terms
+    coordinator: Coordinator
     records: Sequence[ClusterTrainerRecords]
     files: ChiefsFiles | None
 
@@ -69,13 +69,13 @@ class KeptFit:
     """One `fit` and its checkpoints: it finds where it begins, runs, and lets go of its data.
 
     Args:
-        plan: how it is kept.
+        options: how it is kept.
         model: what is trained; made in the scope of its strategy.
     """
 
-    def __init__(self, plan: Plan, model: keras.Model) -> None:
-        self._plan, self._model = plan, model
-        self._store, self._saved = Store(plan.folder), Saved(plan)
+    def __init__(self, options: FitOptions, model: keras.Model) -> None:
+        self._options, self._model = options, model
+        self._store, self._saved = Store(options.folder), Saved(options)
         self._saver = Saver(self._store, self._saved.note)
         self._data = Rereading(model)
         self._start: Start | None = None
@@ -90,7 +90,7 @@ class KeptFit:
         """Compares what the workers are at."""
         looks = not _has_gpus(self._model, self._workers.count)
         most = Replicas.of(self._model.distribute_strategy).most
-        waited, task = partial(waits_of, self._model), self._plan.job.task
+        waited, task = partial(waits_of, self._model), self._options.job.task
         return PaceWatch(task, self._workers, looks=looks, most=most, waited=waited)
 
     @property
@@ -113,7 +113,7 @@ class KeptFit:
     @property
     def begins_again(self) -> bool:
         """Whether this process can go on from a checkpoint of a step that it had passed."""
-        keeps = self._start is None or self._plan.rehearses or self._start.every > 0
+        keeps = self._start is None or self._options.rehearses or self._start.every > 0
         return keeps and self._data.is_possible(self._iterator)
 
     @property
@@ -157,12 +157,12 @@ class KeptFit:
                 settings say.
             PeerLostError: there is none, and only a new process could begin at step 0.
         """
-        refuse_wire(self._plan.job.config, self._model.distribute_strategy)
-        start = self._start = find_start(self._plan, self._store, self._workers)
+        refuse_wire(self._options.job.config, self._model.distribute_strategy)
+        start = self._start = find_start(self._options, self._store, self._workers)
         if start.found:
             self._saved.furthest = start.found.checkpoint.number
             keep(start.found, self._saver)
-        self._plan.found(self)
+        self._options.found(self)
         return start
 
     def run(self, run: Callable[..., Any], given: inspect.BoundArguments, call: Running) -> Any:
@@ -193,40 +193,44 @@ class KeptFit:
 
     def _begin(self, given: inspect.BoundArguments, call: Running) -> Running:
         """Put the fit's arguments where it begins; return what is to be announced of it."""
-        plan, start = self._plan, self._start
+        options, start = self._options, self._start
         self._data.note(given)
-        if plan.rehearses:
-            refuse_wire(plan.job.config, self._model.distribute_strategy)
+        if options.rehearses:
+            refuse_wire(options.job.config, self._model.distribute_strategy)
             self._refuse_rehearsal(given.arguments.get("callbacks"))
             given.arguments["callbacks"] = None
             start = Start()
         start = start or self.find()
         self._start = start.lighter()  # the values are the keeper's alone, until they are put back
         goes_on = start.found is not None
-        callbacks = own_callbacks(given, plan, keeps=bool(start.every), goes_on=goes_on)
+        callbacks = own_callbacks(given, options, keeps=bool(start.every), goes_on=goes_on)
         order = call.order
         if start.found:
             order = replace(order, seed=start.found.checkpoint.progress["seed"])
         begun = self._begun = self._with_keeper(start, given, order.seed, callbacks)
-        own = [*begun.records, *telling_callbacks(plan, begun.keeper, self.pace, self._told)]
-        arrange(given, callbacks, own, plan, begun.keeper, begun.files)
-        begun.terms.meeting.begin()
-        stall = StallLimit(plan.deadline, plan.job.config.stall_timeout_seconds)
-        meeting, meet = begun.terms.meeting, begun.terms.meet
-        watched = Watched(begun.keeper, meeting.agree, meet, stall.call, stall.traces)
+        own = [*begun.records, *telling_callbacks(options, begun.keeper, self.pace, self._told)]
+        arrange(given, callbacks, own, options, begun.keeper, begun.files)
+        begun.coordinator.vote.begin()
+        stall = StallLimit(options.deadline, options.job.config.stall_timeout_seconds)
+        vote, meet = begun.coordinator.vote, begun.coordinator.meet
+        watched = Watched(begun.keeper, vote.agree, meet, stall.call, stall.traces)
         return replace(call, order=order, watched=watched)
 
     def _with_keeper(
         self, start: Start, given: inspect.BoundArguments, seed: int, callbacks: Sequence[Any]
     ) -> Begun:
-        """Return the keeper of its checkpoints, and what that is told."""
-        terms = Terms(
-            plan=self._plan,
+        """Return the keeper of its checkpoints, and its coordinator."""
+        coordinator = Coordinator(
+            options=self._options,
             model=self._model,
             workers=self._workers,
             start=start.lighter(),
-            meeting=Meeting(
-                self._plan, self._workers, self.pace, lambda: self.place, lambda: self.begins_again
+            vote=StepVote(
+                self._options,
+                self._workers,
+                self.pace,
+                lambda: self.place,
+                lambda: self.begins_again,
             ),
             saved=self._saved,
             callbacks=callbacks,
@@ -238,14 +242,14 @@ class KeptFit:
         records = self._made_records(start)
         found = start.found.checkpoint if start.found else None
         kept, first = [*callbacks, *records], int(given.arguments.get("initial_epoch", 0))
-        keeper = Keeper(self._saver, start.every or None, found, terms, kept, first)
+        keeper = Keeper(self._saver, start.every or None, found, coordinator, kept, first)
         files = self._files_to_share(given.arguments.get("callbacks"), start)
-        return Begun(keeper, terms, records, files)
+        return Begun(keeper, coordinator, records, files)
 
     @contextmanager
     def _until_its_end(self) -> Iterator[None]:
         """Hear stops while the fit runs; hold nothing of it after that."""
-        self._plan.stop.is_watched = True
+        self._options.stop.is_watched = True
         try:
             yield
         except (StopRequestedError, PeerStoppedError):
@@ -257,19 +261,19 @@ class KeptFit:
     def _end(self) -> None:
         """See to what a fit leaves that has come to its end."""
         assert self._begun  # noqa: S101  it has run
-        if self._plan.rehearses:
+        if self._options.rehearses:
             raise NotRehearsedError("this fit has no step to do")
         self._saver.wait()
         self._store.keep_newest()
-        self._begun.terms.share_files()
-        keeper, start = self._begun.keeper, self._begun.terms.start
-        if self._plan.name and start.every and keeper.has_weights:
+        self._begun.coordinator.share_files()
+        keeper, start = self._begun.keeper, self._begun.coordinator.start
+        if self._options.name and start.every and keeper.has_weights:
             # A script may train the same model on.
-            ended_fits.note(self._plan.name, self._store, keeper.variables())
+            ended_fits.note(self._options.name, self._store, keeper.variables())
 
     def _save_the_last(self) -> None:
         """Wait for the checkpoint of a fit that is stopped."""
-        status = status_file(self._plan.job.status_file)
+        status = status_file(self._options.job.status_file)
         status.tell("saving", "the last checkpoint", step=self.place.step)
         self._saver.wait()
         if self._saver.newest is not None:
@@ -282,7 +286,7 @@ class KeptFit:
             records.close()
         self._saver.close()
         self.pace.end()
-        self._plan.stop.is_watched = False
+        self._options.stop.is_watched = False
         if self._begun.files:
             self._begun.files.let_go()
         self._data.let_go(self._iterator)
@@ -293,18 +297,18 @@ class KeptFit:
 
     def _files_to_share(self, callbacks: Any, start: Start) -> ChiefsFiles | None:
         """Return the files that callbacks write on the chief alone, if there are other workers."""
-        if self._workers.count == 1 or self._plan.rehearses:
+        if self._workers.count == 1 or self._options.rehearses:
             return None
-        goes_on, folder = start.found is not None, self._plan.job.folder
+        goes_on, folder = start.found is not None, self._options.job.folder
         return ChiefsFiles(self._workers, flat(callbacks), folder, goes_on=goes_on)
 
     def _made_records(self, start: Start) -> list[ClusterTrainerRecords]:
         """Return what records the fit, if anything does."""
-        make, plan = self._plan.records, self._plan
-        is_recorded = start.every or plan.records_unkept
-        if make is None or plan.rehearses or not is_recorded:
+        make, options = self._options.records, self._options
+        is_recorded = start.every or options.records_unkept
+        if make is None or options.rehearses or not is_recorded:
             return []
-        return [ClusterTrainerRecords(lambda: make(self), plan.records_formerly)]
+        return [ClusterTrainerRecords(lambda: make(self), options.records_formerly)]
 
     def _number_of_run(self, start: Start) -> int:
         """Return the number that its checkpoints have; where there is none yet, the chief's draw.

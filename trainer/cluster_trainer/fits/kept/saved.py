@@ -6,7 +6,7 @@ from typing import Any
 
 from cluster_trainer.checkpoints.saver import touch
 from cluster_trainer.fits.kept.ended import EndedFit, ended_fits
-from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.options import FitOptions
 
 NONE = -1
 
@@ -15,15 +15,15 @@ class Saved:
     """The newest checkpoint that this worker has written of one fit.
 
     Args:
-        plan: how the fit is kept.
+        options: how the fit is kept.
 
     Attributes:
         furthest: the number of the furthest one that any worker had.
         outdated: ended fits whose weights nobody needs once there is one of this fit.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, options: FitOptions) -> None:
+        self._options = options
         self._at = 0.0
         self.furthest = NONE
         self.outdated: Sequence[EndedFit] = ()
@@ -34,12 +34,12 @@ class Saved:
         Args:
             number: of the checkpoint.
         """
-        ended_fits.remove_weights(self.outdated, self._plan.name)
+        ended_fits.remove_weights(self.outdated, self._options.name)
         self.outdated = ()
         self._at = time.monotonic()
         # One that had ended is kept again: a script that fails behind it gets no further.
-        if self._plan.job.progress_file and number > self.furthest:
-            touch(self._plan.job.progress_file)
+        if self._options.job.progress_file and number > self.furthest:
+            touch(self._options.job.progress_file)
         self.furthest = max(self.furthest, number)
 
     def told(self, newest: int | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from cluster_trainer.fits.identity.compiled import optimizer_described, training
 from cluster_trainer.fits.identity.fits import Chosen
 from cluster_trainer.fits.identity.owner import script_name
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit
-from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.program import Asked
 from cluster_trainer.fits.script.about import asked_of
 from cluster_trainer.fits.script.records import MOST_SHOWN, ScriptRecords, is_profiled
@@ -59,18 +59,18 @@ class ScriptFit(Asked):
         self._script.agree(workers, is_again=is_again, has_ring=has_ring)
         self._chosen = self._script.fits.choose(self._called, workers, self._chosen)
 
-    def plan(self) -> Plan:
+    def options(self) -> FitOptions:
         """Return how the fit is kept; see Asked."""
         assert self._chosen  # noqa: S101  all have agreed
-        plan = self._plan(self._chosen)
+        options = self._options(self._chosen)
         self._script.has_recorded()
-        return plan
+        return options
 
-    def plan_of_rehearsal(self) -> Plan:
+    def options_of_rehearsal(self) -> FitOptions:
         """Return how its first step is done without the other workers; see Asked."""
-        return self._plan(Chosen(self._number + 1, self._script.job.folder, self._called))
+        return self._options(Chosen(self._number + 1, self._script.job.folder, self._called))
 
-    def _plan(self, chosen: Chosen) -> Plan:
+    def _options(self, chosen: Chosen) -> FitOptions:
         """Return how a fit is kept in a folder; say if each worker trains by itself."""
         script, job = self._script, self._script.job
         if workers_of(self._model.distribute_strategy).count == 1 < job.task.num_workers:
@@ -79,7 +79,7 @@ class ScriptFit(Asked):
                 "MultiWorkerMirroredStrategy",
                 chosen.name,
             )
-        return Plan(
+        return FitOptions(
             job=job,
             stop=script.stop,
             deadline=script.deadline,

@@ -1,4 +1,4 @@
-"""What the keeper of a fit's checkpoints is told, and asks."""
+"""What the keeper of a fit's checkpoints tells the rest of the fit, and asks it."""
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from cluster_trainer.engine.replicas.metric_rows import MetricRows
 from cluster_trainer.fits.kept.comparing import Comparison
 from cluster_trainer.fits.kept.ended import ended_fits
 from cluster_trainer.fits.kept.finding import Start
-from cluster_trainer.fits.kept.meeting import Agreed, Meeting
-from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.kept.saved import Saved
+from cluster_trainer.fits.kept.step_vote import Agreed, StepVote
 from cluster_trainer.fits.shared.files import share_files
 from cluster_trainer.problems import RehearsedError
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What it is told, and asks; see `callbacks.keeper.Plan`.
+class Coordinator:
+    """Fulfils `callbacks.keeper.FitCoordinator` for one fit.
 
     Attributes:
-        plan: how the fit is kept.
+        options: how the fit is kept.
         model: is trained.
         workers: this one and the others.
         start: where the fit begins, without its checkpoint's values.
-        meeting: the exchange after each call.
+        vote: on whether the fit ends after a call.
         saved: the newest checkpoint of this worker.
         callbacks: the user's, as this worker has them.
         variables: returns those of the model and its optimizers that exist by now.
@@ -38,11 +38,11 @@ class Terms:
         run_number: tells this run's checkpoints from another's; the same on all workers.
     """
 
-    plan: Plan
+    options: FitOptions
     model: keras.Model
     workers: Workers
     start: Start
-    meeting: Meeting
+    vote: StepVote
     saved: Saved
     callbacks: Sequence[Any]
     variables: Callable[[], Sequence[Any]]
@@ -53,17 +53,17 @@ class Terms:
     @property
     def described(self) -> Mapping[str, str]:
         """What else must be as it was for the fit to go on, name -> value."""
-        return self.plan.described
+        return self.options.described
 
     @property
     def describes_data(self) -> bool:
         """Whether that tells how the data are cut, too."""
-        return self.plan.describes_data
+        return self.options.describes_data
 
     @property
     def cuts(self) -> Sequence[int]:
         """Steps at which a call has to end: a rehearsal has one step, however long a call is."""
-        return (1,) if self.plan.rehearses else self.plan.cuts
+        return (1,) if self.options.rehearses else self.options.cuts
 
     def check(self, described: Mapping[str, str], names: Sequence[str]) -> None:
         """Refuse workers that differ, and a checkpoint of another fit; all workers call it.
@@ -76,13 +76,13 @@ class Terms:
             ConfigurationError: with everything that differs.
         """
         self._refuse_gone()
-        comparison = Comparison(self.plan, self.model, self.workers, self.start)
+        comparison = Comparison(self.options, self.model, self.workers, self.start)
         comparison.refuse_others(described, names)
         if self.start.found:
             has_ended = self.start.place.stage == Stage.ALL
-            (self.plan.had_ended if has_ended else self.plan.goes_on)()
-        if not self.plan.rehearses:
-            self.plan.begins()
+            (self.options.had_ended if has_ended else self.options.goes_on)()
+        if not self.options.rehearses:
+            self.options.begins()
 
     def _refuse_gone(self) -> None:
         """Refuse to train on from weights that are gone; note whose this fit makes useless.
@@ -90,10 +90,10 @@ class Terms:
         Raises:
             ConfigurationError: they are.
         """
-        if not (self.start.every and self.plan.name):
+        if not (self.start.every and self.options.name):
             return
         trained = self.variables()
-        self.saved.outdated = ended_fits.outdated_by(self.plan.name, trained)
+        self.saved.outdated = ended_fits.outdated_by(self.options.name, trained)
         if self.start.found is None:
             ended_fits.refuse_gone(trained)
 
@@ -101,7 +101,7 @@ class Terms:
         """Note that variables have the checkpoint's values, but for those at some places."""
         places = range(len(variables))
         ended_fits.note_restored(variables[index] for index in places if index not in gone)
-        ended_fits.note_gone(self.plan.name, [variables[one] for one in places if one in gone])
+        ended_fits.note_gone(self.options.name, [variables[one] for one in places if one in gone])
 
     def any(self, wish: bool, where: str = "the end of an epoch") -> bool:  # noqa: FBT001
         """Tell whether any worker wishes something there; all workers call it."""
@@ -114,22 +114,22 @@ class Terms:
 
     def stops(self) -> bool:
         """Tell whether the workers have agreed to stop here, for good or to go on with another."""
-        return self.meeting.agreed is not Agreed.GO_ON
+        return self.vote.agreed is not Agreed.GO_ON
 
     def meet(self) -> None:
         """End the fit if the workers have agreed to, or if this was all that was to be done.
 
         Raises:
-            StopRequestedError, PeerStoppedError, WorkerIsBackError: see Meeting.
+            StopRequestedError, PeerStoppedError, WorkerIsBackError: see StepVote.
             RehearsedError: this was the one step of a rehearsal.
         """
-        if self.plan.rehearses and self.meeting.agreed is not Agreed.STOP:
+        if self.options.rehearses and self.vote.agreed is not Agreed.STOP:
             self._rehearse_saving()
             raise RehearsedError
-        self.meeting.end_if_agreed()
+        self.vote.end_if_agreed()
 
     def _rehearse_saving(self) -> None:
         """Compile what an epoch's end and a checkpoint take from all workers; see Keeper."""
         statistics.average(self.model, self.model.distribute_strategy)
-        if self.plan.job.config.checkpoint_steps:
+        if self.options.job.config.checkpoint_steps:
             MetricRows(self.model).take()

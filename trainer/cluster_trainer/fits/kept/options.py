@@ -1,4 +1,4 @@
-"""How one fit is kept: what whoever starts it decides."""
+"""How one fit is kept: its program decides that."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FitOptions:
     """How a fit is kept.
 
     Attributes:

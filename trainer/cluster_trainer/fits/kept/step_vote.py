@@ -8,7 +8,7 @@ from enum import Enum
 from cluster_trainer.callbacks.keeper import Place
 from cluster_trainer.collectives.neighbours import VARIABLE, who_waits
 from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.fits.kept.plan import Plan
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.problems import (
     PeerStoppedError,
@@ -40,11 +40,11 @@ class Agreed(Enum):
         return cls.TAKE_IN if takes_in else cls.GO_ON
 
 
-class Meeting:
+class StepVote:
     """The exchange after each call.
 
     Args:
-        plan: how the fit is kept.
+        options: how the fit is kept.
         workers: this one and the others.
         pace: compares what they are at.
         place: tells where the fit is.
@@ -56,13 +56,13 @@ class Meeting:
 
     def __init__(
         self,
-        plan: Plan,
+        options: FitOptions,
         workers: Workers,
         pace: PaceWatch,
         place: Callable[[], Place],
         begins_again: Callable[[], bool],
     ) -> None:
-        self._plan, self._workers, self._pace = plan, workers, pace
+        self._options, self._workers, self._pace = options, workers, pace
         self._place, self._begins_again = place, begins_again
         self._first_epoch: int | None = None
         self._waiting: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Meeting:
         Args:
             seconds: how long this worker's call has taken.
         """
-        number = float(self._plan.stop.signal_number)
+        number = float(self._options.stop.signal_number)
         mine = [seconds, number, float(self._is_to_take_in()), *self._pace.mine()]
         slowest, number, takes_in, *told = self._workers.largest(mine, "fit (after a call)")
         self.agreed = Agreed.of(number, takes_in)
@@ -102,9 +102,9 @@ class Meeting:
             self._stop()
 
     def _stop(self) -> None:
-        stop = self._plan.stop
-        raises = self._plan.interrupts and not stop.has_scripts_handler
-        is_alone = self._plan.job.task.num_workers == 1
+        stop = self._options.stop
+        raises = self._options.interrupts and not stop.has_scripts_handler
+        is_alone = self._options.job.task.num_workers == 1
         if raises and is_alone and stop.signal_number == signal.SIGINT:
             stop.signal_number = 0
             raise KeyboardInterrupt  # as everywhere in Python: the script may have plans
@@ -114,13 +114,13 @@ class Meeting:
 
     def _is_to_take_in(self) -> bool:
         """Tell, on worker 0, whether somebody who was missing waits to be taken in, and can be."""
-        job = self._plan.job
+        job = self._options.job
         are_missing = 1 < self._workers.count < job.task.num_workers
         if not (are_missing and job.group_socket and self._workers.rank == 0):
             return False
         news = who_waits({VARIABLE: job.group_socket})
         waiting = self._waiting if news is None else news
-        can_be = self._plan.may_take_in and self._begins_again()
+        can_be = self._options.may_take_in and self._begins_again()
         if waiting and waiting != self._waiting and not can_be:
             log.warning(
                 "%s is back and has to wait: only a fit that could begin again in this process is "
