@@ -364,6 +364,6 @@ def _say_the_way(spec: ClusterSpec, task: Task, environment: Mapping[str, str], 
     try:
         note = network_note(environment, peers, resolve)
     except Exception as error:  # noqa: BLE001 -- a note that fails does not keep from training
-        note = f"which interface leads to the peers could not be found out: {error}"
+        note = f"the interface that leads to the peers could not be determined: {error}"
     if note:
         log.line(WARNING if environment.get(SETTING) else INFO, note)

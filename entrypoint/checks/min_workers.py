@@ -32,13 +32,13 @@ def check_min_workers(
     if not fewest <= least <= workers:
         problems.append(_out_of_range(least, fewest, workers))
     if least < workers and not at_gate_seconds:
-        accepted = f"1 or more, where {NAME} is given: those who go on meet at the gate"
+        accepted = f"1 or more, if {NAME} is set: the remaining workers meet at the gate"
         problems.append(Problem("RENDEZVOUS_TIMEOUT", "0", accepted))
     elif least < workers and regroup_seconds > at_gate_seconds / 2:
         accepted = f"at most half of RENDEZVOUS_TIMEOUT ({at_gate_seconds}), which ends all waiting"
         problems.append(Problem("REGROUP_SECONDS", f"{regroup_seconds:.15g}", accepted))
     if least < workers and collectives.strip().lower() == TENSORFLOW:
-        accepted = f"auto or ring, where {NAME} is less than all {workers} workers"
+        accepted = f"auto or ring, if {NAME} is less than {workers}, the number of workers"
         advice = "TensorFlow's cluster has to start again, complete, when a worker is lost."
         problems.append(Problem("TRAINER_COLLECTIVES", collectives, accepted, advice))
     if problems:
@@ -50,8 +50,8 @@ def _out_of_range(least: int, fewest: int, workers: int) -> Problem:
     if workers == 1:
         return Problem(NAME, str(least), "1, where there is one worker")
     span = f"from {fewest} to {workers}" if fewest < workers else str(workers)
-    accepted = f"{span}: more than half of the {workers} workers, and no more than there are"
-    half = "Half of them cannot tell whether the others are lost, or go on as they do."
+    accepted = f"{span}: more than half of the {workers} workers, and at most all"
+    half = "Half of the workers cannot tell whether the others are lost or go on, too."
     return Problem(NAME, str(least), accepted, half if least < fewest else "")
 
 
@@ -59,4 +59,4 @@ def regroup_warning(least: int | None, *, is_given: bool) -> str | None:
     """Return what to say where REGROUP_SECONDS is given, and changes nothing."""
     if least is not None or not is_given:
         return None
-    return f"REGROUP_SECONDS has no effect without {NAME}: all workers are waited for"
+    return f"REGROUP_SECONDS has no effect without {NAME}: the workers wait for all others"

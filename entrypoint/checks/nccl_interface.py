@@ -36,7 +36,8 @@ def check_interface(
     if known and not _matching(setting, known):
         accepted = f"the beginning of an interface's name; this container has {listed(known)}"
         advice = (
-            "=eth0 is that very name, ^docker all but those that begin so; a comma between several."
+            "=eth0 means exactly eth0, ^docker all but names that begin with docker. Separate "
+            "with commas."
         )
         raise ConfigurationError([Problem(SETTING, setting, accepted, advice)])
 

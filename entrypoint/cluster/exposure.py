@@ -15,7 +15,7 @@ def public_warning(spec: ClusterSpec) -> str | None:
         return None
     what = "address" if len(public) == 1 else "addresses"
     return (
-        f"public {what} {listed(public)}: TensorFlow executes whatever anyone sends to its port, "
-        "with CLUSTER_TOKEN or without; use a private network, or a firewall that lets only the "
-        f"workers in ({SEE})"
+        f"public {what} {listed(public)}: anyone who reaches TensorFlow's port can run code "
+        "through it, with or without CLUSTER_TOKEN; use a private network, or a firewall that "
+        f"lets only the workers in ({SEE})"
     )

@@ -40,13 +40,13 @@ KINDS = (
     FailureKind(
         "ResolutionImpossible",
         "packages that are compatible with the image's own",
-        "The image's packages keep their versions: ask for those, or for none.",
+        "The image's packages keep their versions: require these versions, or none.",
     ),
     FailureKind(
         "No matching distribution found",
         f"packages that exist as wheels for {PYTHON}",
-        "The name or the version is wrong, or there is no wheel, without which nothing can be "
-        "installed: the image has no compiler.",
+        "The name or the version is wrong, or there is no wheel. The image has no compiler, "
+        "so it installs only wheels.",
     ),
     FailureKind("", "what pip can install", ""),
 )

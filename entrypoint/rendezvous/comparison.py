@@ -129,7 +129,7 @@ def replaced_chief(spec: ClusterSpec, newer: Member) -> Difference:
 def other_versions(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]:
     """Yield a difference for each value that both know and do not share."""
     same_image = "Use the same image everywhere."
-    one_kind = "Is --gpus all missing on one? CUDA_VISIBLE_DEVICES=-1 hides GPUs that are there."
+    one_kind = "Is --gpus all missing on one worker? CUDA_VISIBLE_DEVICES=-1 hides GPUs."
     for what, their, own, advice in (
         ("image version", theirs.image, mine.image, same_image),
         ("TensorFlow version", theirs.tensorflow, mine.tensorflow, same_image),

@@ -36,7 +36,7 @@ def _spec(environ: Environ, lines: list[str], default_port: int) -> ClusterSpec:
     """Return the cluster of the addresses; raise ConfigurationError."""
     name = environ.label("SKYPILOT_NODE_IPS")
     if not lines:
-        accepted = "one address a line, in the order of the ranks"
+        accepted = "one address per line, in the order of the ranks"
         raise ConfigurationError([Problem(name, environ.get("SKYPILOT_NODE_IPS"), accepted)])
     return read_workers(name, map(_in_brackets, lines), default_port)
 

@@ -100,6 +100,6 @@ def _other_distribution(environ: Environ, node: int, place: int) -> Iterable[Pro
     for name, expected in (("SLURM_NODEID", node), ("SLURM_LOCALID", place)):
         text = environ.get(name)
         if text is not None and parse_whole_number(text) != expected:
-            accepted = f"{expected}, as block distribution has it"
+            accepted = f"{expected}, as with block distribution"
             advice = "Start the step with srun --distribution=block."
             yield Problem(environ.label(name), text, accepted, advice)

@@ -41,7 +41,7 @@ def split_entries(text: str) -> list[str]:
 def _spec(name: str, entries: list[str], default_port: int) -> ClusterSpec:
     """Return the cluster of the entries; raise ConfigurationError."""
     if not entries:
-        advice = "It is set, but empty; for one worker alone leave it out."
+        advice = "It is set but empty. For a single worker, leave it out."
         raise ConfigurationError([Problem(name, "", HOST_LIST, advice)])
     return read_workers(name, entries, default_port)
 

@@ -89,8 +89,8 @@ def _pass_gate(
     if mark is None or restart_count:
         return replace(ended, code=EXIT_PEER_LOST)
     log.warning(
-        f"no other worker came, and this command has ended with 0 before ({mark}): nothing is left "
-        "to do. Start all workers again to run it anew"
+        f"no other worker came, and this command has ended with 0 before ({mark}): nothing is "
+        "left to do. To run it again, start all workers"
     )
     return Ended(0, "", leaves_nothing=True)
 

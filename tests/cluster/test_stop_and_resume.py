@@ -267,7 +267,7 @@ def resume_at(workbench, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "environ", "sentence"),
     [
-        (None, {}, "there is no run to go on with in "),
+        (None, {}, "there is no run to resume in "),
         (
             {"WORKERS": "1"},
             {"RUN_NAME": "other"},

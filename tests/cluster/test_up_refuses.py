@@ -26,7 +26,7 @@ services:
         ({"GRACE_SECONDS": "soon"}, 'GRACE_SECONDS: received "soon"; accepted: a whole number'),
         ({"RUN_UID": "me"}, 'RUN_UID: received "me"; accepted: a number'),
         ({"TRAINER_EPOCH": "3"}, "TRAINER_EPOCH: no such setting"),
-        ({"TRAINER_RUN_DIR": "/runs/a"}, "TRAINER_RUN_DIR: a local cluster decides it; RUNS_DIR"),
+        ({"TRAINER_RUN_DIR": "/runs/a"}, "TRAINER_RUN_DIR: a local cluster sets it; give RUNS_DIR"),
     ],
 )
 def test_settings_that_make_no_cluster(start, environ, sentence):

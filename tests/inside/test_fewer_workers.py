@@ -181,7 +181,7 @@ def test_a_script_that_has_ended_with_fewer_workers_begins_anew_with_all(tmp_pat
     with MeetingPlace(tmp_path / "place", 3, script, str(hurry), **SETTINGS) as place:
         assert place.wait() == [0, 0, 0], place.logs
         logs = [one.log.read_text() for one in place.workers]
-    assert all("it begins anew" in log for log in logs), logs
+    assert all("has ended with this TRAINER_RUN_DIR" in log for log in logs), logs
     assert not any("resuming from" in log for log in logs), logs
 
 

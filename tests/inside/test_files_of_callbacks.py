@@ -134,7 +134,7 @@ def test_what_is_too_much_is_said_once(two, disks, monkeypatch, caplog):
     found = two(lambda: [(disks[0] / name).write_text("ok") for name in names])
     assert [*found] == ["a", "b"]
     assert [*two(lambda: by_text(disks[0] / "large"))] == ["a", "b"]
-    assert caplog.text.count("stays on this worker alone") == 1
+    assert caplog.text.count("stays on this worker only") == 1
 
 
 SCRIPT = """

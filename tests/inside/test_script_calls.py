@@ -286,9 +286,9 @@ def test_a_fit_names_the_settings_that_nothing_heeds(tmp_path, before, devices):
     own = {"TRAINER_RUN_DIR": str(tmp_path), "TRAINER_DEVICES": "CPU:0", "TF_CONFIG": ""}
     ended = script(before + FITS, **own, **heeded, **unused)
     assert ended.returncode == 0, ended.stderr
-    (line,) = [one for one in ended.stdout.splitlines() if "takes nothing from" in one]
+    (line,) = [one for one in ended.stdout.splitlines() if "fit ignores" in one]
     names = f"{devices}TRAINER_EPOCHS, TRAINER_SEED, TRAINER_STOP_SECONDS"
-    assert f"takes nothing from {names}: a script" in line
+    assert f"ignores {names}: the script" in line
 
 
 @pytest.mark.parametrize(("least", "count"), [("1", 1), ("2", 0)])

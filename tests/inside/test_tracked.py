@@ -184,7 +184,7 @@ def test_a_callback_that_offers_no_state_is_named(fitted, caplog, monkeypatch):
         fitted(plain, Own(dies_after=2))
     assert "goes on without" not in caplog.text
     fitted(plain, Own())
-    assert "the callback Own 1 goes on without what it remembered" in caplog.text
+    assert "the callback Own 1 goes on without its earlier state" in caplog.text
     assert "no checkpoint has its seen." in caplog.text
 
 

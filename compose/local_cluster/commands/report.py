@@ -84,6 +84,6 @@ def _newest(runs: SharedFolder) -> str:
     if RUN_NAME.fullmatch(name) and runs.has_folder(name):
         return name
     nothing = (
-        f"there is no newest run in {runs.path}; `make up-local` makes one, NAME= takes another."
+        f"there is no newest run in {runs.path}; `make up-local` starts one, NAME= names another."
     )
     raise EndError(EXIT_CONFIGURATION, nothing)

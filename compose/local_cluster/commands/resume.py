@@ -72,7 +72,7 @@ def _name_of_run(runs: Path, name: str) -> str:
         try:
             name = SharedFolder(runs).target_of(LATEST)
         except OSError:
-            nothing = f"there is no run to go on with in {runs}; `make up-local` starts one."
+            nothing = f"there is no run to resume in {runs}; `make up-local` starts one."
             raise EndError(EXIT_CONFIGURATION, nothing) from None
     if not RUN_NAME.fullmatch(name) or not SharedFolder(runs).has_folder(name):
         accepted = f"a run that `make up-local` started (there is no folder of this name in {runs})"
@@ -142,8 +142,8 @@ def _refuse(record: RunRecord, was: Mapping[str, str], environ: Mapping[str, str
         problems.append(f'WORKERS in {file}: received "{workers}"; accepted: {accepted}.')
     if remembered.SECRET in was and not environ.get(remembered.SECRET):
         problems.append(
-            f"{remembered.SECRET}: not given, and the run was started with one, which is in no "
-            "file; give it again, or another."
+            f"{remembered.SECRET}: not set. The run was started with a token, which no file "
+            "keeps. Set it again, or set a new one."
         )
     if problems:
         raise EndError(EXIT_CONFIGURATION, *problems)

@@ -176,4 +176,4 @@ def forget(settings: Settings, start: StartRecord) -> None:
             start.aside.move(remembered.FILE, settings.folder)
             start.aside.remove_empty()
     except (OSError, remembered.StateError) as error:
-        complain(f"what the run was started with before could not be put back: {error}")
+        complain(f"the earlier settings of the run could not be restored: {error}")

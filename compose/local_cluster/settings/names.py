@@ -78,7 +78,7 @@ def _decided(name: str) -> str:
     """Return a sentence about a setting that a local cluster decides itself, for others none."""
     if name not in DECIDED:
         return ""
-    return f"{name}: a local cluster decides it; {DECIDED[name]} can be given."
+    return f"{name}: a local cluster sets it; give {DECIDED[name]} instead."
 
 
 def names_of_goal(goal: str, *, one_worker: bool = False) -> frozenset[str]:
@@ -113,9 +113,10 @@ def unknown_names(goals: Iterable[str], given: Iterable[str]) -> list[str]:
     taken = frozenset[str]().union(*(names_of_goal(goal, one_worker=one) for goal in goals))
     unknown = (name for name in given if name not in taken and not OF_TOOLS.fullmatch(name))
     targets = "`make " + " ".join(goals) + (" WORKER=`" if one and "WORKER" in taken else "`")
-    accepted = "accepted: the names of docs/reference/make.md" if taken else "accepted: none"
+    accepted = "accepted: the variables in docs/reference/make.md" if taken else "accepted: none"
     return [
-        _decided(name) or f"{name}: {targets} takes no such name; {accepted}.{_meant(name, taken)}"
+        _decided(name)
+        or (f"{name}: {targets} does not take this variable; {accepted}.{_meant(name, taken)}")
         for name in unknown
     ]
 

@@ -109,7 +109,7 @@ class RunRecord:
         except (FileNotFoundError, NotADirectoryError):
             return b""
         except OSError as error:
-            accepted = "a file that you can read, with what the run was started with"
+            accepted = "a file with the run's settings that you can read"
             message = f"{self.kept}: {error.strerror}; accepted: {accepted}."
             raise EndError(EXIT_CONFIGURATION, message) from error
 
@@ -127,7 +127,7 @@ class RunRecord:
             accepted = "a folder of yours that you can write and no container can"
             message = f"XDG_STATE_HOME: accepted: {accepted} ({error})."
             raise StateError(message) from error
-        told = f"{HEAD} A copy to read: `make resume` takes it from {self.kept}."
+        told = f"{HEAD} This is a copy to read: `make resume` reads {self.kept}."
         self.folder.replace(FILE, render(parse(content), told))
 
     def _keep(self, content: bytes, user: User) -> None:

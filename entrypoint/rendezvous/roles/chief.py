@@ -33,8 +33,8 @@ from entrypoint.rendezvous.transport.reasons import NOT_ASKED, REFUSED
 from entrypoint.rendezvous.transport.strangers import Strangers
 
 ENDS_ALONE = (
-    "those who differ have trained together, and this worker was not among them: it ends alone, "
-    "and they wait for another in its place"
+    "the workers that differ have trained together without this one: it ends alone, and they "
+    "wait for a replacement"
 )
 
 

@@ -93,7 +93,7 @@ class Waiter:
             elif number is None:
                 self._deadline = None
                 if not self._child.kill():
-                    return stopped_by(self.stop, "what runs as another user was left behind")
+                    return stopped_by(self.stop, "processes of another user were left behind")
             elif number in self._child.ignores:
                 say_unheard([number], self._log)
             elif number in FORWARDED:
@@ -140,7 +140,7 @@ class Waiter:
 def say_unheard(numbers: Iterable[int], log: Log) -> None:
     """Say which signals have come before there was a command that could hear them."""
     for number in numbers:
-        log.info(f"{signal_name(number)} is for the command, which does not run yet: ignored")
+        log.info(f"{signal_name(number)} is ignored: it is for the command, which does not run yet")
 
 
 def how_it_ended(status: int) -> str:

@@ -80,7 +80,9 @@ def _reason(error: Exception) -> str:
 
 def _say_moved(mirror: Mirror, log: Log) -> None:
     for own, now in islice(mirror.moved.items(), MOST_NAMED):
-        log.warning(f"the command sees your {own}; an earlier start wrote another, now {now}")
+        log.warning(
+            f"the command sees your {own}; the file that an earlier start wrote is now {now}"
+        )
     if len(mirror.moved) > MOST_NAMED:
         log.warning(f"there are {len(mirror.moved) - MOST_NAMED} more of these in {mirror.aside}")
 

@@ -72,7 +72,7 @@ def test_where_there_is_no_newest_run_nobody_is_said_to_have_named_one(start, tm
     (tmp_path / "runs/latest").unlink()
     done = start()
     assert done.returncode == 78
-    assert "`make up-local` makes one" in done.stderr
+    assert "`make up-local` starts one" in done.stderr
     assert "received" not in done.stderr
 
 

@@ -187,7 +187,7 @@ def test_settings_that_cannot_be_put_back_are_told_of(up, tmp_path):
     state = tmp_path / "state/cluster-trainer/runs"
     done = up(f"mv {state} {state}-gone; touch {state}", 78, RUN_NAME="x", TRAINER_EPOCHS="3")
     assert done.returncode == 78, done
-    assert "could not be put back" in done.stderr
+    assert "could not be restored" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -438,7 +438,7 @@ def test_the_newcomer_itself_ends_and_says_what_differs(
 
 def test_of_two_newcomers_nobody_knows_which_one_does_not_fit(of_three, of_three_survivor):
     new_to(of_three, 0, 1)
-    with pytest.raises(PeerLostError, match="two workers that are new"):
+    with pytest.raises(PeerLostError, match="one of two new workers"):
         done_by(of_three_survivor, Work(other_call(1)), lambda: Fit(5), no_rehearsal)
 
 
@@ -455,7 +455,7 @@ def whole(meetings) -> RenewableRing:
 @pytest.mark.usefixtures("whole")
 def test_a_newcomer_that_nobody_else_has_blamed_may_be_right(of_three_survivor):
     """Two others may differ from each other; if not, that shows when it comes once more."""
-    with pytest.raises(PeerLostError, match="this worker, which is new, or another one does not"):
+    with pytest.raises(PeerLostError, match="this new worker or another one does not"):
         done_by(of_three_survivor, Work(other_call(1)), lambda: Fit(5), no_rehearsal)
 
 

@@ -56,7 +56,7 @@ def test_no_limit_holds_for_no_time(tmp_path):
             "its limit of 0.25 processors has stopped it",
         ),
         (Used(110.0, 6.0, 1.0, 10), 0.9, 0.5, "it has waited for a disk for 50% of that time"),
-        (Used(110.0, 14.0, 1.0, 510), 0.9, 0.0, "short of memory: 50 pages a second"),
+        (Used(110.0, 14.0, 1.0, 510), 0.9, 0.0, "short of memory: 50 pages per second"),
         (Used(110.0, 8.0, 1.0, 10), 0.9, 0.0, "other programs of its machine use the processors"),
         (Used(110.0, 14.0, 1.0, 10), 0.9, 0.0, "its processors are slower, or it has more to do"),
     ],

@@ -70,8 +70,8 @@ class AsGiven:
         """Let the callbacks be as they were."""
         if not self._is_all:
             log.warning(
-                "callbacks of your own hold more than %d MB: the largest of their arrays, or what "
-                "their lists hold, begin as they are now, and not as they were given to fit",
+                "your callbacks hold more than %d MB: their largest arrays, or the contents "
+                "of their lists, begin as they are now, and not as they were given to fit",
                 MOST_BYTES >> 20,
             )
         for value, noted in self._noted:

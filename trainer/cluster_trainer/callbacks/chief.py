@@ -29,7 +29,7 @@ def for_worker(callbacks: Sequence[Any], *, is_chief: bool, keeps: bool) -> list
 
 def _for_worker(callback: Any, *, is_chief: bool, keeps: bool) -> Any:
     if isinstance(callback, keras.callbacks.BackupAndRestore) and keeps:
-        log.info("BackupAndRestore is left out: the image's own checkpoints do what it does")
+        log.info("BackupAndRestore is removed: the image's own checkpoints replace it")
         return keras.callbacks.Callback()
     if is_chief:
         return callback

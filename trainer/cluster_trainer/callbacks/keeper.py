@@ -297,8 +297,8 @@ class Keeper(keras.callbacks.Callback):
             return
         for callback, names in self._unkept_before.items():
             log.warning(
-                "the callback %s goes on without what it remembered: no checkpoint has its %s. "
-                "Give it `get_state()` and `set_state(state)`, which checkpoints keep",
+                "the callback %s goes on without its earlier state: no checkpoint has its %s. "
+                "Give it `get_state()` and `set_state(state)`; checkpoints then keep its state",
                 *(callback, listed(names)),
             )
 
@@ -364,9 +364,9 @@ class Keeper(keras.callbacks.Callback):
         if trained is None or trains == trained:
             return []
         advice = (
-            "A callback has frozen layers, or a script thawed some without `compile`, where this "
-            "process does not come by again. Do it before `compile`, or in a callback's "
-            "`on_train_begin`."
+            "A callback has frozen layers, or a script thawed some without `compile`, at a "
+            "point that this process does not reach again. Do it before `compile`, or in a "
+            "callback's `on_train_begin`."
         )
         accepted = f"{trained}, as until the checkpoint of step {saved.step}"
         return [Problem("the model's variables that are trained", str(trains), accepted, advice)]
@@ -378,7 +378,7 @@ class Keeper(keras.callbacks.Callback):
             return []
         advice = (
             "It had ended, and its weights were removed when a later fit had trained the same "
-            "model on. TRAINER_RESUME=never, or another TRAINER_RUN_DIR, begins anew."
+            "model. To start over, set TRAINER_RESUME=never or another TRAINER_RUN_DIR."
         )
         epochs = self.params["epochs"]
         return [Problem("the epochs of the fit", f"{epochs}", f"{self.place.epoch}", advice)]
@@ -416,8 +416,8 @@ class Keeper(keras.callbacks.Callback):
             callback.best = best
             if not self._is_over():
                 log.warning(
-                    "%s is on no worker's disk any more: the best until now is lost, and what "
-                    "comes next is saved, better or not",
+                    "%s is on no worker's disk any more: the best model so far is lost, and "
+                    "the next one is saved, better or not",
                     callback.filepath,
                 )
 

@@ -277,12 +277,12 @@ def of_newcomer(ring: RenewableRing, error: OtherCall) -> Exception:
     if ring.rank not in new:
         return PeerUnfit(str(error), min(new))
     if len(new) > 1:
-        return PeerLostError(f"of two workers that are new one does not fit: {error}")
+        return PeerLostError(f"one of two new workers does not fit: {error}")
     are_several_others = ring.size - len(ring.newcomers) > 1
     if error.rank not in new and are_several_others:  # which may differ from each other
-        return PeerLostError(f"this worker, which is new, or another one does not fit: {error}")
+        return PeerLostError(f"this new worker or another one does not fit: {error}")
     log.error("this worker is new, and makes other calls than the others", exc_info=error)
-    advice = "Has it the same script, and the same data?"
+    advice = "Does it have the same script and the same data?"
     return ConfigurationError(
         [Problem("the script", str(error), "the calls of the others, who go on", advice)]
     )

@@ -79,7 +79,7 @@ def shortage(before: Used, now: Used, busy: float, disk: float, cgroup: Path = C
     if disk > DISK_PART:
         found.append(f"it has waited for a disk for {disk:.0%} of that time")
     if faults > FAULTS_A_SECOND:
-        found.append(f"short of memory: {faults:.0f} pages a second come from a disk again")
+        found.append(f"short of memory: {faults:.0f} pages per second are read from a disk again")
     if not found and cpu < STARVED_PART * busy:
         found.append("other programs of its machine use the processors")
     if not found:

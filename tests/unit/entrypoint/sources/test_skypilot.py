@@ -41,7 +41,7 @@ def test_ipv6_needs_no_brackets_where_there_are_no_ports() -> None:
 @pytest.mark.parametrize(
     ("change", "name", "says"),
     [
-        ({"SKYPILOT_NODE_IPS": ""}, "SKYPILOT_NODE_IPS", "one address a line"),
+        ({"SKYPILOT_NODE_IPS": ""}, "SKYPILOT_NODE_IPS", "one address per line"),
         ({"SKYPILOT_NODE_IPS": "10.0.0.1\nx y"}, "SKYPILOT_NUM_NODES", "3, the number"),
         ({"SKYPILOT_NODE_IPS": "a\n-b"}, "SKYPILOT_NODE_IPS, entry 1", "host:port"),
         ({"SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.1"}, "SKYPILOT_NODE_IPS", "each address once"),

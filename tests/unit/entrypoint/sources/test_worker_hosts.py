@@ -70,7 +70,7 @@ def test_refuses_index_outside_cluster(refused: Callable, index: str) -> None:
 def test_refuses_empty_list(refused: Callable, hosts: str) -> None:
     (problem,) = refused({"WORKER_HOSTS": hosts, "WORKER_INDEX": "0"})
     assert problem.name == "WORKER_HOSTS"
-    assert "for one worker alone leave it out" in problem.advice
+    assert "For a single worker, leave it out" in problem.advice
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,10 @@ class Tracked:
         missing = [path for path in absent if path.startswith(OF_MODEL)]
         if later := [path for path in absent if path not in missing]:
             # A callback may make it in any hook, and have begun anew before there were checkpoints.
-            log.warning("kept, but not there yet: %s; it begins anew", listed(later[:SHOWN]))
+            log.warning(
+                "in the checkpoint, but not created here yet: %s; not restored",
+                listed(later[:SHOWN]),
+            )
         if new := [path for path in found if path not in saved]:
             log.warning("not in the checkpoint, and left as it is: %s", listed(new[:SHOWN]))
         if not missing:
@@ -108,8 +111,8 @@ class Tracked:
             rows = states.from_json(saved[path], arrays)
             if len(rows) not in (1, replicas.total):
                 log.warning(
-                    "%s differs between the %d replicas of the checkpoint; the %d of now get the "
-                    "mean of numbers with a fraction, and else the first replica's",
+                    "%s differs between the %d replicas of the checkpoint; the %d replicas of "
+                    "this start get the mean of floats and the first replica's integers",
                     *(path, len(rows), replicas.total),
                 )
                 rows = [_mean(rows)]

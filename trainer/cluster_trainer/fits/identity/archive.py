@@ -55,7 +55,8 @@ def finish(folder: Path) -> None:
     """
     for unfinished in sorted(folder.glob(f"{FOLDER}/*/{UNFINISHED}")):
         log.info(
-            "moving what an earlier start has left to %s, where the rest is", unfinished.parent
+            "moving the remaining files of an earlier start to %s, where the others are",
+            unfinished.parent,
         )
         _move(folder, unfinished.parent, json.loads(unfinished.read_bytes()))
 

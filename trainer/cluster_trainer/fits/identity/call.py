@@ -137,7 +137,9 @@ def _of_number(mine: Call, unnoted: Collection[int]) -> Choice | None:
     number = mine.order + 1
     if number not in unnoted:
         return None
-    log.warning("fit %d was kept without its call: it is taken for this one", number)
+    log.warning(
+        "the checkpoints of fit %d do not record its call: they are taken for this fit", number
+    )
     return Choice(number)
 
 

@@ -27,8 +27,8 @@ NAME = re.compile(r"fit-([0-9]{1,9})")
 MOST_FILES = 200
 """Files of a script whose text is compared."""
 ANEW = (
-    "TRAINER_RESUME=never moves what is there aside and begins anew; another TRAINER_RUN_DIR keeps "
-    "both."
+    "TRAINER_RESUME=never moves the earlier results aside and starts over; another "
+    "TRAINER_RUN_DIR keeps both."
 )
 log = logging.getLogger("trainer")
 
@@ -57,7 +57,7 @@ class Chosen:
     def say_doubts(self) -> None:
         """Say what may be another fit's, where one that was interrupted is gone on with."""
         for what in self.doubts:
-            log.warning("%s: %s may be another; it goes on from its checkpoint", self.name, what)
+            log.warning("%s: %s may have changed; it goes on from its checkpoint", self.name, what)
 
     def refuse_if_doubtful(self) -> None:
         """Refuse to give the results of a fit that had ended to what may be another one.
@@ -196,8 +196,8 @@ def _warn_of_other_line(mine: str, chiefs: str) -> None:
 @cache
 def _warn_of_change(name: str) -> None:
     log.warning(
-        "%s is not as it was when the run began: training goes on from its checkpoints. If that "
-        "changes the training, begin anew. %s",
+        "%s has changed since the run began: training goes on from its checkpoints. If that "
+        "changes the training, start over. %s",
         name,
         ANEW,
     )

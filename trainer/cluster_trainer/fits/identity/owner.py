@@ -98,7 +98,9 @@ class Lock:
         except BlockingIOError:
             return False
         except OSError:  # a file system without locks
-            log.warning("%s cannot be locked: no other process may train into it", folder)
+            log.warning(
+                "%s cannot be locked: make sure that no other process trains into it", folder
+            )
         return True
 
 
@@ -141,5 +143,7 @@ def write(folder: Path, owner: Owner) -> None:
 
 def _taken(folder: Path) -> Problem:
     accepted = "a folder that no other process trains into"
-    advice = f"One does, into {folder}; TRAINER_CHECKPOINT_STEPS=0 keeps no checkpoints."
+    advice = (
+        f"Another process trains into {folder}; TRAINER_CHECKPOINT_STEPS=0 keeps no checkpoints."
+    )
     return Problem("TRAINER_RUN_DIR", str(folder.parent), accepted, advice)

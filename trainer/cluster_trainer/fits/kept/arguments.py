@@ -159,8 +159,8 @@ def _refuse_fewer(epochs: int, trained: int) -> None:
     Raises:
         ConfigurationError: always.
     """
-    accepted = f"{trained} or more, which the checkpoint has behind it"
-    advice = "TRAINER_RESUME=never begins anew, and moves what is there aside."
+    accepted = f"{trained} or more, the epochs that the checkpoint has trained"
+    advice = "TRAINER_RESUME=never starts over, and moves the earlier results aside."
     raise ConfigurationError([Problem("epochs", str(epochs), accepted, advice)])
 
 

@@ -133,14 +133,14 @@ class EndedFits:
         self._has_told[is_read] = True
         if is_read:
             tell_it(
-                "%s: %.1f MB of its weights stay on the disk, as the script uses them before %s. "
-                "So it is with later ones",
+                "%s: %.1f MB of its weights stay on the disk, because the script uses them "
+                "before %s. The same applies to later fits",
                 *(fit.name, fit.store.newest_bytes() / 1e6, of),
             )
             return
         tell_it(
-            "%s: its weights are removed from the disk, as %s trains the same model on and has "
-            "a checkpoint; its History stays. So it is with later ones",
+            "%s: its weights are removed from the disk, because %s trains the same model and "
+            "has a checkpoint; its History stays. The same applies to later fits",
             *(fit.name, of),
         )
 
@@ -176,8 +176,9 @@ def _large(variables: Iterable[Any]) -> dict[int, weakref.ref[Any]]:
 def _gone(variable: Any, name: str) -> ConfigurationError:
     accepted = "a script that goes on to the next fit of the same model without them, as before"
     advice = (
-        "They were removed when a later fit of the same model had a checkpoint, as the script had "
-        "not used them. TRAINER_RESUME=never, or another TRAINER_RUN_DIR, begins anew."
+        "They were removed when a later fit of the same model had a checkpoint, because the "
+        "script had not used them. To start over, set TRAINER_RESUME=never or another "
+        "TRAINER_RUN_DIR."
     )
     return ConfigurationError(
         [Problem(f"the weights that {name} ended with", variable.path, accepted, advice)]

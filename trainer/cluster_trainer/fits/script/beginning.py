@@ -56,11 +56,11 @@ def _read(environ: Mapping[str, str]) -> Job:
             raise
         job = read_job(environ, [], {"run_dir": gettempdir(), "checkpoint_steps": 0})
         start_log(job.task.name, view=job.view)
-        log.warning("/runs cannot be written, so that no checkpoints are kept (TRAINER_RUN_DIR)")
+        log.warning("/runs cannot be written, so no checkpoints are kept (TRAINER_RUN_DIR)")
     start_log(job.task.name, view=job.view)
     if unused := unused_variables(environ, unheeded()):
         log.warning(
-            "Keras's own fit takes nothing from %s: a script says itself what it trains, and how",
+            "Keras's own fit ignores %s: the script itself decides these",
             ", ".join(unused),
         )
     return job

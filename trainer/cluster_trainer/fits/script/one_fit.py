@@ -125,7 +125,9 @@ class ScriptFit(Asked):
         try:
             return asked_of(self._model, arguments)
         except Exception as error:  # noqa: BLE001  nothing that is recorded is worth a training
-            log.warning("what the fit is asked for cannot be told: %r; training goes on", error)
+            log.warning(
+                "the arguments of the fit could not be recorded: %r; training goes on", error
+            )
             return {}
 
 

@@ -79,9 +79,7 @@ def read_fit(
     if not isinstance(model, keras.Model):
         raise ConfigurationError([Problem("model", type(model).__name__, "a keras.Model")])
     accepted = dict.fromkeys(OF_THE_STRATEGY, "an argument of start_strategy")
-    accepted |= dict.fromkeys(
-        overridden, "left out where an optimizer, or a compiled model, is given"
-    )
+    accepted |= dict.fromkeys(overridden, "not set if an optimizer or a compiled model is given")
     problems = [
         _do_nothing(name, settings, accepted[name]) for name in settings if name in accepted
     ]

@@ -191,8 +191,9 @@ class ChiefsFiles:
         if not self._has_left_out:
             self._has_left_out = True
             log.warning(
-                "%s, %d MB, stays on this worker alone, and so may other files: those of callbacks "
-                "are given to the other workers up to %d MB each, %d MB and %d files in a fit",
+                "%s (%d MB) stays on this worker only, and so may other files: files of "
+                "callbacks are copied to the other workers up to %d MB each, %d MB and %d "
+                "files per fit",
                 *(file, size >> 20, LARGEST_BYTES >> 20, MOST_BYTES >> 20, MOST_FILES),
             )
         return False
