@@ -12,7 +12,7 @@ import sys
 import time
 
 from cluster_trainer.builtin.complete import complete
-from cluster_trainer.callbacks.keeper import Keeper
+from cluster_trainer.callbacks.checkpoint_callback import CheckpointCallback
 from cluster_trainer.data import registry
 from cluster_trainer.engine.epoch_iterator import workers_of
 from cluster_trainer.process.stall import Deadline
@@ -32,10 +32,10 @@ kinds = [WITH, WITHOUT] * (WARM_UP // 2)
 kinds += [kind for pair in range(PAIRS) for kind in PAIR_OF_KINDS[pair % 2]]
 seconds = []
 began = None
-keep = Keeper._save  # noqa: SLF001  it is called wherever a checkpoint is due
+keep = CheckpointCallback._save  # noqa: SLF001  it is called wherever a checkpoint is due
 
 
-def begin_block(self: Keeper) -> None:
+def begin_block(self: CheckpointCallback) -> None:
     """End the block before, and begin the next one, after a checkpoint or not."""
     global began  # noqa: PLW0603
     now = time.monotonic()
@@ -60,7 +60,7 @@ def end() -> None:
     os._exit(0)
 
 
-Keeper._save = begin_block  # noqa: SLF001
+CheckpointCallback._save = begin_block  # noqa: SLF001
 job = read_job(os.environ, [], {"steps_per_epoch": MANY_STEPS})
 job.folder.mkdir(parents=True, exist_ok=True)
 distribution = start_strategy(job.config, job.task)

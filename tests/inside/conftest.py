@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from cluster_trainer.callbacks import keeper
+from cluster_trainer.callbacks import checkpoint_callback
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.fits import process
 
@@ -39,7 +39,7 @@ def strategy(request):
 @pytest.fixture(autouse=True)
 def saves_at_the_end_of_each_epoch(monkeypatch):
     """Whatever that costs, and if it has to wait: the epochs of tests take milliseconds."""
-    monkeypatch.setattr(keeper, "SHARE", float("inf"))
+    monkeypatch.setattr(checkpoint_callback, "SHARE", float("inf"))
     monkeypatch.setattr(Saver, "is_busy", False)
 
 

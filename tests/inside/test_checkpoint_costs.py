@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from keeping import fits_run_by
 
-from cluster_trainer.callbacks import keeper
+from cluster_trainer.callbacks import checkpoint_callback
 from cluster_trainer.checkpoints import store
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.fits.kept.kept_fit import KeptFit
@@ -84,7 +84,7 @@ def slow_disk(monkeypatch):
 def test_a_checkpoint_is_one_copy_and_holds_training_up_for_that(tmp_path, monkeypatch, megabytes):
     monkeypatch.setattr(Saver, "is_busy", IS_BUSY)
     monkeypatch.setattr(
-        keeper, "SHARE", float("inf")
+        checkpoint_callback, "SHARE", float("inf")
     )  # one at each epoch's end, if it need not wait
     side = int((megabytes * 1e6 / 4 / COPIES / LAYERS) ** 0.5)
     hidden = [keras.layers.Dense(side, kernel_initializer="zeros") for _ in range(LAYERS + 1)]

@@ -19,7 +19,7 @@ import tensorflow as tf
 from keeping import fits_run_by
 
 from cluster_trainer import train
-from cluster_trainer.callbacks import heartbeat, keeper
+from cluster_trainer.callbacks import checkpoint_callback, heartbeat
 from cluster_trainer.callbacks.chief import for_worker
 from cluster_trainer.checkpoints.checkpoint import RUN, UNKNOWN_RUN, Checkpoint, Stage
 from cluster_trainer.checkpoints.saver import Saver
@@ -714,8 +714,8 @@ def steps_saved(monkeypatch, kept, model, seconds, **given):
             clock[0] += seconds
 
     monkeypatch.setattr(Store, "stream", write)
-    monkeypatch.setattr(keeper.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(keeper.Keeper, "_cost", lambda _: 1.0)
+    monkeypatch.setattr(checkpoint_callback.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(checkpoint_callback.CheckpointCallback, "_cost", lambda _: 1.0)
     with fits_run_by(kept.run):
         model.fit(ROWS, WANTED, batch_size=8, verbose=0, callbacks=[Takes()], **given)
     return steps
@@ -728,7 +728,7 @@ def test_an_epochs_end_is_saved_no_more_often_than_a_tenth_of_its_cost(
     keep, monkeypatch, seconds, expected
 ):
     """And the fit's always."""
-    monkeypatch.setattr(keeper, "SHARE", 0.1)
+    monkeypatch.setattr(checkpoint_callback, "SHARE", 0.1)
     model, kept = keep(every=1000)
     assert steps_saved(monkeypatch, kept, model, seconds, epochs=6) == expected
 

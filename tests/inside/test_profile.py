@@ -1,6 +1,6 @@
 """A profile of steps, also where a worker is lost before its end."""
 
-from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.callbacks.checkpoint_callback import Place
 from cluster_trainer.callbacks.profile import Profile
 
 

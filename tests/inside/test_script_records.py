@@ -15,7 +15,7 @@ import pytest
 from boards import read, steps
 from keeping import fits_run_by
 
-from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.callbacks.checkpoint_callback import Place
 from cluster_trainer.callbacks.recording import records
 from cluster_trainer.engine import running
 from cluster_trainer.fits.kept.kept_fit import KeptFit

@@ -14,7 +14,7 @@ from stops import StopsAt
 
 from cluster_trainer.builtin.complete import complete
 from cluster_trainer.builtin.run import Run
-from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.callbacks.checkpoint_callback import Place
 from cluster_trainer.callbacks.recording import tensorboard
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.data.examples import DataSet

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from cluster_trainer.callbacks import heartbeat
+from cluster_trainer.callbacks.checkpoint_callback import Place
 from cluster_trainer.callbacks.heartbeat import Heartbeat
-from cluster_trainer.callbacks.keeper import Place
 from cluster_trainer.callbacks.place_told import PlaceTold
 from cluster_trainer.callbacks.recording.epoch_metrics import EpochMetrics
 from cluster_trainer.callbacks.state import states

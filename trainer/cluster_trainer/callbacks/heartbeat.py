@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import keras
 
-from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.callbacks.checkpoint_callback import Place
 from cluster_trainer.callbacks.recording.learning_rate import present_rate
 from cluster_trainer.callbacks.recording.numbers import numbers_in
 from cluster_trainer.results.on_screen.progress import Progress

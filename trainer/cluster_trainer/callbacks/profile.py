@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.callbacks.checkpoint_callback import Place
 
 log = logging.getLogger("trainer")
 _running: list["Profile"] = []
@@ -16,7 +16,7 @@ _running: list["Profile"] = []
 
 
 class Profile(keras.callbacks.Callback):
-    """Profiles the calls with some steps; the calls begin and end with these (Keeper's `cuts`).
+    """Profiles the calls with some steps, with which the calls begin and end (`FitOptions.cuts`).
 
     A run that goes on within them is profiled from there on.
 

@@ -130,7 +130,7 @@ class EpochIterator(keras_names.EpochIterator):
         self._pass = self._first = self._done = 0
         self._is_over = self._is_in_epoch = False
         self._is_between_passes, self._has_begun = True, False
-        self._keeper: Any = None
+        self._checkpoint_callback: Any = None
         self._has_warned = False
 
     def begun(self) -> Self:
@@ -154,11 +154,11 @@ class EpochIterator(keras_names.EpochIterator):
         self._refuse_other_lengths("batches", self._num_batches)
         self._pace = self._agreed_pace(replicas)
         self._may_go_on = self.source.goes_on or call.order.goes_on
-        self._keeper = call.adopt(self)
+        self._checkpoint_callback = call.adopt(self)
         # A worker that is new may have drawn other seeds by now than those whose fit goes on.
         self._data_may_differ = call.is_of_callback or call.name == PREDICT
         self._warn = warn_once if call.is_of_callback else warn
-        if not self._keeper:  # which compares the data of a fit in words of its own
+        if not self._checkpoint_callback:  # which compares the data of a fit in words of its own
             self._refuse_other_lengths("examples", self.source.num_examples or None)
         if not (self.source.changes or self._may_be_done_alone(call)):
             self._refuse_others()
@@ -213,7 +213,7 @@ class EpochIterator(keras_names.EpochIterator):
     def _refuse_others(self) -> None:
         """Refuse data that are not the same on all workers, who all call it; see comparing.py."""
         if self._workers.count > 1:
-            more = {} if self._keeper else self.source.described
+            more = {} if self._checkpoint_callback else self.source.described
             may_differ = self._data_may_differ
             others = refuse_others(
                 self._workers, self.source, more, self._call.name, may_differ=may_differ
@@ -230,14 +230,14 @@ class EpochIterator(keras_names.EpochIterator):
     @property
     def is_kept(self) -> bool:
         """Whether these are the training batches of a fit whose checkpoints are kept."""
-        return self._keeper is not None
+        return self._checkpoint_callback is not None
 
     def is_put_back(self) -> bool:
         """Tell whether they begin with a checkpoint's values, whatever the model has by then.
 
         All workers call it.
         """
-        return self._keeper is not None and self._keeper.puts_all_back()
+        return self._checkpoint_callback is not None and self._checkpoint_callback.puts_all_back()
 
     @property
     def described(self) -> dict[str, str]:
@@ -332,8 +332,8 @@ class EpochIterator(keras_names.EpochIterator):
                 if not self.steps_per_epoch:
                     self._close()
                     self.abandon()
-                if self._keeper:
-                    self._keeper.after_last_call(call.done, done + call.done)
+                if self._checkpoint_callback:
+                    self._checkpoint_callback.after_last_call(call.done, done + call.done)
             raise
 
     def _epoch(self) -> Iterator[tuple[int, int, Execution]]:
@@ -369,8 +369,8 @@ class EpochIterator(keras_names.EpochIterator):
             is_first = False
             done += call.done
             self._count(call.done)
-            if self._keeper:
-                self._keeper.after_call(call.done, done)
+            if self._checkpoint_callback:
+                self._checkpoint_callback.after_call(call.done, done)
             else:
                 self._call.watched.meet()
             if call.done < call.steps:
@@ -379,8 +379,8 @@ class EpochIterator(keras_names.EpochIterator):
         if self._has_run_out() or not self.steps_per_epoch:
             self._close()
         self._end_epoch()
-        if self._keeper:
-            self._keeper.after_training()
+        if self._checkpoint_callback:
+            self._checkpoint_callback.after_training()
 
     def _count(self, steps: int) -> None:
         """Note that so many batches were seen; they may be of several passes."""
@@ -404,7 +404,9 @@ class EpochIterator(keras_names.EpochIterator):
         return _smallest(of_epoch, None if self._goes_on else of_pass)
 
     def _until_checkpoint(self) -> int | None:
-        left: int | None = self._keeper.steps_left() if self._keeper else None
+        left: int | None = (
+            self._checkpoint_callback.steps_left() if self._checkpoint_callback else None
+        )
         return left
 
     def _said(self, steps: int, left: int | None) -> int:

@@ -191,7 +191,7 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
             batch = (
                 iterator.spec if iterator is not None else partial(others.as_tensors, data_batch)
             )
-            # What the trace of a kept fit's steps makes is made alike; see Keeper.
+            # What the trace of a kept fit's steps makes is made alike; see CheckpointCallback.
             may_trace = is_kept or not building.unbuilt_parts(self)
             building.build(
                 self,
@@ -200,8 +200,8 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
                 with_optimizer=in_scope or (trains and not is_kept),
                 may_trace=may_trace and not in_scope,
             )
-        # What a worker that goes on has built of a model, a new one has not; the keeper of a fit's
-        # checkpoints compares all variables, and gives them their values, once they exist.
+        # What a worker that goes on has built of a model, a new one has not; the checkpoint
+        # callback compares all variables, and gives them their values, once they exist.
         if is_kept and ring_of(self.distribute_strategy) and iterator.is_put_back():
             alike.note(self)
         else:

@@ -62,14 +62,14 @@ class Watched:
     """What watches over a call of Keras's, from outside of the engine.
 
     Attributes:
-        keeper: keeps checkpoints of a fit; None: nobody does.
+        checkpoint_callback: keeps checkpoints of a fit; None: nobody does.
         agree: from this worker's seconds to the slowest one's, where more is to be agreed on.
         meet: raises what ends the fit, if all workers have agreed to.
         limit: limits the time of a call of TensorFlow.
         traces: is called within it where that traces.
     """
 
-    keeper: Any = None
+    checkpoint_callback: Any = None
     agree: Callable[[float], float] | None = None
     meet: Callable[[], None] = lambda: None
     limit: Callable[..., AbstractContextManager[Any]] = lambda *_, **__: nullcontext()
@@ -113,8 +113,8 @@ class Running:
     @property
     def logs_of_epoch(self) -> dict[str, Any]:
         """The logs of an epoch whose steps had been done at an earlier start."""
-        keeper = self.watched.keeper
-        return keeper.logs_of_epoch if keeper else {}
+        checkpoint_callback = self.watched.checkpoint_callback
+        return checkpoint_callback.logs_of_epoch if checkpoint_callback else {}
 
     @property
     def arrays_to_train_on(self) -> GivenArrays | None:
@@ -122,12 +122,12 @@ class Running:
         return None if self.has_iterator else self.arrays
 
     def adopt(self, iterator: Any) -> Any:
-        """Return the keeper, which attaches itself, to the first iterator: it trains."""
-        keeper = None if self.has_iterator else self.watched.keeper
+        """Attach the checkpoint callback to the first iterator, which trains, and return it."""
+        checkpoint_callback = None if self.has_iterator else self.watched.checkpoint_callback
         self.has_iterator = True
-        if keeper:
-            keeper.attach(iterator)
-        return keeper
+        if checkpoint_callback:
+            checkpoint_callback.attach(iterator)
+        return checkpoint_callback
 
 
 class _OfThread(threading.local):

@@ -214,8 +214,8 @@ class Steps:
         if call is not running.current() or traced == {id(one) for one in variables}:
             return
         more = [one.path for one in variables if id(one) not in traced]
-        keeper = running.current().watched.keeper
-        if more or (keeper and keeper.keeps):
+        checkpoint_callback = running.current().watched.checkpoint_callback
+        if more or (checkpoint_callback and checkpoint_callback.keeps):
             changed = (
                 f"{', '.join(more[:SHOWN])} became trainable" if more else "layers were frozen"
             )

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from enum import Enum
 
-from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.callbacks.checkpoint_callback import Place
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.running import Order
 from cluster_trainer.fits.kept.kept_fit import KeptFit

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.callbacks.checkpoint_callback import Place
 from cluster_trainer.callbacks.recording.numbers import MAX_NUMBERS, numbers_in
 from cluster_trainer.results.metrics_file import COUNTS
 

@@ -19,7 +19,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from cluster_trainer.callbacks.keeper import Place
+from cluster_trainer.callbacks.checkpoint_callback import Place
 from cluster_trainer.callbacks.recording.learning_rate import present_rate
 from cluster_trainer.callbacks.recording.numbers import MAX_NUMBERS, numbers_in
 from cluster_trainer.checkpoints.checkpoint import Stage

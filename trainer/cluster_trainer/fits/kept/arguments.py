@@ -7,10 +7,10 @@ from typing import Any
 
 import keras
 
+from cluster_trainer.callbacks.checkpoint_callback import BeforeOthers, CheckpointCallback
 from cluster_trainer.callbacks.chief import for_worker
 from cluster_trainer.callbacks.heartbeat import Heartbeat
 from cluster_trainer.callbacks.hook_callback import HookCallback
-from cluster_trainer.callbacks.keeper import BeforeOthers, Keeper
 from cluster_trainer.callbacks.place_told import PlaceTold
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.fits.kept.options import FitOptions
@@ -47,35 +47,42 @@ def own_callbacks(
 
 
 def telling_callbacks(
-    options: FitOptions, keeper: Keeper, pace: PaceWatch, saved: Callable[[], Mapping[str, Any]]
+    options: FitOptions,
+    checkpoint_callback: CheckpointCallback,
+    pace: PaceWatch,
+    saved: Callable[[], Mapping[str, Any]],
 ) -> list[Any]:
     """Return the callbacks that tell where the fit is: on the screen, and for `status`.
 
     Args:
         options: how it is kept.
-        keeper: knows where it is.
+        checkpoint_callback: knows where it is.
         pace: knows who holds the others up, and who is missing.
         saved: returns which checkpoint was written last, and when, by StatusFile's names.
     """
     beat = Heartbeat(
         options.listener,
-        lambda: keeper.place,
-        lambda step: _examples_at(step, options, keeper),
+        lambda: checkpoint_callback.place,
+        lambda step: _examples_at(step, options, checkpoint_callback),
         slow=lambda: pace.slow,
         missing=lambda: pace.missing,
     )
     told = PlaceTold(
         status_file(options.job.status_file),
-        lambda: keeper.place,
+        lambda: checkpoint_callback.place,
         has_limit=options.job.config.stall_timeout_seconds != 0,
         more=lambda: {"examples_per_second": beat.speed, "slow": pace.reason, **saved()},
     )
     return [beat, told]
 
 
-def _examples_at(step: int, options: FitOptions, keeper: Keeper) -> int | None:
+def _examples_at(
+    step: int, options: FitOptions, checkpoint_callback: CheckpointCallback
+) -> int | None:
     """Return how many training examples were seen until a step; None: nobody knows."""
-    of_data = keeper.iterator.source.examples_at if keeper.iterator else None
+    of_data = (
+        checkpoint_callback.iterator.source.examples_at if checkpoint_callback.iterator else None
+    )
     tell = options.examples_at or of_data
     return tell(step) if tell else None
 
@@ -111,24 +118,24 @@ def arrange(  # noqa: PLR0913, PLR0917
     callbacks: list[Any],
     own: Sequence[Any],
     options: FitOptions,
-    keeper: Keeper,
+    checkpoint_callback: CheckpointCallback,
     files: ChiefsFiles | None,
 ) -> None:
-    """Let a fit begin where it is, with the keeper as its last callback.
+    """Let a fit begin where it is, with the checkpoint callback as its last callback.
 
     Args:
         given: its arguments, which are changed.
         callbacks: see `own_callbacks`.
         own: the image's: what records the fit; see `telling_callbacks`.
         options: how it is kept.
-        keeper: knows where it is.
+        checkpoint_callback: knows where it is.
         files: that its callbacks write on the chief; None: there are no other workers.
     """
-    arguments, place = given.arguments, keeper.place
+    arguments, place = given.arguments, checkpoint_callback.place
     if not options.job.task.is_chief:
         arguments["verbose"] = 0  # the progress bar is the chief's, and so are lines of epochs
     if options.rehearses:
-        arguments |= {"verbose": 0, "callbacks": [*callbacks, keeper]}
+        arguments |= {"verbose": 0, "callbacks": [*callbacks, checkpoint_callback]}
         return
     epochs = int(arguments.get("epochs", 1))
     if place.epoch > epochs and not place.stopped:
@@ -149,8 +156,8 @@ def arrange(  # noqa: PLR0913, PLR0917
         )
     if files:
         shown = with_files_shared(shown, files)
-    before = BeforeOthers(keeper.others_begin)
-    arguments |= {"initial_epoch": first, "callbacks": [before, *shown, *own, keeper]}
+    before = BeforeOthers(checkpoint_callback.others_begin)
+    arguments |= {"initial_epoch": first, "callbacks": [before, *shown, *own, checkpoint_callback]}
 
 
 def _refuse_fewer(epochs: int, trained: int) -> None:

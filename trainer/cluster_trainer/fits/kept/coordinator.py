@@ -1,4 +1,4 @@
-"""What the keeper of a fit's checkpoints tells the rest of the fit, and asks it."""
+"""What the checkpoint callback tells the rest of the fit, and asks it."""
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from cluster_trainer.problems import RehearsedError
 
 @dataclass(frozen=True)
 class Coordinator:
-    """Fulfils `callbacks.keeper.FitCoordinator` for one fit.
+    """Fulfils `callbacks.checkpoint_callback.FitCoordinator` for one fit.
 
     Attributes:
         options: how the fit is kept.
@@ -129,7 +129,7 @@ class Coordinator:
         self.vote.end_if_agreed()
 
     def _rehearse_saving(self) -> None:
-        """Compile what an epoch's end and a checkpoint take from all workers; see Keeper."""
+        """Compile what an epoch's end and a checkpoint take from all workers."""
         statistics.average(self.model, self.model.distribute_strategy)
         if self.options.job.config.checkpoint_steps:
             MetricRows(self.model).take()

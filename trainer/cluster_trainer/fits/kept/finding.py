@@ -3,7 +3,7 @@
 import logging
 from dataclasses import dataclass, replace
 
-from cluster_trainer.callbacks.keeper import Place, place_of
+from cluster_trainer.callbacks.checkpoint_callback import Place, place_of
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.checkpoints.resume import Found, find_newest
 from cluster_trainer.checkpoints.store import Store

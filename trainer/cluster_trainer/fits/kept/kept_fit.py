@@ -11,7 +11,7 @@ from typing import Any
 
 import keras
 
-from cluster_trainer.callbacks.keeper import Keeper, Place
+from cluster_trainer.callbacks.checkpoint_callback import CheckpointCallback, Place
 from cluster_trainer.callbacks.recording.records import ClusterTrainerRecords
 from cluster_trainer.checkpoints.checkpoint import UNKNOWN_RUN
 from cluster_trainer.checkpoints.resume import keep
@@ -53,13 +53,13 @@ class Begun:
     """What a fit has once Keras runs it.
 
     Attributes:
-        keeper: keeps its checkpoints, and knows where it is.
-        coordinator: stands for the rest of the fit towards the keeper.
+        checkpoint_callback: keeps its checkpoints, and knows where it is.
+        coordinator: stands for the rest of the fit towards the checkpoint callback.
         records: record it; one at most.
         files: that its callbacks write on the chief alone; None: there are no other workers.
     """
 
-    keeper: Keeper
+    checkpoint_callback: CheckpointCallback
     coordinator: Coordinator
     records: Sequence[ClusterTrainerRecords]
     files: ChiefsFiles | None
@@ -97,7 +97,7 @@ class KeptFit:
     def place(self) -> Place:
         """Where the fit is."""
         if self._begun:
-            return self._begun.keeper.place
+            return self._begun.checkpoint_callback.place
         return self._start.place if self._start else Place()
 
     @property
@@ -108,7 +108,7 @@ class KeptFit:
     @property
     def _iterator(self) -> Any:
         """The training batches; None where there are none yet, or none any more."""
-        return self._begun.keeper.iterator if self._begun else None
+        return self._begun.checkpoint_callback.iterator if self._begun else None
 
     @property
     def begins_again(self) -> bool:
@@ -119,7 +119,7 @@ class KeptFit:
     @property
     def has_trained(self) -> bool:
         """Whether the model may be another than it was at the beginning of the fit."""
-        return bool(self._begun and self._begun.keeper.has_begun)
+        return bool(self._begun and self._begun.checkpoint_callback.has_begun)
 
     @property
     def beginning(self) -> str:
@@ -139,15 +139,15 @@ class KeptFit:
     def checkpoint_seconds(self) -> dict[str, tuple[int, float]]:
         """Return of the newest checkpoint its step, and how long it held training up and took."""
         found = {}
-        if self._begun and self._begun.keeper.held_up:
-            found["seconds_held_up"] = self._begun.keeper.held_up
+        if self._begun and self._begun.checkpoint_callback.held_up:
+            found["seconds_held_up"] = self._begun.checkpoint_callback.held_up
         if self._saver.newest is not None:
             found["seconds_to_write"] = self._saver.newest, self._saver.newest_seconds
         return found
 
     def seconds_held_up(self) -> float:
         """Return for how many seconds the checkpoints of this start have held training up."""
-        return self._begun.keeper.seconds_held_up if self._begun else 0.0
+        return self._begun.checkpoint_callback.seconds_held_up if self._begun else 0.0
 
     def find(self) -> Start:
         """Find the newest checkpoint of any worker, which all have then; all workers call it.
@@ -201,25 +201,29 @@ class KeptFit:
             given.arguments["callbacks"] = None
             start = Start()
         start = start or self.find()
-        self._start = start.lighter()  # the values are the keeper's alone, until they are put back
+        # The checkpoint callback alone holds the values, until they are put back.
+        self._start = start.lighter()
         goes_on = start.found is not None
         callbacks = own_callbacks(given, options, keeps=bool(start.every), goes_on=goes_on)
         order = call.order
         if start.found:
             order = replace(order, seed=start.found.checkpoint.progress["seed"])
-        begun = self._begun = self._with_keeper(start, given, order.seed, callbacks)
-        own = [*begun.records, *telling_callbacks(options, begun.keeper, self.pace, self._told)]
-        arrange(given, callbacks, own, options, begun.keeper, begun.files)
+        begun = self._begun = self._with_checkpoint_callback(start, given, order.seed, callbacks)
+        own = [
+            *begun.records,
+            *telling_callbacks(options, begun.checkpoint_callback, self.pace, self._told),
+        ]
+        arrange(given, callbacks, own, options, begun.checkpoint_callback, begun.files)
         begun.coordinator.vote.begin()
         stall = StallLimit(options.deadline, options.job.config.stall_timeout_seconds)
         vote, meet = begun.coordinator.vote, begun.coordinator.meet
-        watched = Watched(begun.keeper, vote.agree, meet, stall.call, stall.traces)
+        watched = Watched(begun.checkpoint_callback, vote.agree, meet, stall.call, stall.traces)
         return replace(call, order=order, watched=watched)
 
-    def _with_keeper(
+    def _with_checkpoint_callback(
         self, start: Start, given: inspect.BoundArguments, seed: int, callbacks: Sequence[Any]
     ) -> Begun:
-        """Return the keeper of its checkpoints, and its coordinator."""
+        """Return its checkpoint callback, and its coordinator."""
         coordinator = Coordinator(
             options=self._options,
             model=self._model,
@@ -234,7 +238,7 @@ class KeptFit:
             ),
             saved=self._saved,
             callbacks=callbacks,
-            variables=lambda: keeper.variables(),  # noqa: PLW0108  it is made below
+            variables=lambda: checkpoint_callback.variables(),  # noqa: PLW0108  it is made below
             validates=_validates(given),
             seed=seed,
             run_number=self._number_of_run(start),
@@ -242,9 +246,11 @@ class KeptFit:
         records = self._made_records(start)
         found = start.found.checkpoint if start.found else None
         kept, first = [*callbacks, *records], int(given.arguments.get("initial_epoch", 0))
-        keeper = Keeper(self._saver, start.every or None, found, coordinator, kept, first)
+        checkpoint_callback = CheckpointCallback(
+            self._saver, start.every or None, found, coordinator, kept, first
+        )
         files = self._files_to_share(given.arguments.get("callbacks"), start)
-        return Begun(keeper, coordinator, records, files)
+        return Begun(checkpoint_callback, coordinator, records, files)
 
     @contextmanager
     def _until_its_end(self) -> Iterator[None]:
@@ -266,10 +272,10 @@ class KeptFit:
         self._saver.wait()
         self._store.keep_newest()
         self._begun.coordinator.share_files()
-        keeper, start = self._begun.keeper, self._begun.coordinator.start
-        if self._options.name and start.every and keeper.has_weights:
+        checkpoint_callback, start = self._begun.checkpoint_callback, self._begun.coordinator.start
+        if self._options.name and start.every and checkpoint_callback.has_weights:
             # A script may train the same model on.
-            ended_fits.note(self._options.name, self._store, keeper.variables())
+            ended_fits.note(self._options.name, self._store, checkpoint_callback.variables())
 
     def _save_the_last(self) -> None:
         """Wait for the checkpoint of a fit that is stopped."""
@@ -290,7 +296,7 @@ class KeptFit:
         if self._begun.files:
             self._begun.files.let_go()
         self._data.let_go(self._iterator)
-        self._begun.keeper.let_go()
+        self._begun.checkpoint_callback.let_go()
 
     def _told(self) -> dict[str, Any]:
         return self._saved.told(self._saver.newest)

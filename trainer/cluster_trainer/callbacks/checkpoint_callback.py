@@ -70,7 +70,7 @@ def place_of(checkpoint: Checkpoint) -> Place:
 
 
 class FitCoordinator(Protocol):
-    """What the keeper of a fit's checkpoints tells the rest of the fit, and asks it."""
+    """What the checkpoint callback tells the rest of the fit, and asks it."""
 
     @property
     def validates(self) -> bool:
@@ -137,7 +137,7 @@ class BeforeOthers(keras.callbacks.Callback):
         self._tell()
 
 
-class Keeper(keras.callbacks.Callback):
+class CheckpointCallback(keras.callbacks.Callback):
     """Keeps checkpoints of a fit, and puts it where the newest of them was.
 
     Args:
