@@ -252,5 +252,5 @@ def test_where_a_worker_is_missing_calls_end_sooner_to_take_it_in(monkeypatch, r
     with running.announced(running.Running()):
         iterator = EpochIterator(inputs, inputs, batch_size=6, distribute_strategy=strategy).begun()
     for _ in range(5):
-        iterator._pace.took(steps := iterator._pace.steps(None), 0.01 * steps)  # noqa: SLF001
+        iterator._pace.synchronise_after_call(steps := iterator._pace.steps(None), 0.01 * steps)  # noqa: SLF001
     assert iterator._pace.steps(None) == 100 * seconds  # noqa: SLF001

@@ -20,7 +20,7 @@ def test_calls_grow_to_about_a_second_of_the_slowest_worker():
     for _ in range(6):
         steps = pace.steps(None)
         lengths.append(steps)
-        pace.took(steps, 0.01 * steps)
+        pace.synchronise_after_call(steps, 0.01 * steps)
     assert lengths == [1, 4, 16, 64, 100, 100]
     assert len(heard) == 6
 
@@ -28,7 +28,7 @@ def test_calls_grow_to_about_a_second_of_the_slowest_worker():
 def test_a_slow_worker_shortens_everybodys_calls():
     agree, _ = told(TARGET_SECONDS * 2)
     pace = Pace(None, agree)
-    pace.took(1, 0.01)
+    pace.synchronise_after_call(1, 0.01)
     assert pace.steps(None) == 1
 
 
@@ -36,8 +36,8 @@ def test_the_first_call_of_a_pass_does_not_shorten_those_that_follow():
     """It may have waited for the first batch of a shuffled pipeline."""
     pace = Pace(None, lambda seconds: seconds)
     for _ in range(6):
-        pace.took(pace.steps(None), 0.01 * pace.steps(None))
-    pace.took(pace.steps(None), 70.0, is_first=True)
+        pace.synchronise_after_call(pace.steps(None), 0.01 * pace.steps(None))
+    pace.synchronise_after_call(pace.steps(None), 70.0, is_first=True)
     assert pace.steps(None) == 100
 
 
@@ -50,7 +50,7 @@ def test_calls_of_a_fixed_length_are_told_of_about_once_a_second():
     agree, heard = told(0.0)
     pace = Pace(1, agree)
     for _ in range(1000):
-        pace.took(1, 0.01)
+        pace.synchronise_after_call(1, 0.01)
     assert 10 <= len(heard) <= 20
     assert pace.steps(None) == 1
 
@@ -60,9 +60,9 @@ def test_calls_are_shorter_where_somebody_may_wait_for_their_end():
     pace = Pace(None, agree, SHORT_SECONDS)
     for _ in range(6):
         steps = pace.steps(None)
-        pace.took(steps, 0.01 * steps)
+        pace.synchronise_after_call(steps, 0.01 * steps)
     assert steps == 20
-    pace.took(10, 2 * SHORT_SECONDS)
+    pace.synchronise_after_call(10, 2 * SHORT_SECONDS)
     assert pace.steps(None) == 5
 
 
@@ -70,5 +70,5 @@ def test_calls_of_a_fixed_length_are_told_of_as_often():
     agree, heard = told(0.0)
     pace = Pace(1, agree, SHORT_SECONDS)
     for _ in range(1000):
-        pace.took(1, 0.01)
+        pace.synchronise_after_call(1, 0.01)
     assert 50 <= len(heard) <= 60

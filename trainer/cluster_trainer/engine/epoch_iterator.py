@@ -365,7 +365,7 @@ class EpochIterator(keras_names.EpochIterator):
             call.begins = self.position == (0, 0) and done == 0
             with self._taking_a_stop(call, done):
                 yield done, done + self._said(steps, left) - 1, call
-            self._pace.took(call.done, call.seconds, is_first=call.is_first)
+            self._pace.synchronise_after_call(call.done, call.seconds, is_first=call.is_first)
             is_first = False
             done += call.done
             self._count(call.done)

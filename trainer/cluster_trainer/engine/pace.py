@@ -46,10 +46,11 @@ class Pace:
         """
         return self._steps if limit is None else min(self._steps, limit)
 
-    def took(self, steps: int, seconds: float, *, is_first: bool = False) -> None:
-        """Note how long a call took.
+    def synchronise_after_call(self, steps: int, seconds: float, *, is_first: bool = False) -> None:
+        """Note how long a call took; tell the other workers where that is due.
 
-        Calls of a fixed length, which may be short, are not told of one by one.
+        It is due after each call, but for calls of a fixed length: these may be short, and the
+        workers exchange the time of several together.
 
         Args:
             steps: that it did.

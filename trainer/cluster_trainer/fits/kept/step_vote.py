@@ -1,4 +1,8 @@
-"""What the workers of a fit tell each other after each call of TensorFlow."""
+"""The workers' vote between calls of TensorFlow: whether a fit goes on, stops, or takes one in.
+
+They vote after each call of the fit and its validations. Where calls have a fixed number of steps,
+several calls may pass between two votes: see `engine/pace.py`.
+"""
 
 import logging
 import signal
@@ -41,7 +45,7 @@ class Agreed(Enum):
 
 
 class StepVote:
-    """The exchange after each call.
+    """The vote of all workers, in the same exchange that tells how long their calls took.
 
     Args:
         options: how the fit is kept.
@@ -51,7 +55,7 @@ class StepVote:
         begins_again: tells whether this process can go on from an earlier checkpoint.
 
     Attributes:
-        agreed: what came of the last one.
+        agreed: what came of the last vote.
     """
 
     def __init__(
@@ -73,10 +77,10 @@ class StepVote:
         self._first_epoch = self._place().epoch
 
     def agree(self, seconds: float) -> float:
-        """Meet the other workers; return the slowest one's seconds, and note what all do next.
+        """Vote with the other workers; return the slowest one's seconds, and note what all do next.
 
         Args:
-            seconds: how long this worker's call has taken.
+            seconds: how long this worker's calls have taken since the last vote.
         """
         number = float(self._options.stop.signal_number)
         mine = [seconds, number, float(self._is_to_take_in()), *self._pace.mine()]
