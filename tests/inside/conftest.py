@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
+from starts import Starts
 
 from cluster_trainer.callbacks import checkpoint_callback
 from cluster_trainer.checkpoints.saver import Saver
@@ -29,6 +30,14 @@ def strategy_of(replicas):
     # tests set them apart in this way.
     tf.distribute.MirroredStrategy._collective_key_base = 1000 * replicas  # noqa: SLF001
     return tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(replicas)])
+
+
+@pytest.fixture(scope="session")
+def starts():
+    """What starts scripts in processes that have TensorFlow imported already."""
+    running = Starts()
+    yield running
+    running.close()
 
 
 @pytest.fixture(params=[1, 4])

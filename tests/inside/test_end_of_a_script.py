@@ -1,9 +1,5 @@
 """Whether a script has ended well, so that its next start begins anew, after a fit that has not."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 SCRIPT = """
@@ -34,12 +30,12 @@ except ERROR:
     ],
 )
 def test_a_fit_that_ends_well_says_that_an_earlier_error_is_got_over(
-    tmp_path, error, then, has_ended
+    starts, tmp_path, error, then, has_ended
 ):
     """Whoever has interrupted one may want it to go on at the next start."""
-    program = SCRIPT.replace("ERROR", error) + then
-    environ = os.environ | {"TRAINER_RUN_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-    assert (tmp_path / "worker-0/ENDED").exists() == has_ended
+    script, runs = tmp_path / "script.py", tmp_path / "runs"
+    runs.mkdir()
+    script.write_text(SCRIPT.replace("ERROR", error) + then)
+    ended = starts.start(script, run_dir=runs)
+    assert ended.code == 0, ended.output
+    assert (runs / "worker-0/ENDED").exists() == has_ended

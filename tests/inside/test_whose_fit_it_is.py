@@ -4,7 +4,6 @@ import json
 import textwrap
 
 import pytest
-from starts import Starts
 
 BEGINNING = """
 import json, os, pathlib, signal, sys, time
@@ -37,13 +36,6 @@ class Dies(keras.callbacks.Callback):
                 time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-@pytest.fixture(scope="module")
-def starts():
-    running = Starts()
-    yield running
-    running.close()
 
 
 @pytest.fixture
