@@ -41,10 +41,11 @@ class Tree:
     root: Path
 
     def prepare(self, commit: str) -> None:
-        """Make the copy, if it is not there."""
-        if (self.root / "ready").exists():
-            return
+        """Make the copy, if it is not there; a run that was killed may have left a mutant in it."""
         source = str(self.source)
+        if (self.root / "ready").exists():
+            subprocess.run(["git", "-C", source, "checkout", "--quiet", "--", "."], check=True)
+            return
         clone = ["git", "clone", "--quiet", "--shared", "--no-checkout", str(PROJECT), source]
         subprocess.run(clone, check=True)
         subprocess.run(["git", "-C", source, "checkout", "--quiet", "--detach", commit], check=True)
