@@ -30,7 +30,7 @@ from entrypoint.supervision.child.child_process import become_subreaper, block_s
 from entrypoint.supervision.child.helper_process import EXIT_FAILED, retried, run_helper
 from entrypoint.supervision.child.waiting import STOP_CODES, Ended
 from entrypoint.supervision.failure_file import remove_failure
-from entrypoint.supervision.metrics import Metrics
+from entrypoint.supervision.metrics_process import MetricsProcess
 from entrypoint.supervision.peers.beside import Peers, Watch
 from entrypoint.supervision.peers.shared import Generations, SharedMark
 from entrypoint.supervision.run import EXIT_NO_PROCESS, run
@@ -76,7 +76,7 @@ def start(start: Start, log: Log) -> int:
     become_subreaper()
     board = Board.put_up(log.worker, start.status_places)
     board.note(STARTING)
-    metrics = Metrics(start.options.metrics_port, start.environment, log)
+    metrics = MetricsProcess(start.options.metrics_port, start.environment, log)
     try:
         code = _start(start, warnings, replace(log, also=board.line), board)
     except Exception as error:  # noqa: BLE001 -- whoever waits for this worker must hear of its end

@@ -12,7 +12,13 @@ from entrypoint.rendezvous.comparison import Contradictions, replaced_chief
 from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, waiting_line
 from entrypoint.rendezvous.roles.check_ins import CheckIns
 from entrypoint.rendezvous.roles.circles import Circles
-from entrypoint.rendezvous.roles.going_on import are_enough, chosen, held_up, patience, who_may_go
+from entrypoint.rendezvous.roles.quorum import (
+    are_enough,
+    choose_members,
+    held_up,
+    patience,
+    who_may_go,
+)
 from entrypoint.rendezvous.roles.session import Session
 from entrypoint.rendezvous.states import ChiefState, Expected, SeenByChief, chief_state
 from entrypoint.rendezvous.transport.connection import Connection
@@ -71,7 +77,7 @@ class ChiefRole:
             await self._send_ahead()
             self._note_limit()
             terms, seconds = self._attempt.terms, self._attempt.seconds
-            group = chosen(terms, self._check_ins.here, seconds, self._ahead)
+            group = choose_members(terms, self._check_ins.here, seconds, self._ahead)
             self._error = await self._act(chief_state(self._seen(group)), group or [])
         return self._error
 

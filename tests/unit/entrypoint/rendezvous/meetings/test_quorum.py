@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from entrypoint.rendezvous.meeting import Fewer
-from entrypoint.rendezvous.roles.going_on import chosen, held_up
+from entrypoint.rendezvous.roles.quorum import choose_members, held_up
 from entrypoint.rendezvous.states import Expected
 from entrypoint.rendezvous.terms import Terms
 from harness.timing import QUICK
@@ -78,9 +78,9 @@ def choose(cluster):
 )
 def test_enough_of_those_who_trained_last_go_on(choose, count, ring, others):
     given, here = choose(count, count // 2 + 1, ring, **others)
-    assert chosen(given, here, 5.0) == here
+    assert choose_members(given, here, 5.0) == here
     assert not held_up(given, here)
-    assert chosen(given, here, 4.9) is None
+    assert choose_members(given, here, 4.9) is None
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ def test_enough_of_those_who_trained_last_go_on(choose, count, ring, others):
 )
 def test_too_few_of_those_who_trained_last_wait(choose, count, ring, others, trained):
     given, here = choose(count, count // 2 + 1, ring, **others)
-    assert chosen(given, here, 1000.0) is None
+    assert choose_members(given, here, 1000.0) is None
     assert f"but only {trained} that trained last" in held_up(given, here)
 
 
 @pytest.mark.parametrize("ring", [0, 7])
 def test_all_go_on_whatever_they_remember(choose, ring):
     given, here = choose(3, 2, ring, worker_1=0, worker_2=8)
-    assert chosen(given, here, 0.0) == here
+    assert choose_members(given, here, 0.0) == here
 
 
 @pytest.mark.parametrize(
@@ -127,40 +127,40 @@ def test_all_go_on_whatever_they_remember(choose, ring):
 def test_who_was_missing_already_is_not_waited_for_again(choose, awaited, missing, others, after):
     given, here = choose(5, 2, (8, 2), **others)  # as if two were enough of five
     given = replace(given, roll=known(awaited, missing))
-    assert chosen(given, here, after) == here
-    assert not after or chosen(given, here, after - 0.1) is None
+    assert choose_members(given, here, after) == here
+    assert not after or choose_members(given, here, after - 0.1) is None
 
 
 def test_who_was_not_in_the_last_ring_is_left_out_where_the_others_are_enough(choose):
     given, here = choose(5, 3, (8, 3), worker_1=(8, 3), worker_2=(8, 3), worker_3=7, worker_4=0)
     given = replace(given, roll=Known(only_last_ring=True))
-    assert chosen(given, here, 0.0) == here[:2]
+    assert choose_members(given, here, 0.0) == here[:2]
     given, here = choose(5, 3, 8, worker_1=8, worker_2=0, worker_3=0, worker_4=0)
     given = replace(given, roll=Known(only_last_ring=True))
-    assert chosen(given, here, 0.0) == here
+    assert choose_members(given, here, 0.0) == here
 
 
 def test_who_is_left_out_is_taken_where_the_others_are_not_enough(choose):
     three = {f"worker_{place}": (8, 3) for place in (1, 2)}
     given, here = choose(5, 3, (8, 3), **three, worker_3=7, worker_4=0)
     given = replace(given, roll=known(left_out=[4]))
-    assert chosen(given, here, 0.0) == here[:3]
+    assert choose_members(given, here, 0.0) == here[:3]
     given = replace(given, roll=known(left_out=[2, 3, 4]))
-    assert chosen(given, here, 0.0) == here
+    assert choose_members(given, here, 0.0) == here
 
 
 def test_with_no_patience_only_who_is_to_be_taken_in_is_waited_for(choose):
     given, here = choose(3, 2, 7, worker_1=7)
     given = replace(given, fewer=Fewer(2, 0.0))
-    assert chosen(given, here, 0.0) == here
+    assert choose_members(given, here, 0.0) == here
     given = replace(given, roll=known(awaited=[2]))
-    assert chosen(given, here, 0.0) is None
-    assert chosen(given, here, given.timing.alive_seconds) == here
+    assert choose_members(given, here, 0.0) is None
+    assert choose_members(given, here, given.timing.alive_seconds) == here
 
 
 def test_those_who_remember_nothing_wait_for_all_as_at_a_first_start(choose):
     given, here = choose(3, 2, 0, worker_1=0)
-    assert chosen(given, here, 1000.0) is None
+    assert choose_members(given, here, 1000.0) is None
     assert not held_up(given, here)
 
 
@@ -175,7 +175,7 @@ def test_no_two_groups_follow_one_ring(choose):
             for without in range(1, 5):  # all others are there, in other processes if need be
                 here = {f"worker_{place}": others[place] for place in others if place != without}
                 given, sessions = choose(5, 3, own, **here)
-                if chosen(given, sessions, 1000.0):
+                if choose_members(given, sessions, 1000.0):
                     ways.append(mine)
         assert len(set(ways)) < 2
 
@@ -205,7 +205,7 @@ def test_no_ring_of_a_chain_is_followed_by_two_smaller_ones(choose, count):
         )
         for session in sessions:
             session.card.asks = chance.random() < 0.8
-        group = chosen(given, sessions, 1000.0)
+        group = choose_members(given, sessions, 1000.0)
         if group is None:
             continue
         places = [0, *(tasks.index(session.member.task) for session in group)]

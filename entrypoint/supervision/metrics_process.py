@@ -17,7 +17,7 @@ from entrypoint.supervision.child.waiting import how_it_ended
 SERVER = (sys.executable, "-I", "-m", "cluster_trainer.metrics_server")
 
 
-class Metrics:
+class MetricsProcess:
     """The process, from the start of this worker to its end; without a port there is none."""
 
     def __init__(self, port: int | None, environment: Mapping[str, str], log: Log) -> None:

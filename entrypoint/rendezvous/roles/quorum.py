@@ -13,7 +13,7 @@ from entrypoint.rendezvous.terms import Terms
 NOBODY: frozenset[Task] = frozenset()
 
 
-def chosen(
+def choose_members(
     terms: Terms, here: Sequence[Session], seconds: float, ahead: Collection[Task] = NOBODY
 ) -> list[Session] | None:
     """Return who may go on now with the chief, which has waited so long; None: it is too early.
