@@ -1,4 +1,30 @@
-"""Checkpoints of a fit, whatever the model and whatever the script."""
+"""Checkpoints of a fit, whatever the model and whatever the script.
+
+What happens at the end of an epoch, in this order. In each exchange all workers wait for the
+slowest one.
+
+1. `EpochIterator._epoch` calls `CheckpointCallback.after_training`. If the fit has validations, it
+   saves a checkpoint, so that the steps need not be done again. In `_is_room` the workers exchange
+   whether there is time for it. An epoch that a callback has stopped leaves this out.
+2. Keras asks for the epoch's metrics, which `get_metrics_result_or_logs` in engine/install.py
+   answers. `statistics.average` averages BatchNorm's statistics over all replicas: an exchange. The
+   metrics need none: those of all replicas came with the last call (`StepLogs.taken`).
+3. Keras's `evaluate` validates on all workers, call by call; see engine/epoch_iterator.py. If the
+   workers agree there to end the fit, none saves: it goes on from an earlier checkpoint.
+4. Keras calls `on_epoch_end` of the user's callbacks, on all workers. Those that only write do so
+   on the chief alone (callbacks/chief.py). Between them or behind the last, `ChiefsFiles.share`
+   gives the chief's files to the other workers, who wait for the chief.
+5. Keras calls `on_epoch_end` of the image's own: `ClusterTrainerRecords`, `Heartbeat`, `PlaceTold`.
+   They exchange nothing.
+6. Keras calls `CheckpointCallback.on_epoch_end`. In an exchange, a fit that one worker's callback
+   has stopped stops on all workers. Then it calls `_average`. `_is_room` exchanges whether a worker
+   is still writing, or would lose too much time; if none is, and none would, it calls `_save`.
+7. `_save` shares ModelCheckpoint's files and gathers the state that Keras does not list
+   (`Tracked.take`), both in exchanges, and copies the rest. A thread writes the copy (`Saver.save`)
+   while training goes on: no worker waits for another's disk.
+
+After the last epoch, `on_train_end` saves once more and waits until this worker has written it.
+"""
 
 import logging
 import random

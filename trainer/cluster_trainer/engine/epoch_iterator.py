@@ -1,4 +1,25 @@
-"""Stands in for Keras's TFEpochIterator: hands out calls of several steps instead of batches."""
+"""Stands in for Keras's TFEpochIterator: hands out calls of several steps instead of batches.
+
+What happens in one call of a `fit`, in this order:
+
+1. `EpochIterator._epoch` chooses how many steps it has: `Pace.steps`, or fewer if the epoch, the
+   pass or `CheckpointCallback.steps_left` has fewer. It hands Keras an `Execution`.
+2. Keras calls `on_train_batch_begin` of all callbacks.
+3. Keras calls `Steps.__call__`, which runs the steps in TensorFlow within `StallLimit.call`. Each
+   step sums the gradients over all replicas; after the last, `Steps._logs` sums the metrics.
+4. Keras calls `on_train_batch_end` of all callbacks. `CheckpointCallback` asks the other workers
+   whether a callback of theirs has stopped the fit. If one has, `_taking_a_stop` counts the steps,
+   and 5. to 7. are left out.
+5. `Pace.synchronise_after_call` exchanges the time with the other workers, if that is due. In the
+   same exchange `StepVote.agree` votes on whether the fit ends.
+6. `CheckpointCallback.after_call` saves a checkpoint if the fit is to end; or if one is due, and no
+   worker is still writing the one before. Then `Coordinator.meet` ends the fit if it is to end.
+7. If the data had fewer batches than the call, `_end_early` is called and the epoch ends.
+
+The calls of a fit's validation take the same way, with `Steps` of `test_step` and the hooks of
+tests. `CheckpointCallback` has no part in them: nothing is asked in 4., and in 6. there is only
+`Coordinator.meet`.
+"""
 
 import logging
 import time
