@@ -45,7 +45,8 @@ def trainer(folder):
 
 
 @pytest.mark.parametrize(
-    ("program", "whose"), [(script, "Script"), (own_loop, "Trainer"), (trainer, "Trainer")]
+    ("program", "whose"),
+    [(script, "ScriptFit"), (own_loop, "TrainersFit"), (trainer, "TrainersFit")],
 )
 def test_every_fit_goes_one_way(tmp_path, monkeypatch, program, whose):
     seen, way = [], fit._trained  # noqa: SLF001

@@ -85,6 +85,43 @@ def test_each_process_of_a_start_trains_by_itself(start):
     assert "had ended" not in again.output  # it was trained again, as the first start was over
 
 
+THREADS = """
+import threading
+at_once = threading.Barrier(2)
+begun = [threading.Event(), threading.Event()]
+
+class RunsBesideTheOther(keras.callbacks.Callback):
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def on_epoch_begin(self, epoch, logs=None):
+        begun[self.number].set()
+        assert begun[1 - self.number].wait(60)
+
+def train(number):
+    model, beside = compiled(), RunsBesideTheOther(number)
+    at_once.wait(60)
+    model.fit(*rows(), epochs=2 + 2 * number, batch_size=8, verbose=0, callbacks=[beside])
+    tell(model, number=number)
+
+threads = [threading.Thread(target=train, args=(number,)) for number in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+sys.exit(1)
+"""
+
+
+def test_fits_of_two_threads_are_kept_side_by_side(start):
+    told = start(THREADS)
+    assert sorted(one["number"] for one in told.told) == [0, 1], told.output
+    again = start(THREADS)
+    assert sorted(map(str, again.told)) == sorted(map(str, told.told)), again.output
+    assert again.output.count("had ended after") == 2
+
+
 OUR_OWN = """
 from cluster_trainer import fit
 

@@ -11,6 +11,7 @@ import keras
 
 from cluster_trainer.builtin import predictions
 from cluster_trainer.builtin.run import Run, facts_of
+from cluster_trainer.callbacks.checkpoint_callback import Place
 from cluster_trainer.callbacks.recording.tensorboard import FOLDER
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.data.examples import Examples
@@ -65,6 +66,12 @@ class Trainer(Program):
     ) -> None:
         super().__init__(run.job, stop, deadline, reporter.journal)
         self.run, self.described, self.reporter = run, described, reporter
+        self._fit: TrainersFit | None = None
+
+    @property
+    def place(self) -> Place:
+        """Where its fit is, or was when it ended."""
+        return self._fit.place if self._fit else Place()
 
     def begins(self) -> None:
         """Need nothing: it has begun before its fit."""
@@ -76,7 +83,8 @@ class Trainer(Program):
     def asked(self, given: inspect.BoundArguments) -> "TrainersFit":
         """Return what it asks of its fit; see Program."""
         del given
-        return TrainersFit(self)
+        self._fit = TrainersFit(self)
+        return self._fit
 
     def waits(self, waiting: str) -> None:
         """Note that the fit waits for other workers."""

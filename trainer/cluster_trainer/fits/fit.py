@@ -116,28 +116,28 @@ def _to_its_end(program: Program, call: Call) -> Any:
         users = AsGiven(_of_a_user(call) if survivor.goes_on else [])
         while True:
             try:
-                return _trained(program, asked, call, survivor)
+                return _trained(asked, call, survivor)
             except INTERRUPTIONS as error:
-                waiting = survivor.interrupted(error, program.kept)
+                waiting = survivor.interrupted(error, asked.kept)
             # Not before the exception is gone, which holds all that the fit had in its hands.
             survivor.meet_again(waiting)
             users.restore()
     finally:
         call.arrays.let_go()
-        program.let_go()
+        asked.let_go()
 
 
-def _trained(program: Program, asked: Asked, call: Call, survivor: Survivor) -> Any:
+def _trained(asked: Asked, call: Call, survivor: Survivor) -> Any:
     """Agree with the workers that are there, find the newest checkpoint, and train from it."""
     workers = workers_of(call.model.distribute_strategy)
     asked.agree(workers, is_again=survivor.is_again)
     options = replace(
         asked.options(), has_trained=survivor.has_trained, may_take_in=survivor.goes_on
     )
-    program.let_go()  # of the try before: each holds a checkpoint, and may still write one
-    program.kept = KeptFit(options, call.model)
-    program.kept.find()
-    return program.kept.run(call.run, *call.anew())
+    asked.let_go()  # of the try before: each holds a checkpoint, and may still write one
+    kept = asked.kept = KeptFit(options, call.model)
+    kept.find()
+    return kept.run(call.run, *call.anew())
 
 
 def _rehearsed(asked: Asked, call: Call) -> Any:

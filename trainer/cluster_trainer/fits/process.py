@@ -27,6 +27,7 @@ class Process:
         calls: what its end would be by the calls beside `fit`; None: there was none.
         folders: those that `cluster_trainer.fit` has trained into, each with its lock.
         programs: the built-in trainer, by the thread that runs it.
+        beginning: held while the script begins, which two of its threads may ask for at once.
     """
 
     pid: int = field(default_factory=os.getpid)
@@ -35,6 +36,7 @@ class Process:
     calls: "Outcome | None" = None
     folders: dict[Path, Lock] = field(default_factory=dict)
     programs: "dict[int, Program]" = field(default_factory=dict)
+    beginning: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def program(self) -> "Program | None":
@@ -59,5 +61,7 @@ def present() -> Process:
     """Return this process; no program has called `fit` yet in one that was forked."""
     global _present  # noqa: PLW0603  the one place that holds it: Keras's import passes nothing
     if _present.pid != os.getpid():
-        _present = replace(_present, pid=os.getpid(), script=None, programs={})
+        _present = replace(
+            _present, pid=os.getpid(), script=None, programs={}, beginning=threading.Lock()
+        )
     return _present

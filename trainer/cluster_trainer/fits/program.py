@@ -39,20 +39,10 @@ class Program(ABC):
         stop: whether this process was asked to stop.
         deadline: until when a call of TensorFlow must be over.
         journal: this worker's events.jsonl.
-
-    Attributes:
-        kept: the fit that runs, or waits for other workers; None: there is none.
     """
 
     def __init__(self, job: Job, stop: StopRequest, deadline: Deadline, journal: Journal) -> None:
         self.job, self.stop, self.deadline, self.journal = job, stop, deadline, journal
-        self.kept: KeptFit | None = None
-        self._ended_at = Place()
-
-    @property
-    def place(self) -> Place:
-        """Where the fit is that runs; where the last one was when it ended, if none does."""
-        return self.kept.place if self.kept else self._ended_at
 
     @abstractmethod
     def begins(self) -> None:
@@ -94,20 +84,32 @@ class Program(ABC):
             workers: this one and the others.
         """
 
-    def let_go(self) -> None:
-        """Hold no fit any longer, which writes nothing any more."""
-        if self.kept:
-            self.kept.close()
-            self._ended_at = self.kept.place
-        self.kept = None
-
     def look_away(self) -> None:
         """Remove the file that says where the fit is."""
         LiveFile(self.job.live_file).remove()
 
 
 class Asked(ABC):
-    """What a program asks of one fit."""
+    """What a program asks of one fit. Each of a program's threads may run a fit of its own.
+
+    Attributes:
+        kept: the fit as it runs, or waits for other workers; None: it does neither.
+    """
+
+    kept: KeptFit | None = None
+    _ended_at = Place()
+
+    @property
+    def place(self) -> Place:
+        """Where the fit is; where it was when it ended, if it does not run."""
+        return self.kept.place if self.kept else self._ended_at
+
+    def let_go(self) -> None:
+        """Hold the fit no longer, which writes nothing any more."""
+        if self.kept:
+            self.kept.close()
+            self._ended_at = self.kept.place
+        self.kept = None
 
     @abstractmethod
     def order(self) -> Order:

@@ -32,6 +32,11 @@ def begin(process: Process, environ: Mapping[str, str]) -> Script:
     Raises:
         ConfigurationError: a setting is not acceptable, or the folder is another start's.
     """
+    with process.beginning:
+        return process.script or _begun(process, environ)
+
+
+def _begun(process: Process, environ: Mapping[str, str]) -> Script:
     lock = Lock()
     job, claim = _claimed(_read(environ), lock, this_process(environ, script_name()))
     stop = StopRequest(leave_process)

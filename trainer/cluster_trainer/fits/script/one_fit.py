@@ -56,8 +56,9 @@ class ScriptFit(Asked):
     def agree(self, workers: Workers, *, is_again: bool) -> None:
         """Agree with the others on where the script goes on, and which fit this is; see Asked."""
         has_ring = ring_of(self._model.distribute_strategy) is not None
-        self._script.agree(workers, is_again=is_again, has_ring=has_ring)
-        self._chosen = self._script.fits.choose(self._called, workers, self._chosen)
+        with self._script.choosing:
+            self._script.agree(workers, is_again=is_again, has_ring=has_ring)
+            self._chosen = self._script.fits.choose(self._called, workers, self._chosen)
 
     def options(self) -> FitOptions:
         """Return how the fit is kept; see Asked."""

@@ -4,6 +4,7 @@ import atexit
 import inspect
 import logging
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -68,6 +69,7 @@ class Script(Program):
         outcome: what its end would be that came now.
         has_passed: whether a fit had ended in an earlier start, and was not run again.
         pid: this process's, and not that of one that it has forked off.
+        choosing: held while a fit chooses its folder; those of other threads choose another.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class Script(Program):
         self._beginning, self._last = Beginning(job), LastCall()
         self.fits = Fits(job.folder, keeps=self.keeps)
         self.stage, self.outcome, self.has_passed = Stage.NEW, Outcome.WELL, False
-        self.pid = os.getpid()
+        self.pid, self.choosing = os.getpid(), threading.Lock()
 
     @property
     def records(self) -> bool:
