@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from entrypoint.cluster.spec import ClusterSpec, Member
 from entrypoint.errors import EXIT_PEER_LOST, ConfigurationError, escaped, listed, shortened
@@ -31,6 +31,13 @@ def with_reasons(missing: Sequence[tuple[Member, str]]) -> str:
     named = "; ".join(f"{', '.join(members)}: {reason}" for reason, members in reasons.items())
     more = len(missing) - MOST_NAMED
     return _bounded(named) + (f"; and {more} more" if more > 0 else "")
+
+
+def no_ring(troubles: Mapping[str, str]) -> str:
+    """Return who misses whom; `troubles` says it for each worker."""
+    named = "; ".join(f"{name} misses {troubles[name]}" for name in [*troubles][:MOST_NAMED])
+    more = len(troubles) - MOST_NAMED
+    return _bounded(named) + (f"; and {more} more miss somebody" if more > 0 else "")
 
 
 def chief_line(chief: Member, reason: str, seconds: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from entrypoint.rendezvous.attempt import Attempt
 from entrypoint.rendezvous.meeting import Ring
+from entrypoint.rendezvous.outcome import no_ring
 from entrypoint.rendezvous.roles.links import Circle, Links
 from entrypoint.rendezvous.roles.session import Session
 from entrypoint.rendezvous.transport.messages import (
@@ -63,7 +64,7 @@ class Circles:
         attempt = self._attempt
         self.links.drop()
         await asyncio.gather(*(session.send(Message(AGAIN)) for session in sessions))
-        told = "; ".join(f"{name} misses {missing}" for name, missing in troubles.items())
+        told = no_ring(troubles)  # bounded: each member has to read it in a STATUS
         if told != self.trouble:
             attempt.terms.say("WARNING", f"no ring: {told}; meeting the others again")
         self.trouble = told

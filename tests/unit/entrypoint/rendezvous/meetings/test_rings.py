@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 
 import pytest
@@ -156,3 +157,14 @@ async def test_neighbours_that_never_reach_each_other_are_given_up():
     found = await asyncio.gather(*(one.ask() for one in play.players), return_exceptions=True)
     assert all(isinstance(error, PeersMissingError) for error in found)
     assert f"worker-2 at {play.address(2)}: no answer" in str(found[0])
+
+
+async def test_however_many_miss_a_neighbour_all_hear_of_it_and_nobody_is_lost():
+    play = Play(32, start_seconds=60.0)
+    await play.all_run()
+    members = [play.address(place).host for place in range(1, 32)]
+    play.space.cut |= set(itertools.permutations(members, 2))  # only worker 0 reaches all
+    (error, *_) = await asyncio.gather(*(one.ask() for one in play.players), return_exceptions=True)
+    assert "no answer" in str(error)
+    assert not [line for line in play.players[0].lines if "stopped answering" in line]
+    assert [line for line in play.players[1].lines if "ring of 32 workers: worker-" in line]
