@@ -19,6 +19,8 @@ from entrypoint.rendezvous.transport.reasons import PeerError
 
 LATENCY_SECONDS = 0.001
 DAY_SECONDS = 86_400.0
+TURN_SECONDS = 1e-9
+"""What a turn of the loop takes: who waits for less than a float can tell would wait for ever."""
 
 
 class _Selector(selectors.SelectSelector):
@@ -30,6 +32,7 @@ class _Selector(selectors.SelectSelector):
         ready = super().select(0)
         if not ready and timeout is None:
             raise RuntimeError("everybody waits, and nothing will ever happen")
+        self.now += TURN_SECONDS
         if not ready and timeout:
             self.now += timeout
             if self.now > DAY_SECONDS:
