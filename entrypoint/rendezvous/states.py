@@ -85,7 +85,7 @@ class MemberState(Enum):
     CONTRADICTED = "Workers do not agree: worker 0 is told, and the meeting ends."
     SENDS_AWAY = "A newcomer does not agree, or says so: it is told, and has no say."
     WENT = "It goes on: together with the others, or ahead of them."
-    GAVE_UP = "The time is over."
+    GAVE_UP = "The time is over, or worker 0 has started anew too often."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +99,8 @@ class SeenByMember:
     is_about_newcomers: bool = False
     has_gone: bool = False
     is_late: bool = False
+    is_vain: bool = False
+    """Whether worker 0's command has started anew too often, and never asked."""
 
 
 def member_state(seen: SeenByMember) -> MemberState:
@@ -109,7 +111,7 @@ def member_state(seen: SeenByMember) -> MemberState:
         (seen.is_linking, MemberState.LINKED),
         (seen.has_promised, MemberState.PROMISED),
         (seen.contradicts, MemberState.CONTRADICTED),
-        (seen.is_late, MemberState.GAVE_UP),
+        (seen.is_late or seen.is_vain, MemberState.GAVE_UP),
         (seen.is_connected, MemberState.CHECKED_IN),
     )
     return next((state for holds, state in order if holds), MemberState.DIALS)

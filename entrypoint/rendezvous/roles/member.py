@@ -14,7 +14,7 @@ from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
 from entrypoint.rendezvous.comparison import Contradictions, in_a_line
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.meeting import WENT_AHEAD, Meeting
-from entrypoint.rendezvous.outcome import ContradictionError, chief_line
+from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, chief_line
 from entrypoint.rendezvous.roles.conversation import answer, compare, follow, hello
 from entrypoint.rendezvous.roles.links import Circle, Links
 from entrypoint.rendezvous.states import Expected, MemberState, SeenByMember, member_state
@@ -72,6 +72,8 @@ class MemberRole:
         self._has_gone = False
         self._promised_until = 0.0
         """Until then only the chief decides: it was told that nothing is against the release."""
+        self._starts = 0
+        """How often the chief's command was about to start, while this one's waits for it."""
 
     def loops(self) -> list[Coroutine[None, None, None]]:
         """Return what runs until the decision."""
@@ -90,7 +92,7 @@ class MemberRole:
                 if error := await self._contradict():
                     return error
             elif state is MemberState.GAVE_UP:
-                return attempt.gave_up(self._status())
+                return self._gave_up()
             elif state is MemberState.PROMISED:
                 await attempt.news(self._promised_until - attempt.seconds)
             elif state is MemberState.LINKED:
@@ -109,7 +111,21 @@ class MemberRole:
             is_about_newcomers=found.are_all_of(attempt.is_new),
             has_gone=self._has_gone,
             is_late=attempt.time_left <= 0,
+            is_vain=self._losses > attempt.terms.most_losses,
         )
+
+    @property
+    def _losses(self) -> int:
+        """How often in a row the chief started, and was lost before there was a ring."""
+        return max(0, self._starts - 1)
+
+    def _gave_up(self) -> PeersMissingError:
+        """Return the error of a wait in vain."""
+        if self._losses > self._attempt.terms.most_losses:
+            return PeersMissingError(
+                f"gave up after {self._losses} meetings without a ring: {self._status()}"
+            )
+        return self._attempt.gave_up(self._status())
 
     async def _contradict(self) -> ContradictionError | None:
         """Let the chief say it to all, if it can be reached; else say it to who is connected.
@@ -245,6 +261,7 @@ class MemberRole:
         elif message.kind == AHEAD and not asks:
             await self._go_ahead(trains=message.flag("train"))
         elif message.kind == WAIT and asks:
+            self._starts += 1
             self._attempt.limit.renew(self._attempt.now)
             self._attempt.limit.note(self._attempt.now, is_starting=True)
             raise PeerError(NOT_ASKED)

@@ -76,20 +76,21 @@ async def test_whoever_does_not_come_is_named():
         assert f"worker-1 at {play.address(1)}: refused" in str(error)
 
 
-async def test_one_that_is_lost_again_and_again_is_given_up():
+@pytest.mark.parametrize("lost", [0, 1])
+async def test_one_that_is_lost_again_and_again_is_given_up(lost):
     play = Play(2, most_losses=2)
     await play.begin()
-    await play.lose(1)
-    asked = play.players[0].ask()
+    await play.lose(lost)
+    asked = play.players[1 - lost].ask()
     for _ in range(4):
-        again = play.replace(1)
+        again = play.replace(lost)
         await again.start()
         await asyncio.sleep(3)
         await again.kill()
     (error,) = await asyncio.gather(asked, return_exceptions=True)
     assert isinstance(error, PeersMissingError)
     assert "gave up after 3 meetings without a ring" in str(error)
-    assert "worker-1 at" in str(error)
+    assert f"worker-{lost} at" in str(error)
 
 
 async def test_a_replacement_that_does_not_agree_is_refused_with_the_reason():
