@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from noise import pictures
 
-from cluster_trainer import api, fit
+from cluster_trainer import fit
+from cluster_trainer.fits import process
 from conftest import strategy_of
 
 RUN = {"epochs": 1, "global_batch_size": 16}
@@ -74,7 +75,7 @@ def test_a_run_with_an_optimizer_of_ones_own_may_get_more_epochs(result):
     """Where no setting decides the learning rate, none depends on how many there are."""
     for epochs in (1, 2):
         keras.utils.clear_session()  # both as in another process
-        api._used.clear()  # noqa: SLF001
+        process.present().folders.clear()
         optimizer = keras.optimizers.SGD(0.25)
         history = fit(built(), DATA, optimizer=optimizer, **(RUN | {"epochs": epochs}))
         assert len(history) == epochs
