@@ -272,7 +272,25 @@ def test_the_warning_has_both_numbers(caplog):
     assert "a sum over the batch" in line
 
 
-@pytest.mark.parametrize(("make", "eagerly"), [(with_state, False), (adversarial, True)])
+class Remembering(layers.Layer):
+    """Counts its calls in Python, which steps that run eagerly may do, and draws from NumPy."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def call(self, x):
+        self.calls += 1
+        return x * (np.random.uniform() + self.calls)  # noqa: NPY002  the script's own
+
+
+def with_memory():
+    inputs = keras.Input((6,))
+    outputs = layers.Dense(3, activation="softmax")(Remembering()(inputs))
+    return keras.Model(inputs, outputs), "sgd", "sparse_categorical_crossentropy"
+
+
+@pytest.mark.parametrize(("make", "eagerly"), [(with_state, False), (with_memory, True)])
 def test_nothing_stays_of_it(make, eagerly, monkeypatch):
     strategy = strategy_of(2)
     with_it = fitted(make, strategy, run_eagerly=eagerly)
@@ -518,7 +536,11 @@ def over_a_mask(y, p):
 def mean(y, p):
     return ops.mean((y - p) ** 2)
 
-for loss in (mean, over_a_mask):
+def summed_by_itself(y, p):
+    context = tf.distribute.get_replica_context()  # there is none yet where Keras builds
+    return mean(y, p) if context is None else context.all_reduce("MEAN", mean(y, p))
+
+for loss in (mean, over_a_mask, summed_by_itself):
     keras.utils.set_random_seed(1)
     with strategy.scope():
         inputs = keras.Input((4,))
@@ -538,7 +560,10 @@ def test_workers_compare_over_a_ring_and_in_tensorflows_cluster(way, tmp_path):
     with MeetingPlace(tmp_path / "place", 2, str(script), way, **settings) as place:
         assert place.wait() == [0, 0], place.logs
         for worker in place.workers:
-            mean, over_a_mask = worker.log.read_text().split("LOSS ")[1:]
+            mean, over_a_mask, by_itself = worker.log.read_text().split("LOSS ")[1:]
             assert "first batch" not in mean
             assert over_a_mask.count("the first batch: ") == 1, place.logs
             assert "WARNING:tensorflow" not in over_a_mask
+            assert "the first batch: " not in by_itself  # and nobody waits for the others
+        told = "the first batch cannot" in place.workers[0].log.read_text()
+        assert told == (way == "cluster")

@@ -24,8 +24,8 @@
 | `_get_metrics_result_or_logs` | everywhere | the results of all replicas |
 
 For a moment, and put back at once: `_direct_assign` while a model is called on zeros
-(building/on_zeros.py), and TensorFlow's random functions while the first batch is compared
-(first_batch/draws.py). Outside of the engine: `Model.export` of a script's fit
+(building/on_zeros.py), and TensorFlow's random functions and sums over its cluster while the first
+batch is compared (first_batch/). Outside of the engine: `Model.export` of a script's fit
 (fits/shared/written.py).
 """
 

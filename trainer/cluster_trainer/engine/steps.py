@@ -15,7 +15,12 @@ from cluster_trainer.collectives.replicas import Replicas, count, gathered, ring
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.building import building
-from cluster_trainer.engine.data.comparing import differing_batches, warn
+from cluster_trainer.engine.building.unbuilt import held_as_before
+from cluster_trainer.engine.data.comparing import (
+    differing_batches,
+    leaving_generators,
+    warn,
+)
 from cluster_trainer.engine.data.cut import count_in, cut, handed_out, rows_known, without_rows
 from cluster_trainer.engine.data.sources.source import Source
 from cluster_trainer.engine.epoch_iterator import EpochIterator, Execution
@@ -295,6 +300,10 @@ class Steps:
         if source is not None and source.is_distributed:
             self._first_batch.say_left_out("TensorFlow shares the data out")
             return False
+        if source is not None and source.calls_users and self._model.run_eagerly:
+            # Both may draw from NumPy, whose generator nobody can put back meanwhile.
+            self._first_batch.say_left_out("the step runs eagerly, beside threads that read data")
+            return False
         return True
 
     def _first_batch_of(self, model: keras.Model) -> FirstBatch:
@@ -328,9 +337,10 @@ class Steps:
         """
         if not building.trains_as_keras(self._model):
             return None
-        with suppress(Exception):  # a loss, say, that looks at numbers
+        # Of what is traced nothing may stay in layers: the steps could not compute with it.
+        with suppress(Exception), held_as_before(self._model), leaving_generators():
             return function_of(self._one_step).get_concrete_function(shares)
-        return None
+        return None  # a loss, say, that looks at numbers
 
     def _run_after_comparing(self, call: Execution, reading: Reading) -> tuple[int, Any]:
         """Do a call's steps, the first by itself, once that batch was computed both ways."""

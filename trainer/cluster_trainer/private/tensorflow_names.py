@@ -42,6 +42,7 @@ NUM_REPLICAS_IN_SYNC = Replaceable(_StrategyBase, "num_replicas_in_sync")
 ASSIGN = Replaceable(_BaseVariable, "assign")
 ASSIGN_OF_RESOURCE = Replaceable(_ResourceVariable, "assign")  # TensorFlow gives this class its own
 GET_SEED = Replaceable(_random_seed, "get_seed")
+CROSS_DEVICE_OPS = Replaceable(CollectiveAllReduceExtended, "_get_cross_device_ops")
 
 # The classes of tf.data's steps, by name: TensorFlow exports none of them.
 

@@ -1,7 +1,8 @@
-"""Layers as they were before something tried to build them, and has failed half-way."""
+"""Layers as they were before something tried to build them and failed, or only tried them."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,32 @@ class Unbuilt:
 
     def __init__(self, model: Any) -> None:
         layers = [one for one in keras_names.layers_within(model) if not one.built]
-        trackers = [keras_names.tracker(one) for one in layers]  # what a layer holds, once more
-        seen: set[int] = set()
-        self._put_back = [back for one in (*layers, *trackers) for back in _of_object(one, seen)]
-        self._put_back += _of_generators()
+        self._put_back = [*_of_layers(layers), *_of_generators()]
 
     def restore(self) -> None:
         """Let them hold what they held, and nothing else."""
         for put_back in self._put_back:
             put_back()
+
+
+@contextmanager
+def held_as_before(model: Any) -> Iterator[None]:
+    """Let a model and all its layers hold afterwards what they held before, and nothing else."""
+    back = [*_of_layers(keras_names.layers_within(model))]
+    try:
+        yield
+    finally:
+        for put_back in back:
+            put_back()
+
+
+def _of_layers(layers: Iterable[Any]) -> Iterator[Callable[[], None]]:
+    """Yield what gives layers what they hold now."""
+    held = [*layers]
+    trackers = [keras_names.tracker(one) for one in held]  # what a layer holds, once more
+    seen: set[int] = set()
+    for one in (*held, *trackers):
+        yield from _of_object(one, seen)
 
 
 def _of_object(one: Any, seen: set[int]) -> Iterator[Callable[[], None]]:

@@ -198,9 +198,9 @@ def note_read(source: Any) -> None:
     _read_now.discard(source)
 
 
-def is_any_read() -> bool:
-    """Tell whether threads read data that may call a user's own code."""
-    return bool(_read_now)
+def leaving_generators() -> AbstractContextManager[None]:
+    """Leave generators as they are, but not while threads that read data may draw from them."""
+    return nullcontext() if _read_now else drawing_nothing()
 
 
 def _drawing_nothing_of(source: Any) -> AbstractContextManager[None]:

@@ -160,7 +160,7 @@ class FirstBatch:
         if workers_of(self._strategy).rank:
             return {}
         _refuse_to_run_out(grown * several.total)
-        with replicas.alone():
+        with replicas.alone(), _refusing_sums():
             parts = [batch.whole] * several.local
             ways, weights = batch.whole_ways(), [1.0] * several.local
             found = self._computed(parts, weights, ways, lambda logs, *_: _losses(logs))
@@ -402,6 +402,24 @@ def _as_one_device(model: Any) -> Iterator[None]:
     finally:
         for one, value in zip(layers, before, strict=True):
             one.synchronized = value
+
+
+@contextmanager
+def _refusing_sums() -> Iterator[None]:
+    """Refuse what a step of the script's own sums over TensorFlow's cluster.
+
+    The other workers do not compute the whole batch, and would be waited for without end.
+    """
+
+    def refuse(*_: Any) -> Any:
+        raise NotComparableError("the step itself sums over workers, or gathers from them")
+
+    own = tensorflow_names.CROSS_DEVICE_OPS.own
+    tensorflow_names.CROSS_DEVICE_OPS.put(refuse)
+    try:
+        yield
+    finally:
+        tensorflow_names.CROSS_DEVICE_OPS.put(own)
 
 
 @contextmanager

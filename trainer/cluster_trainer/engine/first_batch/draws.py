@@ -5,12 +5,12 @@ so, such as an order of the batch, is noted: the two ways cannot be compared the
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
 
-from cluster_trainer.engine.data import comparing
+from cluster_trainer.engine.data.comparing import leaving_generators
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import tensorflow_names
@@ -27,14 +27,13 @@ def alike() -> Iterator[None]:
 
     But not Python's and NumPy's while threads that read data may draw from them.
     """
-    leaving = nullcontext() if comparing.is_any_read() else comparing.drawing_nothing()
     seeds = tensorflow_names.operation_seeds()
     of_operations = seeds.getstate() if seeds is not None else None
     replacements = [*_replacements()]  # made of what is there before any is replaced
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in replacements]
     try:
         _set(replacements)
-        with leaving:
+        with leaving_generators():
             yield
     finally:
         _set(before)
