@@ -3,7 +3,7 @@
 It owns this worker's port, knows the others' addresses and the secret that they share, and says in
 its own log who is missing. Nothing of that is known here: what comes is two connected sockets.
 
-The entrypoint's side is entrypoint/rendezvous/ring/. The two meet in one packet each way, on a
+The entrypoint's side is entrypoint/rendezvous/commands/. The two meet in one packet each way, on a
 socket that the command has inherited. docs/explanation/decisions/0011-neighbours.md says why.
 """
 
