@@ -16,8 +16,7 @@ from entrypoint.rendezvous.transport.network import Port
 async def receive_latecomers(terms: Terms, present: Sequence[int], note: Note) -> None:
     """Receive who comes while those at these places train, as worker 0 does; until cancelled.
 
-    A port that cannot be opened is tried again: what is wrong
-    with it may pass.
+    A port that cannot be opened is tried again: what is wrong with it may pass.
     """
     absent = set(range(len(terms.spec.members))).difference(present)
     trouble = ""

@@ -60,9 +60,9 @@ def read_greeting(line: bytes) -> str:
 class Signer:
     """Both directions of one connection: `<signature> <number> <payload>`, ended by a newline.
 
-    The signature is an HMAC-SHA256 (RFC 2104) over both nonces, the direction, the
-    number and the payload: what was recorded on one connection is worth nothing on another, and
-    what one side sent cannot be sent back to it.
+    The signature is an HMAC-SHA256 (RFC 2104) over both nonces, the direction, the number and the
+    payload: what was recorded on one connection is worth nothing on another, and what one side sent
+    cannot be sent back to it.
     """
 
     def __init__(
