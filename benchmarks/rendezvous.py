@@ -18,9 +18,9 @@ from multiprocessing.synchronize import Barrier
 from benchmarks.start_up import median
 from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import ClusterSpec
-from entrypoint.rendezvous.attempt import Given
 from entrypoint.rendezvous.facts import Facts, host_list
 from entrypoint.rendezvous.gate import meet
+from entrypoint.rendezvous.terms import Terms
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.timing import Timing
 
@@ -93,13 +93,13 @@ def run(spec: ClusterSpec, ranks: list[int], barrier: Barrier, results: object) 
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     sent = Sent()
     sent.count()
-    givens = list(workers(spec, ranks))
+    all_terms = list(workers(spec, ranks))
     barrier.wait(TIMEOUT_SECONDS)
-    asyncio.run(meet_all(givens))
+    asyncio.run(meet_all(all_terms))
     results.put((sent.messages, sent.bytes))
 
 
-def workers(spec: ClusterSpec, ranks: list[int]) -> Iterator[Given]:
+def workers(spec: ClusterSpec, ranks: list[int]) -> Iterator[Terms]:
     """Yield what each worker is called with."""
     facts = Facts(
         hosts=host_list(spec),
@@ -109,7 +109,7 @@ def workers(spec: ClusterSpec, ranks: list[int]) -> Iterator[Given]:
         settings=SETTINGS,
     )
     for rank in ranks:
-        yield Given(
+        yield Terms(
             spec=spec,
             task=spec.members[rank].task,
             facts=facts,
@@ -120,11 +120,9 @@ def workers(spec: ClusterSpec, ranks: list[int]) -> Iterator[Given]:
         )
 
 
-async def meet_all(givens: list[Given]) -> None:
+async def meet_all(all_terms: list[Terms]) -> None:
     """Pass the gate as all of them; raise what any of them ends with."""
-    for error in await asyncio.gather(*(meet(given) for given in givens)):
-        if error:
-            raise error
+    await asyncio.gather(*(meet(terms) for terms in all_terms))
 
 
 def free_ports(count: int) -> list[int]:

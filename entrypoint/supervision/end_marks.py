@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +21,7 @@ PENDING, BY = ".pending", ".by"
 OF_A_SCRIPT = "ENDED"
 """The mark of a script's fits, in its worker's folder."""
 MOST_BYTES = 1_000_000
+SETTING = "TRAINER_"
 
 
 def variable(file: Path | None) -> dict[str, str]:
@@ -59,16 +60,20 @@ def mark_in(folder: Path, by: str) -> Path | None:
     return mark if is_there else None
 
 
-def digest(command: Sequence[str], workers: int, folder: Path | None) -> str:
-    """Return what tells a command from others: its words, and the files that they name.
+def digest(
+    command: Sequence[str], settings: Mapping[str, str], workers: int, folder: Path | None
+) -> str:
+    """Return what tells a command from others: its words, the files they name, its settings.
 
     Args:
         command: it; words may be secret, and so they are not written down.
+        settings: the TRAINER_ variables that it gets, among others, which do not count.
         workers: how many run it.
         folder: where it runs; None: here.
     """
     found = [_digest_of(word, folder or Path()) for word in command]
-    return hashlib.sha256(json.dumps([workers, found]).encode()).hexdigest()
+    given = sorted(one for one in settings.items() if one[0].startswith(SETTING))
+    return hashlib.sha256(json.dumps([workers, found, given]).encode()).hexdigest()
 
 
 def _digest_of(word: str, folder: Path) -> list[str]:

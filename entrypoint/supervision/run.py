@@ -139,7 +139,7 @@ class CommandRunner:
 
     def _digest(self) -> str:
         workers = 1 + (self.peers.number if self.peers else 0)
-        return end_marks.digest(self.command, workers, self.folder)
+        return end_marks.digest(self.command, self.environment, workers, self.folder)
 
     def _run(self, restart_count: int, meeting: str) -> tuple[Ended, Sequence[str]]:
         environment = {

@@ -17,6 +17,9 @@ NOTICES = (
 )
 """How a line begins that is left out, with 0 for each number and one space for several."""
 
+MOST_HELD = 4096
+"""Bytes of a line that are held back at most; no notice is as long."""
+
 
 def are_unwanted(level: str | None) -> bool:
     """Tell whether a command's TF_CPP_MIN_LOG_LEVEL asks for no notices; without it they stay."""
@@ -52,7 +55,9 @@ class NoticeFilter:
         line, self._held = self._held + part, b""
         begun = _normal(line)
         if not line.endswith(b"\n"):
-            if any(one.startswith(begun) or begun.startswith(one) for one in self._wanted):
+            if len(line) <= MOST_HELD and any(
+                one.startswith(begun) or begun.startswith(one) for one in self._wanted
+            ):
                 self._held = line
                 return b""
             self._begins = False
@@ -61,6 +66,9 @@ class NoticeFilter:
         is_first_of_two = begun.startswith(_BUILT_FOR)
         self._wanted = (*NOTICES, _SECOND_LINE) if is_first_of_two else NOTICES
         return b"" if is_notice else line
+
+    def _may_be_notice(self, begun: bytes) -> bool:
+        return any(one.startswith(begun) or begun.startswith(one) for one in self._wanted)
 
 
 def _normal(line: bytes) -> bytes:

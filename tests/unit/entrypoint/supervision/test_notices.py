@@ -36,6 +36,11 @@ def test_a_line_that_cannot_be_a_notice_waits_for_nothing(begun):
     assert NoticeFilter().feed(begun) == begun
 
 
+def test_no_line_is_held_back_for_ever():
+    begun = ABSL.strip() + b"x" * 5_000
+    assert NoticeFilter().feed(begun) == begun
+
+
 def test_what_was_begun_when_the_command_ended_passes():
     notices = NoticeFilter()
     assert notices.feed(b"I0000 00:00") + notices.end() == b"I0000 00:00"

@@ -343,6 +343,7 @@ def test_what_has_ended_with_all_and_is_started_again_alone_ends_with_0(
     assert (code, out) == (0, ""), err
     assert "ENDED" in err
     assert begin("sh", "script.sh", "another", **alone).end()[0] == 75
+    assert begin("sh", "script.sh", **alone, TRAINER_EPOCHS="9").end()[0] == 75
     (tmp_path / "script.sh").write_text(f"{LEAVES_ITS_MARK} # edited")
     assert begin("sh", "script.sh", **alone).end()[0] == 75
 
@@ -353,7 +354,7 @@ def test_a_command_that_was_edited_while_it_ran_is_another_one(
     script, runs = tmp_path / "script.sh", tmp_path / "runs"
     script.write_text(LEAVES_ITS_MARK + "echo '# edited' >> script.sh\n")
     environ = {"TRAINER_RUN_DIR": str(runs), "WORKER_INDEX": "0", "WORKER_HOSTS": "127.0.0.1"}
-    before = digest(("sh", "script.sh"), 1, tmp_path)
+    before = digest(("sh", "script.sh"), environ, 1, tmp_path)
     assert begin("sh", "script.sh", **environ).end()[0] == 0
     assert (runs / "worker-0/ENDED.by").read_text() == before
 
