@@ -12,7 +12,7 @@ from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.engine.data import pipelines
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
-from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stall import Deadline, StallLimit
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
@@ -182,6 +182,27 @@ def test_a_kill_in_the_second_changes_nothing(fitted, made, dies):
     for one, other in zip(weights, again, strict=True):
         np.testing.assert_array_equal(one, other)
     assert history == told
+
+
+def validated_apart():
+    """The validation's order is drawn for it alone."""
+    rows = {"x": ROWS, "y": WANTED, "batch_size": 6}
+    return {**rows, "validation_data": shuffled().batch(6)}
+
+
+@pytest.mark.parametrize("made", [whole, validated_apart])
+def test_data_that_are_begun_again_have_the_limits_of_the_fit(fitted, made, monkeypatch):
+    limited, limit = [], StallLimit.call
+
+    def noted(self, function, **given):
+        limited.append(function)
+        return limit(self, function, **given)
+
+    with pytest.raises(RuntimeError, match="killed"):
+        fitted("killed", made, own=Dies)
+    monkeypatch.setattr(StallLimit, "call", noted)
+    fitted("killed", made)
+    assert pipelines._repeat in limited  # noqa: SLF001
 
 
 @pytest.mark.parametrize("made", [whole, parts])

@@ -59,7 +59,7 @@ def _refuse_other_engines(model: keras.Model) -> None:
     if not install.is_installed():
         raise ConfigurationError([engine_off("off")])
     if is_in_fit():  # of which Keras's hook knows nothing
-        accepted = "a call of cluster_trainer.fit that no callback of another fit makes"
+        accepted = "a call of cluster_trainer.fit outside of another fit, and of its callbacks"
         raise ConfigurationError([Problem("model", model.name, accepted)])
     if own := announced.own_functions(model):
         accepted = f"a model without a {' and a '.join(own)} of its own"

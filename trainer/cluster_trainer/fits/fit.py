@@ -1,8 +1,12 @@
 """What each `fit` gets, in the order in which it happens: a script's, and the built-in trainer's.
 
 1. The program that has called it says what it asks for: `program.py`, `script/`, `builtin/`.
-2. The workers meet, agree on what is trained, and choose the fit's folder: `identity/`.
-3. They find the newest checkpoint, give it to all, and train from there: `kept/`.
+2. The workers meet, agree on where the program goes on, and choose the fit's folder: `identity/`.
+   The built-in trainer's compare settings and data here.
+3. They find the newest checkpoint, and give it to all: `kept/finding.py`. Keras's `fit` runs, which
+   `engine/calls/announced.py` calls. Before the first step, `CheckpointCallback` lets the workers
+   compare model and data (`kept/comparing.py`), and puts the checkpoint's values back.
+   `engine/epoch_iterator.py` shows what happens in each call of steps.
 4. A stop, a lost worker, or one that is back interrupts it. Those who are left meet again, and go
    on at 2. in the same process: `lost_worker.py`.
 5. It ends: with a result, with an error of the program's own, or with the process.

@@ -1,4 +1,4 @@
-"""What records a script's fit: callbacks of the image's own, of which the fit notices nothing."""
+"""What records a fit: callbacks of the image's own. The fit goes on if one of them fails."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence

@@ -19,6 +19,7 @@ from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.collectives.workers import Workers, workers_of
+from cluster_trainer.engine import running
 from cluster_trainer.engine.running import Running, Watched, flat, prepares
 from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.fits.kept.arguments import arrange, own_callbacks, telling_callbacks
@@ -209,16 +210,22 @@ class KeptFit:
         if start.found:
             order = replace(order, seed=start.found.checkpoint.progress["seed"])
         begun = self._begun = self._with_checkpoint_callback(start, given, order.seed, callbacks)
+        announced = replace(call, order=order, watched=self._watched(begun))
         own = [
             *begun.records,
             *telling_callbacks(options, begun.checkpoint_callback, self.pace, self._told),
         ]
-        arrange(given, callbacks, own, options, begun.checkpoint_callback, begun.files)
+        with running.announced(announced):  # data that are begun here have the fit's limits
+            arrange(given, callbacks, own, options, begun.checkpoint_callback, begun.files)
         begun.coordinator.vote.begin()
+        return announced
+
+    def _watched(self, begun: Begun) -> Watched:
+        """Return what watches over the fit: its callback, its vote and the limits of its calls."""
+        options, coordinator = self._options, begun.coordinator
         stall = StallLimit(options.deadline, options.job.config.stall_timeout_seconds)
-        vote, meet = begun.coordinator.vote, begun.coordinator.meet
-        watched = Watched(begun.checkpoint_callback, vote.agree, meet, stall.call, stall.traces)
-        return replace(call, order=order, watched=watched)
+        agree, meet = coordinator.vote.agree, coordinator.meet
+        return Watched(begun.checkpoint_callback, agree, meet, stall.call, stall.traces)
 
     def _with_checkpoint_callback(
         self, start: Start, given: inspect.BoundArguments, seed: int, callbacks: Sequence[Any]
