@@ -276,7 +276,7 @@ def resume_at(workbench, tmp_path):
         (
             {"WORKERS": "1", "CLUSTER_TOKEN": ""},
             {},
-            "CLUSTER_TOKEN: not given, and the run was started",
+            "CLUSTER_TOKEN: not set",
         ),
         ({"WORKERS": "many"}, {}, "WORKERS in "),
         ({"WORKERS": "1", "NETWORK": "host"}, {}, "NETWORK: "),

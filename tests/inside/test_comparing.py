@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cluster_trainer.engine.data import comparing
+from cluster_trainer.engine.data import comparing, pipelines
 from cluster_trainer.engine.first_batch import draws
 
 
@@ -85,3 +85,30 @@ def test_data_are_noted_as_long_as_they_are_read():
     noted.clear()
     model.fit(data, epochs=2, verbose=0, callbacks=[between])
     assert list(map(len, noted)) == [0, 0]
+
+
+def of_python(number):
+    return tf.numpy_function(lambda one: one, [number], tf.int64)
+
+
+NUMBERS = tf.data.Dataset.range(4)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "calls"),
+    [
+        (NUMBERS.map(lambda one: one + 1).shuffle(2, seed=1).batch(2).repeat(), False),
+        (NUMBERS.interleave(NUMBERS.take).filter(lambda one: one > 0), False),
+        (NUMBERS.map(of_python).batch(2), True),
+        (NUMBERS.filter(lambda one: of_python(one) > 0), True),
+        (NUMBERS.flat_map(lambda _: NUMBERS.map(of_python)), True),
+        (tf.data.Dataset.zip((NUMBERS, NUMBERS.map(of_python))), True),
+        (
+            tf.data.Dataset.from_generator(range, args=[4], output_signature=NUMBERS.element_spec),
+            True,
+        ),
+    ],
+)
+def test_only_a_pipeline_that_calls_python_may_draw_meanwhile(pipeline, calls):
+    """Of any other, what comparing a validation's data draws is taken back."""
+    assert pipelines.calls_python(pipeline) == calls

@@ -193,6 +193,13 @@ def count_of(take: Any) -> int:
     return int(take._count)
 
 
+def graphs_of(dataset: Any) -> Sequence[Any]:
+    """Return the graphs of all functions that a step calls: a map's, a filter's, a reduction's."""
+    functions = [getattr(one, "function", None) for one in vars(dataset).values()]
+    graphs = [getattr(one, "graph", None) for one in functions]
+    return [one for one in graphs if one is not None]
+
+
 def graph_of(dataset: Any) -> Any:
     """Return the graph of the function that a step calls; None: it calls none."""
     function = getattr(getattr(dataset, "_map_func", None), "function", None)

@@ -205,6 +205,22 @@ def _may_reshuffle(dataset: Any) -> bool:
     return any(name.startswith(CHANGING) for name in names)
 
 
+def calls_python(dataset: tf.data.Dataset) -> bool:
+    """Tell whether a pipeline calls Python while it is read, as far as that can be told."""
+    return any(
+        type(one).__name__ in tensorflow_names.OPAQUE
+        or any(map(_calls_python, tensorflow_names.graphs_of(one)))
+        for one in _parts(dataset)
+    )
+
+
+def _calls_python(graph: Any) -> bool:
+    """Tell whether a function does, or one that it calls: a generator is read by such ones."""
+    whole = graph.as_graph_def()
+    nodes = [whole.node, *(one.node_def for one in whole.library.function)]
+    return any("PyFunc" in node.op for some in nodes for node in some)
+
+
 def _keeps_or_repeats_orders(dataset: tf.data.Dataset) -> bool:
     """Tell whether a dataset that ends has a part that reads shuffled ones again, or keeps them.
 

@@ -24,6 +24,7 @@ class DatasetSource(Source):
         super().__init__(adapter.num_batches, replicas)
         self._adapter, self._begun = adapter, 0
         self._dataset = adapter.get_tf_dataset()
+        self.calls_users = pipelines.calls_python(self._dataset)
         for warning in pipelines.warnings(self._dataset) if replicas.workers > 1 else ():
             log.warning(warning)
         self.is_infinite = int(self._dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
