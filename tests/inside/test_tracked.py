@@ -247,13 +247,14 @@ def test_an_attribute_that_is_a_collection_changes_with_what_it_holds():
     assert unkept.changed({"Own 1": ["another"]}) == {"Own 1": ["another", "seen"]}
 
 
-@pytest.mark.parametrize("kind", ["texts", "dict", "pairs"])
+@pytest.mark.parametrize("kind", ["texts", "dict", "pairs", "rows"])
 def test_what_a_callback_has_collected_is_not_looked_at_one_by_one(kind):
     many = 300_000
     collected = {
         "texts": [f"text {number}" for number in range(many)],
         "dict": {f"text {number}": number for number in range(many)},
         "pairs": [("text", number) for number in range(many)],
+        "rows": [[*range(1_000)]] * many,
     }[kind]
     callback, calls = Own(), []
     callback.seen, callback.nested = collected, [[], (tf.Variable(1.0),)]

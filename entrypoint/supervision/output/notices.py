@@ -60,7 +60,7 @@ class NoticeFilter:
             ):
                 self._held = line
                 return b""
-            self._begins = False
+            self._begins, self._wanted = False, NOTICES
             return line
         is_notice = begun.startswith(self._wanted)
         is_first_of_two = begun.startswith(_BUILT_FOR)

@@ -36,6 +36,13 @@ def test_a_line_that_cannot_be_a_notice_waits_for_nothing(begun):
     assert NoticeFilter().feed(begun) == begun
 
 
+def test_a_second_line_is_one_only_right_after_the_first():
+    first, second = CPU.splitlines(keepends=True)
+    notices = NoticeFilter()
+    assert notices.feed(first) + notices.feed(b"mi") + notices.feed(b"ne\n") == b"mine\n"
+    assert notices.feed(second) == second
+
+
 def test_no_line_is_held_back_for_ever():
     begun = ABSL.strip() + b"x" * 5_000
     assert NoticeFilter().feed(begun) == begun

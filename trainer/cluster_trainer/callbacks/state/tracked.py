@@ -189,8 +189,9 @@ def _is_plain(parts: Sequence[Any], depth: int = NESTED) -> bool:
         return True
     if not depth or not nested <= {list, tuple, dict}:
         return False
-    values = map(dict.values, _of_kinds(parts, {dict}))
-    within = chain.from_iterable([*_of_kinds(parts, {list, tuple}), *values])
+    once = [*dict(zip(map(id, parts), parts, strict=True)).values()]  # one row may come often
+    values = map(dict.values, _of_kinds(once, {dict}))
+    within = chain.from_iterable([*_of_kinds(once, {list, tuple}), *values])
     return _is_plain([*within], depth - 1)
 
 
