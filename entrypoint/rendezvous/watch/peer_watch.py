@@ -192,7 +192,8 @@ class PeerWatch:
         except BlindError:
             raise
         except (PeerError, OSError) as error:
-            self._why = f"TensorFlow's server at {leader} cannot be asked for it: {_why(error)}"
+            if not self._has_answered:  # one that gave up first says no more than it has said
+                self._why = f"TensorFlow's server at {leader} cannot be asked for it: {_why(error)}"
         else:
             self._has_answered = True
             self._not_joined = [one for one in self._not_joined if one.task in absent]
