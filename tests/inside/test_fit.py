@@ -218,4 +218,4 @@ def test_a_fit_of_a_callback_is_refused(data, capfd):
     call = running.Running("fit", is_fit=True)
     with running.announced(call), pytest.raises(SystemExit):
         fit(built(strategy_of(1)), data, **RUN)
-    assert "no callback of another fit" in capfd.readouterr().err
+    assert "outside of another fit" in capfd.readouterr().err

@@ -140,6 +140,7 @@ def examples_of_tensorflow(t):
         "gives_what_is_ready": lambda: t.gives_what_is_ready(mapped),
         "batch_size_of": lambda: t.batch_size_of(rows.batch(3)) == 3,
         "count_of": lambda: t.count_of(rows.take(2)) == 2,
+        "graphs_of": lambda: len(t.graphs_of(rows.filter(lambda one: one > 0))) == 1,
         "graph_of": lambda: t.graph_of(mapped).get_operations(),
         "tensors_of": lambda: len(t.tensors_of(rows)) == 1,
     }
