@@ -49,7 +49,7 @@ def own_word(workbench, container):
     def has_saved():
         output = workbench.client.containers.get(container).exec_run(["status", "--json"]).output
         said.append(json.loads(output))
-        return said[-1]["checkpoint_step"] is not None
+        return bool(said[-1]["checkpoint_step"])  # the first one is of step 0
 
     wait_until(has_saved, QUICK_SECONDS, "it tells of a checkpoint", lambda: str(said[-1]))
     return said[-1]
