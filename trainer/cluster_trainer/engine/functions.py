@@ -1,6 +1,6 @@
-"""TensorFlow's functions of ours, each of one object."""
+"""TensorFlow's functions: how ours are made, and the operations of any."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -14,3 +14,11 @@ def function_of(call: Callable[..., Any], **options: Any) -> Any:
     would be warned of for their retracing, though each is traced once. A `partial` has no code.
     """
     return tf.function(partial(call), autograph=False, reduce_retracing=True, **options)
+
+
+def nodes_within(graph: tf.Graph) -> Iterator[Any]:
+    """Yield the nodes of a function's graph, and of all functions that it calls."""
+    whole = graph.as_graph_def()
+    yield from whole.node
+    for one in whole.library.function:
+        yield from one.node_def

@@ -200,12 +200,6 @@ def graphs_of(dataset: Any) -> Sequence[Any]:
     return [one for one in graphs if one is not None]
 
 
-def graph_of(dataset: Any) -> Any:
-    """Return the graph of the function that a step calls; None: it calls none."""
-    function = getattr(getattr(dataset, "_map_func", None), "function", None)
-    return getattr(function, "graph", None)
-
-
 def tensors_of(dataset: Any) -> Sequence[tf.Tensor]:
     """Return the tensors that a dataset was made of; none where it was made otherwise."""
     found: Sequence[tf.Tensor] = getattr(dataset, "_tensors", ())

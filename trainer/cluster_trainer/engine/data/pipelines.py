@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data.pieces import TOGETHER, Component
+from cluster_trainer.engine.functions import nodes_within
 from cluster_trainer.private import tensorflow_names
 
 log = logging.getLogger("trainer")
@@ -200,25 +201,24 @@ def _may_reshuffle(dataset: Any) -> bool:
         return True
     if tensorflow_names.draws_anew(dataset):
         return True
-    graph = tensorflow_names.graph_of(dataset)
-    names = {one.type for one in graph.get_operations()} if graph else set()
-    return any(name.startswith(CHANGING) for name in names)
+    return any(
+        operation.type.startswith(CHANGING)
+        for graph in tensorflow_names.graphs_of(dataset)
+        for operation in graph.get_operations()
+    )
 
 
 def calls_python(dataset: tf.data.Dataset) -> bool:
     """Tell whether a pipeline calls Python while it is read, as far as that can be told."""
     return any(
         type(one).__name__ in tensorflow_names.OPAQUE
-        or any(map(_calls_python, tensorflow_names.graphs_of(one)))
+        or any(
+            "PyFunc" in node.op
+            for graph in tensorflow_names.graphs_of(one)
+            for node in nodes_within(graph)
+        )
         for one in _parts(dataset)
     )
-
-
-def _calls_python(graph: Any) -> bool:
-    """Tell whether a function does, or one that it calls: a generator is read by such ones."""
-    whole = graph.as_graph_def()
-    nodes = [whole.node, *(one.node_def for one in whole.library.function)]
-    return any("PyFunc" in node.op for some in nodes for node in some)
 
 
 def _keeps_or_repeats_orders(dataset: tf.data.Dataset) -> bool:

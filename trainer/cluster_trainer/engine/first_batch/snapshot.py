@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives import over_ring
 from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.engine.functions import nodes_within
 from cluster_trainer.engine.replicas import queues
 from cluster_trainer.engine.replicas.random_layers import global_seed
 from cluster_trainer.private import keras_names, tensorflow_names
@@ -77,18 +78,13 @@ def uses_something_up(traced: Any, known_iterators: int) -> bool:
     others = [one for one in captured if one.dtype == tf.resource and _dtype_of(one) is None]
     if not others:
         return False
-    return sum(node.op in USED_UP for node in _nodes(traced)) > known_iterators
+    return sum(node.op in USED_UP for node in nodes_within(traced.graph)) > known_iterators
 
 
 def calls_python(traced: Any) -> bool:
     """Tell whether a traced step calls a function of the script's own, and not only the ring's."""
-    own = [node for node in _nodes(traced) if node.op in CALLS]
+    own = [node for node in nodes_within(traced.graph) if node.op in CALLS]
     return any(over_ring.SUM not in node.name for node in own)
-
-
-def _nodes(traced: Any) -> list[Any]:
-    graph = traced.graph.as_graph_def()
-    return [*graph.node, *(node for one in graph.library.function for node in one.node_def)]
 
 
 def _variables_in(captured: Iterable[Any]) -> Iterable[tuple[Any, tf.DType]]:
