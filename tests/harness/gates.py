@@ -115,6 +115,17 @@ class GateInMemory:
             self._world.loop.run_until_complete(asyncio.wait([self._task]))
 
 
+def facts_of(spec: ClusterSpec) -> Facts:
+    """Return the facts of equal workers."""
+    return Facts(
+        hosts=host_list(spec),
+        image="0.1.0 (3a4601d)",
+        tensorflow="2.21.0",
+        gpus_per_worker="",
+        settings={"TRAINER_EPOCHS": "3", "TRAINER_SEED": "42"},
+    )
+
+
 class GatesInMemory:
     """A cluster whose gates are in memory."""
 
@@ -133,13 +144,7 @@ class GatesInMemory:
 
     @property
     def facts(self) -> Facts:
-        return Facts(
-            hosts=host_list(self.spec),
-            image="0.1.0 (3a4601d)",
-            tensorflow="2.21.0",
-            gpus_per_worker="",
-            settings={"TRAINER_EPOCHS": "3", "TRAINER_SEED": "42"},
-        )
+        return facts_of(self.spec)
 
     def member(self, rank: int) -> Member:
         return self.spec.members[rank]

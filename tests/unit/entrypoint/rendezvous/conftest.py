@@ -15,10 +15,11 @@ import pytest
 
 from entrypoint.cluster.addresses import Address, parse_address
 from entrypoint.cluster.spec import CHIEF, WORKER, ClusterSpec, Member, Task
-from entrypoint.rendezvous.facts import Facts, host_list
+from entrypoint.rendezvous.facts import Facts
 from entrypoint.rendezvous.gate import pass_gate
 from entrypoint.rendezvous.terms import Terms
 from entrypoint.rendezvous.transport.timing import Timing
+from harness.gates import facts_of
 from harness.ports import free_ports
 from harness.timing import QUICK
 
@@ -172,13 +173,7 @@ class Cluster:
 
     @property
     def facts(self) -> Facts:
-        return Facts(
-            hosts=host_list(self.spec),
-            image="0.1.0 (3a4601d)",
-            tensorflow="2.21.0",
-            gpus_per_worker="",
-            settings={"TRAINER_EPOCHS": "3", "TRAINER_SEED": "42"},
-        )
+        return facts_of(self.spec)
 
     def member(self, rank: int) -> Member:
         return self.spec.members[rank]

@@ -8,7 +8,6 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -121,7 +120,8 @@ def test_a_long_wait_is_known_to_be_none_for_a_dead_entrypoint(cluster, worker, 
     monkeypatch.setattr(neighbours, "SILENT_SECONDS", 1)
     two = cluster(2)
     first = worker(two, 0).ask()
-    time.sleep(1.5)  # longer than the command waits for a sign
+    with pytest.raises(TimeoutError):
+        first.exception(1.5)  # longer than the command waits for a sign
     close([one.result(LONG_SECONDS) for one in (first, worker(two, 1).ask())])
 
 

@@ -75,45 +75,23 @@ def test_every_worker_says_who_differs_in_what(cluster, odd, change, problem):
     assert contradicted(workers) == (expected,)
 
 
-def test_gpus_per_worker_are_compared_where_they_are_given(cluster):
-    three = cluster(3)
-    counts = ["8", "", "4"]
-    workers = [
-        three.start(rank, facts=replace(three.facts, gpus_per_worker=gpus))
-        for rank, gpus in enumerate(counts)
-    ]
-    (problem,) = contradicted(workers)
-    assert (problem.name, problem.received) == (
-        f"GPUS_PER_WORKER of worker-2 at {three.member(2).address}",
-        "4",
-    )
-
-
-def test_all_workers_mean_the_same_number_of_workers_to_go_on(cluster):
+@pytest.mark.parametrize(
+    ("fact", "of_workers", "name"),
+    [
+        ("gpus_per_worker", ["8", "", "4"], "GPUS_PER_WORKER"),
+        ("min_workers", ["2", "", "3"], "MIN_WORKERS"),
+        ("devices", ["CPU", "", "GPU"], "kind of device to train on"),
+    ],
+)
+def test_facts_are_compared_between_the_workers_that_give_them(cluster, fact, of_workers, name):
     three = cluster(3)
     workers = [
-        three.start(rank, facts=replace(three.facts, min_workers=least))
-        for rank, least in enumerate(["2", "", "3"])
+        three.start(rank, facts=replace(three.facts, **{fact: value}))
+        for rank, value in enumerate(of_workers)
     ]
     (problem,) = contradicted(workers)
-    assert (problem.name, problem.received) == (
-        f"MIN_WORKERS of worker-2 at {three.member(2).address}",
-        "3",
-    )
-
-
-def test_all_workers_train_on_gpus_or_none_does(cluster):
-    three = cluster(3)
-    kinds = ["CPU", "", "GPU"]
-    workers = [
-        three.start(rank, facts=replace(three.facts, devices=kind))
-        for rank, kind in enumerate(kinds)
-    ]
-    (problem,) = contradicted(workers)
-    assert (problem.name, problem.received) == (
-        f"kind of device to train on of worker-2 at {three.member(2).address}",
-        "GPU",
-    )
+    address = three.member(2).address
+    assert (problem.name, problem.received) == (f"{name} of worker-2 at {address}", of_workers[2])
 
 
 def test_versions_that_are_not_known_contradict_nothing(cluster):
