@@ -492,9 +492,7 @@ class EpochIterator(keras_names.EpochIterator):
         self._pass += 1
         self._is_between_passes = True
         if not self.source.is_endless:
-            self._current_iterator = None
-            self.source.end_pass()
-            note_read(self.source)
+            self.abandon()
 
     def _interrupted_warning(self) -> None:
         warnings.warn(

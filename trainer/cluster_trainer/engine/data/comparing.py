@@ -209,7 +209,7 @@ def _drawing_nothing_of(source: Any) -> AbstractContextManager[None]:
     But not while threads read another source, as the training's during a validation: the numbers
     that they draw meanwhile would come twice.
     """
-    source.end_pass()  # whose own threads draw as well
+    source.end_pass()  # it may have been left while its threads read ahead, and draw
     are_others_read = any(one is not source for one in _read_now)
     return drawing_nothing() if source.asks_users and not are_others_read else nullcontext()
 

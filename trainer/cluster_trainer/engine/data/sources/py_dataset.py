@@ -39,7 +39,6 @@ class PyDatasetSource(Source):
 
     def found(self) -> dict[str, str]:
         """Return digests of the first batch; see Source.found."""
-        self.end_pass()  # which may have been left while threads read ahead, and draw
         return {} if self.num_batches == 0 else of_batch(self._adapter.py_dataset[0])
 
     def begin_epoch(self) -> None:
