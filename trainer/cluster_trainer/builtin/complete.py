@@ -47,7 +47,7 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
     reporter.step(trainer.place.step)
     values = weights.values_of(run.model)
     reporter.weights(weights.digest(values))
-    return Completed(values, reporter.lines, trainer.place.step)
+    return Completed(values, [dict(line) for line in reporter.lines], trainer.place.step)
 
 
 def _refuse_other_engines(model: keras.Model) -> None:

@@ -82,7 +82,7 @@ class Reporter:
         self._ended = threading.Event()
         self._trained: dict[str, Any] = {}
         self._lock = threading.Lock()
-        self.lines: list[dict[str, Any]] = []
+        self.lines: Sequence[Mapping[str, Any]] = []
         self._result: dict[str, Any] = {
             "dataset": None,
             "optimizer": None,
@@ -169,7 +169,7 @@ class Reporter:
             log.info("%s", describe(lines[-1], self._epochs))
 
     def _note(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        self.lines = [dict(line) for line in lines]
+        self.lines = lines
         if lines:
             self._result |= {"epochs": lines[-1]["epoch"], "metrics": lines[-1]}
         self._metrics.note(lines)
