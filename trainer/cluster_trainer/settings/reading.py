@@ -1,7 +1,7 @@
 """How settings are read: as variables of a mapping, and as flags of a list."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -72,7 +72,7 @@ def without_values(arguments: Sequence[str]) -> list[str]:
     return flags
 
 
-def did_you_mean(received: str, known: Sequence[str]) -> str:
+def did_you_mean(received: str, known: Iterable[str]) -> str:
     """Return advice where a name is close to one that is known; else nothing."""
     close = get_close_matches(received, known, n=1)
     return f"Did you mean {close[0]}?" if close else ""

@@ -2,13 +2,13 @@
 
 import os
 import re
-from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic_core import PydanticCustomError
 
 from cluster_trainer.settings.names import compiling as compiling_names
 from cluster_trainer.settings.names import devices, models
+from cluster_trainer.settings.reading import did_you_mean
 
 STEPS = "the first and the last step, counted from 1 over all epochs, as 100-110"
 
@@ -21,16 +21,15 @@ def refuse(accepted: str, advice: str = "") -> PydanticCustomError:
 def known_model(name: str) -> str:
     """Refuse a model that is neither built in nor a function of the user's own."""
     if not models.is_known(name):
-        close = get_close_matches(name, models.BUILT_IN, n=1)
-        raise refuse(models.ACCEPTED, f"Did you mean {close[0]}?" if close else "")
+        raise refuse(models.ACCEPTED, did_you_mean(name, models.BUILT_IN))
     return name
 
 
 def known_optimizer(name: str) -> str:
     """Refuse an optimizer that nobody could find."""
     if not compiling_names.is_optimizer(name):
-        close = get_close_matches(name.lower(), compiling_names.OPTIMIZERS, n=1)
-        raise refuse(compiling_names.OPTIMIZER, f"Did you mean {close[0]}?" if close else "")
+        advice = did_you_mean(name.lower(), compiling_names.OPTIMIZERS)
+        raise refuse(compiling_names.OPTIMIZER, advice)
     return name
 
 
