@@ -5,9 +5,9 @@ from typing import Any
 
 import keras
 
+from cluster_trainer.engine.running import NOT_A_USERS
 from cluster_trainer.private import keras_names
 
-NOT_A_USERS = ("keras.", "cluster_trainer.")
 ACROSS_EXAMPLES = ("circle", "dice", "tversky")
 """Keras's own losses that are no mean of the examples' losses, by the names of their functions."""
 
