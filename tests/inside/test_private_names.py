@@ -123,6 +123,9 @@ def examples_of_tensorflow(t):
         "has_cluster": lambda: t.has_cluster() is False,
         "replicas_in_sync": lambda: t.replicas_in_sync(strategy) == 2,
         "worker_number": lambda: t.worker_number(strategy) == 0,
+        "for_each_replica": lambda: (
+            t.for_each_replica([1, 2]).values == (1, 2) and t.for_each_replica([3]) == 3
+        ),
         "copy_here": lambda: t.copy_here(mirrored) is mirrored.values[0],
         "spec_of_first": lambda: t.spec_of_first(halves.element_spec).dtype == tf.int64,
         "run_after": lambda: t.run_after(second, first) or second.control_inputs == [first],

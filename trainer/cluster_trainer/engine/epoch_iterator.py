@@ -126,8 +126,7 @@ class Shared(tuple[Any, ...]):  # noqa: SLOT001  a tuple's kind cannot have any
         """Return the parts of a batch, as they are or in TensorFlow's PerReplica."""
         batch = shares
         if source.has_weights:
-            parts = tuple(part for part, *_ in shares)
-            batch = tensorflow_names.regroup(parts) if len(parts) > 1 else parts[0]
+            batch = tensorflow_names.for_each_replica([part for part, *_ in shares])
         shared = super().__new__(cls, batch if isinstance(batch, tuple) else (batch,))
         shared.shares, shared.source = shares, source
         return shared

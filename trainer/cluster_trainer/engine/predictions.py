@@ -77,7 +77,7 @@ class Predictions:
     def _predict(self, batch: Any) -> Any:
         if self._replicas.total == 1:
             return self._strategy.run(self._step, args=(batch,))
-        given = tensorflow_names.regroup(batch) if len(batch) > 1 else batch[0]
+        given = tensorflow_names.for_each_replica(batch)
         outputs = self._strategy.run(self._of_all, args=given)
         return tf.nest.map_structure(
             lambda value: self._strategy.experimental_local_results(value)[0], outputs

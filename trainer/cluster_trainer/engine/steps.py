@@ -466,7 +466,7 @@ class Steps:
         local = self._replicas.local
         parts = handed_out(batch, self._strategy, local)
         counts = [count for _, count in parts]
-        given = tensorflow_names.regroup(tuple(counts)) if local > 1 else counts[0]
+        given = tensorflow_names.for_each_replica(counts)
         what = f"{self._name} (size of a batch)"
         totals = self._strategy.run(
             lambda count: summed([tf.identity(count)], what)[0], args=(given,)
@@ -479,7 +479,7 @@ class Steps:
         if self._replicas.total == 1:
             vectors = self._strategy.run(self._alone, args=(batch,))
         else:
-            given = tensorflow_names.regroup(batch) if len(batch) > 1 else batch[0]
+            given = tensorflow_names.for_each_replica(batch)
             vectors = self._strategy.run(self._shared, args=given)
         return tuple(self._strategy.experimental_local_results(vectors))
 
@@ -632,7 +632,7 @@ class Steps:
 
     def _reduced(self, last: tuple[tf.Tensor, ...], layout: Layout) -> tuple[Logs, tf.Tensor]:
         """Return the metrics of all replicas together, and the means of their own logs."""
-        given = tensorflow_names.regroup(last) if len(last) > 1 else last[0]
+        given = tensorflow_names.for_each_replica(last)
         on_replica = partial(self._results_on_replica, layout=layout)
         results = self._strategy.run(on_replica, args=(given,))
         first = tf.nest.map_structure(

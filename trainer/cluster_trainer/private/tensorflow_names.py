@@ -22,7 +22,7 @@ from tensorflow.python.distribute.distribute_lib import (
 )
 
 # Makes one value of one for each replica of a process, within a function too.
-from tensorflow.python.distribute.distribute_utils import regroup
+from tensorflow.python.distribute.distribute_utils import regroup as _regroup
 
 # Tell a variable that each replica has a copy of, and a batch that each has a part of.
 from tensorflow.python.distribute.values import DistributedVariable, PerReplicaSpec
@@ -96,6 +96,11 @@ def replicas_in_sync(strategy: tf.distribute.Strategy) -> int:
 def worker_number(strategy: tf.distribute.Strategy) -> int:
     """Return which of its cluster's workers a strategy runs on; 0 where there are no others."""
     return int(getattr(strategy.extended, "_id_in_cluster", 0))
+
+
+def for_each_replica(values: Sequence[Any]) -> Any:
+    """Return the values of a process's replicas as `run` of a strategy hands each its own."""
+    return _regroup(tuple(values)) if len(values) > 1 else values[0]
 
 
 def copy_here(variable: DistributedVariable) -> Any:

@@ -201,7 +201,7 @@ class FirstBatch:
                 return finish(self._step(part), weight, part)
 
         given = [(part, tf.constant(one)) for part, one in zip(parts, weights, strict=True)]
-        each = tensorflow_names.regroup(tuple(given)) if len(given) > 1 else given[0]
+        each = tensorflow_names.for_each_replica(given)
         with draws.alike(), _eagerly():
             found = self._strategy.run(on_replica, args=each)
         local = self._strategy.experimental_local_results
@@ -229,8 +229,7 @@ class FirstBatch:
         """Return the sum over all replicas of a vector that each local one has."""
         if not rows[0].size:  # TensorFlow's collectives crash at sums of nothing
             return rows[0]
-        given = tuple(tf.constant(row) for row in rows)
-        each = tensorflow_names.regroup(given) if len(given) > 1 else given[0]
+        each = tensorflow_names.for_each_replica([tf.constant(row) for row in rows])
 
         def on_replica(vector: tf.Tensor) -> tf.Tensor:
             return summed([tf.identity(vector)], WHAT)[0]
@@ -322,7 +321,7 @@ def _gathered(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
     def of_all(part: Any) -> Any:
         return tf.nest.map_structure(gather, part)
 
-    each = tensorflow_names.regroup(tuple(parts)) if len(parts) > 1 else parts[0]
+    each = tensorflow_names.for_each_replica(parts)
     return _on_replicas(strategy, of_all, each)
 
 
