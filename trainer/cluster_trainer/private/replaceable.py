@@ -1,6 +1,7 @@
 """A function of another project that can be replaced where it stands."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -26,6 +27,16 @@ class Replaceable:
     def put(self, ours: Any) -> None:
         """Replace it."""
         setattr(self.owner, self.name, ours)
+
+    @contextmanager
+    def put_for_now(self, ours: Any) -> Iterator[None]:
+        """Replace it for what is done inside."""
+        before = self.own
+        self.put(ours)
+        try:
+            yield
+        finally:
+            self.put(before)
 
     def wrap(self, wrapping: Callable[[Any], Any]) -> None:
         """Replace it by what a function makes of it."""

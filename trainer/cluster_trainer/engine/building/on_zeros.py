@@ -60,11 +60,8 @@ def _noting_assignments() -> Iterator[dict[int, tuple[Any, Any]]]:
                 noted[id(self)] = self, self.numpy()
         return assign(self, *arguments, **keywords)
 
-    keras_names.DIRECT_ASSIGN.put(note)
-    try:
+    with keras_names.DIRECT_ASSIGN.put_for_now(note):
         yield noted
-    finally:
-        keras_names.DIRECT_ASSIGN.put(assign)
 
 
 def _zeros(value: Any) -> Any:

@@ -413,12 +413,8 @@ def _refusing_sums() -> Iterator[None]:
     def refuse(*_: Any) -> Any:
         raise NotComparableError("the step itself sums over workers, or gathers from them")
 
-    own = tensorflow_names.CROSS_DEVICE_OPS.own
-    tensorflow_names.CROSS_DEVICE_OPS.put(refuse)
-    try:
+    with tensorflow_names.CROSS_DEVICE_OPS.put_for_now(refuse):
         yield
-    finally:
-        tensorflow_names.CROSS_DEVICE_OPS.put(own)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ so, such as an order of the batch, is noted: the two ways cannot be compared the
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import tensorflow as tf
@@ -14,6 +14,7 @@ from cluster_trainer.engine.data.comparing import leaving_generators
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import tensorflow_names
+from cluster_trainer.private.replaceable import Replaceable
 
 SHAPED = ("stateless_normal", "stateless_uniform", "stateless_truncated_normal")
 OF_TENSORFLOW = ("normal", "uniform", "truncated_normal")
@@ -30,38 +31,35 @@ def alike() -> Iterator[None]:
     seeds = tensorflow_names.operation_seeds()
     of_operations = seeds.getstate() if seeds is not None else None
     replacements = [*_replacements()]  # made of what is there before any is replaced
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in replacements]
     try:
-        _set(replacements)
-        with leaving_generators():
+        with ExitStack() as replaced, leaving_generators():
+            for theirs, ours in replacements:
+                replaced.enter_context(theirs.put_for_now(ours))
             yield
     finally:
-        _set(before)
         if seeds is not None:
             seeds.setstate(of_operations)
 
 
-def _set(functions: list[tuple[Any, str, Any]]) -> None:
-    for owner, name, function in functions:
-        setattr(owner, name, function)
-
-
-def _replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+def _replacements() -> Iterator[tuple[Replaceable, Callable[..., Any]]]:
     for name in SHAPED:
-        yield tf.random, name, _in_rows(getattr(tf.random, name))
+        theirs = Replaceable(tf.random, name)
+        yield theirs, _in_rows(theirs.own)
     for name in OF_TENSORFLOW:
-        own = getattr(tf.random, name)
-        yield tf.random, name, _counted(own, getattr(tf.random, f"stateless_{name}"))
+        theirs = Replaceable(tf.random, name)
+        yield theirs, _counted(theirs.own, getattr(tf.random, f"stateless_{name}"))
     for name in OTHERS:
-        yield tf.random, name, _noted(getattr(tf.random, name), f"tf.random.{name}")
+        theirs = Replaceable(tf.random, name)
+        yield theirs, _noted(theirs.own, f"tf.random.{name}")
     for name in OF_GENERATORS:
-        own = getattr(tf.random.Generator, name)
-        yield tf.random.Generator, name, _noted(own, "tf.random.Generator")
-    dropout = tf.nn.experimental.stateless_dropout
-    yield tf.nn.experimental, "stateless_dropout", _dropout(dropout)
+        theirs = Replaceable(tf.random.Generator, name)
+        yield theirs, _noted(theirs.own, "tf.random.Generator")
+    dropout = Replaceable(tf.nn.experimental, "stateless_dropout")
+    yield dropout, _dropout(dropout.own)
     get_seed = tensorflow_names.GET_SEED
-    yield get_seed.owner, get_seed.name, _noted(get_seed.own, "tf.random")
-    yield tf, "argsort", _argsort(tf.argsort)
+    yield get_seed, _noted(get_seed.own, "tf.random")
+    argsort = Replaceable(tf, "argsort")
+    yield argsort, _argsort(argsort.own)
 
 
 def _way() -> Way | None:
