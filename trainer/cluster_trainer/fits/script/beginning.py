@@ -54,15 +54,17 @@ def _read(environ: Mapping[str, str]) -> Job:
     Raises:
         ConfigurationError: something is not acceptable.
     """
+    has_folder = True
     try:
         job = read_job(environ, [])
     except ConfigurationError:
         if environ.get("TRAINER_RUN_DIR"):
             raise
         job = read_job(environ, [], {"run_dir": gettempdir(), "checkpoint_steps": 0})
-        start_log(job.task.name, view=job.view)
-        log.warning("/runs cannot be written, so no checkpoints are kept (TRAINER_RUN_DIR)")
+        has_folder = False
     start_log(job.task.name, view=job.view)
+    if not has_folder:
+        log.warning("/runs cannot be written, so no checkpoints are kept (TRAINER_RUN_DIR)")
     if unused := unused_variables(environ, unheeded()):
         log.warning(
             "Keras's own fit ignores %s: the script itself decides these",
