@@ -46,7 +46,7 @@ log = logging.getLogger("trainer")
 class Trainer(Program):
     """The program of one run, whose one fit has the settings' order and calls.
 
-    It sees itself to its end, whatever ends its fit.
+    A run goes on after its fit. So the run, not the fit, handles errors and ends the process.
 
     Args:
         run: what is trained.
@@ -74,10 +74,10 @@ class Trainer(Program):
         return self._fit.place if self._fit else Place()
 
     def begins(self) -> None:
-        """Need nothing: it has begun before its fit."""
+        """Do nothing: the run began before its fit."""
 
     def guarded(self) -> AbstractContextManager[None]:
-        """Need nothing: whoever runs it hears stops, and watches it."""
+        """Return no guard: the run has stop handlers and a watch of its own."""
         return nullcontext()
 
     def asked(self, given: inspect.BoundArguments) -> "TrainersFit":
@@ -92,10 +92,10 @@ class Trainer(Program):
         self.journal.note("waiting", waiting)
 
     def failed(self, error: BaseException) -> None:
-        """Leave the error to whoever runs the program."""
+        """Do nothing: the caller of the run handles the error."""
 
     def ended(self, workers: Workers) -> None:
-        """Need nothing: the model is still to be saved."""
+        """Do nothing: the model is still to be saved."""
 
 
 class TrainersFit(Asked):

@@ -112,7 +112,7 @@ class FitCoordinator(Protocol):
 
     @property
     def seed(self) -> int:
-        """Of the order of the examples."""
+        """The seed of the order of the examples."""
 
     @property
     def run_number(self) -> int:

@@ -29,10 +29,10 @@ class Nobody:
     """Stands for a listener where there is none."""
 
     def progress(self, progress: Progress) -> None:
-        """Need nothing."""
+        """Do nothing."""
 
     def step(self, step: int) -> None:
-        """Need nothing."""
+        """Do nothing."""
 
 
 class Heartbeat(keras.callbacks.Callback):

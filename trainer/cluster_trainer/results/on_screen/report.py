@@ -235,7 +235,7 @@ class Onlooker:
             log.info("%s", progress)
 
     def step(self, step: int) -> None:
-        """Need no more."""
+        """Do nothing: `progress` says where the fit is."""
 
 
 def describe(line: Mapping[str, Any], epochs: int) -> str:
