@@ -22,6 +22,8 @@ log = logging.getLogger("trainer")
 def move_aside(folder: Path, names: Sequence[str], label: str, began: float) -> Path | None:
     """Move what an earlier run has left into a folder of its own: `earlier/20261125-101500-train`.
 
+    Call `finish` first.
+
     Args:
         folder: the worker's own.
         names: of the files and folders that are the run's; those that are not there are left out.
@@ -34,7 +36,6 @@ def move_aside(folder: Path, names: Sequence[str], label: str, began: float) -> 
     Raises:
         OSError: something could not be moved; all of it is in one of the two places.
     """
-    finish(folder)
     found = [name for name in names if (folder / name).exists()]
     if not found:
         return None
