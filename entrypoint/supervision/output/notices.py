@@ -55,9 +55,7 @@ class NoticeFilter:
         line, self._held = self._held + part, b""
         begun = _normal(line)
         if not line.endswith(b"\n"):
-            if len(line) <= MOST_HELD and any(
-                one.startswith(begun) or begun.startswith(one) for one in self._wanted
-            ):
+            if len(line) <= MOST_HELD and self._may_be_notice(begun):
                 self._held = line
                 return b""
             self._begins, self._wanted = False, NOTICES
