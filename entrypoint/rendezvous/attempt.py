@@ -47,7 +47,7 @@ class Attempt:
             ring_size=terms.ring_size,
             asks=terms.asks,
         )
-        self.began = asyncio.get_running_loop().time()
+        self.began = self.now
         self.contradictions = Contradictions()
         self.meeting = Meeting(boot if self.is_chief else "")
         """Which meeting this is: the chief's number for it, once this worker has it."""
@@ -74,7 +74,7 @@ class Attempt:
     @property
     def seconds(self) -> float:
         """How long it has lasted."""
-        return asyncio.get_running_loop().time() - self.began
+        return self.now - self.began
 
     @property
     def now(self) -> float:
@@ -114,7 +114,7 @@ class Attempt:
         if card.task == expected.task:
             self._wrong.pop(expected.address, None)
             return
-        now = asyncio.get_running_loop().time()
+        now = self.now
         since, last = self._wrong.get(expected.address, (now, -inf))
         is_first = now - last > PASSING_SECONDS
         if is_first:

@@ -193,7 +193,7 @@ class MemberRole:
                 self._session, self._promised_until = None, 0.0
                 self._unlink()
                 # A chief that ends it at once, each time, need not be asked more often for that.
-                if asyncio.get_running_loop().time() - since > self._timing.redial_seconds:
+                if self._attempt.now - since > self._timing.redial_seconds:
                     self._redial = self._timing.redial_seconds / FIRST_REDIALS
 
     async def _attend(self, connection: Connection, chief: Card) -> None:
@@ -237,7 +237,7 @@ class MemberRole:
 
     def _hear(self, line: str) -> None:
         """Say what the chief says; the same again ever more seldom: it may last for days."""
-        now = asyncio.get_running_loop().time()
+        now = self._attempt.now
         if line != self._line:
             self._line, self._pause = line, self._timing.line_seconds
         elif now < self._say_again:
