@@ -164,8 +164,10 @@ class Attempt:
         """Return what to answer one who has said hello."""
         return self.card.message(CARD, self.trouble)
 
-    def gave_up(self, line: str) -> PeersMissingError:
-        """Return the end of a wait in vain."""
+    def gave_up(self, line: str, losses: int) -> PeersMissingError:
+        """Return the error that ends a wait: of too many losses in a row, or of the time limit."""
+        if losses > self.terms.most_losses:
+            return PeersMissingError(f"gave up after {losses} meetings without a ring: {line}")
         kind = PeersMissingError if self.has_met_any else NobodyCameError
         return kind(f"gave up after {self.limit.length_seconds:g} s: {line}")
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from entrypoint.cluster.spec import Member, Task
 from entrypoint.rendezvous.attempt import Attempt
 from entrypoint.rendezvous.comparison import Contradictions, replaced_chief
-from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, waiting_line
+from entrypoint.rendezvous.outcome import ContradictionError, waiting_line
 from entrypoint.rendezvous.roles.check_ins import CheckIns
 from entrypoint.rendezvous.roles.circles import Circles
 from entrypoint.rendezvous.roles.quorum import (
@@ -106,7 +106,7 @@ class ChiefRole:
             return await self._contradict()
         if state is ChiefState.REPLACED and self._attempt.newer:
             return self._was_replaced(self._attempt.newer)
-        return self._gave_up()
+        return self._attempt.gave_up(self._line(), self._losses)
 
     def _seen(self, group: list[Session] | None) -> SeenByChief:
         """Return what there is to decide about."""
@@ -225,13 +225,6 @@ class ChiefRole:
         while any(one in sessions for one in self._check_ins.sessions.values()):
             if not await attempt.news(until - attempt.seconds):
                 break
-
-    def _gave_up(self) -> PeersMissingError:
-        """Return the error of a wait in vain."""
-        if self._losses > self._attempt.terms.most_losses:
-            line = f"gave up after {self._losses} meetings without a ring: {self._line()}"
-            return PeersMissingError(line)
-        return self._attempt.gave_up(self._line())
 
     def _positions(self, sessions: Sequence[Session]) -> tuple[int, ...]:
         """Return the places of those who go on; () for all of them."""

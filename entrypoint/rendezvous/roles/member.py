@@ -14,7 +14,7 @@ from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
 from entrypoint.rendezvous.comparison import Contradictions, in_a_line
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.meeting import WENT_AHEAD, Meeting
-from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, chief_line
+from entrypoint.rendezvous.outcome import ContradictionError, chief_line
 from entrypoint.rendezvous.roles.conversation import answer, compare, follow, hello
 from entrypoint.rendezvous.roles.links import Circle, Links
 from entrypoint.rendezvous.states import Expected, MemberState, SeenByMember, member_state
@@ -92,7 +92,7 @@ class MemberRole:
                 if error := await self._contradict():
                     return error
             elif state is MemberState.GAVE_UP:
-                return self._gave_up()
+                return attempt.gave_up(self._status(), self._losses)
             elif state is MemberState.PROMISED:
                 await attempt.news(self._promised_until - attempt.seconds)
             elif state is MemberState.LINKED:
@@ -118,14 +118,6 @@ class MemberRole:
     def _losses(self) -> int:
         """How often in a row the chief started, and was lost before there was a ring."""
         return max(0, self._starts - 1)
-
-    def _gave_up(self) -> PeersMissingError:
-        """Return the error of a wait in vain."""
-        if self._losses > self._attempt.terms.most_losses:
-            return PeersMissingError(
-                f"gave up after {self._losses} meetings without a ring: {self._status()}"
-            )
-        return self._attempt.gave_up(self._status())
 
     async def _contradict(self) -> ContradictionError | None:
         """Let the chief say it to all, if it can be reached; else say it to who is connected.
