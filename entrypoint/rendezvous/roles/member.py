@@ -242,7 +242,7 @@ class MemberRole:
         if message.kind == READY:
             if self._attempt.contradictions:
                 return
-            self._promise(self._timing.release_seconds)
+            self._promise()
         await connection.send(message)
 
     async def _go_on(self, connection: Connection, message: Message) -> None:
@@ -269,11 +269,9 @@ class MemberRole:
 
     async def _release(self, connection: Connection, message: Message) -> None:
         """Close the own port, say so, and wait for the others' ports to be closed, too."""
-        attempt, positions = self._attempt, message.numbers("positions")
-        if positions and not self._may_be(positions):
-            raise PeerError(NO_MESSAGE)
+        attempt, positions = self._attempt, self._positions_in(message)
         attempt.meeting = replace(attempt.meeting, positions=positions)
-        self._promise(self._timing.release_seconds)
+        self._promise()
         await self.listener.close()
         with contextlib.suppress(PeerError):  # what cannot be said any more is not waited for
             await connection.send(message)
@@ -283,10 +281,8 @@ class MemberRole:
 
     def _link(self, connection: Connection, message: Message) -> None:
         """Begin to connect with the neighbours; raise PeerError for what can be no ring."""
-        attempt, positions = self._attempt, message.numbers("positions")
+        attempt, positions = self._attempt, self._positions_in(message)
         generation, number = message.number("generation"), message.number("number")
-        if positions and not self._may_be(positions):
-            raise PeerError(NO_MESSAGE)
         if generation <= attempt.terms.generation:
             raise PeerError(NO_MESSAGE)
         self._unlink()
@@ -316,12 +312,18 @@ class MemberRole:
         self._has_gone = True
         self._attempt.changed()
 
+    def _positions_in(self, message: Message) -> tuple[int, ...]:
+        """Return the places of those who go on, () for all; raise PeerError for what cannot be."""
+        positions = message.numbers("positions")
+        if positions and not self._may_be(positions):
+            raise PeerError(NO_MESSAGE)
+        return positions
+
     def _may_be(self, positions: tuple[int, ...]) -> bool:
         """Whether these can go on without the others: with worker 0, this one, and the most."""
         attempt, count = self._attempt, len(self._attempt.spec.members)
         return (
-            bool(positions)
-            and list(positions) == sorted({*positions})
+            list(positions) == sorted({*positions})
             and positions[-1] < count < 2 * len(positions)
             and {attempt.spec.members.index(self._chief), attempt.place} <= {*positions}
         )
@@ -333,9 +335,10 @@ class MemberRole:
         self._attempt.meeting = Meeting("" if trains else WENT_AHEAD)
         self._go()
 
-    def _promise(self, seconds: float) -> None:
+    def _promise(self) -> None:
         """Leave the decision to the chief for as long as it may take."""
-        self._promised_until = self._attempt.seconds + self._timing.alive_seconds + seconds
+        seconds = self._timing.alive_seconds + self._timing.release_seconds
+        self._promised_until = self._attempt.seconds + seconds
         self._attempt.changed()
 
     def _status(self) -> str:
