@@ -89,7 +89,7 @@ class Attempt:
     @property
     def place(self) -> int:
         """This worker's place in the list."""
-        return self.spec.members.index(self.me)
+        return self.terms.places[self.me.task]
 
     def member(self, task: Task) -> Member | None:
         """Return the task's place in the own list."""

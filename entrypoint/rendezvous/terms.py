@@ -64,6 +64,6 @@ class Terms:
         return {member.task: place for place, member in enumerate(self.spec.members)}
 
     @property
-    def chief(self) -> int:
-        """Worker 0's place in the list."""
-        return self.spec.members.index(self.spec.chief)
+    def everyone(self) -> tuple[int, ...]:
+        """All places in the list."""
+        return tuple(range(len(self.spec.members)))

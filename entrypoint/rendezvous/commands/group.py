@@ -78,12 +78,11 @@ class Group:
 
         `terms.start_seconds` is how long commands may take to ask.
         """
-        everyone = tuple(range(len(terms.spec.members)))
         self._roll, self._gate, self._seen = Roll(clock), gate, seen
         self._comes_late = gate is not None and not meeting.identity
         self._went_ahead = meeting.identity == WENT_AHEAD
         if not self._comes_late:
-            self._roll.note_start(meeting.positions or everyone)
+            self._roll.note_start(meeting.positions or terms.everyone)
         limit = gate.timeout_seconds if gate else terms.start_seconds
         self._terms = replace(
             terms,
@@ -95,7 +94,6 @@ class Group:
             roll=self._roll,
             asks=True,
         )
-        self._everyone = everyone
         self._ring: Ring | None = None
 
     async def ring(self) -> Ring:
@@ -123,7 +121,7 @@ class Group:
             return
 
         def await_them(tasks: Sequence[Task]) -> None:
-            self._roll.note_waiting([place for place in map(self._terms.spec.rank, tasks) if place])
+            self._roll.note_waiting([self._terms.places[task] for task in tasks])
             note(tasks)
 
         terms = replace(self._now(), asks=False)

@@ -18,7 +18,7 @@ async def receive_latecomers(terms: Terms, present: Sequence[int], note: Note) -
 
     A port that cannot be opened is tried again: what is wrong with it may pass.
     """
-    absent = set(range(len(terms.spec.members))).difference(present)
+    absent = set(terms.everyone).difference(present)
     trouble = ""
 
     def lead(attempt: Attempt, port: Port) -> LatecomersRole:

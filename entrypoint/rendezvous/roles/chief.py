@@ -207,10 +207,9 @@ class ChiefRole:
 
     async def _link(self, sessions: Sequence[Session]) -> None:
         """Have all connect with their neighbours, and let them go if there is a ring."""
-        attempt = self._attempt
-        positions = self._positions(sessions) or tuple(range(len(attempt.spec.members)))
-        attempt.meeting = replace(attempt.meeting, positions=self._positions(sessions))
-        attempt.ring = await self._circles.link(positions, sessions)
+        attempt, named = self._attempt, self._positions(sessions)
+        attempt.meeting = replace(attempt.meeting, positions=named)
+        attempt.ring = await self._circles.link(named or attempt.terms.everyone, sessions)
         self._confirmed = None
         if attempt.ring:
             await self.listener.close()

@@ -62,7 +62,7 @@ class MemberRole:
         self._linking: asyncio.Task[None] | None = None
         strangers = Strangers(len(attempt.spec.members))
         self.listener = Listener(port, strangers, terms.token, self._timing, self._receive)
-        expected = terms.roll.expected(terms.chief)
+        expected = terms.roll.expected(terms.places[self._chief.task])
         attempt.limit.note(attempt.now, is_starting=expected is Expected.STARTS)
         self._session: Connection | None = None
         self._redial = self._timing.redial_seconds / FIRST_REDIALS
@@ -287,8 +287,7 @@ class MemberRole:
             raise PeerError(NO_MESSAGE)
         self._unlink()
         attempt.meeting = replace(attempt.meeting, positions=positions)
-        everyone = tuple(range(len(attempt.spec.members)))
-        circle = Circle(attempt.meeting.identity, generation, positions or everyone)
+        circle = Circle(attempt.meeting.identity, generation, positions or attempt.terms.everyone)
         self._linking = asyncio.create_task(self._connect(connection, circle, number))
         attempt.changed()
 
