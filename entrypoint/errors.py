@@ -57,7 +57,6 @@ class ConfigurationError(Exception):
     """The user's configuration is wrong; carries all problems that were found."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        """Keep the problems."""
         self.problems = tuple(problems)
         super().__init__(render(self.problems))
 
@@ -105,7 +104,6 @@ def render(problems: Sequence[Problem], notes: Iterable[str] = ()) -> str:
 
 
 def _are_open(problems: Sequence[Problem]) -> bool:
-    """Whether there are problems, and all of them are open."""
     return bool(problems) and all(isinstance(problem, OpenProblem) for problem in problems)
 
 

@@ -94,7 +94,6 @@ def _failed(error: Exception, options: Options, log: Log) -> int:
 
 
 def _start(start: Start, warnings: Sequence[str], log: Log, board: Board) -> int:
-    """Do it, and tell the board what goes on."""
     request, environment, options = start.request, start.environment, start.options
     remove_failure(options.failure_file, log)
     board.note(STARTING, "looking for packages" if start.requirements else "")
@@ -275,7 +274,6 @@ def _gate_again(options: Options, workers: int, log: Log, board: Board) -> Gate 
 
 
 def _fewer(options: Options, workers: int) -> Fewer | None:
-    """Return when the others are not waited for."""
     from entrypoint.rendezvous.meeting import Fewer  # noqa: PLC0415 -- in a child, as above
 
     least = options.min_workers or workers
@@ -283,7 +281,6 @@ def _fewer(options: Options, workers: int) -> Fewer | None:
 
 
 def _facts(spec: ClusterSpec, start: Start, settings: Mapping[str, str]) -> Facts:
-    """Return what all workers must agree on."""
     from entrypoint.rendezvous.facts import Facts, host_list  # noqa: PLC0415 -- in a child, as below
 
     gpus = start.options.gpus_per_worker

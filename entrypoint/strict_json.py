@@ -54,7 +54,6 @@ def parse(text: str) -> object:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object whose keys are all different."""
     members: dict[str, object] = {}
     for name, value in pairs:
         if name in members:
@@ -65,13 +64,11 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _constant(text: str) -> object:
-    """Refuse NaN, Infinity and -Infinity."""
     reason = f"{text} is not a JSON number."
     raise StrictJSONError(reason)
 
 
 def _float(text: str) -> float:
-    """Return a finite number."""
     number = float(text)
     if not math.isfinite(number):
         reason = "It has a number that is too large."
@@ -103,5 +100,4 @@ def _check_depth(document: object) -> None:
 
 
 def _too_deep() -> str:
-    """Return the sentence."""
     return f"It is nested more than {DEEPEST} levels deep."

@@ -72,7 +72,6 @@ def _count_listed(text: str) -> int:
 
 
 def _device_files() -> int:
-    """Count the GPUs' device files."""
     return sum(1 for device in Path("/dev").iterdir() if DEVICE.fullmatch(device.name))
 
 

@@ -87,7 +87,6 @@ def route_to(address: str, routes: Path = ROUTES) -> str:
 
 
 def _mask(row: Sequence[str]) -> int:
-    """Return a route's mask."""
     return int(row[MASK_COLUMN], 16)
 
 

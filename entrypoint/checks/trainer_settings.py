@@ -117,7 +117,6 @@ def _outputs(
 
 
 def _how(code: int) -> str:
-    """Return how the check ended, in words."""
     if code < 0:
         return f"was killed by {signal_name(-code)}"
     return f"ended with exit code {code}"
@@ -136,7 +135,6 @@ def read_answer(output: str) -> Checked:
 
 
 def _problem(entry: Mapping[str, object]) -> Problem:
-    """Return one entry of that list as a problem."""
     received = entry["received"]
     return Problem(
         name=str(entry["name"]),

@@ -30,7 +30,6 @@ class Address:
     port: int
 
     def __str__(self) -> str:
-        """Return host:port, IPv6 in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
@@ -73,7 +72,6 @@ def _split(text: str) -> tuple[str, str | None]:
 
 
 def _host(host: str) -> str:
-    """Return the host in its one spelling."""
     address = _ip(host)
     if address is not None:
         if address.is_unspecified or address.is_multicast:
@@ -90,7 +88,6 @@ def _host(host: str) -> str:
 
 
 def _port(port: str) -> int:
-    """Return the port as a number."""
     if not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:  # noqa: PLR2004
         reason = "The port is not a number from 1 to 65535."
         raise AddressError(reason)

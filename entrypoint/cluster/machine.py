@@ -100,5 +100,4 @@ def _addresses(found: Found) -> tuple[str, ...]:
 
 
 def _put(answers: queue.SimpleQueue[tuple[str, Found]], name: str, found: Found) -> None:
-    """Note what was found of a name."""
     answers.put((name, found))

@@ -22,7 +22,6 @@ class Task:
     """From 0, counted for each type; TF_CONFIG's "index"."""
 
     def __str__(self) -> str:
-        """Return the name that log lines and messages use."""
         return f"{self.type}-{self.index}"
 
 
@@ -97,7 +96,6 @@ def spec_problems(name: str, spec: ClusterSpec) -> list[Problem]:
 
 
 def _duplicates(name: str, spec: ClusterSpec) -> Iterable[Problem]:
-    """Yield a problem for each address that an earlier task has already."""
     first: dict[Address, Task] = {}
     for member in spec.members:
         other = first.setdefault(member.address, member.task)

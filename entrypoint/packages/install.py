@@ -161,7 +161,6 @@ def _origins(items: Sequence[Mapping[str, Mapping[str, str]]]) -> list[str]:
 
 
 def _unusable(base: Path, error: OSError) -> Problem:
-    """Return the problem of a volume in which nothing can be installed."""
     if error.errno in FULL:
         accepted = "a file system with room for the packages"
     elif error.errno in FORBIDDEN:
@@ -178,7 +177,6 @@ def _unusable(base: Path, error: OSError) -> Problem:
 
 
 def _refuse(problem: Problem, log: Log) -> tuple[int, str]:
-    """Say what is wrong."""
     message = render([problem])
     log.message(message)
     return EXIT_CONFIGURATION, message

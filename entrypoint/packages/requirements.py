@@ -101,7 +101,6 @@ def _read(path: Path, texts: dict[Path, str]) -> Iterable[str]:
 
 
 def _digest(texts: Iterable[str]) -> str:
-    """Return what names the folder."""
     import hashlib  # noqa: PLC0415 -- slow to import, and most starts have no requirements
 
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:DIGITS]

@@ -97,7 +97,6 @@ class Attempt:
 
     @functools.cached_property
     def _members(self) -> dict[Task, Member]:
-        """The list by task."""
         return {member.task: member for member in self.spec.members}
 
     def is_new(self, card: Card) -> bool:

@@ -158,21 +158,17 @@ def other_settings(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]
 
 
 def _command(settings: object) -> str:
-    """Return what kind of command has such settings."""
     return "the trainer" if settings else "a command that is not the trainer"
 
 
 def _named(me: Member) -> str:
-    """Return this worker as messages name it to others."""
     return f"{me.task} at {me.address}"
 
 
 def _index_name(spec: ClusterSpec) -> str:
-    """Return what the user sets to say which worker a process is."""
     own_type = any(member.task.type == CHIEF for member in spec.members)
     return 'TF_CONFIG "task"' if own_type else "WORKER_INDEX"
 
 
 def _index(spec: ClusterSpec, task: Task) -> str:
-    """Return a task as the user sets it."""
     return str(task.index) if _index_name(spec) == "WORKER_INDEX" else str(task)

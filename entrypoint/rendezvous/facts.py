@@ -145,7 +145,6 @@ def _short(value: str) -> str:
 
 
 def _shown(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that fit on a card."""
     shown: dict[str, str] = {}
     room = MOST_SETTINGS
     for name in sorted(settings):
@@ -158,5 +157,4 @@ def _shown(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _digest(value: object) -> str:
-    """Return a digest of what JSON can write."""
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]

@@ -54,7 +54,6 @@ def explained_values(
 
 
 def _without_proxy(environ: Environ, resolution: Resolution) -> dict[str, Explained]:
-    """Return what keeps the workers' connections away from a proxy."""
     variables = environ.texts()
     source = f"derived: the workers' hosts join it, since {proxy_in_use(variables)} is set"
     exceptions = exceptions_for(variables, resolution.hosts)
@@ -72,7 +71,6 @@ def _packages(environ: Environ, requirements: Requirements) -> dict[str, Explain
 
 
 def _given(environ: Environ, name: str) -> Explained:
-    """Return the value that was given, or the default."""
     given = environ.values.get(name)
     text = environ.get(name)
     shown = None if text is None else shown_value(name, text)
@@ -146,7 +144,6 @@ def _cluster_rows(resolution: Resolution | None) -> list[list[str]]:
 
 
 def _marks(resolution: Resolution, task: Task) -> list[str]:
-    """Return what is to be said about a task of the cluster."""
     chief = ["chief"] if task == resolution.spec.chief.task else []
     return [*chief, "this one"] if task == resolution.task else chief
 

@@ -40,7 +40,6 @@ def refuse(
 def _check(
     request: Request, options: Options, environment: Mapping[str, str], directory: Path
 ) -> Checked:
-    """Ask the trainer for its problems."""
     requirements = None
     with suppress(ConfigurationError):  # it is among the problems already
         requirements = find_requirements(options.requirements_file, directory)

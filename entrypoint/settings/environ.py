@@ -117,7 +117,6 @@ def _empty_is_unset(name: str) -> bool:
 
 
 def _both(name: str, text: str, path: str) -> Problem:
-    """Return the problem of X and X_FILE both given."""
     received = f"{text} and {path}"
     return Problem(f"{name} and {name}{FILE_SUFFIX}", received, "one of the two, not both")
 

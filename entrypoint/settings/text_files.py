@@ -59,7 +59,6 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """Return a sentence for what the system said."""
     if isinstance(error, FileNotFoundError):
         return "It does not exist."
     if isinstance(error, PermissionError):

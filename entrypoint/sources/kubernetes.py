@@ -38,7 +38,6 @@ def find(environ: Environ, default_port: int) -> Resolution | None:
 
 
 def _job(environ: Environ) -> str:
-    """Return the job's name, which every node's name is made of."""
     text = environ.get("PET_MASTER_ADDR")
     match = _FIRST_NODE.fullmatch((text or "").strip())
     if match:
@@ -49,7 +48,6 @@ def _job(environ: Environ) -> str:
 
 
 def _count(environ: Environ) -> int:
-    """Return the number of nodes."""
     text = environ.get("PET_NNODES") or ""
     if ":" not in text:
         return whole_number(environ, "PET_NNODES", 1, MOST_NODES)

@@ -53,7 +53,6 @@ def _problem(
     machine: Machine,
     answers: Mapping[str, tuple[str, ...]],
 ) -> Problem:
-    """Return the problem that says what was compared."""
     hosts = [address.host for address in resolution.spec.addresses]
     silent = [host for host in hosts if not answers.get(host)]
     is_open = not places and any(host not in answers for host in hosts)

@@ -135,7 +135,6 @@ def _summary(resolution: Resolution) -> str:
 
 
 def _pick(names: Iterable[str]) -> str:
-    """Return the sentence that says how to choose."""
     choices = [f"CLUSTER_SOURCE={name}" for name in names]
     return f"{' or '.join(choices)} picks one."
 

@@ -104,7 +104,6 @@ def _variables(environ: Environ) -> tuple[str, dict[str, object]]:
 
 
 def _file(environ: Environ) -> tuple[str, dict[str, object]]:
-    """Return the same of resourceconfig.json."""
     path = path_of(environ, RESOURCES)
     document = read_object(path)
     return str(path), {f"{path} {key}": document.get(key) for key in ("hosts", "current_host")}

@@ -103,7 +103,6 @@ def _with_prefix(environ: Environ, prefix: str) -> dict[str, Value]:
 
 
 def _configured_channels(environ: Environ) -> dict[str, Value]:
-    """Return the channels' folders that inputdataconfig.json speaks of."""
     path = path_of(environ, CHANNEL_CONFIG)
     if not may_exist(path):
         return {}
@@ -166,7 +165,6 @@ def _text(value: object) -> str:
 
 
 def _fits(text: str) -> bool:
-    """Whether a variable can hold the text."""
     try:
         return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:

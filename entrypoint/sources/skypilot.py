@@ -47,7 +47,6 @@ def _in_brackets(line: str) -> str:
 
 
 def _rank(environ: Environ, count: int) -> int:
-    """Return this node's place in the list."""
     if count == 0:
         return whole_number(environ, "SKYPILOT_NODE_RANK", 0, None)
     lines = "1 line" if count == 1 else f"{count} lines"

@@ -58,7 +58,6 @@ def find(environ: Environ, default_port: int) -> Resolution | None:
 
 
 def _hosts(environ: Environ, port: int) -> list[str]:
-    """Return the nodes' names."""
     names = _expand(environ, "SLURM_STEP_NODELIST", expand_nodes, "nodes such as n[01-03,07],m5")
     return [address.host for address in read_addresses("SLURM_STEP_NODELIST", names, port)]
 
@@ -66,7 +65,6 @@ def _hosts(environ: Environ, port: int) -> list[str]:
 def _expand(
     environ: Environ, name: str, expand: Callable[[str], list[T]], accepted: str
 ) -> list[T]:
-    """Return the list that a variable holds in its short form."""
     text = environ.get(name) or ""
     try:
         return expand(text)
@@ -78,7 +76,6 @@ def _expand(
 def _misfits(
     environ: Environ, nodes: int, tasks: Sequence[int], count: int, port: int
 ) -> Iterable[Problem]:
-    """Yield a problem for each two variables that do not fit together."""
     if len(tasks) != nodes:
         name = "SLURM_STEP_TASKS_PER_NODE"
         accepted = f"tasks for {nodes} nodes, because SLURM_STEP_NODELIST names {nodes}"

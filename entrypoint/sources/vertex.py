@@ -64,5 +64,4 @@ def settings(environ: Environ) -> Mapping[str, Value]:
 
 
 def _mounted(path: str) -> str:
-    """Return the path at which a container finds gs://bucket/folder."""
     return f"/gcs/{path.removeprefix(_BUCKETS)}" if path.startswith(_BUCKETS) else path

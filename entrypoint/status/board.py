@@ -159,7 +159,6 @@ class Board:
             self._note_beside(self._state, "", None)
 
     def _more_of_a_wait(self, within: float | None, line: str, *, anew: bool = False) -> None:
-        """Note more about a wait."""
         self._note_beside(WAITING, line, within, anew=anew)
 
     def _note_beside(
@@ -196,7 +195,6 @@ class Board:
 
 
 def _is_dead(owner: StatusKeeper, folder: Path) -> bool:
-    """Whether the process that kept a folder is gone for certain."""
     if owner.is_here:
         return not owner.is_alive
     return owner.is_of_this_boot and is_abandoned(folder)

@@ -107,7 +107,6 @@ def read_entrypoints(folder: Path) -> Entrypoints:
 
 
 def _status(folder: Path, now: float, *, is_alive: bool) -> Status:
-    """Put together what the entrypoint and the command say."""
     state, command = _members(folder / STATE_FILE), _members(folder / COMMAND_FILE)
     word, told = _text(state, "state"), state
     if word in OF_A_COMMAND and command:
@@ -160,7 +159,6 @@ def _read(file: Path) -> bytes:
 
 
 def _changed(file: Path) -> float:
-    """Return when a file was written."""
     try:
         return file.stat().st_mtime
     except OSError:
@@ -168,7 +166,6 @@ def _changed(file: Path) -> float:
 
 
 def _text(members: Mapping[str, Any], name: str) -> str:
-    """Return a member that is a text, as one line."""
     value = members.get(name)
     return escaped(value) if isinstance(value, str) else ""
 
@@ -182,6 +179,5 @@ def _number(members: Mapping[str, Any], name: str) -> float:
 
 
 def _count(members: Mapping[str, Any], name: str) -> int | None:
-    """Return a member that is a whole number."""
     value = members.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -21,7 +21,6 @@ class MetricsProcess:
     """The process, from the start of this worker to its end; without a port there is none."""
 
     def __init__(self, port: int | None, environment: Mapping[str, str], log: Log) -> None:
-        """Start it."""
         self._child: ChildProcess | None = None
         self._log = log
         if port is None:
@@ -37,7 +36,6 @@ class MetricsProcess:
             log.info(f"metrics for Prometheus at port {port}, /metrics")
 
     def _say(self, status: int) -> None:
-        """Say that it has ended by itself, and how."""
         self._log.warning(f"no metrics any more: the process {how_it_ended(status)}")
 
     def end(self) -> None:

@@ -16,7 +16,6 @@ class ProgressFile:
     """A file that the command touches whenever it has got further than ever before."""
 
     def __init__(self, path: str) -> None:
-        """Remember how the file is now."""
         self._path = Path(path)
         self._seen = self._stamp()
 
@@ -26,7 +25,6 @@ class ProgressFile:
         return self._seen != before
 
     def _stamp(self) -> tuple[int, int] | None:
-        """Return what touching or writing changes."""
         try:
             stat = self._path.stat()
         except OSError:
@@ -38,7 +36,6 @@ class Count:
     """Restarts of one kind since the last progress."""
 
     def __init__(self, limit: int, longest_delay_seconds: float) -> None:
-        """Begin with none."""
         self.number, self.limit, self._longest = 0, limit, longest_delay_seconds
 
     def take(self) -> bool:
@@ -70,7 +67,6 @@ class Restarts:
     """
 
     def __init__(self, limit: int, peers: int, progress: ProgressFile) -> None:
-        """Begin with none of either."""
         self.has_peers = peers > 0
         self._own = Count(limit, LONGEST_DELAY_SECONDS)
         self._lost = Count(limit * peers, LONGEST_MEETING_DELAY_SECONDS)

@@ -202,6 +202,5 @@ class CommandRunner:
         return ended
 
     def _note_stop(self) -> None:
-        """Note that the command was asked to end."""
         detail = f"the command has {self.grace_seconds:g} s to end"
         self.board.note(STOPPING, detail, within_seconds=self.grace_seconds)

@@ -132,7 +132,6 @@ class Group:
         self._terms.say("WARNING", line)
 
     def _now(self) -> Terms:
-        """Return what this worker comes to a meeting with now."""
         return replace(
             self._terms,
             generation=self._seen.newest,
@@ -147,7 +146,6 @@ class Group:
         return nullcontext()
 
     def _begins(self) -> str:
-        """Return the line that begins a wait."""
         if self._comes_late:
             return "others train already: asking to be taken in"
         return (
@@ -157,5 +155,4 @@ class Group:
 
 
 def _escaping(say: Say) -> Say:
-    """Return what says lines in which others have a say."""
     return lambda level, line: say(level, escaped(line))

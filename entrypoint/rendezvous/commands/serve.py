@@ -78,7 +78,6 @@ async def _give_signs(asks: socket.socket) -> None:
 
 
 async def _tell(asks: socket.socket, number: str, forming: asyncio.Task[Ring]) -> None:
-    """Send what has come of an attempt."""
     try:
         ring = await forming
     except (PeersMissingError, PortTakenError) as error:

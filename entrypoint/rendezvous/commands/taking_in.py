@@ -39,7 +39,6 @@ async def receive_latecomers(terms: Terms, present: Sequence[int], note: Note) -
 
 
 def _line(error: PortTakenError | PortClosedError) -> str:
-    """Return what is wrong with the port, in one line."""
     if isinstance(error, PortTakenError):
         return str(error)
     return "; ".join(f"{one.name} ({one.received}): {one.advice}" for one in error.problems)

@@ -120,12 +120,10 @@ class CheckIns:
             self._drop(session, f"{before}, but its connection has ended: it was stopped or lost")
 
     def _drop(self, session: Session, reason: str) -> None:
-        """End a session, and forget it."""
         session.connection.hang_up()
         self._forget(session, reason)
 
     def _forget(self, session: Session, reason: str) -> None:
-        """Forget a session, if it is still the member's."""
         if self.sessions.get(session.member.task) is session:
             del self.sessions[session.member.task]
             self._reasons[session.member.task] = reason
@@ -186,7 +184,6 @@ class CheckIns:
             await asyncio.sleep(pause)
 
     async def _probe(self, member: Member) -> None:
-        """Find out why one is missing."""
         try:
             card = await self._look(self._prober, member)
         except PeerError as error:

@@ -66,7 +66,6 @@ class ChiefRole:
         return [self.listener.run(), self._check_ins.probe(), self._report(), self._ping()]
 
     async def _receive(self, connection: Connection, hello: Message, settle: Settle) -> None:
-        """Talk to one who has dialled the chief."""
         is_neighbour = hello.kind == JOIN
         receive = self._circles.links.receive if is_neighbour else self._check_ins.receive
         await receive(connection, hello, settle)
@@ -109,7 +108,6 @@ class ChiefRole:
         return self._attempt.gave_up(self._line(), self._losses)
 
     def _seen(self, group: list[Session] | None) -> SeenByChief:
-        """Return what there is to decide about."""
         attempt, found = self._attempt, self._attempt.contradictions
         return SeenByChief(
             is_replaced=attempt.newer is not None,
@@ -135,7 +133,6 @@ class ChiefRole:
 
     @property
     def _are_starting(self) -> bool:
-        """Whether the time limit is that of commands that start."""
         return self._attempt.limit.is_starting
 
     @property
@@ -156,7 +153,6 @@ class ChiefRole:
                 await session.send(Message(AHEAD, {"train": train}))
 
     def _note_ahead(self, task: Task) -> None:
-        """Note that one starts, and for how long it may."""
         self._ahead[task] = self._ahead.get(task, 0) + 1
         self._attempt.limit.renew(self._attempt.now)
 
@@ -263,7 +259,6 @@ class ChiefRole:
         return accused if terms.fewer else set()
 
     def _line(self) -> str:
-        """Return the line that says who is missing."""
         count = len(self._attempt.spec.members)
         missing = [(member, self._why(member, why)) for member, why in self._missing()]
         if not missing and self._circles.trouble:
@@ -273,7 +268,6 @@ class ChiefRole:
         return f"{line}; {why}" if why else line
 
     def _missing(self) -> list[tuple[Member, str]]:
-        """Return who is missing, and why."""
         missing, asks = dict(self._check_ins.missing()), self._attempt.terms.asks
         here = self._check_ins.here if asks else ()
         missing |= {one.member: NOT_ASKED for one in here if not one.card.asks}
@@ -297,7 +291,6 @@ class ChiefRole:
             await asyncio.sleep(self._timing.line_seconds)
 
     async def _ping(self) -> None:
-        """Find out who has gone silent."""
         while True:
             await asyncio.sleep(self._timing.ping_seconds)
             quiet = [

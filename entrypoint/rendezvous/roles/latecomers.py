@@ -31,7 +31,6 @@ class LatecomersRole(ChiefRole):
         absent: Collection[int],
         note: Note,
     ) -> None:
-        """Expect the workers at these places of the list."""
         super().__init__(attempt, port)
         self._admission = attempt.terms.roll
         self._absent = {attempt.spec.members[place].task for place in absent}
@@ -66,16 +65,13 @@ class LatecomersRole(ChiefRole):
             await attempt.news(min(pauses, default=inf))
 
     def _place(self, session: Session) -> int:
-        """Return one's place in the list."""
         return self._attempt.spec.members.index(session.member)
 
     @property
     def _latecomers(self) -> list[Session]:
-        """Those who are here and can be taken in."""
         return [one for one in self._check_ins.here if one.member.task in self._absent]
 
     async def _welcome(self, session: Session) -> None:
-        """Take note of one who has come."""
         name = str(session.member.task)
         self._troubles.pop(session.member.task, None)
         if session.card.asks:
@@ -106,14 +102,12 @@ class LatecomersRole(ChiefRole):
             self._say("WARNING", f"one that came back cannot be taken in: {reasons}")
 
     async def _tell(self, session: Session) -> None:
-        """Tell one what it waits for."""
         count, absent = len(self._attempt.spec.members), len(self._absent)
         line = f"{count - absent} of {count} workers train; {self._waits_for(session)}"
         is_expected = session in self._latecomers
         await session.send(Message(STATUS, {"line": line, "is_expected": is_expected}))
 
     def _waits_for(self, session: Session) -> str:
-        """Return what one of them waits for."""
         task = session.member.task
         if not session.is_here:
             return with_reasons([(session.member, session.reason)])

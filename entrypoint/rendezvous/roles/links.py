@@ -147,19 +147,16 @@ class Links:
             raise PeerError(f"{task} answers there")
 
     def _missing(self, circle: Circle) -> list[tuple[Member, str]]:
-        """Return which neighbours are not there, and why."""
         missing = {} if self._left else {self._neighbour(circle, -1): NOT_CONNECTED}
         if not self._right:
             missing[self._neighbour(circle, 1)] = self._reason
         return list(missing.items())
 
     def _neighbour(self, circle: Circle, steps: int) -> Member:
-        """Return the worker so many steps to the right."""
         rank = circle.positions.index(self._attempt.place)
         place = circle.positions[(rank + steps) % len(circle.positions)]
         return self._attempt.spec.members[place]
 
     async def _tell(self) -> None:
-        """Wake who waits for a neighbour."""
         async with self._news:
             self._news.notify_all()

@@ -101,7 +101,6 @@ class MemberRole:
                 await attempt.news(attempt.time_left)
 
     def _seen(self) -> SeenByMember:
-        """Return what there is to decide about."""
         attempt, found = self._attempt, self._attempt.contradictions
         return SeenByMember(
             is_connected=self._session is not None,
@@ -164,7 +163,6 @@ class MemberRole:
             self._redial = min(2 * self._redial, self._timing.redial_seconds)
 
     async def _check_in(self, connection: Connection) -> None:
-        """Introduce this worker, and stay if it is the chief that answers."""
         attempt = self._attempt
         card = await hello(attempt, connection, CHECK_IN)
         with attempt.knows(connection, card):
@@ -217,7 +215,6 @@ class MemberRole:
         self._attempt.changed()
 
     def _pass_over(self, problems: tuple[Problem, ...]) -> None:
-        """Say what another worker found, and worker 0 did not end for."""
         found = "; ".join(map(in_a_line, problems))
         self._warn(f"another worker does not agree, and has no say for {self._chief.task}: {found}")
 
@@ -292,14 +289,12 @@ class MemberRole:
         attempt.changed()
 
     async def _connect(self, connection: Connection, circle: Circle, number: int) -> None:
-        """Connect with the neighbours, and tell the chief who is missing."""
         missing = await self._links.connect(circle, self._timing.link_seconds)
         with contextlib.suppress(PeerError):  # it is noticed where the chief's words are read
             fields = {"number": number, "missing": shortened(escaped(missing), LONGEST_TEXT)}
             await connection.send(Message(LINK, fields))
 
     def _unlink(self) -> None:
-        """Give up the neighbours."""
         self._links.drop()
         if self._linking:
             self._linking.cancel()
@@ -307,7 +302,6 @@ class MemberRole:
         self._attempt.changed()
 
     def _go(self) -> None:
-        """Leave the meeting."""
         self._has_gone = True
         self._attempt.changed()
 
@@ -341,7 +335,6 @@ class MemberRole:
         self._attempt.changed()
 
     def _status(self) -> str:
-        """Return who is missing, as far as this member knows."""
         if self._session and self._line:
             return self._line
         silent = "checked in, but the chief has not yet said who is missing"

@@ -67,7 +67,6 @@ def patience(terms: Terms, here: Sequence[Session], ahead: Collection[Task] = NO
 
 
 def _expected(terms: Terms, task: Task) -> Expected:
-    """Return what is known of a worker."""
     return terms.roll.expected(terms.places[task])
 
 

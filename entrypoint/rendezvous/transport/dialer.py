@@ -18,7 +18,6 @@ class Dialer:
     def __init__(
         self, connector: Connector, token: str | None, timing: Timing, at_once: int = 1
     ) -> None:
-        """Keep what is needed."""
         self._connector, self._token, self._timing = connector, token, timing
         self._places = asyncio.Semaphore(at_once)
 

@@ -38,7 +38,6 @@ class Listener:
         timing: Timing,
         handle: Handle,
     ) -> None:
-        """Keep what is needed."""
         self._port, self._strangers, self._handle = port, strangers, handle
         self._token, self._timing = token, timing
         self._tasks: dict[Connection, asyncio.Task[None]] = {}
@@ -78,7 +77,6 @@ class Listener:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _take(self, wire: Wire) -> None:
-        """Give a newcomer a place."""
         connection = Connection(wire, self._token, self._timing)
         if crowded_out := self._strangers.add(connection):
             crowded_out.forget()
@@ -98,7 +96,6 @@ class Listener:
                 settle()
 
     async def _hello(self, connection: Connection) -> Message:
-        """Return the message in which the other says who it is."""
         await connection.greet(is_dialer=False)
         try:
             hello = await connection.receive(self._timing.message_seconds)

@@ -57,7 +57,6 @@ class MessageError(PeerError):
     """What was received is no message."""
 
     def __init__(self) -> None:
-        """Say the one reason."""
         super().__init__(NO_MESSAGE)
 
 
@@ -166,7 +165,6 @@ def read_contradiction(message: Message) -> tuple[Problem, ...]:
 
 
 def _problem(row: object) -> Problem:
-    """Return one of them."""
     if not isinstance(row, list) or [type(text) for text in row] != [str] * 4:
         raise MessageError
     return Problem(*row)

@@ -74,13 +74,11 @@ class Names:
         return await asyncio.shield(answer)
 
     def _ask(self, address: Address, answer: asyncio.Future[Found]) -> None:
-        """Begin to look up a name."""
         self._questions[address] += 1
         hand_over = functools.partial(self._hand_over, address, answer)
         self._look_ups.ask(address.host, address.port, hand_over)
 
     def _hand_over(self, address: Address, answer: asyncio.Future[Found], found: Found) -> None:
-        """Bring what was found from its thread to the loop."""
         with contextlib.suppress(RuntimeError):  # the attempt has ended, and its loop is closed
             self._loop.call_soon_threadsafe(self._answered, address, answer, found)
 
@@ -103,6 +101,5 @@ def _literal(address: Address) -> Endpoint | None:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a name has no endpoints."""
     is_silent = isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
     return NO_NAME_SERVER if is_silent else NO_NAME

@@ -24,7 +24,6 @@ class WrongTokenError(PeerError):
     """A message was signed with another token, or not at all, or should not have been."""
 
     def __init__(self) -> None:
-        """Say the one reason."""
         super().__init__("uses another CLUSTER_TOKEN, or none")
 
 
@@ -32,7 +31,6 @@ class ReplacedError(PeerError):
     """A process that was frozen or cut off is here again, and another has its place since."""
 
     def __init__(self, by: str) -> None:
-        """Take the address of the other."""
         super().__init__(f"a process answers there that was replaced by one at {by}")
         self.by = by
 

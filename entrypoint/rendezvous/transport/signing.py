@@ -73,7 +73,6 @@ class Signer:
         listener: str,
         is_dialer: bool,
     ) -> None:
-        """Take the two sides' nonces."""
         self._key = None if token is None else os.fsencode(token)
         names = (b"dialer", b"listener") if is_dialer else (b"listener", b"dialer")
         context = f"{VERSION} {dialer} {listener} ".encode()
@@ -98,7 +97,6 @@ class Signer:
         return payload
 
     def _sign(self, context: bytes, numbered: bytes) -> bytes:
-        """Return the signature of a numbered payload."""
         if self._key is None:
             return UNSIGNED
         return hmac.new(self._key, context + b" " + numbered, hashlib.sha256).hexdigest().encode()

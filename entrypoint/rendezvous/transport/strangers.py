@@ -22,7 +22,6 @@ class Strangers:
     """
 
     def __init__(self, workers: int) -> None:
-        """Have places for so many workers and some more."""
         self._places = workers + MOST_STRANGERS
         self._senders: dict[Connection, str] = {}
         self._crowds: dict[str, dict[Connection, None]] = {}

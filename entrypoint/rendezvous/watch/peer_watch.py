@@ -137,7 +137,6 @@ class PeerWatch:
         is_ring: Callable[[], bool] = lambda: False,
         trains: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Keep what is needed; the server at `leader` knows who of the cluster has joined it."""
         self._timing = Timing()
         self._names = Names(self._timing.look_up_seconds)
         self._missing = dict.fromkeys(peers, reasons.REFUSED)
@@ -172,7 +171,6 @@ class PeerWatch:
         return ""
 
     def _absent(self) -> Sequence[tuple[Member, str]]:
-        """Return for whom TensorFlow waits, and why."""
         closed = list(self._missing.items())
         return closed or [(member, self._why) for member in self._not_joined]
 
@@ -184,7 +182,6 @@ class PeerWatch:
         return found
 
     async def _ask(self, leader: Address) -> None:
-        """Note who has not joined, or why that is not known."""
         tasks = [member.task for member in self._not_joined]
         try:
             connected = await connect(self._names, leader, self._timing)
@@ -229,7 +226,6 @@ class PeerWatch:
 
 
 def _why(error: PeerError | OSError) -> str:
-    """Return why a peer could not be asked."""
     return words(error) if isinstance(error, OSError) else str(error)
 
 

@@ -34,7 +34,6 @@ def contents(message: bytes, field: int) -> list[bytes]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield each field and its value."""
     at = 0
     while at < len(message):
         key, at = _read_varint(message, at)

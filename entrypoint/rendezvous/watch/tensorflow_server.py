@@ -63,7 +63,6 @@ async def not_joined(connected: socket.socket, tasks: Iterable[Task]) -> Sequenc
 
 
 def _named(task: Task) -> bytes:
-    """Return a task as a CoordinatedTask."""
     return protobuf.content(1, task.type.encode()) + protobuf.number(2, task.index)
 
 
@@ -106,7 +105,6 @@ async def _answer(reader: asyncio.StreamReader) -> bytes | None:
 
 
 async def _frame(reader: asyncio.StreamReader) -> tuple[int, int, int, bytes]:
-    """Return a frame's type, flags, stream and payload."""
     high, low, kind, flags, stream = FRAME_HEAD.unpack(await reader.readexactly(FRAME_HEAD.size))
     length = high << 16 | low
     if length > LONGEST_FRAME:
@@ -115,7 +113,6 @@ async def _frame(reader: asyncio.StreamReader) -> tuple[int, int, int, bytes]:
 
 
 def _request(method: str, message: bytes) -> bytes:
-    """Return all that a client says for one call."""
     framed = MESSAGE_HEAD.pack(0, len(message)) + message
     *first, last = [framed[at : at + LONGEST_FRAME] for at in range(0, len(framed), LONGEST_FRAME)]
     return b"".join(
@@ -147,6 +144,5 @@ def _headers(method: str) -> bytes:
 
 
 def _framed(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    """Return a frame."""
     high, low = divmod(len(payload), 1 << 16)
     return FRAME_HEAD.pack(high, low, kind, flags, stream) + payload

@@ -60,7 +60,6 @@ class _Reader:
     """Reads one document and collects its problems."""
 
     def __init__(self, name: str, form: DocumentForm, default_port: int) -> None:
-        """Keep what the messages and the addresses without a port need."""
         self.name = name
         self.form = form
         self.default_port = default_port
@@ -110,13 +109,11 @@ class _Reader:
         return jobs
 
     def _check(self, spec: ClusterSpec) -> None:
-        """Look at the cluster as a whole."""
         if not spec.members:
             self._problem("cluster", "no address", "at least one chief or worker")
         self.problems += spec_problems(f"{self.name} cluster", spec)
 
     def _job(self, word: str, entries: object) -> dict[int, Address]:
-        """Return one type's addresses by index."""
         place = f"cluster.{word}"
         if word not in self.form.task_types:
             self._problem(place, word, self.form.in_cluster, self.form.refused.get(word, ""))
@@ -143,7 +140,6 @@ class _Reader:
         return None if task_type is None or index is None else Task(task_type, index)
 
     def _type(self, word: object, jobs: Jobs) -> str | None:
-        """Return the task's type in our words."""
         known = word if isinstance(word, str) else ""
         task_type = self.form.task_types.get(known)
         if task_type is None:
@@ -155,7 +151,6 @@ class _Reader:
 
 
 def _indices(word: str, addresses: Mapping[int, Address]) -> str:
-    """Return which indices a type has, and why."""
     indices = sorted(addresses)
     dense = len(indices) == indices[-1] + 1
     accepted = f"0 to {indices[-1]}" if dense else f"one of {', '.join(map(str, indices))}"
@@ -163,5 +158,4 @@ def _indices(word: str, addresses: Mapping[int, Address]) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a JSON value as text."""
     return json.dumps(value)

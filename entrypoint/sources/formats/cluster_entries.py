@@ -32,12 +32,10 @@ def read_entries(
 
 
 def _items(entries: dict[str, object] | list[object]) -> Iterable[tuple[object, object]]:
-    """Return index and address, both as they were given."""
     return list(entries.items()) if isinstance(entries, dict) else enumerate(entries)
 
 
 def _address(place: str, entry: object, default_port: int, complain: Complain) -> Address:
-    """Return one address."""
     if not isinstance(entry, str):
         complain(place, entry, ACCEPTED)
         return _WRONG

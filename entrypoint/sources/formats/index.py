@@ -53,7 +53,6 @@ def find_index(
 
 
 def _contradiction(environ: Environ, indices: dict[str, int]) -> Problem:
-    """Return the problem of variables that mean different entries."""
     meant = [f"{environ.get(name)} (entry {index})" for name, index in indices.items()]
     advice = "With CLUSTER_SOURCE=worker_hosts, WORKER_INDEX wins."
     return Problem(" and ".join(indices), "; ".join(meant), "the same entry of the list", advice)

@@ -53,7 +53,6 @@ def _range(text: str) -> Numbers:
 
 
 def _size(part: Part) -> int:
-    """Return how many texts a part stands for."""
     return 1 if isinstance(part, str) else sum(len(numbers) for _, numbers in part)
 
 
@@ -78,7 +77,6 @@ def expand_tasks(text: str) -> list[int]:
 
 
 def _check_size(count: int) -> None:
-    """Refuse what would take very long to write down."""
     if count > MOST:
         reason = f"It stands for {count} entries; at most {MOST} are accepted."
         raise SlurmListError(reason)

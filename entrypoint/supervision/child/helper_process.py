@@ -32,7 +32,6 @@ class HelperProcess:
     """
 
     def __init__(self, work: Work) -> None:
-        """Start it."""
         self._file = os.memfd_create("text")
 
         def run() -> int:

@@ -26,7 +26,6 @@ class OomKills:
     """The processes that the kernel has killed for want of memory since this object was made."""
 
     def __init__(self, cgroup: Path = CGROUP) -> None:
-        """Remember how many there were before."""
         self._cgroup = cgroup
         self._before = _count(cgroup)
 

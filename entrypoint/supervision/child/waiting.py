@@ -69,7 +69,6 @@ class Waiter:
         log: Log,
         on_stop: Callable[[], None] = lambda: None,
     ) -> None:
-        """Keep what is needed; `name` begins the reason: "the command"."""
         self.stop = 0
         self._on_stop = on_stop
         self._child, self._name, self._grace, self._log = child, name, grace_seconds, log
@@ -127,7 +126,6 @@ class Waiter:
             self._log.warning(f"{self._name} runs as another user: it cannot be sent {name}")
 
     def _ended(self, status: int) -> Ended:
-        """Turn the child's end into ours."""
         if status != 0 and self.stop:
             return stopped_by(self.stop, f"it {how_it_ended(status)}")
         if status != 0 and self._killed_for:

@@ -22,7 +22,6 @@ class LineCutter:
     """Cuts a stream of bytes into lines; holds what has not ended yet."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:

@@ -33,7 +33,6 @@ class NoticeFilter:
     """
 
     def __init__(self) -> None:
-        """Begin at the beginning of a line."""
         self._held = b""
         self._begins = True
         self._wanted: tuple[bytes, ...] = NOTICES

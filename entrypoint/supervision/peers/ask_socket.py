@@ -18,7 +18,6 @@ class AskSocket:
     """What one run of a command has; the command inherits its end, and may ask or not."""
 
     def __init__(self, serve: Serve, meeting: str, note_asked: Callable[[], None]) -> None:
-        """Start the process, which sleeps until it calls `note_asked`; raise OSError."""
         own, self._commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
         def work() -> tuple[int, str]:

@@ -65,7 +65,6 @@ class Beside:
         return beside
 
     def _watch(self, peers: Peers, progress: str) -> None:
-        """Start watching the peers."""
         file = ProgressFile(progress)
         try:
             self._watcher = HelperProcess(lambda: peers.watch(file.has_moved))
