@@ -27,7 +27,7 @@ from entrypoint.settings.proxies import proxy_note
 from entrypoint.settings.service_links import service_links_note
 from entrypoint.sources import with_contract_settings
 from entrypoint.sources.resolve import find_on_this_machine, resolve
-from entrypoint.start import Start, start
+from entrypoint.start import ResolvedStart, start
 from entrypoint.status.places import places
 from entrypoint.supervision.child.child_process import hold_notices
 
@@ -101,7 +101,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
     ):
         if note:
             log.info(note)
-    found = Start(request, answer.resolution, options, environment, requirements, places(environ))
+    found = ResolvedStart(
+        request, answer.resolution, options, environment, requirements, places(environ)
+    )
     return start(found, log)
 
 

@@ -7,21 +7,3 @@ after the gate. Why it is so: docs/explanation/decisions/0004-the-gate.md, 0019-
 0014-fewer-workers.md.
 Imports asyncio, so import it only where it is needed.
 """
-
-from entrypoint.rendezvous.facts import Facts
-from entrypoint.rendezvous.gate import pass_gate
-from entrypoint.rendezvous.outcome import (
-    ContradictionError,
-    PeersMissingError,
-    PortClosedError,
-    PortTakenError,
-)
-
-__all__ = [
-    "ContradictionError",
-    "Facts",
-    "PeersMissingError",
-    "PortClosedError",
-    "PortTakenError",
-    "pass_gate",
-]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import secrets
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
 
 from entrypoint.cluster.addresses import Address
@@ -17,13 +17,10 @@ from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.limit import Limit
 from entrypoint.rendezvous.meeting import Meeting, Ring
 from entrypoint.rendezvous.outcome import NobodyCameError, PeersMissingError
+from entrypoint.rendezvous.states import Disagreement
 from entrypoint.rendezvous.terms import Terms
 from entrypoint.rendezvous.transport.connection import Connection
-from entrypoint.rendezvous.transport.messages import (
-    CARD,
-    Message,
-    contradiction,
-)
+from entrypoint.rendezvous.transport.messages import CARD, Message, contradiction
 from entrypoint.rendezvous.transport.reasons import PeerError
 from entrypoint.rendezvous.transport.timing import PASSING_SECONDS
 
@@ -55,7 +52,7 @@ class Attempt:
         """Whether this worker goes ahead of the others, and will ask for them."""
         self.ring: Ring | None = None
         """What came of it, where commands ask."""
-        self.limit = Limit(terms, self.began)
+        self.limit = Limit(terms, asyncio.get_running_loop().time)
         self.trouble = ""
         """Why this worker has not checked in yet, or with whom it has."""
         self.newer: Member | None = None
@@ -82,11 +79,6 @@ class Attempt:
         return asyncio.get_running_loop().time()
 
     @property
-    def time_left(self) -> float:
-        """Seconds until it gives up; infinite without a limit."""
-        return self.limit.end - self.now
-
-    @property
     def place(self) -> int:
         """This worker's place in the list."""
         return self.terms.places[self.me.task]
@@ -98,6 +90,16 @@ class Attempt:
     @functools.cached_property
     def _members(self) -> dict[Task, Member]:
         return {member.task: member for member in self.spec.members}
+
+    def disagreement(self, is_new: Callable[[Card], bool]) -> Disagreement:
+        """Return what contradicts what, where `is_new` tells who is a newcomer."""
+        if self.newer:
+            return Disagreement.WITH_SUCCESSOR
+        if not self.contradictions:
+            return Disagreement.NONE
+        if self.contradictions.are_all_of(is_new):
+            return Disagreement.WITH_NEWCOMERS
+        return Disagreement.OF_WORKERS
 
     def is_new(self, card: Card) -> bool:
         """Whether one was not in this worker's newest ring, and fewer may go on without it."""

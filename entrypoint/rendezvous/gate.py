@@ -6,60 +6,30 @@ import asyncio
 import resource
 from collections.abc import Callable
 
-from entrypoint.cluster.spec import ClusterSpec, Task
-from entrypoint.errors import escaped
-from entrypoint.log import Say, shared_level
+from entrypoint.log import shared_level
 from entrypoint.rendezvous.attempt import Attempt
-from entrypoint.rendezvous.facts import Facts
-from entrypoint.rendezvous.meeting import Fewer, Meeting, Ring
+from entrypoint.rendezvous.meeting import Meeting, Ring
 from entrypoint.rendezvous.outcome import ahead_line, released_line
 from entrypoint.rendezvous.port import address_warning
 from entrypoint.rendezvous.roles.chief import ChiefRole
 from entrypoint.rendezvous.roles.member import MemberRole
 from entrypoint.rendezvous.terms import Terms
 from entrypoint.rendezvous.transport.network import Port
-from entrypoint.rendezvous.transport.timing import Timing
 
 Leader = Callable[[Attempt, Port], ChiefRole]
 SPARE_FILES = 1024
 """Descriptors beside two for each worker, its session and one that has just come."""
 
 
-def pass_gate(  # noqa: PLR0913 -- who, what, for how long, as whom, and where to say so
-    spec: ClusterSpec,
-    task: Task,
-    facts: Facts,
-    *,
-    timeout_seconds: float,
-    token: str | None,
-    say: Say,
-    timing: Timing | None = None,
-    generation: int = 0,
-    ring_size: int = 0,
-    fewer: Fewer | None = None,
-) -> Meeting:
+def pass_gate(terms: Terms) -> Meeting:
     """Return when workers were released together; the own port is free again then.
 
     All of them have the same meeting, and no others have it. Where others train already, this
     worker is released alone, without one.
 
-    `say` takes a level and a line; `generation` is the newest ring's in which this worker was, and
-    `ring_size` how many it had; `fewer` says when not all workers are waited for. Raises
-    PeersMissingError at the end of the bound, ContradictionError at once, PortTakenError,
+    Raises PeersMissingError at the end of the bound, ContradictionError at once, PortTakenError,
     PortClosedError. Leaves nothing behind when it is killed.
     """
-    terms = Terms(
-        spec=spec,
-        task=task,
-        facts=facts,
-        timeout_seconds=timeout_seconds,
-        token=token or None,
-        say=lambda level, line: say(level, escaped(line)),
-        timing=timing or Timing(),
-        generation=generation,
-        ring_size=ring_size,
-        fewer=fewer,
-    )
     if warning := address_warning(terms.me):
         terms.say("WARNING", warning)
     return asyncio.run(released(terms))

@@ -6,7 +6,6 @@ says what in which state: docs/explanation/decisions/0019-one-meeting.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 
@@ -25,6 +24,15 @@ class Expected(Enum):
         return self in (Expected.MISSING, Expected.LEFT_OUT)
 
 
+class Disagreement(Enum):
+    """What contradicts what at a meeting."""
+
+    NONE = "Nothing does."
+    WITH_NEWCOMERS = "Only newcomers differ, or only they say so: the others go on."
+    OF_WORKERS = "Workers differ that may not go on without each other."
+    WITH_SUCCESSOR = "One was in a later ring, with another worker 0 than this one."
+
+
 class ChiefState(Enum):
     """The states of worker 0 at a meeting."""
 
@@ -38,41 +46,35 @@ class ChiefState(Enum):
     GAVE_UP = "The time is over, or there was no ring too often."
 
 
-@dataclass(frozen=True, kw_only=True)
-class SeenByChief:
-    """What worker 0 sees of a meeting."""
+class Gathered(Enum):
+    """How far worker 0 has come with those who are here."""
 
-    is_replaced: bool = False
-    """Whether one has come that was in a later ring, with another worker 0."""
-    contradicts: bool = False
-    """Whether workers do not agree."""
-    is_about_newcomers: bool = False
-    """Whether that is about newcomers alone, or said by them."""
-    are_enough: bool = False
-    """Whether those who are here may go on."""
-    are_confirmed: bool = False
-    """Whether these have confirmed it."""
-    asks: bool = False
-    """Whether worker 0's command runs, and asks for its neighbours."""
-    is_late: bool = False
-    """Whether the time is over."""
-    is_vain: bool = False
-    """Whether those who are here were no ring too often, or for too long."""
+    TOO_FEW = "Those who are here may not go on."
+    ENOUGH = "They may, and have not confirmed it."
+    CONFIRMED = "They may, and have confirmed it."
 
 
-def chief_state(seen: SeenByChief) -> ChiefState:
-    """Return the state of worker 0."""
-    order = (
-        (seen.is_replaced, ChiefState.REPLACED),
-        (seen.contradicts and seen.is_about_newcomers, ChiefState.SENDS_AWAY),
-        (seen.contradicts, ChiefState.CONTRADICTED),
-        (seen.is_vain, ChiefState.GAVE_UP),
-        (seen.are_confirmed and seen.asks, ChiefState.LINKS),
-        (seen.are_confirmed, ChiefState.RELEASES),
-        (seen.are_enough, ChiefState.CONFIRMS),
-        (seen.is_late, ChiefState.GAVE_UP),
-    )
-    return next((state for holds, state in order if holds), ChiefState.GATHERS)
+def chief_state(
+    disagreement: Disagreement, gathered: Gathered, *, asks: bool, is_over: bool
+) -> ChiefState:
+    """Return the state of worker 0, whose command starts, or asks for its neighbours.
+
+    `is_over`: it has waited, or tried to make a ring, for as long as it may.
+    """
+    if disagreement in _ENDS:
+        return _ENDS[disagreement]
+    if is_over:
+        return ChiefState.GAVE_UP
+    if gathered is Gathered.CONFIRMED:
+        return ChiefState.LINKS if asks else ChiefState.RELEASES
+    return ChiefState.CONFIRMS if gathered is Gathered.ENOUGH else ChiefState.GATHERS
+
+
+_ENDS = {
+    Disagreement.WITH_SUCCESSOR: ChiefState.REPLACED,
+    Disagreement.WITH_NEWCOMERS: ChiefState.SENDS_AWAY,
+    Disagreement.OF_WORKERS: ChiefState.CONTRADICTED,
+}
 
 
 class MemberState(Enum):
@@ -88,30 +90,17 @@ class MemberState(Enum):
     GAVE_UP = "The time is over, or worker 0 has started anew too often."
 
 
-@dataclass(frozen=True, kw_only=True)
-class SeenByMember:
-    """What another worker sees of a meeting."""
+def member_state(state: MemberState, disagreement: Disagreement, *, is_over: bool) -> MemberState:
+    """Return the state of another worker, which a conversation with worker 0 has left in `state`.
 
-    is_connected: bool = False
-    has_promised: bool = False
-    is_linking: bool = False
-    contradicts: bool = False
-    is_about_newcomers: bool = False
-    has_gone: bool = False
-    is_late: bool = False
-    is_vain: bool = False
-    """Whether worker 0's command has started anew too often, and never asked."""
-
-
-def member_state(seen: SeenByMember) -> MemberState:
-    """Return the state of another worker than worker 0."""
-    order = (
-        (seen.has_gone, MemberState.WENT),
-        (seen.contradicts and seen.is_about_newcomers, MemberState.SENDS_AWAY),
-        (seen.is_linking, MemberState.LINKED),
-        (seen.has_promised, MemberState.PROMISED),
-        (seen.contradicts, MemberState.CONTRADICTED),
-        (seen.is_late or seen.is_vain, MemberState.GAVE_UP),
-        (seen.is_connected, MemberState.CHECKED_IN),
-    )
-    return next((state for holds, state in order if holds), MemberState.DIALS)
+    `is_over`: it has waited as long as it may.
+    """
+    if state is MemberState.WENT:
+        return state
+    if disagreement is Disagreement.WITH_NEWCOMERS:
+        return MemberState.SENDS_AWAY
+    if state in (MemberState.LINKED, MemberState.PROMISED):
+        return state
+    if disagreement is Disagreement.OF_WORKERS:
+        return MemberState.CONTRADICTED
+    return MemberState.GAVE_UP if is_over else state

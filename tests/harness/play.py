@@ -10,9 +10,10 @@ from typing import Any
 
 from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import CHIEF, WORKER, ClusterSpec, Member, Task
-from entrypoint.rendezvous.commands.group import Gate, Group, Waiting
+from entrypoint.rendezvous.commands.group import Group, Waiting
 from entrypoint.rendezvous.facts import Facts, host_list
 from entrypoint.rendezvous.gate import released
+from entrypoint.rendezvous.generations import Generations
 from entrypoint.rendezvous.meeting import Fewer, Meeting, Ring
 from entrypoint.rendezvous.terms import Terms
 from entrypoint.rendezvous.transport.timing import Timing
@@ -22,15 +23,11 @@ LONG_SECONDS = 3600.0
 TOKEN = "a secret that they share"
 
 
-class Seen:
-    """What a worker remembers of its rings."""
-
-    def __init__(self, newest: int = 0, size: int = 0) -> None:
-        self.newest, self.size = newest, size
-
-    def note(self, generation: int, size: int) -> None:
-        if generation > self.newest:
-            self.newest, self.size = generation, size
+def seen(newest: int, size: int) -> Generations:
+    """Return what a worker remembers whose newest ring had so many workers."""
+    found = Generations()
+    found.note(newest, size)
+    return found
 
 
 class Player:
@@ -43,7 +40,7 @@ class Player:
         """Who waits to be taken in, whenever the command was told."""
         self.prolonged: list[str] = []
         self.is_waiting = False
-        self.seen = options.pop("seen", None) or Seen()
+        self.seen = options.pop("seen", None) or Generations()
         self.group: Group | None = None
         self.meeting: Meeting | None = None
         self.ring: Ring | None = None
@@ -65,9 +62,7 @@ class Player:
         return self._do(self._start())
 
     async def _start(self) -> Meeting:
-        terms = replace(
-            self._terms(), generation=self.seen.newest, ring_size=self.seen.size, fewer=self._fewer
-        )
+        terms = replace(self._terms(), generation=self.seen.newest, ring_size=self.seen.size)
         self.run(await released(terms))
         assert self.meeting is not None
         return self.meeting
@@ -75,20 +70,12 @@ class Player:
     def run(self, meeting: Meeting | None = None) -> None:
         """Have the command run, after this meeting."""
         self.meeting = meeting or Meeting("m")
-        options = self.options
-        gate = Gate(
-            timeout_seconds=options.get("gate", 300.0),
-            most_losses=options.get("most_losses", 9),
-            waiting=self._waiting,
-            fewer=self._fewer,
-        )
-        terms = self._terms(Timing.of_commands())
-        has_gate = options.get("gate", 300.0) > 0
+        has_gate = self.options.get("gate", 300.0) > 0
         self.group = Group(
-            terms,
+            self._terms(Timing.of_commands()),
             meeting=self.meeting,
             seen=self.seen,
-            gate=gate if has_gate else None,
+            waiting=self._waiting if has_gate else None,
             clock=asyncio.get_running_loop().time,
         )
 
@@ -162,6 +149,8 @@ class Player:
             say=self._say,
             timing=timing or Timing(),
             network=MemoryNetwork(self.play.space, self.host),
+            fewer=self._fewer,
+            most_losses=options.get("most_losses", 9),
         )
 
     def _say(self, level: str, line: str) -> None:

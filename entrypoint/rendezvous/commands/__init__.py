@@ -1,5 +1,5 @@
 """A command that asks for its neighbours, from ring to ring.
 
 Read `serve.py` first: it answers the command. `group.py` goes from ring to ring, each by way of a
-meeting; `taking_in.py` receives who comes while a ring trains without some workers.
+meeting, and receives who comes while a ring trains without some workers.
 """

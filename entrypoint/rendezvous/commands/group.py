@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from math import inf
-from typing import Protocol
 
 from entrypoint.cluster.spec import Task
-from entrypoint.errors import escaped
 from entrypoint.log import Say
-from entrypoint.rendezvous.commands.taking_in import receive_latecomers
-from entrypoint.rendezvous.gate import linked
-from entrypoint.rendezvous.meeting import WENT_AHEAD, Fewer, Meeting, Ring
-from entrypoint.rendezvous.roles.latecomers import Note
+from entrypoint.rendezvous.attempt import Attempt
+from entrypoint.rendezvous.gate import linked, meet
+from entrypoint.rendezvous.generations import Generations
+from entrypoint.rendezvous.meeting import WENT_AHEAD, Meeting, Ring
+from entrypoint.rendezvous.outcome import PortClosedError, PortTakenError
+from entrypoint.rendezvous.roles.latecomers import LatecomersRole, Note
 from entrypoint.rendezvous.roll import Roll
 from entrypoint.rendezvous.terms import Terms
-
-
-class Seen(Protocol):
-    """What this worker has heard of generations, over all runs of its command."""
-
-    @property
-    def newest(self) -> int:
-        """The newest so far; 0 before any."""
-
-    @property
-    def size(self) -> int:
-        """How many workers that ring had."""
-
-    def note(self, generation: int, size: int) -> None:
-        """Note another one, of so many workers."""
+from entrypoint.rendezvous.transport.network import Port
 
 
 @dataclass(frozen=True)
@@ -42,20 +28,7 @@ class Waiting:
     say: Say
     """Takes what is said of it."""
     prolong: Callable[[str], None]
-    """Is told what is waited for whenever the time limit begins anew."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gate:
-    """How commands that run meet where workers are waited for (RENDEZVOUS_TIMEOUT)."""
-
-    timeout_seconds: float
-    most_losses: int
-    """How often in a row somebody may be lost, or out of reach, before there is a ring."""
-    waiting: Callable[[], AbstractContextManager[Waiting]]
-    """Shows while it lasts that this worker waits."""
-    fewer: Fewer | None = None
-    """When not all workers are waited for; None: always."""
+    """Is told what is waited for whenever the time limit is renewed."""
 
 
 class Group:
@@ -70,30 +43,22 @@ class Group:
         terms: Terms,
         *,
         meeting: Meeting,
-        seen: Seen,
-        gate: Gate | None,
+        seen: Generations,
+        waiting: Callable[[], AbstractContextManager[Waiting]] | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin with the meeting before the command's start, if there was one.
+        """Take the meeting before the command's start, if there was one.
 
-        `terms.start_seconds` is how long commands may take to ask.
+        `waiting` shows while it lasts that this worker waits at the gate; None: there is no gate,
+        and commands that ask have `terms.start_seconds`.
         """
-        self._roll, self._gate, self._seen = Roll(clock), gate, seen
-        self._comes_late = gate is not None and not meeting.identity
+        self._roll, self._seen, self._at_gate = Roll(clock), seen, waiting
+        self._comes_late = waiting is not None and not meeting.identity
         self._went_ahead = meeting.identity == WENT_AHEAD
         if not self._comes_late:
             self._roll.note_start(meeting.positions or terms.everyone)
-        limit = gate.timeout_seconds if gate else terms.start_seconds
-        self._terms = replace(
-            terms,
-            say=_escaping(terms.say),
-            token=terms.token or None,
-            timeout_seconds=limit,
-            fewer=gate.fewer if gate else None,
-            most_losses=gate.most_losses if gate else inf,
-            roll=self._roll,
-            asks=True,
-        )
+        limit = terms.timeout_seconds if waiting else terms.start_seconds
+        self._terms = replace(terms, timeout_seconds=limit, roll=self._roll, asks=True)
         self._ring: Ring | None = None
 
     async def ring(self) -> Ring:
@@ -106,7 +71,7 @@ class Group:
         with self._waiting() as waiting:
             terms = self._now()
             if waiting:
-                terms = replace(terms, say=_escaping(waiting.say), prolong=waiting.prolong)
+                terms = replace(terms, say=waiting.say, prolong=waiting.prolong)
                 terms.say("INFO", self._begins())
             ring = await linked(terms)
         self._seen.note(ring.generation, ring.size)
@@ -117,15 +82,32 @@ class Group:
     async def receive_latecomers(self, note: Note) -> None:
         """Receive who comes while worker 0's ring trains without some; until cancelled."""
         members, ring = self._terms.spec.members, self._ring
-        if not (ring and self._gate and ring.rank == 0 and len(ring.positions) < len(members)):
+        if not (ring and self._at_gate and ring.rank == 0 and len(ring.positions) < len(members)):
             return
 
         def await_them(tasks: Sequence[Task]) -> None:
             self._roll.note_waiting([self._terms.places[task] for task in tasks])
             note(tasks)
 
+        absent = set(self._terms.everyone).difference(ring.positions)
         terms = replace(self._now(), asks=False)
-        await receive_latecomers(terms, ring.positions, await_them)
+        trouble = ""
+
+        def lead(attempt: Attempt, port: Port) -> LatecomersRole:
+            nonlocal trouble
+            if trouble:
+                terms.say("INFO", "other workers can be taken in again")
+            trouble = ""
+            return LatecomersRole(attempt, port, absent, await_them)
+
+        while True:  # what is wrong with the own port may pass
+            try:
+                await meet(terms, lead)
+            except (PortTakenError, PortClosedError) as error:
+                if not trouble:
+                    trouble = _in_a_line(error)
+                    self.warn(f"no other worker can be taken in at present: {trouble}")
+            await asyncio.sleep(terms.timing.line_seconds)
 
     def warn(self, line: str) -> None:
         """Say what goes wrong beside the command."""
@@ -141,8 +123,8 @@ class Group:
 
     def _waiting(self) -> AbstractContextManager[Waiting | None]:
         """Return where the wait is shown; a command that has never trained only starts."""
-        if self._gate and not self._roll.is_starting:
-            return self._gate.waiting()
+        if self._at_gate and not self._roll.is_starting:
+            return self._at_gate()
         return nullcontext()
 
     def _begins(self) -> str:
@@ -154,5 +136,7 @@ class Group:
         )
 
 
-def _escaping(say: Say) -> Say:
-    return lambda level, line: say(level, escaped(line))
+def _in_a_line(error: PortTakenError | PortClosedError) -> str:
+    if isinstance(error, PortTakenError):
+        return str(error)
+    return "; ".join(f"{one.name} ({one.received}): {one.advice}" for one in error.problems)

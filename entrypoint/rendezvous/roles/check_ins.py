@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 
 from entrypoint.cluster.spec import Member, Task
 from entrypoint.rendezvous.attempt import Attempt
@@ -14,7 +15,7 @@ from entrypoint.rendezvous.roles.session import Session
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.dialer import Dialer
 from entrypoint.rendezvous.transport.listener import Settle
-from entrypoint.rendezvous.transport.messages import CHECK_IN, PROBE, Message
+from entrypoint.rendezvous.transport.messages import CHECK_IN, PING, PROBE, Message
 from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError, ReplacedError
 
 DIALLED_BACK_AT_ONCE = 64
@@ -173,6 +174,20 @@ class CheckIns:
         is_right = found and found.is_verified and found.card.boot == card.boot
         if is_right and card.task != member.task and self._attempt.terms.fewer and self._newest:
             raise PeerError(f"{card.task} answers there, which is right at its own address, too")
+
+    def loops(self) -> list[Coroutine[None, None, None]]:
+        """Return what runs until the decision."""
+        return [self.probe(), self.ping()]
+
+    async def ping(self) -> None:
+        """Find out again and again who has gone silent."""
+        pause, alive = self._timing.ping_seconds, self._timing.alive_seconds
+        while True:
+            await asyncio.sleep(pause)
+            quiet = [one for one in self.sessions.values() if one.silence > pause / 2]
+            for session in quiet:
+                session.is_silent |= session.silence > self._timing.silent_seconds
+            await asyncio.gather(*(session.ask(PING, alive) for session in quiet))
 
     async def probe(self) -> None:
         """Find out again and again why members are missing."""

@@ -6,28 +6,20 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 
-from entrypoint.cluster.spec import Member, Task
+from entrypoint.cluster.spec import Member
 from entrypoint.rendezvous.attempt import Attempt
 from entrypoint.rendezvous.comparison import Contradictions, replaced_chief
-from entrypoint.rendezvous.outcome import ContradictionError, waiting_line
+from entrypoint.rendezvous.outcome import ContradictionError
 from entrypoint.rendezvous.roles.check_ins import CheckIns
 from entrypoint.rendezvous.roles.circles import Circles
-from entrypoint.rendezvous.roles.quorum import (
-    are_enough,
-    choose_members,
-    held_up,
-    patience,
-    who_may_go,
-)
+from entrypoint.rendezvous.roles.gathering import Gathering
 from entrypoint.rendezvous.roles.session import Session
-from entrypoint.rendezvous.states import ChiefState, Expected, SeenByChief, chief_state
+from entrypoint.rendezvous.states import ChiefState, Gathered, chief_state
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.listener import Listener, Settle
 from entrypoint.rendezvous.transport.messages import (
-    AHEAD,
     GO,
     JOIN,
-    PING,
     READY,
     RELEASE,
     STATUS,
@@ -35,7 +27,6 @@ from entrypoint.rendezvous.transport.messages import (
     Message,
 )
 from entrypoint.rendezvous.transport.network import Port
-from entrypoint.rendezvous.transport.reasons import NOT_ASKED, REFUSED
 from entrypoint.rendezvous.transport.strangers import Strangers
 
 ENDS_ALONE = (
@@ -50,12 +41,9 @@ class ChiefRole:
     def __init__(self, attempt: Attempt, port: Port) -> None:
         self._attempt, self._timing, self._say = attempt, attempt.timing, attempt.terms.say
         self._check_ins, self._circles = CheckIns(attempt), Circles(attempt)
+        self._gathering = Gathering(attempt, self._check_ins)
         self._confirmed: list[Session] | None = None
         """Those who have said last that they are alive, and nothing is against it."""
-        self._ahead: dict[Task, int] = {}
-        """Who was sent ahead, since its command starts, and how often."""
-        self._sent: set[Session] = set()
-        """Those to whom that was said."""
         self._is_over = False
         self._error: Exception | None = None
         strangers, token = Strangers(len(attempt.spec.members)), attempt.terms.token
@@ -63,7 +51,7 @@ class ChiefRole:
 
     def loops(self) -> list[Coroutine[None, None, None]]:
         """Return what runs until the decision."""
-        return [self.listener.run(), self._check_ins.probe(), self._report(), self._ping()]
+        return [self.listener.run(), *self._check_ins.loops(), self._report()]
 
     async def _receive(self, connection: Connection, hello: Message, settle: Settle) -> None:
         is_neighbour = hello.kind == JOIN
@@ -73,18 +61,37 @@ class ChiefRole:
     async def decide(self) -> Exception | None:
         """Return the error with which the meeting ends, None where those who are here go on."""
         while not self._is_over:
-            await self._send_ahead()
-            self._note_limit()
-            terms, seconds = self._attempt.terms, self._attempt.seconds
-            group = choose_members(terms, self._check_ins.here, seconds, self._ahead)
-            self._error = await self._act(chief_state(self._seen(group)), group or [])
+            await self._gathering.send_ahead()
+            self._gathering.note_limit()
+            group = self._gathering.choose()
+            self._error = await self._act(self._state(group), group or [])
         return self._error
+
+    def _state(self, group: list[Session] | None) -> ChiefState:
+        """Return the state of this worker, where this group may go on; None: nobody."""
+        attempt, is_late = self._attempt, self._attempt.limit.left_seconds <= 0
+        if group is None:
+            gathered = Gathered.TOO_FEW
+        else:
+            gathered = Gathered.CONFIRMED if group == self._confirmed else Gathered.ENOUGH
+        is_tried = group is None or bool(self._circles.trouble)
+        return chief_state(
+            attempt.disagreement(self._check_ins.is_new),
+            gathered,
+            asks=attempt.terms.asks,
+            is_over=(is_late and is_tried) or self._losses > attempt.terms.most_losses,
+        )
+
+    @property
+    def _losses(self) -> int:
+        """How often in a row one was lost, or out of reach, before there was a ring."""
+        return self._circles.failures + self._gathering.losses
 
     async def _act(self, state: ChiefState, group: list[Session]) -> Exception | None:
         """Do what a state asks for; return an error with which the meeting ends."""
         attempt = self._attempt
         if state is ChiefState.GATHERS:
-            await attempt.news(self._patience())
+            await attempt.news(self._gathering.patience())
         elif state is ChiefState.SENDS_AWAY:
             await attempt.send_away()
         elif state is ChiefState.CONFIRMS:
@@ -105,75 +112,7 @@ class ChiefRole:
             return await self._contradict()
         if state is ChiefState.REPLACED and self._attempt.newer:
             return self._was_replaced(self._attempt.newer)
-        return self._attempt.gave_up(self._line(), self._losses)
-
-    def _seen(self, group: list[Session] | None) -> SeenByChief:
-        attempt, found = self._attempt, self._attempt.contradictions
-        return SeenByChief(
-            is_replaced=attempt.newer is not None,
-            contradicts=bool(found),
-            is_about_newcomers=found.are_all_of(self._check_ins.is_new),
-            are_enough=group is not None,
-            are_confirmed=group is not None and group == self._confirmed,
-            asks=attempt.terms.asks,
-            is_late=attempt.time_left <= 0,
-            is_vain=self._is_vain,
-        )
-
-    @property
-    def _here(self) -> list[Session]:
-        """Those who are here and may go on with this worker: where it asks, those who ask, too."""
-        return who_may_go(self._attempt.terms, self._check_ins.here)
-
-    @property
-    def _is_vain(self) -> bool:
-        """Whether those who are here were no ring too often, or for too long."""
-        is_over = bool(self._circles.trouble) and self._attempt.time_left <= 0
-        return is_over or self._losses > self._attempt.terms.most_losses
-
-    @property
-    def _are_starting(self) -> bool:
-        return self._attempt.limit.is_starting
-
-    @property
-    def _losses(self) -> int:
-        """How often in a row one was lost, or out of reach, before there was a ring."""
-        again = max(self._ahead.values(), default=0)
-        return self._circles.failures + max(0, again - 1)
-
-    async def _send_ahead(self) -> None:
-        """Where commands ask, have those go ahead whose commands only start: they will ask, too."""
-        terms, here = self._attempt.terms, self._check_ins.here
-        starting = [one for one in here if not one.card.asks]
-        for session in starting if terms.asks else ():
-            if session not in self._sent:
-                self._sent.add(session)
-                self._note_ahead(session.member.task)
-                train = are_enough(terms, self._here, here)
-                await session.send(Message(AHEAD, {"train": train}))
-
-    def _note_ahead(self, task: Task) -> None:
-        self._ahead[task] = self._ahead.get(task, 0) + 1
-        self._attempt.limit.renew(self._attempt.now)
-
-    def _note_limit(self) -> None:
-        """Note whether all who are missing only start."""
-        here = {session.member.task for session in self._here}
-        missing = [one for one in self._check_ins.others if one.task not in here]
-        starting = self._attempt.terms.asks and all(map(self._is_starting, missing))
-        self._attempt.limit.note(self._attempt.now, is_starting=starting)
-
-    def _is_starting(self, member: Member) -> bool:
-        """Whether one has been here, and its command only starts."""
-        terms = self._attempt.terms
-        expected = terms.roll.expected(terms.places[member.task])
-        return member.task in self._ahead or expected is Expected.STARTS
-
-    def _patience(self) -> float:
-        """Return for how many seconds to wait for news: until more, or fewer, may be decided."""
-        attempt, left = self._attempt, self._attempt.time_left
-        until = patience(attempt.terms, self._here, self._ahead) - attempt.seconds
-        return min(left, until) if until > 0 else left
+        return self._attempt.gave_up(self._gathering.line(self._circles.trouble), self._losses)
 
     async def _are_ready(self, sessions: Sequence[Session]) -> bool:
         """Ask members whether they are alive and nothing is against it, and none other came."""
@@ -258,47 +197,15 @@ class ChiefRole:
         accused = self._attempt.contradictions.accused_of(lambda card: card.generation > own)
         return accused if terms.fewer else set()
 
-    def _line(self) -> str:
-        count = len(self._attempt.spec.members)
-        missing = [(member, self._why(member, why)) for member, why in self._missing()]
-        if not missing and self._circles.trouble:
-            return f"waiting for a ring of {count} workers: {self._circles.trouble}"
-        line = waiting_line(missing, count, self._attempt.seconds)
-        why = held_up(self._attempt.terms, self._here)
-        return f"{line}; {why}" if why else line
-
-    def _missing(self) -> list[tuple[Member, str]]:
-        missing, asks = dict(self._check_ins.missing()), self._attempt.terms.asks
-        here = self._check_ins.here if asks else ()
-        missing |= {one.member: NOT_ASKED for one in here if not one.card.asks}
-        return list(missing.items())
-
-    def _why(self, member: Member, why: str) -> str:
-        """Return why one is missing; a port that is closed has a reason where a command starts."""
-        is_closed = REFUSED in why or not self._check_ins.was_probed(member)
-        return NOT_ASKED if self._is_starting(member) and is_closed else why
-
     async def _report(self) -> None:
         """Say who is missing, here and to every member that has checked in."""
         await asyncio.sleep(self._timing.first_line_seconds)
         while not self._is_over:
-            if len(self._here) < len(self._check_ins.others) or self._circles.trouble:
-                line = self._line()
+            if not self._gathering.is_complete or self._circles.trouble:
+                line = self._gathering.line(self._circles.trouble)
                 self._say("INFO", line)
-                status = Message(STATUS, {"line": line, "is_expected": self._are_starting})
+                is_expected = self._attempt.limit.is_starting
+                status = Message(STATUS, {"line": line, "is_expected": is_expected})
                 sessions = list(self._check_ins.sessions.values())
                 await asyncio.gather(*(session.send(status) for session in sessions))
             await asyncio.sleep(self._timing.line_seconds)
-
-    async def _ping(self) -> None:
-        while True:
-            await asyncio.sleep(self._timing.ping_seconds)
-            quiet = [
-                session
-                for session in self._check_ins.sessions.values()
-                if session.silence > self._timing.ping_seconds / 2
-            ]
-            for session in quiet:
-                session.is_silent |= session.silence > self._timing.silent_seconds
-            seconds = self._timing.alive_seconds
-            await asyncio.gather(*(session.ask(PING, seconds) for session in quiet))

@@ -31,7 +31,7 @@ class Circles:
         self._attempt = attempt
         self.links = Links(attempt)
         self.failures = 0
-        """How many tries were none; counted where fewer may go on."""
+        """How many tries were none."""
         self.trouble = ""
         """Why the last one was none."""
         self._last = 0
@@ -68,9 +68,8 @@ class Circles:
         if told != self.trouble:
             attempt.terms.say("WARNING", f"no ring: {told}; meeting the others again")
         self.trouble = told
-        if attempt.terms.fewer:
-            self.failures += 1
-            attempt.terms.roll.note_failure(positions)
+        self.failures += 1
+        attempt.terms.roll.note_failure(positions)
         await asyncio.sleep(attempt.timing.redial_seconds)
 
     def _note_meeting(self, positions: tuple[int, ...]) -> None:

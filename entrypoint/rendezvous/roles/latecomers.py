@@ -41,7 +41,7 @@ class LatecomersRole(ChiefRole):
 
     def loops(self) -> list[Coroutine[None, None, None]]:
         """Return what runs meanwhile. Nobody looks for the missing: they come by themselves."""
-        return [self.listener.run(), self._report(), self._ping()]
+        return [self.listener.run(), self._check_ins.ping(), self._report()]
 
     async def decide(self) -> Exception | None:
         """Receive whoever comes."""

@@ -11,13 +11,14 @@ from math import inf
 
 from entrypoint.errors import Problem, escaped, shortened
 from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
-from entrypoint.rendezvous.comparison import Contradictions, in_a_line
+from entrypoint.rendezvous.comparison import Contradictions
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.meeting import WENT_AHEAD, Meeting
-from entrypoint.rendezvous.outcome import ContradictionError, chief_line
+from entrypoint.rendezvous.outcome import ContradictionError
+from entrypoint.rendezvous.roles.chief_lines import ChiefLines
 from entrypoint.rendezvous.roles.conversation import answer, compare, follow, hello
 from entrypoint.rendezvous.roles.links import Circle, Links
-from entrypoint.rendezvous.states import Expected, MemberState, SeenByMember, member_state
+from entrypoint.rendezvous.states import Expected, MemberState, member_state
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.dialer import Dialer
 from entrypoint.rendezvous.transport.listener import Listener, Settle
@@ -40,14 +41,12 @@ from entrypoint.rendezvous.transport.messages import (
     read_contradiction,
 )
 from entrypoint.rendezvous.transport.network import Port
-from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, NOT_ASKED, REFUSED, PeerError
+from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, NOT_ASKED, PeerError
 from entrypoint.rendezvous.transport.strangers import Strangers
 
 REPLACED_CHIEF = "was in an earlier ring only: another process has replaced it since"
 FIRST_REDIALS = 8
 """The first attempts follow each other faster: all start together, and the chief may be last."""
-SELDOM_SECONDS = 600.0
-"""The longest pause between two lines that say the same."""
 
 
 class MemberRole:
@@ -58,20 +57,18 @@ class MemberRole:
         self._chief = attempt.spec.chief
         connector = terms.network.connector(self._timing, asks_again=True)
         self._dialer = Dialer(connector, terms.token, self._timing)
-        self._links = Links(attempt)
-        self._linking: asyncio.Task[None] | None = None
         strangers = Strangers(len(attempt.spec.members))
         self.listener = Listener(port, strangers, terms.token, self._timing, self._receive)
+        self._links, self._lines = Links(attempt), ChiefLines(attempt, self._chief)
         expected = terms.roll.expected(terms.places[self._chief.task])
-        attempt.limit.note(attempt.now, is_starting=expected is Expected.STARTS)
+        attempt.limit.note(is_starting=expected is Expected.STARTS)
+        self._state = MemberState.DIALS
+        """Where the conversation with the chief has led."""
         self._session: Connection | None = None
-        self._redial = self._timing.redial_seconds / FIRST_REDIALS
-        self._line, self._pause, self._say_again = "", 0.0, 0.0
-        self._warning = ""
-        self._final: tuple[Problem, ...] = ()
-        self._has_gone = False
+        self._linking: asyncio.Task[None] | None = None
         self._promised_until = 0.0
-        """Until then only the chief decides: it was told that nothing is against the release."""
+        self._redial = self._timing.redial_seconds / FIRST_REDIALS
+        self._final: tuple[Problem, ...] = ()
         self._starts = 0
         """How often the chief's command was about to start, while this one's waits for it."""
 
@@ -83,7 +80,7 @@ class MemberRole:
         """Return the error with which the gate ends, None after the release."""
         attempt = self._attempt
         while True:
-            state = member_state(self._seen())
+            state = self._next_state()
             if state is MemberState.WENT:
                 return None
             if state is MemberState.SENDS_AWAY:
@@ -92,26 +89,31 @@ class MemberRole:
                 if error := await self._contradict():
                     return error
             elif state is MemberState.GAVE_UP:
-                return attempt.gave_up(self._status(), self._losses)
+                status = self._lines.status(is_connected=self._session is not None)
+                return attempt.gave_up(status, self._losses)
             elif state is MemberState.PROMISED:
                 await attempt.news(self._promised_until - attempt.seconds)
             elif state is MemberState.LINKED:
                 await attempt.news(inf)
             else:
-                await attempt.news(attempt.time_left)
+                await attempt.news(attempt.limit.left_seconds)
 
-    def _seen(self) -> SeenByMember:
-        attempt, found = self._attempt, self._attempt.contradictions
-        return SeenByMember(
-            is_connected=self._session is not None,
-            has_promised=attempt.seconds < self._promised_until,
-            is_linking=self._linking is not None,
-            contradicts=bool(found),
-            is_about_newcomers=found.are_all_of(attempt.is_new),
-            has_gone=self._has_gone,
-            is_late=attempt.time_left <= 0,
-            is_vain=self._losses > attempt.terms.most_losses,
+    def _next_state(self) -> MemberState:
+        attempt = self._attempt
+        if self._state is MemberState.PROMISED and attempt.seconds >= self._promised_until:
+            self._enter(MemberState.CHECKED_IN)
+        is_late = attempt.limit.left_seconds <= 0
+        return member_state(
+            self._state,
+            attempt.disagreement(attempt.is_new),
+            is_over=is_late or self._losses > attempt.terms.most_losses,
         )
+
+    def _enter(self, state: MemberState) -> None:
+        """Enter a state; whoever has gone does not come back."""
+        if self._state is not MemberState.WENT:
+            self._state = state
+        self._attempt.changed()
 
     @property
     def _losses(self) -> int:
@@ -133,7 +135,7 @@ class MemberRole:
         while not self._final and await attempt.news(until - attempt.seconds):
             pass
         if attempt.terms.fewer and session and self._session is session and not self._final:
-            self._pass_over(attempt.contradictions.problems())
+            self._lines.pass_over(attempt.contradictions.problems())
             attempt.contradictions = Contradictions()
             return None
         problems = self._final or attempt.contradictions.problems()
@@ -172,31 +174,31 @@ class MemberRole:
                 return
             if 0 < card.generation < attempt.terms.generation:
                 raise PeerError(REPLACED_CHIEF)  # worker 0 is in each ring, and knows it first
-            self._session, attempt.meeting = connection, Meeting(card.boot)
             since = attempt.now
-            attempt.limit.note(since, is_starting=False)
+            self._session, attempt.meeting = connection, Meeting(card.boot)
+            self._enter(MemberState.CHECKED_IN)
+            attempt.limit.note(is_starting=False)
             # Only another chief hears of it: one that does not know of this worker.
             attempt.trouble = f"it has checked in with the process that answers at {connection.ip}"
             try:
                 await self._attend(connection, card)
             finally:
-                self._session, self._promised_until = None, 0.0
-                self._unlink()
+                self._session = None
+                self._unlink(MemberState.DIALS)
                 # A chief that ends it at once, each time, need not be asked more often for that.
-                if self._attempt.now - since > self._timing.redial_seconds:
+                if attempt.now - since > self._timing.redial_seconds:
                     self._redial = self._timing.redial_seconds / FIRST_REDIALS
 
     async def _attend(self, connection: Connection, chief: Card) -> None:
         """Do what the chief says, until the release."""
-        while not self._has_gone:
+        while self._state is not MemberState.WENT:
             message = await connection.receive(self._timing.silent_seconds)
-            if message.kind in (PING, READY):
-                await self._answer_alive(connection, message)
+            if message.kind == PING:
+                await connection.send(message)
+            elif message.kind == READY:
+                await self._confirm(connection, message)
             elif message.kind == STATUS:
-                self._hear(message.text("line"))
-                if message.fields.get("is_expected") is True:
-                    self._attempt.limit.renew(self._attempt.now)
-                    self._attempt.terms.prolong(self._line)
+                self._hear(message)
             elif message.kind in (RELEASE, AHEAD, WAIT, LINK, AGAIN, GO):
                 await self._go_on(connection, message)
             elif message.kind == CONTRADICTION:
@@ -204,43 +206,27 @@ class MemberRole:
             else:
                 await answer(self._attempt, connection, message)
 
+    async def _confirm(self, connection: Connection, message: Message) -> None:
+        """Answer READY if nothing is against it; then the chief decides for a while."""
+        if not self._attempt.contradictions:
+            self._promise()
+            await connection.send(message)
+
+    def _hear(self, message: Message) -> None:
+        """Say what the chief says; a wait that it expects does not count."""
+        line = message.text("line")
+        self._lines.hear(line)
+        if message.fields.get("is_expected") is True:
+            self._attempt.limit.renew(is_starting=False)
+            self._attempt.terms.prolong(line)
+
     def _take_end(self, chief: Card, problems: tuple[Problem, ...]) -> None:
         """Take how the gate ends; raise PeerError where it ends for a chief alone that is new."""
         if self._attempt.is_new(chief):
-            found = "; ".join(map(in_a_line, problems))
-            self._warn(f"{chief.task} was in no ring with this worker, and ends alone: {found}")
-            raise PeerError(f"the process that answered there differs, and has ended: {found}")
-        self._final, self._promised_until = problems, 0.0
+            self._lines.refuse_newcomer(problems)
+        self._final = problems
         self._attempt.contradictions.take(problems)
-        self._attempt.changed()
-
-    def _pass_over(self, problems: tuple[Problem, ...]) -> None:
-        found = "; ".join(map(in_a_line, problems))
-        self._warn(f"another worker does not agree, and has no say for {self._chief.task}: {found}")
-
-    def _warn(self, warning: str) -> None:
-        """Say what is wrong, once."""
-        if warning != self._warning:
-            self._warning = warning
-            self._attempt.terms.say("WARNING", warning)
-
-    def _hear(self, line: str) -> None:
-        """Say what the chief says; the same again ever more seldom: it may last for days."""
-        now = self._attempt.now
-        if line != self._line:
-            self._line, self._pause = line, self._timing.line_seconds
-        elif now < self._say_again:
-            return
-        self._attempt.terms.say("INFO", line)
-        self._say_again, self._pause = now + self._pause, min(2 * self._pause, SELDOM_SECONDS)
-
-    async def _answer_alive(self, connection: Connection, message: Message) -> None:
-        """Answer PING; and READY if nothing is against it, which is a promise for a while."""
-        if message.kind == READY:
-            if self._attempt.contradictions:
-                return
-            self._promise()
-        await connection.send(message)
+        self._enter(MemberState.CHECKED_IN)
 
     async def _go_on(self, connection: Connection, message: Message) -> None:
         """Do what the chief says once enough are here."""
@@ -251,18 +237,25 @@ class MemberRole:
             await self._go_ahead(trains=message.flag("train"))
         elif message.kind == WAIT and asks:
             self._starts += 1
-            self._attempt.limit.renew(self._attempt.now)
-            self._attempt.limit.note(self._attempt.now, is_starting=True)
+            self._attempt.limit.note(is_starting=True)
+            self._attempt.limit.renew(is_starting=True)
             raise PeerError(NOT_ASKED)
         elif message.kind == LINK and asks:
             self._link(connection, message)
         elif message.kind == AGAIN and asks:
-            self._unlink()
+            self._unlink(MemberState.CHECKED_IN)
         elif message.kind == GO and self._linking and self._linking.done():
-            self._attempt.ring, self._linking = self._links.hand_over(), None
-            self._go()
+            self._attempt.ring = self._links.hand_over()
+            self._enter(MemberState.WENT)
         else:
             raise PeerError(NO_MESSAGE)
+
+    async def _go_ahead(self, *, trains: bool) -> None:
+        """Close the own port and go, without the others: this command will ask for them."""
+        await self.listener.close()
+        self._attempt.is_ahead = True
+        self._attempt.meeting = Meeting("" if trains else WENT_AHEAD)
+        self._enter(MemberState.WENT)
 
     async def _release(self, connection: Connection, message: Message) -> None:
         """Close the own port, say so, and wait for the others' ports to be closed, too."""
@@ -274,7 +267,7 @@ class MemberRole:
             await connection.send(message)
             while (await connection.receive(self._timing.release_seconds)).kind != GO:
                 pass
-        self._go()
+        self._enter(MemberState.WENT)
 
     def _link(self, connection: Connection, message: Message) -> None:
         """Begin to connect with the neighbours; raise PeerError for what can be no ring."""
@@ -282,11 +275,10 @@ class MemberRole:
         generation, number = message.number("generation"), message.number("number")
         if generation <= attempt.terms.generation:
             raise PeerError(NO_MESSAGE)
-        self._unlink()
+        self._unlink(MemberState.LINKED)
         attempt.meeting = replace(attempt.meeting, positions=positions)
         circle = Circle(attempt.meeting.identity, generation, positions or attempt.terms.everyone)
         self._linking = asyncio.create_task(self._connect(connection, circle, number))
-        attempt.changed()
 
     async def _connect(self, connection: Connection, circle: Circle, number: int) -> None:
         missing = await self._links.connect(circle, self._timing.link_seconds)
@@ -294,16 +286,13 @@ class MemberRole:
             fields = {"number": number, "missing": shortened(escaped(missing), LONGEST_TEXT)}
             await connection.send(Message(LINK, fields))
 
-    def _unlink(self) -> None:
+    def _unlink(self, state: MemberState) -> None:
+        """Give up the neighbours, and enter a state."""
         self._links.drop()
         if self._linking:
             self._linking.cancel()
         self._linking = None
-        self._attempt.changed()
-
-    def _go(self) -> None:
-        self._has_gone = True
-        self._attempt.changed()
+        self._enter(state)
 
     def _positions_in(self, message: Message) -> tuple[int, ...]:
         """Return the places of those who go on, () for all; raise PeerError for what cannot be."""
@@ -321,34 +310,16 @@ class MemberRole:
             and {attempt.spec.members.index(self._chief), attempt.place} <= {*positions}
         )
 
-    async def _go_ahead(self, *, trains: bool) -> None:
-        """Close the own port and go, without the others: this command will ask for them."""
-        await self.listener.close()
-        self._attempt.is_ahead = True
-        self._attempt.meeting = Meeting("" if trains else WENT_AHEAD)
-        self._go()
-
     def _promise(self) -> None:
         """Leave the decision to the chief for as long as it may take."""
         seconds = self._timing.alive_seconds + self._timing.release_seconds
         self._promised_until = self._attempt.seconds + seconds
-        self._attempt.changed()
-
-    def _status(self) -> str:
-        if self._session and self._line:
-            return self._line
-        silent = "checked in, but the chief has not yet said who is missing"
-        reason = silent if self._session else self._attempt.trouble
-        if reason in ("", REFUSED) and self._attempt.limit.is_starting:
-            reason = NOT_ASKED
-        if self._line:  # it gives up at the same moment, or was lost itself
-            reason = f"{reason} (it said before: {self._line})"
-        return chief_line(self._chief, reason, self._attempt.seconds)
+        self._enter(MemberState.PROMISED)
 
     async def _report(self) -> None:
         """Say why the chief cannot be reached; once it is, its own lines are said."""
         await asyncio.sleep(self._timing.first_line_seconds)
         while True:
             if not self._session:
-                self._attempt.terms.say("INFO", self._status())
+                self._attempt.terms.say("INFO", self._lines.status(is_connected=False))
             await asyncio.sleep(self._timing.line_seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +11,6 @@ from entrypoint.errors import EXIT_PEER_LOST
 from entrypoint.log import Log
 from entrypoint.supervision.child.helper_process import HelperProcess
 from entrypoint.supervision.child.waiting import Ended
-from entrypoint.supervision.peers.shared import SharedMark
 from entrypoint.supervision.restarts import ProgressFile
 
 if TYPE_CHECKING:  # it imports socket, which a command without peers does not need
@@ -22,6 +22,25 @@ VARIABLE = "CLUSTER_GROUP_FD"
 """Where the command finds the number of the file descriptor on which it may ask."""
 COMES_LATE = "CLUSTER_COMES_LATE"
 """Where the command finds whether the others train already: 1 or 0."""
+
+
+class SharedMark:
+    """Set or not; shared with every process that is forked from the one that makes it."""
+
+    def __init__(self) -> None:
+        self._file = os.memfd_create("mark")
+
+    def set(self) -> None:
+        """Note that it has happened."""
+        os.pwrite(self._file, b"1", 0)
+
+    def clear(self) -> None:
+        """Note that it has not."""
+        os.ftruncate(self._file, 0)
+
+    def is_set(self) -> bool:
+        """Whether it has."""
+        return os.fstat(self._file).st_size > 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,11 +106,8 @@ def test_what_deals_with_peers_is_imported_once_before_it_is_forked_off(tmp_path
     assert modules >= {"asyncio", *(f"entrypoint.rendezvous.{room}" for room in rooms)}
 
 
-@pytest.mark.parametrize("environ", [{}, {**TWO, "RENDEZVOUS_TIMEOUT": "0"}])
-def test_a_start_without_a_gate_does_not_wait_for_that(
-    tmp_path: Path, environ: dict[str, str]
-) -> None:
-    assert "asyncio" not in imported(tmp_path, UP_TO_THE_COMMAND, **environ)
+def test_a_worker_that_is_alone_does_not_wait_for_that(tmp_path: Path) -> None:
+    assert "asyncio" not in imported(tmp_path, UP_TO_THE_COMMAND)
 
 
 def test_only_main_reads_the_process_environment() -> None:

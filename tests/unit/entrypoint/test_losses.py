@@ -6,7 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from entrypoint import start
+from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.spec import ClusterSpec
+from entrypoint.peers import PeersOfStart
 
 
 @pytest.mark.parametrize(
@@ -22,12 +24,17 @@ from entrypoint import start
 def test_the_losses_are_as_many_as_restarts_and_enough_to_leave_one_out(
     max_restarts, min_workers, losses
 ):
-    options = SimpleNamespace(
-        rendezvous_timeout_seconds=300,
-        startup_timeout_seconds=300,
-        regroup_seconds=5.0,
-        max_restarts=max_restarts,
-        min_workers=min_workers,
+    spec = ClusterSpec.of_workers(Address(host, 1) for host in "abc")
+    peers = PeersOfStart(
+        spec=spec,
+        task=spec.chief.task,
+        request=None,
+        environment={},
+        options=SimpleNamespace(
+            max_restarts=max_restarts, min_workers=min_workers, regroup_seconds=5.0
+        ),
+        settings={},
+        log=None,
+        board=None,
     )
-    gate = start._gate_again(options, 3, None, None)  # noqa: SLF001 -- else it takes a container
-    assert gate.most_losses == losses
+    assert peers.most_losses == losses

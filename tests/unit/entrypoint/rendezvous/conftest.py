@@ -71,8 +71,8 @@ class Worker(Said):
         begin = time.monotonic()
         try:
             say = lambda level, line: self.add(f"{level} {line}")  # noqa: E731
-            pass_gate(*self._arguments, **self._options, say=say)
-            spec, task, _ = self._arguments
+            spec, task, facts = self._arguments
+            pass_gate(Terms(spec=spec, task=task, facts=facts, **self._options, say=say))
             for member in spec.members if self._expects_all_closed else ():
                 refuse_a_gate(member.address)
             take_like_grpc(next(m.address.port for m in spec.members if m.task == task))

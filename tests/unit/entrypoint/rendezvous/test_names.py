@@ -116,13 +116,16 @@ sys.path.insert(0, {str(ROOT)!r})
 socket.getaddrinfo = lambda *_, **__: time.sleep(20)
 from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import ClusterSpec
-from entrypoint.rendezvous import Facts, PeersMissingError, pass_gate
+from entrypoint.rendezvous.facts import Facts
+from entrypoint.rendezvous.gate import pass_gate
+from entrypoint.rendezvous.outcome import PeersMissingError
+from entrypoint.rendezvous.terms import Terms
 from entrypoint.rendezvous.transport.timing import Timing
 spec = ClusterSpec.of_workers([Address("127.0.0.1", 0), Address("hangs", 2222)])
 facts = Facts(hosts=(), image="", tensorflow="", gpus_per_worker="", settings={{}})
 try:
-    pass_gate(spec, spec.chief.task, facts, timeout_seconds=0.5, token=None, say=print,
-              timing=Timing(probe_seconds=0.1))
+    pass_gate(Terms(spec=spec, task=spec.chief.task, facts=facts, timeout_seconds=0.5, token=None,
+                    say=print, timing=Timing(probe_seconds=0.1)))
 except PeersMissingError as error:
     print(error)
 """

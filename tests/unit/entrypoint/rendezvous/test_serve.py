@@ -21,10 +21,10 @@ from entrypoint.rendezvous.commands import serve as module
 from entrypoint.rendezvous.commands.group import Group
 from entrypoint.rendezvous.commands.serve import serve
 from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.generations import Generations
 from entrypoint.rendezvous.meeting import Meeting
 from entrypoint.rendezvous.transport.messages import CHECK_IN, JOIN, encode
 from entrypoint.rendezvous.transport.signing import REFUSAL, Signer, greeting
-from entrypoint.supervision.peers.shared import Generations
 from harness.neighbours import check_circle
 from harness.timing import QUICK
 from harness.waiting import wait_until
@@ -50,7 +50,7 @@ class Worker:
 
         def run() -> None:
             with own:
-                serve(own, Group(terms, meeting=Meeting("m"), seen=Generations(), gate=None))
+                serve(own, Group(terms, meeting=Meeting("m"), seen=Generations(), waiting=None))
 
         self.serving = threading.Thread(target=run, daemon=True)
         self.serving.start()

@@ -10,7 +10,7 @@ import pytest
 from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import ClusterSpec
 from entrypoint.rendezvous.outcome import ContradictionError
-from harness.play import Play, Player, Seen, check_circle, until
+from harness.play import Play, Player, seen, check_circle, until
 
 
 async def begin(count: int, least: int, **options: object) -> Play:
@@ -171,8 +171,8 @@ async def test_one_of_those_who_trained_last_waits_whoever_replaced_the_others(
     """The other two may go on elsewhere: with a second worker 0, or after this one was frozen."""
     play = Play(3, least=2)
     started = [
-        play.replace(0, seen=Seen(of_worker_0, 3)).start(),
-        play.replace(2, seen=Seen(of_the_other, 3)).start(),
+        play.replace(0, seen=seen(of_worker_0, 3)).start(),
+        play.replace(2, seen=seen(of_the_other, 3)).start(),
     ]
     await play.players[0].hear("2 of 3 workers are here, but only 1 of the 3 that trained last")
     await asyncio.sleep(100)
@@ -182,8 +182,8 @@ async def test_one_of_those_who_trained_last_waits_whoever_replaced_the_others(
 async def test_a_worker_0_that_was_replaced_ends_alone():
     """It was frozen; the others went on with another, which is gone for the moment."""
     play = Play(3, least=2)
-    old = play.player(0, seen=Seen(5, 3)).start()
-    other = play.replace(1, seen=Seen(6, 3)).start()
+    old = play.player(0, seen=seen(5, 3)).start()
+    other = play.replace(1, seen=seen(6, 3)).start()
     with pytest.raises(ContradictionError, match="was in a later ring, with another worker-0"):
         await old
     await asyncio.gather(play.players[0].start(), play.players[2].start(), other)

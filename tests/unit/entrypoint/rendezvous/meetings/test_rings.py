@@ -10,7 +10,7 @@ import pytest
 
 from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError, PortTakenError
 from entrypoint.rendezvous.transport.messages import LARGEST_NUMBER
-from harness.play import Play, Seen, check_circle
+from harness.play import Play, check_circle
 from harness.simulation import MemoryPort
 
 
@@ -76,7 +76,7 @@ async def test_a_command_that_does_not_ask_in_time_is_given_up():
 
 async def test_a_ring_of_a_later_run_is_newer_whatever_the_clock_says():
     play = Play(2)
-    play.replace(1, seen=Seen(900_000_000, 2))
+    play.players[1].seen.note(900_000_000, 2)
     rings = await play.begin()
     assert [ring.generation for ring in rings] == [900_000_001] * 2
 
@@ -150,12 +150,14 @@ async def test_neighbours_that_cannot_reach_each_other_are_named_and_tried_again
     check_circle(await asyncio.gather(*asked))
 
 
-async def test_neighbours_that_never_reach_each_other_are_given_up():
-    play = Play(3, start_seconds=300.0)
+@pytest.mark.parametrize("start_seconds", [300.0, 0.0], ids=["time limit", "no limit"])
+async def test_neighbours_that_never_reach_each_other_are_given_up(start_seconds):
+    play = Play(3, start_seconds=start_seconds, most_losses=3)
     await play.all_run()
     play.space.cut.add((play.address(1).host, play.address(2).host))
     found = await asyncio.gather(*(one.ask() for one in play.players), return_exceptions=True)
     assert all(isinstance(error, PeersMissingError) for error in found)
+    assert "gave up after 4 meetings without a ring" in str(found[0])
     assert f"worker-2 at {play.address(2)}: no answer" in str(found[0])
 
 

@@ -6,53 +6,52 @@ import pytest
 
 from entrypoint.rendezvous.states import (
     ChiefState,
+    Disagreement,
+    Gathered,
     MemberState,
-    SeenByChief,
-    SeenByMember,
     chief_state,
     member_state,
 )
 
-ENOUGH = {"are_enough": True, "are_confirmed": True}
+NONE, NEWCOMERS, WORKERS, SUCCESSOR = Disagreement
+TOO_FEW, ENOUGH, CONFIRMED = Gathered
 
 
 @pytest.mark.parametrize(
-    ("seen", "state"),
+    ("disagreement", "gathered", "asks", "is_over", "state"),
     [
-        ({}, ChiefState.GATHERS),
-        ({"asks": True}, ChiefState.GATHERS),
-        ({"are_enough": True}, ChiefState.CONFIRMS),
-        (ENOUGH, ChiefState.RELEASES),
-        ({**ENOUGH, "asks": True}, ChiefState.LINKS),
-        ({"is_late": True}, ChiefState.GAVE_UP),
-        ({"are_enough": True, "is_late": True}, ChiefState.CONFIRMS),  # it is never too late to go
-        ({**ENOUGH, "is_vain": True}, ChiefState.GAVE_UP),
-        ({**ENOUGH, "contradicts": True}, ChiefState.CONTRADICTED),
-        ({"contradicts": True, "is_about_newcomers": True}, ChiefState.SENDS_AWAY),
-        ({**ENOUGH, "contradicts": True, "is_replaced": True}, ChiefState.REPLACED),
+        (NONE, TOO_FEW, False, False, ChiefState.GATHERS),
+        (NONE, TOO_FEW, True, False, ChiefState.GATHERS),
+        (NONE, ENOUGH, True, False, ChiefState.CONFIRMS),
+        (NONE, CONFIRMED, False, False, ChiefState.RELEASES),
+        (NONE, CONFIRMED, True, False, ChiefState.LINKS),
+        (NONE, CONFIRMED, True, True, ChiefState.GAVE_UP),
+        (NEWCOMERS, TOO_FEW, False, True, ChiefState.SENDS_AWAY),
+        (WORKERS, CONFIRMED, True, False, ChiefState.CONTRADICTED),
+        (SUCCESSOR, CONFIRMED, True, True, ChiefState.REPLACED),
     ],
 )
-def test_state_of_worker_0(seen: dict[str, bool], state: ChiefState) -> None:
-    assert chief_state(SeenByChief(**seen)) is state
+def test_state_of_worker_0(disagreement, gathered, asks, is_over, state) -> None:
+    assert chief_state(disagreement, gathered, asks=asks, is_over=is_over) is state
 
 
 @pytest.mark.parametrize(
-    ("seen", "state"),
+    ("before", "disagreement", "is_over", "after"),
     [
-        ({}, MemberState.DIALS),
-        ({"is_connected": True}, MemberState.CHECKED_IN),
-        ({"has_promised": True, "contradicts": True}, MemberState.PROMISED),
-        ({"is_linking": True, "is_late": True}, MemberState.LINKED),
-        ({"contradicts": True, "is_late": True}, MemberState.CONTRADICTED),
-        ({"contradicts": True, "is_about_newcomers": True}, MemberState.SENDS_AWAY),
-        ({"is_connected": True, "is_late": True}, MemberState.GAVE_UP),
-        ({"has_gone": True, "is_late": True, "contradicts": True}, MemberState.WENT),
+        (MemberState.DIALS, NONE, False, MemberState.DIALS),
+        (MemberState.CHECKED_IN, NONE, False, MemberState.CHECKED_IN),
+        (MemberState.CHECKED_IN, NONE, True, MemberState.GAVE_UP),
+        (MemberState.PROMISED, WORKERS, True, MemberState.PROMISED),
+        (MemberState.LINKED, NONE, True, MemberState.LINKED),
+        (MemberState.PROMISED, NEWCOMERS, False, MemberState.SENDS_AWAY),
+        (MemberState.DIALS, WORKERS, True, MemberState.CONTRADICTED),
+        (MemberState.WENT, NEWCOMERS, True, MemberState.WENT),
     ],
 )
-def test_state_of_another_worker(seen: dict[str, bool], state: MemberState) -> None:
-    assert member_state(SeenByMember(**seen)) is state
+def test_state_of_another_worker(before, disagreement, is_over, after) -> None:
+    assert member_state(before, disagreement, is_over=is_over) is after
 
 
-@pytest.mark.parametrize("state", [*ChiefState, *MemberState])
-def test_every_state_has_a_sentence_of_its_own(state: ChiefState | MemberState) -> None:
+@pytest.mark.parametrize("state", [*ChiefState, *MemberState, *Disagreement, *Gathered])
+def test_every_state_has_a_sentence_of_its_own(state) -> None:
     assert state.value.endswith(".")

@@ -1,4 +1,4 @@
-"""What several processes of the entrypoint know in common."""
+"""The newest ring of this worker, known to all processes of one start."""
 
 from __future__ import annotations
 
@@ -7,27 +7,11 @@ import os
 BYTES = 8
 
 
-class SharedMark:
-    """Set or not; shared with every process that is forked from the one that makes it."""
-
-    def __init__(self) -> None:
-        self._file = os.memfd_create("mark")
-
-    def set(self) -> None:
-        """Note that it has happened."""
-        os.pwrite(self._file, b"1", 0)
-
-    def clear(self) -> None:
-        """Note that it has not."""
-        os.ftruncate(self._file, 0)
-
-    def is_set(self) -> bool:
-        """Whether it has."""
-        return os.fstat(self._file).st_size > 0
-
-
 class Generations:
-    """The newest of this worker's rings, over all runs of its command; shared as a mark is."""
+    """The newest of this worker's rings, over all runs of its command.
+
+    Shared with every process that is forked from the one that makes it.
+    """
 
     def __init__(self) -> None:
         self._file = os.memfd_create("generation")
