@@ -13,8 +13,7 @@ from pathlib import Path
 
 from entrypoint.arguments import STATUS, parse_arguments
 from entrypoint.checks.machine import check_machine
-from entrypoint.checks.metrics_port import check_metrics_port
-from entrypoint.checks.min_workers import check_min_workers, regroup_warning
+from entrypoint.checks.options import check_metrics_port, check_min_workers, regroup_warning
 from entrypoint.cluster.spec import ALONE
 from entrypoint.errors import ConfigurationError, all_of, raise_any
 from entrypoint.log import Log
@@ -23,8 +22,7 @@ from entrypoint.report.banner import banner
 from entrypoint.settings.command_environment import command_environment, trainer_settings
 from entrypoint.settings.environ import read_environ
 from entrypoint.settings.options import JSON, read_options
-from entrypoint.settings.proxies import proxy_note
-from entrypoint.settings.service_links import service_links_note
+from entrypoint.settings.set_by_others import proxy_note, service_links_note
 from entrypoint.sources import with_contract_settings
 from entrypoint.sources.resolve import find_on_this_machine, resolve
 from entrypoint.start import ResolvedStart, start

@@ -156,6 +156,13 @@ def write_all(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
+def how_it_ended(status: int) -> str:
+    """Return how a process ended, in words: its exit code, or minus the signal that killed it."""
+    return (
+        f"ended with exit code {status}" if status >= 0 else f"was killed by {signal_name(-status)}"
+    )
+
+
 def say(message: str) -> None:
     """Write lines to stderr; a stderr that is closed or full is no reason to stop."""
     try:

@@ -28,13 +28,18 @@ from entrypoint.rendezvous.commands.serve import serve
 from entrypoint.rendezvous.facts import Facts, host_list
 from entrypoint.rendezvous.gate import pass_gate
 from entrypoint.rendezvous.generations import Generations
-from entrypoint.rendezvous.meeting import Fewer, Meeting
-from entrypoint.rendezvous.outcome import NobodyCameError, PeersMissingError, PortTakenError
+from entrypoint.rendezvous.outcome import (
+    Fewer,
+    Meeting,
+    NobodyCameError,
+    PeersMissingError,
+    PortTakenError,
+)
 from entrypoint.rendezvous.terms import Terms
 from entrypoint.rendezvous.transport.timing import Timing
 from entrypoint.rendezvous.watch import peer_watch
 from entrypoint.settings.options import Options
-from entrypoint.settings.proxies import grpc_note
+from entrypoint.settings.set_by_others import grpc_note
 from entrypoint.status.board import WAITING, Board
 from entrypoint.supervision.child.helper_process import EXIT_FAILED, retried
 from entrypoint.supervision.peers.beside import Peers, SharedMark

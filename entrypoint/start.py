@@ -9,7 +9,7 @@ from pathlib import Path
 
 from entrypoint.arguments import Request
 from entrypoint.checks.machine import machine_warnings
-from entrypoint.cluster.exposure import public_warning
+from entrypoint.cluster.addresses import public_warning
 from entrypoint.cluster.spec import ClusterSpec, Resolution, Task
 from entrypoint.errors import EXIT_CONFIGURATION, render
 from entrypoint.log import Log
@@ -80,7 +80,7 @@ def _start(start: ResolvedStart, warnings: Sequence[str], log: Log, board: Board
     installed = _install(start, log)
     if installed.code:
         return end(installed, (), options, log)
-    if start.resolution and (warning := public_warning(start.resolution.spec)):
+    if start.resolution and (warning := public_warning(start.resolution.spec.addresses)):
         log.warning(warning)
     for warning in warnings:
         log.warning(warning)

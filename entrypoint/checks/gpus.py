@@ -1,7 +1,8 @@
-"""How many GPUs this container was given, without TensorFlow."""
+"""How many GPUs this container was given, and the memory through which they pass data."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -88,3 +89,29 @@ def _count_visible(text: str) -> int:
 def _gpus(count: int) -> str:
     """Return "No GPU", "1 GPU" or "2 GPUs"."""
     return "No GPU" if count == 0 else "1 GPU" if count == 1 else f"{count} GPUs"
+
+
+FOLDER = Path("/dev/shm")  # noqa: S108 -- looked at, and nothing is written
+ENOUGH_BYTES = 1 << 30
+"""What NVIDIA recommends, `--shm-size=1g`
+(https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html)."""
+SHARING = 2
+"""GPUs of one container."""
+
+
+def shared_memory_warning(gpus: int, folder: Path = FOLDER) -> str | None:
+    """Return what to say where several GPUs of this container share too little."""
+    if gpus < SHARING:
+        return None
+    try:
+        system = os.statvfs(folder)
+    except OSError:
+        return None
+    size = system.f_blocks * system.f_frsize
+    if size >= ENOUGH_BYTES:
+        return None
+    return (
+        f"{folder} has {size >> 20} MiB for {gpus} GPUs: NCCL, which passes data between them "
+        "through it, may fail with an unhandled system error; give the container --shm-size 1g "
+        "(docs/how-to/gpus.md)"
+    )

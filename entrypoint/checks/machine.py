@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from entrypoint.checks.gpus import check_gpus, count_devices
+from entrypoint.checks.gpus import check_gpus, count_devices, shared_memory_warning
 from entrypoint.checks.nvidia_driver import check_driver, kernels_warning
-from entrypoint.checks.shared_memory import shared_memory_warning
 from entrypoint.checks.versions import cuda_version
 from entrypoint.errors import all_of
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from entrypoint.arguments import TRAINER
-from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, Problem, shortened, signal_name
+from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, Problem, how_it_ended, shortened
 
 Say = Callable[[str, str], None]
 """Takes "INFO" or "WARNING" and a line."""
@@ -96,7 +96,7 @@ def _ask(
         output, errors = _outputs(child, timeout_seconds, say)
     if child.returncode not in (0, EXIT_CONFIGURATION):
         last = shortened(errors.decode(errors="replace").strip().rpartition("\n")[2])
-        raise UncheckedError(f"the check {_how(child.returncode)}{last and f': {last}'}")
+        raise UncheckedError(f"the check {how_it_ended(child.returncode)}{last and f': {last}'}")
     return output.decode(errors="replace")
 
 
@@ -114,12 +114,6 @@ def _outputs(
                 child.kill()
                 raise UncheckedError(f"the check took more than {timeout_seconds:.0f} s") from None
             say("INFO", f"checking the trainer's settings for {time.monotonic() - begin:.0f} s")
-
-
-def _how(code: int) -> str:
-    if code < 0:
-        return f"was killed by {signal_name(-code)}"
-    return f"ended with exit code {code}"
 
 
 def read_answer(output: str) -> Checked:

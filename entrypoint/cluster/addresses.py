@@ -1,10 +1,13 @@
-"""A worker's address: host and port."""
+"""A worker's address: host and port; and whether anyone on the internet may reach it."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from entrypoint.errors import listed
 
 ACCEPTED = "host:port with a port from 1 to 65535; an IPv6 host in brackets"
 
@@ -106,3 +109,16 @@ def _unmapped(address: _IP) -> _IP:
     """Return the IPv4 address that an IPv6 one only wraps (`::ffff:10.0.0.1`), else the same."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
+
+
+def public_warning(addresses: Sequence[Address]) -> str | None:
+    """Return what to say where the list has public IP addresses; names are not looked up."""
+    public = [str(address) for address in addresses if address.is_public]
+    if not public:
+        return None
+    what = "address" if len(public) == 1 else "addresses"
+    return (
+        f"public {what} {listed(public)}: anyone who reaches TensorFlow's port can run code "
+        "through it, with or without CLUSTER_TOKEN; use a private network, or a firewall that "
+        f"lets only the workers in (docs/how-to/firewall.md)"
+    )

@@ -5,15 +5,11 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 
-AT_FIRST, AT_ONCE = 32, 256
-"""Names that are asked for at the same time; the larger number where name servers are slow, so that
-silent ones do not hold up the others."""
-SLOW_SECONDS = 0.1
-"""For one name; a name server answers within a few milliseconds."""
+AT_ONCE = 256
+"""Names that are asked for at the same time; so many that silent ones do not hold up the others."""
 
 Endpoint = tuple[socket.AddressFamily, tuple[str | int, ...]]
 """What a socket connects to: a family and its form of an address, the IP address first."""
@@ -46,8 +42,7 @@ class LookUps:
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[str, int, Callable[[Found], None]]] = deque()
-        self._threads = self._taken = 0
-        self._is_growing = False
+        self._threads = 0
         self._lock = threading.Lock()
 
     def ask(self, host: str, port: int, hand_over: Callable[[Found], None]) -> None:
@@ -57,27 +52,12 @@ class LookUps:
         """
         with self._lock:
             self._waiting.append((host, port, hand_over))
-            if self._threads < AT_FIRST:
+            if self._threads < AT_ONCE:
                 self._threads += _start(self._work)
-            elif not self._is_growing:
-                self._is_growing = _start(self._grow)
             if self._threads:
                 return
             self._waiting.pop()
         hand_over(NoThreadError())
-
-    def _grow(self) -> None:
-        """Add threads as long as names wait and those that run are slow."""
-        while True:
-            before = self._taken
-            time.sleep(SLOW_SECONDS)
-            with self._lock:
-                if not self._waiting:
-                    self._is_growing = False
-                    return
-                if self._taken - before < self._threads:
-                    more = min(len(self._waiting), AT_ONCE - self._threads)
-                    self._threads += sum(_start(self._work) for _ in range(more))
 
     def _work(self) -> None:
         """Look up names until none is left."""
@@ -89,7 +69,6 @@ class LookUps:
         """Take the next name; with none left the thread counts no more."""
         with self._lock:
             if self._waiting:
-                self._taken += 1
                 return self._waiting.popleft()
             self._threads -= 1
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import queue
 import socket
@@ -44,6 +45,23 @@ def has_address(address: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def listen(host: str, port: int, backlog: int | None = None) -> socket.socket:
+    """Listen on a port of a host, "" for all addresses, those of IPv6 too; raise OSError.
+
+    With SO_REUSEADDR (a closed port's remains don't count), never SO_REUSEPORT.
+    """
+    dual = (not host or ":" in host) and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual or ":" in host else socket.AF_INET
+    try:
+        return socket.create_server(
+            (host, port), family=family, backlog=backlog, dualstack_ipv6=dual
+        )
+    except OSError as error:
+        if host or error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+            raise
+    return socket.create_server(("", port), backlog=backlog)  # IPv6 is switched off
 
 
 def resolve(hosts: Iterable[str], seconds: float = RESOLVE_SECONDS) -> dict[str, tuple[str, ...]]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from entrypoint.errors import ConfigurationError, Problem
+from entrypoint.settings.files import UnreadableFileError, is_file, read_text
 from entrypoint.settings.options import VARIABLES
-from entrypoint.settings.text_files import UnreadableFileError, is_file, read_text
 
 DEFAULT_NAME = "requirements.txt"
 NONE = "none"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
@@ -14,11 +13,9 @@ from entrypoint.cluster.spec import Member, Task
 from entrypoint.errors import Problem
 from entrypoint.rendezvous.comparison import Contradictions, in_a_line
 from entrypoint.rendezvous.facts import Card
-from entrypoint.rendezvous.limit import Limit
-from entrypoint.rendezvous.meeting import Meeting, Ring
-from entrypoint.rendezvous.outcome import NobodyCameError, PeersMissingError
+from entrypoint.rendezvous.outcome import Meeting, NobodyCameError, PeersMissingError, Ring
 from entrypoint.rendezvous.states import Disagreement
-from entrypoint.rendezvous.terms import Terms
+from entrypoint.rendezvous.terms import Limit, Terms
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.messages import CARD, Message, contradiction
 from entrypoint.rendezvous.transport.reasons import PeerError
@@ -84,12 +81,9 @@ class Attempt:
         return self.terms.places[self.me.task]
 
     def member(self, task: Task) -> Member | None:
-        """Return the task's place in the own list."""
-        return self._members.get(task)
-
-    @functools.cached_property
-    def _members(self) -> dict[Task, Member]:
-        return {member.task: member for member in self.spec.members}
+        """Return the member of the own list that has this task, None if none has."""
+        place = self.terms.places.get(task)
+        return None if place is None else self.spec.members[place]
 
     def disagreement(self, is_new: Callable[[Card], bool]) -> Disagreement:
         """Return what contradicts what, where `is_new` tells who is a newcomer."""

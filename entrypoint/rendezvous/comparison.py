@@ -98,32 +98,25 @@ def wrong_index(spec: ClusterSpec, task: Task, expected: Member) -> Difference:
 
 def same_index(spec: ClusterSpec, task: Task, other: str) -> Difference:
     """Return what is wrong with a worker whose index another has, too, at that address."""
-    return Difference(
-        _index_name(spec),
-        _index(spec, task),
-        "an index that no other worker has",
-        f"Another {task} runs at {other}.",
-    )
+    return _taken(spec, task, f"Another {task} runs at {other}.")
 
 
 def replaced(spec: ClusterSpec, task: Task, other: str) -> Difference:
     """Return what is wrong with a worker in whose place another is since, at that address."""
-    return Difference(
-        _index_name(spec),
-        _index(spec, task),
-        "an index that no other worker has",
-        f"Another {task} runs at {other}, and was in a later ring: it has replaced this one.",
-    )
+    advice = f"Another {task} runs at {other}, and was in a later ring: it has replaced this one."
+    return _taken(spec, task, advice)
 
 
 def replaced_chief(spec: ClusterSpec, newer: Member) -> Difference:
     """Return what is wrong with a worker 0 that was not in the newest ring of another worker."""
-    return Difference(
-        _index_name(spec),
-        _index(spec, spec.chief.task),
-        "an index that no other worker has",
-        f"{_named(newer)} was in a later ring, with another {spec.chief.task} in this one's place.",
-    )
+    task = spec.chief.task
+    advice = f"{_named(newer)} was in a later ring, with another {task} in this one's place."
+    return _taken(spec, task, advice)
+
+
+def _taken(spec: ClusterSpec, task: Task, advice: str) -> Difference:
+    accepted = "an index that no other worker has"
+    return Difference(_index_name(spec), _index(spec, task), accepted, advice)
 
 
 def other_versions(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]:

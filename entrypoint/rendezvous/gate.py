@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from entrypoint.log import shared_level
 from entrypoint.rendezvous.attempt import Attempt
-from entrypoint.rendezvous.meeting import Meeting, Ring
-from entrypoint.rendezvous.outcome import ahead_line, released_line
+from entrypoint.rendezvous.outcome import Meeting, Ring, ahead_line, released_line
 from entrypoint.rendezvous.port import address_warning
 from entrypoint.rendezvous.roles.chief import ChiefRole
 from entrypoint.rendezvous.roles.member import MemberRole

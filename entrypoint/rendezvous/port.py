@@ -6,7 +6,7 @@ import asyncio
 import errno
 import socket
 
-from entrypoint.cluster.machine import has_address, resolve
+from entrypoint.cluster.machine import has_address, listen, resolve
 from entrypoint.cluster.spec import ClusterSpec, Member
 from entrypoint.errors import Problem
 from entrypoint.log import Say
@@ -42,7 +42,7 @@ async def open_port(host: str, me: Member, seconds: float, say: Say) -> socket.s
     while True:
         try:
             _bind_everywhere(port)
-            return _listen(host, port)
+            return listen(host, port, BACKLOG)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise PortClosedError([_closed(me, error)]) from None
@@ -71,22 +71,6 @@ def _bind_everywhere(port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("", port))
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Listen with SO_REUSEADDR (a closed port's remains don't count), never SO_REUSEPORT."""
-    try:
-        dual = (not host or ":" in host) and socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if dual or ":" in host else socket.AF_INET
-        listener = socket.create_server(
-            (host, port), family=family, backlog=BACKLOG, dualstack_ipv6=dual
-        )
-    except OSError as error:
-        if host or error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-            raise
-        listener = socket.create_server(("", port), backlog=BACKLOG)  # IPv6 is switched off
-    listener.settimeout(0)
-    return listener
 
 
 def _taken(me: Member) -> str:

@@ -1,4 +1,4 @@
-"""What a worker comes to a meeting with."""
+"""What a worker comes to a meeting with, and how long it waits there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from math import inf
 from entrypoint.cluster.spec import ClusterSpec, Member, Task
 from entrypoint.log import Say
 from entrypoint.rendezvous.facts import Facts
-from entrypoint.rendezvous.meeting import Fewer
+from entrypoint.rendezvous.outcome import Fewer
 from entrypoint.rendezvous.roll import Roll
 from entrypoint.rendezvous.transport.network import Network
 from entrypoint.rendezvous.transport.sockets import SocketNetwork
@@ -51,7 +51,7 @@ class Terms:
     were_together: bool = False
     """Whether those who ask now were met together before, and have said so."""
     prolong: Callable[[str], None] = _unheard
-    """Is told, every few seconds, what is waited for while the time limit begins anew."""
+    """Is told, every few seconds, what is waited for while the time limit is renewed."""
 
     @property
     def me(self) -> Member:
@@ -67,3 +67,42 @@ class Terms:
     def everyone(self) -> tuple[int, ...]:
         """All places in the list."""
         return tuple(range(len(self.spec.members)))
+
+
+COMING, STARTING = False, True
+"""Whether all who are missing have been here, and their commands only start."""
+
+
+class Limit:
+    """A limit for those who come, and one for commands that start; only one of them runs at a time.
+
+    A change from one to the other restarts neither, or a worker that flaps would extend both.
+    """
+
+    def __init__(self, terms: Terms, clock: Callable[[], float]) -> None:
+        self._lengths = {COMING: terms.timeout_seconds, STARTING: terms.start_seconds}
+        self._spent = {COMING: 0.0, STARTING: 0.0}
+        self.is_starting = COMING
+        self._clock, self._since = clock, clock()
+
+    @property
+    def length_seconds(self) -> float:
+        """How long the present one is; 0 for no limit."""
+        return self._lengths[self.is_starting]
+
+    @property
+    def left_seconds(self) -> float:
+        """What is left of it; infinite without a limit."""
+        spent = self._spent[self.is_starting] + self._clock() - self._since
+        return (self.length_seconds or inf) - spent
+
+    def note(self, *, is_starting: bool) -> None:
+        """Note which of the two runs from now on."""
+        now = self._clock()
+        self._spent[self.is_starting] += now - self._since
+        self.is_starting, self._since = is_starting, now
+
+    def renew(self, *, is_starting: bool) -> None:
+        """Restart one of them."""
+        self.note(is_starting=self.is_starting)
+        self._spent[is_starting] = 0.0

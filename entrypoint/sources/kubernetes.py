@@ -1,8 +1,7 @@
-"""Kubernetes: an Indexed Job's index for WORKER_HOSTS, and Kubeflow Trainer's PET_ variables.
+"""Kubernetes: Kubeflow Trainer's PET_ variables. An Indexed Job's index is in worker_hosts.py.
 
-Sources: https://kubernetes.io/docs/tasks/job/indexed-parallel-processing-static/ (the index) and
-https://github.com/kubeflow/trainer, pkg/runtime/framework/plugins/torch/torch.go (PET_, which it
-sets for torchrun; the nodes' names are those of the JobSet's pods).
+Source: pkg/runtime/framework/plugins/torch/torch.go of https://github.com/kubeflow/trainer, which
+sets them for torchrun. The nodes' names are those of the JobSet's pods.
 """
 
 from __future__ import annotations
@@ -13,9 +12,7 @@ from entrypoint.cluster.spec import WORKER, Resolution, Task
 from entrypoint.errors import ConfigurationError, Problem, all_of
 from entrypoint.settings.environ import Environ, whole_number
 from entrypoint.sources.formats.host_list import read_workers
-from entrypoint.sources.formats.index import IndexVariable
 
-COMPLETION_INDEX = IndexVariable("JOB_COMPLETION_INDEX", first=0)
 NEEDS = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR")
 MOST_NODES = 100_000
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from entrypoint.cluster.spec import WORKER, Resolution, Task
 from entrypoint.errors import ConfigurationError, Problem, all_of
 from entrypoint.settings.environ import Environ
-from entrypoint.settings.text_files import READABLE_FILE, UnreadableFileError, read_text
+from entrypoint.settings.files import READABLE_FILE, UnreadableFileError, read_text
 from entrypoint.sources.formats.host_list import read_workers
 from entrypoint.strict_json import StrictJSONError, not_shown, parse, parse_object
 

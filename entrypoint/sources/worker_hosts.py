@@ -1,21 +1,24 @@
-"""The project's own contract: WORKER_HOSTS, WORKER_INDEX; Kubernetes or Swarm may count instead."""
+"""The project's own contract: WORKER_HOSTS, and an index that Kubernetes or Swarm may count.
+
+A Swarm stack file sets `SWARM_TASK_SLOT: "{{.Task.Slot}}"`; slots count from 1:
+https://docs.docker.com/reference/cli/docker/service/create/#create-services-using-templates
+An Indexed Job's: https://kubernetes.io/docs/tasks/job/indexed-parallel-processing-static/
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from entrypoint.cluster.spec import WORKER, ClusterSpec, Resolution, Task
 from entrypoint.errors import ConfigurationError, Problem, all_of
-from entrypoint.settings.environ import Environ
+from entrypoint.settings.environ import Environ, whole_number
 from entrypoint.settings.variables import HOST_LIST
-from entrypoint.sources.formats import index
 from entrypoint.sources.formats.host_list import read_workers
-from entrypoint.sources.formats.index import IndexVariable
-from entrypoint.sources.kubernetes import COMPLETION_INDEX
-from entrypoint.sources.swarm import TASK_SLOT
 
 NEEDS = ("WORKER_HOSTS",)
-ALSO = ("WORKER_INDEX", COMPLETION_INDEX.name, TASK_SLOT.name)
-
-_WORKER_INDEX = IndexVariable("WORKER_INDEX", first=0)
+INDICES: Mapping[str, int] = {"WORKER_INDEX": 0, "JOB_COMPLETION_INDEX": 0, "SWARM_TASK_SLOT": 1}
+"""The variables that count workers -> the number of the list's first entry."""
+ALSO = tuple(INDICES)
 
 
 def find(environ: Environ, default_port: int) -> Resolution | None:
@@ -39,7 +42,6 @@ def split_entries(text: str) -> list[str]:
 
 
 def _spec(name: str, entries: list[str], default_port: int) -> ClusterSpec:
-    """Return the cluster of the entries; raise ConfigurationError."""
     if not entries:
         advice = "It is set but empty. For a single worker, leave it out."
         raise ConfigurationError([Problem(name, "", HOST_LIST, advice)])
@@ -47,13 +49,39 @@ def _spec(name: str, entries: list[str], default_port: int) -> ClusterSpec:
 
 
 def find_index(environ: Environ, count: int) -> int | None:
-    """Return which entry this worker is, None if nothing says so; raise ConfigurationError.
+    """Return which of so many entries this worker is, None if nothing says so.
 
-    `count` is the number of workers, 0 where that is not known.
+    Raises ConfigurationError for an index that is not in the list, and for two that disagree.
     """
     by_hand = (environ.get("CLUSTER_SOURCE") or "").strip() == "worker_hosts"
-    if by_hand and "WORKER_INDEX" in environ.values:
-        variables = [_WORKER_INDEX]  # an Indexed Job of several clusters counts all of its pods
-    else:
-        variables = [_WORKER_INDEX, COMPLETION_INDEX, TASK_SLOT]
-    return index.find_index(environ, variables, "WORKER_HOSTS", count)
+    names = [name for name in INDICES if name in environ.values]
+    if by_hand and "WORKER_INDEX" in names:
+        names = ["WORKER_INDEX"]  # an Indexed Job of several clusters counts all of its pods
+    indices: dict[str, int] = {}
+    problems: list[Problem] = []
+    for name in names:
+        try:
+            indices[name] = _read_index(environ, name, count)
+        except ConfigurationError as error:
+            problems += error.problems
+    if len(set(indices.values())) > 1:
+        problems.append(_contradiction(environ, indices))
+    if problems:
+        raise ConfigurationError(problems)
+    return next(iter(indices.values()), None)
+
+
+def _read_index(environ: Environ, name: str, count: int) -> int:
+    """Return the index, from 0; `count` is 0 where the list's length is not known."""
+    first = INDICES[name]
+    if count == 0:
+        return whole_number(environ, name, first, None) - first
+    workers = "1 worker" if count == 1 else f"{count} workers"
+    why = f", because WORKER_HOSTS names {workers}"
+    return whole_number(environ, name, first, first + count - 1, why) - first
+
+
+def _contradiction(environ: Environ, indices: Mapping[str, int]) -> Problem:
+    meant = [f"{environ.get(name)} (entry {index})" for name, index in indices.items()]
+    advice = "With CLUSTER_SOURCE=worker_hosts, WORKER_INDEX wins."
+    return Problem(" and ".join(indices), "; ".join(meant), "the same entry of the list", advice)

@@ -12,10 +12,9 @@ import functools
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
 
 from entrypoint.status.places import (
     StatusKeeper,
@@ -46,13 +45,6 @@ STOPPING = "stopping"
 DONE, STOPPED, FAILED = "done", "stopped", "failed"
 LONGEST_LINE = 1000
 EVENTS_FILE = "events.jsonl"
-
-
-class MoreOfAWait(Protocol):
-    """Notes more about a wait."""
-
-    def __call__(self, line: str, *, anew: bool = False) -> None:
-        """Note what it waits for; `anew`: and that it may last as long again."""
 
 
 class Board:
@@ -143,26 +135,31 @@ class Board:
         self.waited_seconds += seconds
 
     @contextmanager
-    def waiting(self, detail: str, *, within_seconds: float | None) -> Iterator[MoreOfAWait]:
+    def waiting(
+        self, detail: str, *, within_seconds: float | None
+    ) -> Iterator[Callable[..., None]]:
         """Show a wait for the others while the command runs, then again what was shown before.
 
-        What it gives notes more about the wait. All of this may be in a child process: that the
-        command is asked to end, which is noted elsewhere meanwhile, goes on being shown.
+        What it gives notes more about the wait, as `note` does. All of this may be in a child
+        process: that the command is asked to end, which is noted elsewhere meanwhile, goes on being
+        shown.
         """
         before, began = (self._state, self._since, self._until), time.monotonic()
-        self._note_beside(WAITING, detail, within_seconds)
+        self._note_beside(WAITING, detail, within_seconds=within_seconds)
         try:
-            yield functools.partial(self._more_of_a_wait, within_seconds)
+            yield functools.partial(self._note_beside, WAITING, within_seconds=within_seconds)
         finally:
             self.note_wait(time.monotonic() - began)
             self._state, self._since, self._until = before
-            self._note_beside(self._state, "", None)
-
-    def _more_of_a_wait(self, within: float | None, line: str, *, anew: bool = False) -> None:
-        self._note_beside(WAITING, line, within, anew=anew)
+            self._note_beside(self._state, "")
 
     def _note_beside(
-        self, state: str, detail: str, within_seconds: float | None, *, anew: bool = False
+        self,
+        state: str,
+        detail: str,
+        *,
+        within_seconds: float | None = None,
+        anew: bool = False,
     ) -> None:
         """Note a state, unless the process that starts and stops the command says it is ending."""
         if self.folder and read_entrypoints(self.folder).state != STOPPING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from entrypoint.errors import STDOUT, say, write_all
 from entrypoint.status.places import places
@@ -56,27 +55,18 @@ def as_text(status: Status) -> str:
 def as_json(status: Status) -> str:
     """Return a worker's status as one object on one line."""
     since = time.gmtime(time.time() - status.seconds)
-    members: dict[str, Any] = {
-        "worker": status.worker,
-        "state": status.state,
-        "detail": status.detail,
+    members = vars(status) | {
         "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", since),
         "seconds": round(status.seconds, 1),
-        "step": status.step,
-        "epoch": status.epoch,
-        "epochs": status.epochs,
-        "examples_per_second": status.examples_per_second,
-        "checkpoint_step": status.checkpoint_step,
         "checkpoint_seconds": _rounded(status.checkpoint_seconds),
         "slow": bool(status.slow),
         "slow_reason": status.slow,
-        "restarts": status.restarts,
-        "gate_waits": status.gate_waits,
         "gate_wait_seconds": round(status.gate_wait_seconds, 1),
-        "last_line": status.last_line,
         "healthy": not status.trouble,
         "trouble": status.trouble,
     }
+    for internal in ("late_seconds", "is_alive"):
+        del members[internal]
     return json.dumps(members) + "\n"
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
+from entrypoint.errors import how_it_ended
 from entrypoint.log import Log
 from entrypoint.supervision.child.child_process import NOTICES, ChildProcess
 from entrypoint.supervision.child.command import become
-from entrypoint.supervision.child.waiting import how_it_ended
 
 SERVER = (sys.executable, "-I", "-m", "cluster_trainer.metrics_server")
 

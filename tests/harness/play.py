@@ -14,7 +14,7 @@ from entrypoint.rendezvous.commands.group import Group, Waiting
 from entrypoint.rendezvous.facts import Facts, host_list
 from entrypoint.rendezvous.gate import released
 from entrypoint.rendezvous.generations import Generations
-from entrypoint.rendezvous.meeting import Fewer, Meeting, Ring
+from entrypoint.rendezvous.outcome import Fewer, Meeting, Ring
 from entrypoint.rendezvous.terms import Terms
 from entrypoint.rendezvous.transport.timing import Timing
 from harness.simulation import MemoryNetwork, Space

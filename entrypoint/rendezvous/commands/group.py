@@ -13,8 +13,7 @@ from entrypoint.log import Say
 from entrypoint.rendezvous.attempt import Attempt
 from entrypoint.rendezvous.gate import linked, meet
 from entrypoint.rendezvous.generations import Generations
-from entrypoint.rendezvous.meeting import WENT_AHEAD, Meeting, Ring
-from entrypoint.rendezvous.outcome import PortClosedError, PortTakenError
+from entrypoint.rendezvous.outcome import WENT_AHEAD, Meeting, PortClosedError, PortTakenError, Ring
 from entrypoint.rendezvous.roles.latecomers import LatecomersRole, Note
 from entrypoint.rendezvous.roll import Roll
 from entrypoint.rendezvous.terms import Terms

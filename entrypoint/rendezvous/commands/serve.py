@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from entrypoint.cluster.spec import Task
 from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, ConfigurationError
 from entrypoint.rendezvous.commands.group import Group
-from entrypoint.rendezvous.meeting import Ring
-from entrypoint.rendezvous.outcome import PeersMissingError, PortTakenError
+from entrypoint.rendezvous.outcome import PeersMissingError, PortTakenError, Ring
 from entrypoint.strict_json import parse_object
 
 LONGEST_ASK = 4096

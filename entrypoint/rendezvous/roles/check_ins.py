@@ -12,8 +12,7 @@ from entrypoint.rendezvous.outcome import NOT_HEARD_FROM
 from entrypoint.rendezvous.roles.conversation import compare, follow, hello
 from entrypoint.rendezvous.roles.same_index import SameIndex
 from entrypoint.rendezvous.roles.session import Session
-from entrypoint.rendezvous.transport.connection import Connection
-from entrypoint.rendezvous.transport.dialer import Dialer
+from entrypoint.rendezvous.transport.connection import Connection, Dialer
 from entrypoint.rendezvous.transport.listener import Settle
 from entrypoint.rendezvous.transport.messages import CHECK_IN, PING, PROBE, Message
 from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError, ReplacedError

@@ -16,7 +16,7 @@ from entrypoint.rendezvous.roles.gathering import Gathering
 from entrypoint.rendezvous.roles.session import Session
 from entrypoint.rendezvous.states import ChiefState, Gathered, chief_state
 from entrypoint.rendezvous.transport.connection import Connection
-from entrypoint.rendezvous.transport.listener import Listener, Settle
+from entrypoint.rendezvous.transport.listener import Listener, Settle, Strangers
 from entrypoint.rendezvous.transport.messages import (
     GO,
     JOIN,
@@ -27,7 +27,6 @@ from entrypoint.rendezvous.transport.messages import (
     Message,
 )
 from entrypoint.rendezvous.transport.network import Port
-from entrypoint.rendezvous.transport.strangers import Strangers
 
 ENDS_ALONE = (
     "the workers that differ have trained together without this one: it ends alone, and they "

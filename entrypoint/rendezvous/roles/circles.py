@@ -7,8 +7,7 @@ import time
 from collections.abc import Sequence
 
 from entrypoint.rendezvous.attempt import Attempt
-from entrypoint.rendezvous.meeting import Ring
-from entrypoint.rendezvous.outcome import no_ring
+from entrypoint.rendezvous.outcome import Ring, no_ring
 from entrypoint.rendezvous.roles.links import Circle, Links
 from entrypoint.rendezvous.roles.session import Session
 from entrypoint.rendezvous.transport.messages import (

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from entrypoint.cluster.spec import Member
 from entrypoint.rendezvous.attempt import Attempt
 from entrypoint.rendezvous.facts import Card
-from entrypoint.rendezvous.meeting import Ring
-from entrypoint.rendezvous.outcome import with_reasons
-from entrypoint.rendezvous.transport.connection import Connection
-from entrypoint.rendezvous.transport.dialer import Dialer
+from entrypoint.rendezvous.outcome import Ring, with_reasons
+from entrypoint.rendezvous.transport.connection import Connection, Dialer
 from entrypoint.rendezvous.transport.listener import Settle
 from entrypoint.rendezvous.transport.messages import CARD, JOIN, LONGEST_TEXT, REFUSE, Message
 from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError

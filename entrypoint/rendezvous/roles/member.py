@@ -13,15 +13,13 @@ from entrypoint.errors import Problem, escaped, shortened
 from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
 from entrypoint.rendezvous.comparison import Contradictions
 from entrypoint.rendezvous.facts import Card
-from entrypoint.rendezvous.meeting import WENT_AHEAD, Meeting
-from entrypoint.rendezvous.outcome import ContradictionError
+from entrypoint.rendezvous.outcome import WENT_AHEAD, ContradictionError, Meeting
 from entrypoint.rendezvous.roles.chief_lines import ChiefLines
 from entrypoint.rendezvous.roles.conversation import answer, compare, follow, hello
 from entrypoint.rendezvous.roles.links import Circle, Links
 from entrypoint.rendezvous.states import Expected, MemberState, member_state
-from entrypoint.rendezvous.transport.connection import Connection
-from entrypoint.rendezvous.transport.dialer import Dialer
-from entrypoint.rendezvous.transport.listener import Listener, Settle
+from entrypoint.rendezvous.transport.connection import Connection, Dialer
+from entrypoint.rendezvous.transport.listener import Listener, Settle, Strangers
 from entrypoint.rendezvous.transport.messages import (
     AGAIN,
     AHEAD,
@@ -42,7 +40,6 @@ from entrypoint.rendezvous.transport.messages import (
 )
 from entrypoint.rendezvous.transport.network import Port
 from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, NOT_ASKED, PeerError
-from entrypoint.rendezvous.transport.strangers import Strangers
 
 REPLACED_CHIEF = "was in an earlier ring only: another process has replaced it since"
 FIRST_REDIALS = 8

@@ -11,8 +11,7 @@ from entrypoint.rendezvous.comparison import Contradictions, replaced, same_inde
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.roles.conversation import hello
 from entrypoint.rendezvous.roles.session import Session
-from entrypoint.rendezvous.transport.connection import Connection
-from entrypoint.rendezvous.transport.dialer import Dialer
+from entrypoint.rendezvous.transport.connection import Connection, Dialer
 from entrypoint.rendezvous.transport.messages import PING, PROBE, contradiction
 from entrypoint.rendezvous.transport.reasons import PeerError, ReplacedError
 

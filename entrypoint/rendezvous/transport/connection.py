@@ -1,13 +1,15 @@
-"""One connection between two workers: greetings, then signed messages, each bounded."""
+"""One connection between two workers: dialled, greetings, then signed messages, each bounded."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import socket
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
 
+from entrypoint.cluster.addresses import Address
 from entrypoint.rendezvous.transport import reasons, signing
 from entrypoint.rendezvous.transport.messages import (
     LONGEST_LINE,
@@ -16,7 +18,7 @@ from entrypoint.rendezvous.transport.messages import (
     decode,
     encode,
 )
-from entrypoint.rendezvous.transport.network import Wire
+from entrypoint.rendezvous.transport.network import Connector, Wire
 from entrypoint.rendezvous.transport.reasons import ClosedError, PeerError
 from entrypoint.rendezvous.transport.timing import Timing
 
@@ -177,3 +179,24 @@ class Connection:
         except OSError:  # TimeoutError is one
             self.hang_up()
             raise ClosedError(reasons.CLOSED) from None
+
+
+class Dialer:
+    """Dials so many at the same time at most; the others wait for their turn."""
+
+    def __init__(
+        self, connector: Connector, token: str | None, timing: Timing, at_once: int = 1
+    ) -> None:
+        self._connector, self._token, self._timing = connector, token, timing
+        self._places = asyncio.Semaphore(at_once)
+
+    @contextlib.asynccontextmanager
+    async def dial(self, address: Address) -> AsyncIterator[Connection]:
+        """Give a connection on which the greetings were exchanged; raise PeerError."""
+        async with contextlib.AsyncExitStack() as stack:
+            async with self._places:
+                wire = await self._connector.connect(address)
+                connection = Connection(wire, self._token, self._timing)
+                await stack.enter_async_context(connection)
+                await connection.greet(is_dialer=True)
+            yield connection

@@ -125,6 +125,7 @@ class SocketNetwork:
     ) -> SocketPort:
         """Listen on the own port."""
         listening = await open_port(listening_host(spec, me), me, seconds, say)
+        listening.settimeout(0)
         enlarge_buffers(listening)
         return SocketPort(listening)
 

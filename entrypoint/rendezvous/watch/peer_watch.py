@@ -72,30 +72,24 @@ def watch_peers(  # noqa: PLR0913 -- whom, as whom, for how long, and what tells
         if is_ring():  # its port may open and close between two looks
             return ""
         time.sleep(POLL_SECONDS)
+    is_chief = task == spec.chief.task
+    others = [member for member in spec.members if member.task != task]
 
     async def watch() -> str:
         """Watch them, where it is TensorFlow that waits for them."""
         if not await _serves_tensorflow(own.port, is_ring):
             return ""
-        return await _watch_of(spec, task, is_ring, trains).watch(limit_seconds)
+        peer_watch = PeerWatch(
+            others if is_chief else [spec.chief],
+            cluster=spec.members,
+            leader=Address(LOOPBACK, own.port) if is_chief else spec.chief.address,
+            is_ring=is_ring,
+            trains=trains,
+        )
+        return await peer_watch.watch(limit_seconds)
 
     reason = asyncio.run(watch())
     return f"{reason} ({note})" if reason and note else reason
-
-
-def _watch_of(
-    spec: ClusterSpec, task: Task, is_ring: Callable[[], bool], trains: Callable[[], bool]
-) -> PeerWatch:
-    own = next(member.address for member in spec.members if member.task == task)
-    is_chief = task == spec.chief.task
-    others = [member for member in spec.members if member.task != task]
-    return PeerWatch(
-        others if is_chief else [spec.chief],
-        cluster=spec.members,
-        leader=Address(LOOPBACK, own.port) if is_chief else spec.chief.address,
-        is_ring=is_ring,
-        trains=trains,
-    )
 
 
 async def _serves_tensorflow(port: int, is_ring: Callable[[], bool]) -> bool:

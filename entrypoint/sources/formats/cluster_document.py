@@ -16,7 +16,7 @@ from entrypoint.cluster.spec import (
     spec_problems,
 )
 from entrypoint.errors import ConfigurationError, Problem
-from entrypoint.sources.formats.cluster_entries import read_entries, read_index
+from entrypoint.sources.formats.host_list import read_entries, read_index
 from entrypoint.strict_json import StrictJSONError, not_shown, parse_object
 
 NO_PARAMETER_SERVERS = (

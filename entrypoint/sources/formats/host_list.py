@@ -1,12 +1,13 @@
-"""A plain list of hosts: worker i is its entry i."""
+"""Lists of hosts: plain, where worker i is entry i, or in JSON, where each may name its index."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from entrypoint.cluster.addresses import ACCEPTED, Address, AddressError, parse_address
 from entrypoint.cluster.spec import ClusterSpec, spec_problems
 from entrypoint.errors import ConfigurationError, Problem
+from entrypoint.settings.forms import parse_whole_number
 
 
 def read_workers(name: str, entries: Iterable[str], default_port: int) -> ClusterSpec:
@@ -32,3 +33,50 @@ def read_addresses(name: str, entries: Iterable[str], default_port: int) -> list
     if problems:
         raise ConfigurationError(problems)
     return addresses
+
+
+Complain = Callable[..., None]
+"""Takes place, received, accepted and advice."""
+
+_WRONG = Address("wrong", 0)
+"""Stands for an entry that has a problem, so that its index is still known."""
+
+
+def read_entries(
+    place: str,
+    entries: dict[str, object] | list[object],
+    default_port: int,
+    complain: Complain,
+) -> dict[int, Address]:
+    """Return the addresses by index; what is wrong with one goes to `complain`."""
+    found: dict[int, Address] = {}
+    for key, entry in _items(entries):
+        index = read_index(key)
+        if index is None or index in found:
+            complain(f"{place}[{key}]", str(key), "each index once, a whole number from 0")
+        else:
+            found[index] = _address(f"{place}[{key}]", entry, default_port, complain)
+    return found
+
+
+def _items(entries: dict[str, object] | list[object]) -> Iterable[tuple[object, object]]:
+    return list(entries.items()) if isinstance(entries, dict) else enumerate(entries)
+
+
+def _address(place: str, entry: object, default_port: int, complain: Complain) -> Address:
+    if not isinstance(entry, str):
+        complain(place, entry, ACCEPTED)
+        return _WRONG
+    try:
+        return parse_address(entry, default_port)
+    except AddressError as error:
+        complain(place, entry, ACCEPTED, str(error))
+        return _WRONG
+
+
+def read_index(value: object) -> int | None:
+    """Return an index that is a number or its text, else None."""
+    if not isinstance(value, int | str):
+        return None
+    index = parse_whole_number(str(value))
+    return None if index is None or index < 0 else index

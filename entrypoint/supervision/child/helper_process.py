@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from entrypoint.errors import EXIT_PEER_LOST, shortened
+from entrypoint.errors import EXIT_PEER_LOST, how_it_ended, shortened
 from entrypoint.log import Log
 from entrypoint.supervision.child.child_process import NOTICES, ChildProcess, take_stop
-from entrypoint.supervision.child.waiting import Ended, Waiter, how_it_ended, stopped_by
+from entrypoint.supervision.child.waiting import Ended, Waiter, stopped_by
 
 Work = Callable[[], tuple[int, str]]
 """Returns an exit code and a text: with 0 what was found out, else the reason."""

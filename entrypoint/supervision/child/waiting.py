@@ -11,6 +11,7 @@ from entrypoint.errors import (
     EXIT_CONFIGURATION,
     EXIT_NOT_EXECUTABLE,
     EXIT_NOT_FOUND,
+    how_it_ended,
     signal_name,
 )
 from entrypoint.log import Log
@@ -139,13 +140,6 @@ def say_unheard(numbers: Iterable[int], log: Log) -> None:
     """Say which signals have come before there was a command that could hear them."""
     for number in numbers:
         log.info(f"{signal_name(number)} is ignored: it is for the command, which does not run yet")
-
-
-def how_it_ended(status: int) -> str:
-    """Return how a process ended, in words."""
-    if status >= 0:
-        return f"ended with exit code {status}"
-    return f"was killed by {signal_name(-status)}"
 
 
 def _why(status: int, ran_out: str | None) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from entrypoint.checks.metrics_port import check_metrics_port
+from entrypoint.checks.options import check_metrics_port
 from entrypoint.errors import ConfigurationError
 
 
@@ -46,12 +46,12 @@ def test_a_machine_without_ipv6_needs_none(number: int, monkeypatch: pytest.Monk
     create, families = socket.create_server, []
 
     def without_ipv6(
-        address: tuple[str, int], *, family: int = socket.AF_INET, dualstack_ipv6: bool = False
+        address: tuple[str, int], *, family: int = socket.AF_INET, **options: object
     ) -> socket.socket:
         families.append(family)
         if family == socket.AF_INET6:
             raise OSError(number, "switched off")
-        return create(address, family=family, dualstack_ipv6=dualstack_ipv6)
+        return create(address, family=family, **options)
 
     with create(("", 0)) as server:
         free = server.getsockname()[1]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from entrypoint.checks.min_workers import check_min_workers
+from entrypoint.checks.options import check_min_workers
 from entrypoint.errors import ConfigurationError
 
 THREE = {"WORKER_HOSTS": "127.0.0.1:2222,127.0.0.2:2222,127.0.0.3:2222", "WORKER_INDEX": "0"}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from entrypoint.checks.shared_memory import shared_memory_warning
+from entrypoint.checks.gpus import shared_memory_warning
 
 MIB = 1 << 20
 

@@ -6,22 +6,20 @@ from collections.abc import Callable
 
 import pytest
 
-from entrypoint.cluster.addresses import parse_address
-from entrypoint.cluster.exposure import public_warning
-from entrypoint.cluster.spec import ClusterSpec
+from entrypoint.cluster.addresses import Address, parse_address, public_warning
 
 
-def spec(*hosts: str) -> ClusterSpec:
-    return ClusterSpec.of_workers(parse_address(host, 2222) for host in hosts)
+def addresses(*hosts: str) -> list[Address]:
+    return [parse_address(host, 2222) for host in hosts]
 
 
 @pytest.mark.parametrize("host", ["10.1.10.58", "100.64.0.1", "[fd00::1]", "worker-1", "localhost"])
 def test_private_addresses_and_names_are_no_reason_to_warn(host: str) -> None:
-    assert public_warning(spec(host, "10.1.10.250")) is None
+    assert public_warning(addresses(host, "10.1.10.250")) is None
 
 
 def test_public_addresses_are_named_and_long_lists_cut() -> None:
-    warning = public_warning(spec("10.1.10.58", *(f"9.9.9.{i}" for i in range(1, 251))))
+    warning = public_warning(addresses("10.1.10.58", *(f"9.9.9.{i}" for i in range(1, 251))))
     assert warning is not None
     assert "9.9.9.1:2222" in warning
     assert "10.1.10.58" not in warning

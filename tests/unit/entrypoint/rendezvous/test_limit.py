@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from types import SimpleNamespace
 
-from entrypoint.rendezvous.limit import Limit
+from entrypoint.rendezvous.terms import Limit
 
 
 class Clock:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from entrypoint.rendezvous.meeting import Meeting
+from entrypoint.rendezvous.outcome import Meeting
 
 
 @pytest.mark.parametrize(

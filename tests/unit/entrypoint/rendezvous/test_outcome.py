@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import ClusterSpec, Member, Task
-from entrypoint.rendezvous.meeting import Meeting
-from entrypoint.rendezvous.outcome import released_line, waiting_line
+from entrypoint.rendezvous.outcome import Meeting, released_line, waiting_line
 
 
 def members(count):

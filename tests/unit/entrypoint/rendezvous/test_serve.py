@@ -22,7 +22,7 @@ from entrypoint.rendezvous.commands.group import Group
 from entrypoint.rendezvous.commands.serve import serve
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.generations import Generations
-from entrypoint.rendezvous.meeting import Meeting
+from entrypoint.rendezvous.outcome import Meeting
 from entrypoint.rendezvous.transport.messages import CHECK_IN, JOIN, encode
 from entrypoint.rendezvous.transport.signing import REFUSAL, Signer, greeting
 from harness.neighbours import check_circle

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from entrypoint.cluster.addresses import Address
-from entrypoint.rendezvous.transport.strangers import MOST_STRANGERS, Strangers, sender_of
+from entrypoint.rendezvous.transport.listener import MOST_STRANGERS, Strangers, sender_of
 from entrypoint.rendezvous.transport.timing import Timing
 
 PATIENT = Timing(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from entrypoint.settings.dotenv_file import read_dotenv
 from entrypoint.settings.environ import Environ, Value, read_environ
+from entrypoint.settings.files import read_dotenv
 from entrypoint.settings.forms import parse_whole_number
 
 

@@ -10,7 +10,7 @@ import pytest
 from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import ClusterSpec
 from entrypoint.rendezvous.outcome import ContradictionError
-from harness.play import Play, Player, seen, check_circle, until
+from harness.play import Play, Player, check_circle, seen, until
 
 
 async def begin(count: int, least: int, **options: object) -> Play:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from entrypoint.rendezvous.facts import Card
-from entrypoint.rendezvous.transport.connection import Connection
-from entrypoint.rendezvous.transport.dialer import Dialer
+from entrypoint.rendezvous.transport.connection import Connection, Dialer
 from entrypoint.rendezvous.transport.messages import (
     CARD,
     CHECK_IN,

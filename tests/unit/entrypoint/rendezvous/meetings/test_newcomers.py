@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from entrypoint.rendezvous.meeting import Fewer
+from entrypoint.rendezvous.outcome import Fewer
 from entrypoint.rendezvous.roles.chief import ChiefRole
 from harness.timing import QUICK
 

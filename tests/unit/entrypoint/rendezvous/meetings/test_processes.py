@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from entrypoint.rendezvous.facts import host_list
-from entrypoint.rendezvous.meeting import Fewer
+from entrypoint.rendezvous.outcome import Fewer
 
 
 def test_a_member_that_was_killed_is_waited_for_and_replaced(cluster):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from entrypoint.rendezvous.meeting import Fewer
+from entrypoint.rendezvous.outcome import Fewer
 from entrypoint.rendezvous.roles.quorum import choose_members, held_up
 from entrypoint.rendezvous.states import Expected
 from entrypoint.rendezvous.terms import Terms

@@ -1,11 +1,38 @@
-"""Whether fewer workers may go on as MIN_WORKERS says."""
+"""Whether METRICS_PORT is free, and whether fewer workers may go on as MIN_WORKERS says."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+
 from entrypoint.errors import ConfigurationError, Problem
 
-NAME = "MIN_WORKERS"
+METRICS_PORT, MIN_WORKERS = "METRICS_PORT", "MIN_WORKERS"
 TENSORFLOW = "tensorflow"
+
+
+def check_metrics_port(port: int | None, workers_ports: Iterable[int]) -> None:
+    """Raise ConfigurationError if the port is a worker's, or something listens on it."""
+    if port is None:
+        return
+    if port in workers_ports:
+        problem = Problem(METRICS_PORT, str(port), "another port than the workers' own")
+    elif reason := _reason(port):
+        problem = Problem(METRICS_PORT, str(port), "a port that is free here", f"{reason}.")
+    else:
+        return
+    raise ConfigurationError([problem])
+
+
+def _reason(port: int) -> str:
+    """Return why nobody may listen on a port now, an empty text if one may."""
+    from entrypoint.cluster.machine import listen  # noqa: PLC0415 -- slow, and most need none
+
+    try:
+        listen("", port).close()
+    except OSError as error:
+        return os.strerror(error.errno or 0)
+    return ""
 
 
 def check_min_workers(
@@ -32,13 +59,13 @@ def check_min_workers(
     if not fewest <= least <= workers:
         problems.append(_out_of_range(least, fewest, workers))
     if least < workers and not at_gate_seconds:
-        accepted = f"1 or more, if {NAME} is set: the remaining workers meet at the gate"
+        accepted = f"1 or more, if {MIN_WORKERS} is set: the remaining workers meet at the gate"
         problems.append(Problem("RENDEZVOUS_TIMEOUT", "0", accepted))
     elif least < workers and regroup_seconds > at_gate_seconds / 2:
         accepted = f"at most half of RENDEZVOUS_TIMEOUT ({at_gate_seconds}), which ends all waiting"
         problems.append(Problem("REGROUP_SECONDS", f"{regroup_seconds:.15g}", accepted))
     if least < workers and collectives.strip().lower() == TENSORFLOW:
-        accepted = f"auto or ring, if {NAME} is less than {workers}, the number of workers"
+        accepted = f"auto or ring, if {MIN_WORKERS} is less than {workers}, the number of workers"
         advice = "TensorFlow's cluster has to start again, complete, when a worker is lost."
         problems.append(Problem("TRAINER_COLLECTIVES", collectives, accepted, advice))
     if problems:
@@ -48,15 +75,15 @@ def check_min_workers(
 def _out_of_range(least: int, fewest: int, workers: int) -> Problem:
     """Return what is wrong with a number of workers that may not go on, or are not there."""
     if workers == 1:
-        return Problem(NAME, str(least), "1, where there is one worker")
+        return Problem(MIN_WORKERS, str(least), "1, where there is one worker")
     span = f"from {fewest} to {workers}" if fewest < workers else str(workers)
     accepted = f"{span}: more than half of the {workers} workers, and at most all"
     half = "Half of the workers cannot tell whether the others are lost or go on, too."
-    return Problem(NAME, str(least), accepted, half if least < fewest else "")
+    return Problem(MIN_WORKERS, str(least), accepted, half if least < fewest else "")
 
 
 def regroup_warning(least: int | None, *, is_given: bool) -> str | None:
     """Return what to say where REGROUP_SECONDS is given, and changes nothing."""
     if least is not None or not is_given:
         return None
-    return f"REGROUP_SECONDS has no effect without {NAME}: the workers wait for all others"
+    return f"REGROUP_SECONDS has no effect without {MIN_WORKERS}: the workers wait for all others"
