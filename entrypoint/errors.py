@@ -158,9 +158,9 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 def how_it_ended(status: int) -> str:
     """Return how a process ended, in words: its exit code, or minus the signal that killed it."""
-    return (
-        f"ended with exit code {status}" if status >= 0 else f"was killed by {signal_name(-status)}"
-    )
+    if status >= 0:
+        return f"ended with exit code {status}"
+    return f"was killed by {signal_name(-status)}"
 
 
 def say(message: str) -> None:

@@ -104,16 +104,16 @@ def _outputs(
     child: subprocess.Popen[bytes], timeout_seconds: float, say: Say
 ) -> tuple[bytes, bytes]:
     """Return all that the child prints, or kill it at the time limit and raise UncheckedError."""
-    begin = time.monotonic()
+    start = time.monotonic()
     while True:
-        waited = time.monotonic() - begin
+        waited = time.monotonic() - start
         try:
             return child.communicate(timeout=max(0.0, min(SAY_SECONDS, timeout_seconds - waited)))
         except subprocess.TimeoutExpired:
-            if time.monotonic() - begin >= timeout_seconds:
+            if time.monotonic() - start >= timeout_seconds:
                 child.kill()
                 raise UncheckedError(f"the check took more than {timeout_seconds:.0f} s") from None
-            say("INFO", f"checking the trainer's settings for {time.monotonic() - begin:.0f} s")
+            say("INFO", f"checking the trainer's settings for {time.monotonic() - start:.0f} s")
 
 
 def read_answer(output: str) -> Checked:

@@ -99,11 +99,11 @@ def _ask(
     look_ups = LookUps()
     for name in names:
         look_ups.ask(name, 0, functools.partial(_put, answers, name))
-    begin = time.monotonic()
+    start = time.monotonic()
     known: dict[str, tuple[str, ...]] = {}
     with contextlib.suppress(queue.Empty):  # the time is over
         for _ in names:
-            left = begin + seconds(known) - time.monotonic()
+            left = start + seconds(known) - time.monotonic()
             name, found = answers.get(timeout=max(0.0, left))
             if not is_open(found):
                 known[name] = _addresses(found)

@@ -45,10 +45,10 @@ def install(
     try:
         base.mkdir(parents=True, exist_ok=True)
         with (base / LOCK).open("w") as lock:
-            begin = time.monotonic()
+            start = time.monotonic()
             is_alone = _lock(lock, requirements, log)
             if requirements.is_installed():
-                log.info(f"{BY_ANOTHER} (waited {time.monotonic() - begin:.1f} s)")
+                log.info(f"{BY_ANOTHER} (waited {time.monotonic() - start:.1f} s)")
                 return 0, ""
             if is_alone:
                 _remove_unfinished(base)
@@ -83,7 +83,7 @@ def _remove_unfinished(base: Path) -> None:
     """Remove what killed installations have left; only the owner of the lock may do so.
 
     The lock may hold on this machine alone, as on some shared file systems: what another machine
-    has begun counts as long as it changes.
+    has started counts as long as it changes.
     """
     for unfinished in base.glob(f"{UNFINISHED}*"):
         is_ours = unfinished.name.startswith(unfinished_here())
@@ -111,7 +111,7 @@ def _install(
     unfinished = requirements.folder.with_name(unfinished_here() + os.urandom(4).hex())
     unfinished.mkdir()
     log.info(f"installing the packages of {requirements.file} into {requirements.folder}")
-    begin = time.monotonic()
+    start = time.monotonic()
     try:
         failure = run_pip(requirements.file, unfinished, environment, log)
         if failure is not None:
@@ -125,7 +125,7 @@ def _install(
         is_first = _publish(unfinished, requirements)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    log.info(f"{summary if is_first else BY_ANOTHER} ({time.monotonic() - begin:.1f} s)")
+    log.info(f"{summary if is_first else BY_ANOTHER} ({time.monotonic() - start:.1f} s)")
     return 0, ""
 
 

@@ -66,7 +66,9 @@ def verdict_on(failure: PipFailure, file: Path) -> Problem | tuple[int, str]:
     lines += [reason for reason in unreached if "404 Client Error" not in reason]
     complaint = _complaint(lines, failure.code)
     words = _last(line for line in lines if not line.endswith(complaint))
-    if not failure.notes and failure.code > 0 and TRACEBACK not in failure.output:  # not yet begun
+    if (
+        not failure.notes and failure.code > 0 and TRACEBACK not in failure.output
+    ):  # it did not start
         accepted = "PIP_ variables and a configuration that pip understands"
         return Problem("pip's settings", complaint, accepted, words)
     kind = next(kind for kind in KINDS if kind.marker in failure.output)

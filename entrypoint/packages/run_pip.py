@@ -47,7 +47,7 @@ def run_pip(
 
     Says every ten seconds how far it is. Raises OSError.
     """
-    begin = time.monotonic()
+    start = time.monotonic()
     output = folder / OUTPUT
     (folder / TEMPORARY).mkdir()
     with output.open("wb") as stream:
@@ -64,7 +64,7 @@ def run_pip(
         except subprocess.TimeoutExpired:
             last = _read(output).strip().rpartition("\n")[2].strip() or "pip has said nothing yet"
             os.utime(folder)  # a sign of life for other machines that share it
-            log.info(f"installing for {time.monotonic() - begin:.0f} s: {shortened(last)}")
+            log.info(f"installing for {time.monotonic() - start:.0f} s: {shortened(last)}")
         else:
             return PipFailure(code, _read(output), _read(folder / NOTES)) if code else None
 
@@ -100,7 +100,7 @@ def _environment(environment: Mapping[str, str], temporary: Path) -> dict[str, s
 
 
 def _read(path: Path) -> str:
-    """Return what pip has said so far, nothing if it has not begun to."""
+    """Return what pip has said so far, nothing if it has said nothing."""
     if not path.exists():
         return ""
     return without_credentials(path.read_text(encoding="utf-8", errors="replace"))

@@ -41,7 +41,7 @@ class Attempt:
             ring_size=terms.ring_size,
             asks=terms.asks,
         )
-        self.began = self.now
+        self._started = self.now
         self.contradictions = Contradictions()
         self.meeting = Meeting(boot if self.is_chief else "")
         """Which meeting this is: the chief's number for it, once this worker has it."""
@@ -68,7 +68,7 @@ class Attempt:
     @property
     def seconds(self) -> float:
         """How long it has lasted."""
-        return self.now - self.began
+        return self.now - self._started
 
     @property
     def now(self) -> float:

@@ -37,7 +37,7 @@ async def open_port(host: str, me: Member, seconds: float, say: Say) -> socket.s
 
     A port that is taken is tried again for so many seconds. Raises PortTakenError, PortClosedError.
     """
-    port, begin = me.address.port, asyncio.get_running_loop().time()
+    port, start = me.address.port, asyncio.get_running_loop().time()
     said = False
     while True:
         try:
@@ -46,7 +46,7 @@ async def open_port(host: str, me: Member, seconds: float, say: Say) -> socket.s
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise PortClosedError([_closed(me, error)]) from None
-        if asyncio.get_running_loop().time() - begin >= seconds:
+        if asyncio.get_running_loop().time() - start >= seconds:
             raise PortTakenError(_taken(me))
         if not said:
             say("WARNING", f"port {port} is taken; trying again for {seconds:g} s")

@@ -55,7 +55,7 @@ class Roll:
         self._ring: set[int] = set()
         self._taken_in: set[int] = set()
         """Who is in this ring and was not in the one before it."""
-        self._began = 0.0
+        self._ring_since = 0.0
 
     def expected(self, place: int) -> Expected:
         """Return what is known of a worker."""
@@ -123,7 +123,7 @@ class Roll:
         if self.only_last_ring:
             for place in self._in_vain.difference(places):
                 self._leave_out(place, IN_VAIN, FIRST_SECONDS)
-        has_lasted = self._clock() - self._began >= LONGEST_SECONDS
+        has_lasted = self._clock() - self._ring_since >= LONGEST_SECONDS
         for place in self._taken_in:
             if place in places or has_lasted:
                 self._suspects.pop(place, None)
@@ -140,7 +140,7 @@ class Roll:
         self._failures, self._in_vain = 0, set()
         self._starting = self._awaited = frozenset()
         self._taken_in = set(places) - self._ring if self._ring else set()
-        self._ring, self._began = set(places), self._clock()
+        self._ring, self._ring_since = set(places), self._clock()
 
     def _leave_out(self, place: int, reason: str, first_seconds: float) -> None:
         """Have one wait, for twice as long as the last time."""

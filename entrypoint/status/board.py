@@ -144,12 +144,12 @@ class Board:
         process: that the command is asked to end, which is noted elsewhere meanwhile, goes on being
         shown.
         """
-        before, began = (self._state, self._since, self._until), time.monotonic()
+        before, started = (self._state, self._since, self._until), time.monotonic()
         self._note_beside(WAITING, detail, within_seconds=within_seconds)
         try:
             yield functools.partial(self._note_beside, WAITING, within_seconds=within_seconds)
         finally:
-            self.note_wait(time.monotonic() - began)
+            self.note_wait(time.monotonic() - started)
             self._state, self._since, self._until = before
             self._note_beside(self._state, "")
 

@@ -124,6 +124,6 @@ def _lock(lock: int) -> bool:
 
 
 def started(pid: int) -> int | None:
-    """Return when a living process has begun, None if there is none."""
+    """Return when a living process started, None if there is none."""
     process = living_process(pid)
     return process.started if process else None

@@ -73,7 +73,7 @@ class Restarts:
         self._progress = progress
 
     def after(self, *, peer_lost: bool) -> Count:
-        """Return the count that a failure belongs to; both begin anew after progress."""
+        """Return the count that a failure belongs to; progress resets both."""
         if self._progress.has_moved():
             self._own.number = self._lost.number = 0
         return self._lost if peer_lost else self._own

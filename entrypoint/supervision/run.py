@@ -81,9 +81,9 @@ def _pass_gate(
     meet = peers.meet if peers else None
     if meet is None:
         return Ended(0, "")
-    began = time.monotonic()
+    started = time.monotonic()
     ended = run_helper(lambda: meet(restart_count), "the gate", log)
-    board.note_wait(time.monotonic() - began)
+    board.note_wait(time.monotonic() - started)
     if ended.code != EXIT_NOBODY_CAME:
         return ended
     if mark is None or restart_count:

@@ -77,7 +77,7 @@ class LatecomersRole(ChiefRole):
         if session.card.asks:
             what = self._admission.why(self._place(session)) or "waits to be taken in"
             self._say("INFO", f"{name} is back, and {what}")
-            await self._tell(session)  # its time limit begins anew
+            await self._tell(session)  # its time limit is renewed
         else:
             self._say("INFO", f"{name} is back: its command starts meanwhile")
             await session.send(Message(AHEAD, {"train": True}))

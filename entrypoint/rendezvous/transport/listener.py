@@ -64,7 +64,7 @@ class Listener:
         for task in strangers:
             task.cancel()
         await asyncio.gather(*strangers, return_exceptions=True)
-        for connection in tuple(self._strangers):  # those whose task had not begun yet
+        for connection in tuple(self._strangers):  # those whose task had not run yet
             async with connection:
                 self._strangers.discard(connection)
 

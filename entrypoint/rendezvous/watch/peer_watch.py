@@ -145,13 +145,13 @@ class PeerWatch:
 
         Only a server that has spoken as TensorFlow's do has a command ended. Raises NotKnownError.
         """
-        began = time.monotonic()
+        started = time.monotonic()
         settled = 0.0
         while settled < SETTLED_SECONDS and not self._is_ring():
             fallen = [member for member in await self._look() if member]
             if fallen:
                 return _at_the_gate(fallen)
-            waited = time.monotonic() - began
+            waited = time.monotonic() - started
             if not self._missing and not self._not_joined:
                 settled += LOOK_SECONDS
             elif limit_seconds and waited > limit_seconds:

@@ -75,7 +75,7 @@ class HelperProcess:
 def run_helper(work: Work, name: str, log: Log) -> Ended:
     """Do the work in a process of its own and return how it ended; `name` begins the reason.
 
-    A stop wins over work that has succeeded meanwhile: what would come next must not begin.
+    A stop wins over work that has succeeded meanwhile: what would come next must not start.
     """
     try:
         helper = HelperProcess(work)

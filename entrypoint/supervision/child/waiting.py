@@ -104,7 +104,7 @@ class Waiter:
         return None if self._deadline is None else self._deadline - time.monotonic()
 
     def _pass_on(self, number: int) -> None:
-        """Hand a signal to the child; one that asks it to stop begins its grace."""
+        """Hand a signal to the child; one that asks it to stop starts its grace."""
         if not self._child.tell(number):
             self._say_refused(number)
         if number in STOPS and not self.stop:

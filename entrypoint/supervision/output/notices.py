@@ -52,20 +52,20 @@ class NoticeFilter:
             self._begins = part.endswith(b"\n")
             return part
         line, self._held = self._held + part, b""
-        begun = _normal(line)
+        prefix = _normal(line)
         if not line.endswith(b"\n"):
-            if len(line) <= MOST_HELD and self._may_be_notice(begun):
+            if len(line) <= MOST_HELD and self._may_be_notice(prefix):
                 self._held = line
                 return b""
             self._begins, self._wanted = False, NOTICES
             return line
-        is_notice = begun.startswith(self._wanted)
-        is_first_of_two = begun.startswith(_BUILT_FOR)
+        is_notice = prefix.startswith(self._wanted)
+        is_first_of_two = prefix.startswith(_BUILT_FOR)
         self._wanted = (*NOTICES, _SECOND_LINE) if is_first_of_two else NOTICES
         return b"" if is_notice else line
 
-    def _may_be_notice(self, begun: bytes) -> bool:
-        return any(one.startswith(begun) or begun.startswith(one) for one in self._wanted)
+    def _may_be_notice(self, prefix: bytes) -> bool:
+        return any(one.startswith(prefix) or prefix.startswith(one) for one in self._wanted)
 
 
 def _normal(line: bytes) -> bytes:
