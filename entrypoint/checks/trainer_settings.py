@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from entrypoint.arguments import TRAINER
 from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, Problem, how_it_ended, shortened
+from entrypoint.log import Say
 
-Say = Callable[[str, str], None]
-"""Takes "INFO" or "WARNING" and a line."""
 CHECK_TIMEOUT_SECONDS = 20.0
 """For `explain` and a refusal. It takes about a second on a free machine."""
 SAY_SECONDS = 10.0

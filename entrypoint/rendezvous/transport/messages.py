@@ -84,17 +84,17 @@ class Message:
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return a list of texts; raise MessageError."""
-        value = self.fields.get(name)
-        if not isinstance(value, list):
-            raise MessageError
-        return tuple(_text(text, LONGEST_TEXT) for text in value)
+        return tuple(_text(text, LONGEST_TEXT) for text in self._list(name))
 
     def numbers(self, name: str) -> tuple[int, ...]:
         """Return a list of whole numbers from 0; raise MessageError."""
+        return tuple(map(_number, self._list(name)))
+
+    def _list(self, name: str) -> list[object]:
         value = self.fields.get(name)
         if not isinstance(value, list):
             raise MessageError
-        return tuple(_number(number) for number in value)
+        return value
 
     def mapping(self, name: str, longest: int = LONGEST_TEXT) -> dict[str, str]:
         """Return names and their texts, of at most so many characters; raise MessageError."""
