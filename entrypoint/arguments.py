@@ -38,7 +38,6 @@ def parse_arguments(arguments: Sequence[str]) -> Request:
 
 
 def _request(arguments: Sequence[str]) -> Request:
-    """Return the request to run a command, the trainer if none is named."""
     if not arguments or arguments[0].startswith("-"):
         return Request((*TRAINER, *arguments), is_trainer=True)
     if arguments[0] == TRAIN:

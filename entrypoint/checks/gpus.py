@@ -66,7 +66,6 @@ def ask_nvidia_smi(arguments: Sequence[str], environ: Mapping[str, str]) -> str 
 
 
 def _count_listed(text: str) -> int:
-    """Count the MIG instances, or the GPUs where there are none."""
     lines = [line.strip() for line in text.splitlines()]
     instances = sum(line.startswith("MIG ") for line in lines)
     return instances or sum(line.startswith("GPU ") for line in lines)

@@ -73,7 +73,6 @@ def check_min_workers(
 
 
 def _out_of_range(least: int, fewest: int, workers: int) -> Problem:
-    """Return what is wrong with a number of workers that may not go on, or are not there."""
     if workers == 1:
         return Problem(MIN_WORKERS, str(least), "1, where there is one worker")
     span = f"from {fewest} to {workers}" if fewest < workers else str(workers)

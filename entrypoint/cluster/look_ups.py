@@ -60,7 +60,6 @@ class LookUps:
         hand_over(NoThreadError())
 
     def _work(self) -> None:
-        """Look up names until none is left."""
         while waiting := self._next():
             host, port, hand_over = waiting
             hand_over(look_up(host, port))

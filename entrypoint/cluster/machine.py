@@ -87,7 +87,6 @@ def resolve_own(hosts: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _label(host: str) -> str:
-    """Return a name's first part."""
     return host.partition(".")[0]
 
 
@@ -111,7 +110,6 @@ def _ask(
 
 
 def _addresses(found: Found) -> tuple[str, ...]:
-    """Return the IP addresses of a name, each once."""
     if isinstance(found, Exception):
         return ()
     return tuple(dict.fromkeys(str(address[0]) for _, address in found))

@@ -146,7 +146,6 @@ def _publish(unfinished: Path, requirements: Requirements) -> bool:
 
 
 def _summary(report: Path) -> str:
-    """Return what was installed and where it came from, of pip's own report."""
     items = json.loads(report.read_text(encoding="utf-8"))["install"]
     if not items:
         return "nothing had to be installed: the image has these packages"

@@ -77,7 +77,6 @@ async def meet(terms: Terms, leader: Leader = ChiefRole) -> Attempt | None:
 
 
 def _say_end(attempt: Attempt) -> None:
-    """Say who goes on; the chief speaks for all."""
     terms, ring = attempt.terms, attempt.ring
     level = shared_level(is_chief=attempt.is_chief)
     if attempt.is_ahead:

@@ -74,7 +74,6 @@ def _bind_everywhere(port: int) -> None:
 
 
 def _taken(me: Member) -> str:
-    """Return what is to be said of a port on which something else listens."""
     port = me.address.port
     return (
         f"port {port} of {me.task} is taken. Something else on this machine listens there: another "
@@ -84,6 +83,5 @@ def _taken(me: Member) -> str:
 
 
 def _closed(me: Member, error: OSError) -> Problem:
-    """Return the problem of a port that may not be opened."""
     advice = f"It cannot be opened: {error.strerror}."
     return Problem(f"port of {me.task}", str(me.address.port), "a port that may be opened", advice)

@@ -16,7 +16,6 @@ def banner(resolution: Resolution | None, version: str | None) -> str:
 
 
 def _place(resolution: Resolution) -> str:
-    """Return the task's place among the others: "of 2 (the chief)"."""
     chief, count = resolution.spec.chief, len(resolution.spec.members)
     beside = "of" if resolution.rank is not None else "beside a cluster of"
     who = "the chief" if resolution.rank == 0 else f"chief is {chief.task} at {chief.address}"

@@ -107,7 +107,6 @@ def as_json(
 
 
 def _task(resolution: Resolution | None) -> Task:
-    """Return this process's task, worker 0 where there is no cluster."""
     return (resolution.task if resolution else None) or ALONE
 
 
@@ -132,7 +131,6 @@ def as_text(
 
 
 def _cluster_rows(resolution: Resolution | None) -> list[list[str]]:
-    """Return a row a task: name, address, and what is to be said about it."""
     if resolution is None:
         return [[str(ALONE), "alone, no cluster"]]
     spec, task = resolution.spec, _task(resolution)
@@ -149,7 +147,6 @@ def _marks(resolution: Resolution, task: Task) -> list[str]:
 
 
 def _value_rows(values: Mapping[str, Explained]) -> list[list[str]]:
-    """Return a row a variable: name, value, source."""
     return [
         [name, NOT_SET, "" if explained.source == DEFAULT else f"({explained.source})"]
         if explained.value is None

@@ -87,7 +87,6 @@ def _ask(environ: Environ, choice: str, port: int) -> tuple[Answers, list[Proble
 
 
 def _not_set(environ: Environ, choice: str) -> Problem:
-    """Return the problem of a source that is chosen and has nothing to read."""
     missing = [name for name in SOURCES[choice].needs if not environ.given(name)]
     advice = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set."
     return Problem(

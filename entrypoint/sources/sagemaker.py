@@ -91,7 +91,6 @@ def find(environ: Environ, default_port: int) -> Resolution | None:
 
 
 def _variables(environ: Environ) -> tuple[str, dict[str, object]]:
-    """Return the source, and what it calls the hosts and this one, with their values."""
     name, text = environ.label("SM_HOSTS"), environ.get("SM_HOSTS")
     try:
         hosts = None if text is None else parse(text)
@@ -110,7 +109,6 @@ def _file(environ: Environ) -> tuple[str, dict[str, object]]:
 
 
 def _hosts(name: str, value: object) -> list[str]:
-    """Return the names of the hosts; raise ConfigurationError."""
     if isinstance(value, list) and value and all(isinstance(host, str) for host in value):
         return value
     shown = None if value is None else json.dumps(value)
@@ -120,7 +118,6 @@ def _hosts(name: str, value: object) -> list[str]:
 
 
 def _index(name: str, value: object, hosts: list[str]) -> int:
-    """Return this host's place in the list; raise ConfigurationError."""
     current = value.strip() if isinstance(value, str) else None
     if current in hosts:
         return hosts.index(current)

@@ -33,7 +33,6 @@ def find(environ: Environ, default_port: int) -> Resolution | None:
 
 
 def _spec(environ: Environ, lines: list[str], default_port: int) -> ClusterSpec:
-    """Return the cluster of the addresses; raise ConfigurationError."""
     name = environ.label("SKYPILOT_NODE_IPS")
     if not lines:
         accepted = "one address per line, in the order of the ranks"

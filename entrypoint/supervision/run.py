@@ -194,7 +194,6 @@ class CommandRunner:
         return Ended(EXIT_NO_PROCESS, f"the command cannot be started: {error.strerror}")
 
     def _wait_for(self, child: ChildProcess, beside: Beside) -> Ended:
-        """Wait for the command's end, while the peers are watched."""
         beside.give_up()
         waiter = Waiter(child, "the command", self.grace_seconds, self.log, self._note_stop)
         ended = waiter.wait(beside.verdict)

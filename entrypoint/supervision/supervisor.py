@@ -96,7 +96,6 @@ def _given_up(ended: Ended, restarts: Count) -> Ended:
 def _pause(
     ended: Ended, restarts: Count, log: Log, board: Board, *, peer_lost: bool
 ) -> Ended | None:
-    """Say why and when the command starts again, and wait; return the end if told to stop."""
     seconds = restarts.delay_seconds()
     again = f"restart {restarts.number} of {restarts.limit}"
     if peer_lost:

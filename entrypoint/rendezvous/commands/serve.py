@@ -98,7 +98,6 @@ async def _tell(asks: socket.socket, number: str, forming: asyncio.Task[Ring]) -
 
 
 async def _readable(asks: socket.socket) -> None:
-    """Wait until the command has said something more, or has ended."""
     there, loop = asyncio.Event(), asyncio.get_running_loop()
     loop.add_reader(asks, there.set)
     try:
@@ -108,7 +107,6 @@ async def _readable(asks: socket.socket) -> None:
 
 
 def _number(ask: bytes) -> str:
-    """Return the number of an ask; raise ValueError."""
     fields = parse_object(ask.decode())
     number = fields.get("number", "")
     if fields.get("ask") != RING or not isinstance(number, str):

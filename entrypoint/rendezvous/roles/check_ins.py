@@ -104,7 +104,6 @@ class CheckIns:
         return True
 
     async def _admit(self, connection: Connection, card: Card, settle: Settle) -> None:
-        """Keep the session of a member while the connection lasts."""
         member = self._attempt.member(card.task)
         if member is None or member == self._attempt.me:
             raise PeerError(NO_MESSAGE)
@@ -209,6 +208,5 @@ class CheckIns:
 
 
 def _not_checked_in(trouble: str) -> str:
-    """Return what is to be said of a member that answers, but does not come."""
     because = f"; it says of the chief's address: {trouble}" if trouble else ""
     return f"it is running and answers, but has not checked in{because}"

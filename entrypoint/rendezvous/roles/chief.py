@@ -87,7 +87,6 @@ class ChiefRole:
         return self._circles.failures + self._gathering.losses
 
     async def _act(self, state: ChiefState, group: list[Session]) -> Exception | None:
-        """Do what a state asks for; return an error with which the meeting ends."""
         attempt = self._attempt
         if state is ChiefState.GATHERS:
             await attempt.news(self._gathering.patience())
@@ -140,7 +139,6 @@ class ChiefRole:
         await self._let_go(sessions, starting)
 
     async def _link(self, sessions: Sequence[Session]) -> None:
-        """Have all connect with their neighbours, and let them go if there is a ring."""
         attempt, named = self._attempt, self._positions(sessions)
         attempt.meeting = replace(attempt.meeting, positions=named)
         attempt.ring = await self._circles.link(named or attempt.terms.everyone, sessions)

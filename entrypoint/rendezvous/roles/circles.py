@@ -72,7 +72,6 @@ class Circles:
         await asyncio.sleep(attempt.timing.redial_seconds)
 
     def _note_meeting(self, positions: tuple[int, ...]) -> None:
-        """Note who has met; say who is left out from now on, and why."""
         terms = self._attempt.terms
         for place in terms.roll.note_meeting(positions):
             task = terms.spec.members[place].task

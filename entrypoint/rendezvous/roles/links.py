@@ -116,7 +116,6 @@ class Links:
         return f"is {card.task}, where {left} should be" if card.task != left else ""
 
     async def _dial(self, circle: Circle) -> None:
-        """Dial the right neighbour until it is there, and keep the connection."""
         right = self._neighbour(circle, 1)
         while True:
             try:

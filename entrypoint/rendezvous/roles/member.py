@@ -150,7 +150,6 @@ class MemberRole:
             await follow(self._attempt, connection)
 
     async def _keep_dialling(self) -> None:
-        """Check in with the chief, again whenever the connection has ended."""
         while True:
             try:
                 async with self._dialer.dial(self._chief.address) as connection:
@@ -226,7 +225,6 @@ class MemberRole:
         self._enter(MemberState.CHECKED_IN)
 
     async def _go_on(self, connection: Connection, message: Message) -> None:
-        """Do what the chief says once enough are here."""
         asks = self._attempt.terms.asks
         if message.kind == RELEASE and not asks:
             await self._release(connection, message)

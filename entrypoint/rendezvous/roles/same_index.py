@@ -69,7 +69,6 @@ class SameIndex:
         return ""
 
     def _accuse(self, card: Card, where: str, other: str) -> None:
-        """Note that a worker has the index of another one, who is there."""
         difference = same_index(self._attempt.spec, card.task, other)
         self._attempt.contradictions.add(card, where, difference)
         self._attempt.changed()

@@ -138,7 +138,6 @@ class Connection:
         return line
 
     async def _line(self, seconds: float | None) -> bytes:
-        """Return the next line without its end."""
         try:
             async with asyncio.timeout(seconds):
                 while not (line := self._cut()):

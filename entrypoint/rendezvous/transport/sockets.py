@@ -181,7 +181,6 @@ async def connect(
 async def _connect_to(
     endpoint: Endpoint, seconds: float, prepare: Callable[[socket.socket], None]
 ) -> socket.socket:
-    """Return a connected socket; raise OSError."""
     family, address = endpoint
     connecting = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -224,7 +224,6 @@ def _why(error: PeerError | OSError) -> str:
 
 
 def _at_the_gate(fallen: Sequence[Member]) -> str:
-    """Return what is wrong where peers have fallen back."""
     names = listed([str(member.task) for member in fallen])
     if len(fallen) == 1:
         return f"{names} is at the gate again: its command has ended"

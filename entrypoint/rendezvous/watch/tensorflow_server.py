@@ -78,7 +78,6 @@ def _not_joined(answer: bytes) -> list[Task]:
 
 
 async def _call(connected: socket.socket, method: str, message: bytes) -> bytes | None:
-    """Return what the server answers, None where it refuses the call."""
     reader, writer = await asyncio.open_connection(sock=connected)
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -94,7 +93,6 @@ async def _call(connected: socket.socket, method: str, message: bytes) -> bytes 
 
 
 async def _answer(reader: asyncio.StreamReader) -> bytes | None:
-    """Return the message that comes before the end of the call, None if there is none."""
     found = b""
     while True:
         kind, flags, stream, payload = await _frame(reader)

@@ -126,7 +126,6 @@ class _Reader:
         return read_entries(place, entries, self.default_port, self._problem)
 
     def _task(self, task: object, jobs: Jobs) -> Task | None:
-        """Return the task, None where it is not right."""
         if not isinstance(task, dict):
             example = f'{{"type":"{self.form.worker}","index":0}}'
             self._problem("task", task, f"an object such as {example}")

@@ -100,7 +100,6 @@ class Waiter:
                 self._pass_on(number)
 
     def _seconds_left(self) -> float | None:
-        """Return the time until the child is killed."""
         return None if self._deadline is None else self._deadline - time.monotonic()
 
     def _pass_on(self, number: int) -> None:

@@ -70,7 +70,6 @@ class Output:
         return True
 
     def _start(self, work: Callable[..., None], *arguments: object) -> None:
-        """Do some work in a thread; raise RuntimeError where none can be had."""
         thread = threading.Thread(target=work, args=arguments, daemon=True)
         thread.start()
         self._threads.append(thread)
