@@ -15,8 +15,7 @@ import os, signal, sys, time
 sys.path.insert(0, {root!r})
 from entrypoint.log import Log
 from entrypoint.supervision.child.child_process import block_signals
-from entrypoint.supervision.peers.shared import SharedMark
-from entrypoint.supervision.peers.beside import Peers
+from entrypoint.supervision.peers.beside import Peers, SharedMark
 from entrypoint.supervision.run import CommandRunner
 
 def watch(_):

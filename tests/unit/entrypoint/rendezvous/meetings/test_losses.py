@@ -93,6 +93,22 @@ async def test_one_that_is_lost_again_and_again_is_given_up(lost):
     assert f"worker-{lost} at" in str(error)
 
 
+async def test_a_worker_that_flaps_extends_no_limit():
+    play = Play(3, gate=100.0, start_seconds=100.0)
+    await play.begin()
+    await play.lose(1)
+    asked = play.players[0].ask()
+    flapping = play.players[2].ask()
+    await play.replace(1).start()  # it is sent ahead, and never asks
+    for _ in range(20):
+        await asyncio.sleep(20)
+        flapping.cancel()
+        await asyncio.sleep(20)
+        flapping = play.players[2].ask()
+    assert asked.done()
+    assert isinstance(asked.exception(), PeersMissingError)
+
+
 async def test_a_replacement_that_does_not_agree_is_refused_with_the_reason():
     play = Play(2)
     await play.begin()
