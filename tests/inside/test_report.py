@@ -10,7 +10,6 @@ import pytest
 from noise import pictures
 
 from cluster_trainer.builtin import predictions
-from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.report.__main__ import main
 from cluster_trainer.results.event_file import EventFile
@@ -101,19 +100,16 @@ def test_a_scripts_run_without_results_says_how_far_it_is_and_how_to_start_it_ag
     for worker in ("worker-0", "worker-1"):
         checkpoints = folder / worker / "fit-1/checkpoints"
         checkpoints.mkdir(parents=True)
-        kept = Checkpoint(1200, Stage.EPOCH, {"the script": "train.py"}, {}, [], [])
-        (checkpoints / "00001200.2-0123456789abcdef.npz").write_bytes(kept.to_bytes())
+        (checkpoints / "00001200.2-0123456789abcdef.npz").touch()
+    (folder / "cluster.json").write_text('{"settings": {"SCRIPT": "train.py"}}')
     page = Page(page_of(folder))
     assert "no end yet" in page.text
     assert re.search(r"script\s*train.py", page.text)
     assert re.search(r"fit-1: newest checkpoint\s*of step 1,200", page.text)
-    assert page.text.count("of a script's own `fit` checkpoints alone are here") == 5
     assert re.search(
         r"confusion matrix\s+not recorded: a script's own `fit` leaves none", page.text
     )
-    assert "TRAINER_TENSORBOARD" not in page.text
-    assert "IMAGE python train.py" in page.text
-    assert "not recorded; the addresses of 2 workers" in page.text
+    assert "SCRIPT=train.py make up-local" in page.text
     for worker in ("worker-0", "worker-1"):
         (folder / worker / "ENDED").touch()
     assert "the script has ended" in Page(page_of(folder)).text
@@ -214,14 +210,6 @@ def test_a_scripts_settings_versions_and_what_it_gave_its_fits_are_shown(tmp_pat
     assert "TRAINER_CHECKPOINT_STEPS=7 IMAGE python my/task.py" in page.text
     assert NASTY in page.text
     assert "script" not in {tag for tag, _ in page.tags}
-
-
-def test_of_a_script_of_before_about_json_nothing_is_claimed(tmp_path):
-    record_fits(tmp_path / "own/worker-0", 1)
-    page = Page(page_of(tmp_path / "own"))
-    assert page.text.count("not recorded: no result.json, nor about.json") == 2
-    assert "What the script gave its fits" not in page.text
-    assert "replicas" not in page.text
 
 
 def test_what_scripts_gave_their_fits_is_compared_first(tmp_path):

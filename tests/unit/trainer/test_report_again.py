@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import pytest
 
-from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
 from cluster_trainer.report.again import OF_CLUSTER, OF_THE_START, again
 from cluster_trainer.report.run import read_run
 from cluster_trainer.settings.config import OF_COMPILING, OWN, TrainerConfig
@@ -108,12 +107,6 @@ def test_a_scripts_arguments_are_said_to_be_missing(run):
     assert any("2 were given, and are not recorded" in note for note in found.notes)
 
 
-def test_of_before_scripts_were_recorded_their_models_names_tell(run):
-    found = again(run(settings=SCRIPTS_OWN))
-    assert words_of(found)[-3:] == ["IMAGE", "python", "…"]
-    assert any("its name is not recorded" in note for note in found.notes)
-
-
 def test_a_compiled_model_of_the_users_own_is_the_trainers(run):
     compiled = {"model": "json:loads", **dict.fromkeys(OF_COMPILING, OWN)}
     found = again(run(settings=compiled))
@@ -122,16 +115,6 @@ def test_a_compiled_model_of_the_users_own_is_the_trainers(run):
         "TRAINER_RUN_DIR": "/runs/again",
         "TRAINER_MODEL": "json:loads",
     }
-
-
-def test_a_script_with_fits_of_its_own_is_known_by_its_checkpoints(tmp_path):
-    fits = tmp_path / "own/worker-0/fit-1/checkpoints"
-    fits.mkdir(parents=True)
-    kept = Checkpoint(9, Stage.EPOCH, {"the script": "a b.py"}, {}, [], [])
-    (fits / "00000009.2-0123456789abcdef.npz").write_bytes(kept.to_bytes())
-    found = again(read_run(tmp_path / "own"))
-    assert words_of(found)[-3:] == ["IMAGE", "python", "a b.py"]
-    assert any("TRAINER_ variables: not recorded" in note for note in found.notes)
 
 
 def test_of_a_run_that_says_nothing_there_is_no_command(tmp_path):

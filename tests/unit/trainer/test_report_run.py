@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
 from cluster_trainer.report.__main__ import main
 from cluster_trainer.report.run import read_run
 from cluster_trainer.settings.config import TrainerConfig
@@ -64,16 +63,17 @@ def test_an_epoch_whose_number_is_none_is_left_out_with_its_line(folder, value):
     run = read_run(folder)
     assert run.chief.metrics == lines[:1]
     (said,) = [one for one in run.unread if "metrics.jsonl" in one]
-    assert said.startswith("worker-0/metrics.jsonl: line 2: epoch: received ")
-    assert "; accepted: a whole number from 0" in said
+    assert said.startswith("worker-0/metrics.jsonl: line 2: ")
+    assert "epoch: Input should be a whole number from 0" in said or "a metric is" in said
 
 
 def test_a_metric_is_a_number_or_none_that_is_finite(folder):
-    line = '{"epoch": 1, "a": NaN, "b": -Infinity, "c": "0.5", "d": true, "e": 1e200, "f": 2}\n'
-    (folder / "worker-0/metrics.jsonl").write_text(line)
+    lines = ['"a": NaN, "b": -Infinity, "c": 1e200, "f": 2', '"a": "0.5"', '"a": true']
+    text = "".join(f'{{"epoch": 1, {line}}}\n' for line in lines)
+    (folder / "worker-0/metrics.jsonl").write_text(text)
     run = read_run(folder)
-    assert run.chief.metrics == [{"epoch": 1, "a": None, "b": None, "f": 2}]
-    assert len([one for one in run.unread if "; accepted: a number" in one]) == 3
+    assert run.chief.metrics == [{"epoch": 1, "a": None, "b": None, "c": None, "f": 2}]
+    assert len([one for one in run.unread if ": a: " in one]) == 2
 
 
 @pytest.mark.parametrize(
@@ -84,15 +84,16 @@ def test_an_event_without_a_time_is_left_out(folder, value):
     (folder / "worker-10/events.jsonl").write_text(text)
     run = read_run(folder)
     assert [event["time"] for event in run.workers[2].events] == [2]
-    assert [one for one in run.unread if "events.jsonl: line 2: time: received" in one]
+    assert [one for one in run.unread if "events.jsonl: line 2: time: " in one]
 
 
-def test_seconds_that_are_none_are_left_out(folder):
-    seconds = '{"all": 3, "calls": "2", "input": NaN, "sums": -1, "checkpoints": null}'
+@pytest.mark.parametrize("value", ['"2"', "NaN", "-1", "null"])
+def test_an_event_whose_seconds_are_none_is_left_out(folder, value):
+    seconds = f'{{"all": 3, "calls": {value}}}'
     (folder / "worker-10/events.jsonl").write_text(f'{{"time": 1, "seconds": {seconds}}}\n')
     run = read_run(folder)
-    assert run.workers[2].events[0]["seconds"] == {"all": 3}
-    assert len([one for one in run.unread if "events.jsonl" in one]) == 3
+    assert run.workers[2].events == []
+    assert [one for one in run.unread if "seconds.calls: " in one]
 
 
 def test_many_lines_of_the_kind_are_counted(folder):
@@ -158,17 +159,8 @@ def test_a_script_that_left_no_results_is_a_run(tmp_path):
         ("fit-10", None),
     ]
     assert run.script == "/home/me/train.py"
-    assert len(run.unread) == 1
+    assert run.unread == []
     assert not run.chief.has_ended
-
-
-def test_a_checkpoint_tells_which_script_it_is_of(tmp_path):
-    fits = tmp_path / "own/worker-0/fit-1/checkpoints"
-    fits.mkdir(parents=True)
-    kept = Checkpoint(9, Stage.EPOCH, {"the script": "train.py"}, {}, [], [])
-    (fits / "00000009.2-0123456789abcdef.npz").write_bytes(kept.to_bytes())
-    run = read_run(tmp_path / "own")
-    assert (run.script, run.unread) == ("train.py", [])
 
 
 @pytest.fixture
@@ -211,7 +203,7 @@ def test_an_event_of_a_fit_that_is_no_text_is_of_none(folder, value):
     (folder / "worker-10/events.jsonl").write_text(text + "\n")
     run = read_run(folder)
     assert run.fits == []
-    assert [one for one in run.unread if "fit: received" in one]
+    assert [one for one in run.unread if "line 1: fit: " in one]
 
 
 def refused(folder, capsys):

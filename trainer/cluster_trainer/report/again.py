@@ -8,7 +8,6 @@ from typing import Any
 
 from cluster_trainer.report.run import RecordedRun
 from cluster_trainer.settings.config import OWN, TrainerConfig, variable_of
-from cluster_trainer.settings.names.models import BUILT_IN
 from cluster_trainer.settings.names.references import is_reference
 
 OF_CLUSTER = re.compile(
@@ -84,7 +83,7 @@ def _notes_of_cluster(run: RecordedRun) -> Iterator[str]:
 def _of_container(run: RecordedRun) -> str:
     folders = ["runs", "data"] if _needs_data(run) else ["runs"]
     mounts = [f'-v "$PWD/{name}:/{name}"' for name in folders]
-    if _modules(run) or _is_script(run):
+    if _modules(run) or run.script:
         mounts.append('-v "$PWD:/workspace:ro"')
     several = _workers(run) > 1
     cluster = ["WORKER_HOSTS=…", "WORKER_INDEX=…"] if several else []
@@ -96,7 +95,7 @@ def _of_container(run: RecordedRun) -> str:
         *("mkdir", "-p", *folders, "&&", "docker", "run", "--rm"),
         *(["--network", "host"] if several else []),
         *('--user "$(id -u):$(id -g)"', *mounts, *variables, "IMAGE"),
-        *(["python", shlex.quote(run.script or "…")] if _is_script(run) else []),
+        *(["python", shlex.quote(run.script)] if run.script else []),
     ]
     return " ".join(words)
 
@@ -111,12 +110,10 @@ def _notes_of_container(run: RecordedRun) -> Iterator[str]:
             f"WORKER_HOSTS, WORKER_INDEX: not recorded; the addresses of {_workers(run)} workers, "
             "and on each machine its place in that list."
         )
-    if _is_script(run):
+    if run.script:
         yield from _notes_of_script(run)
     elif modules := _modules(run):
         yield f"In the folder that has the modules of {', '.join(modules)}."
-    if _needs_data(run):
-        yield "data/ is where the data set lies, or will: it is fetched where it is missing."
     places = [name for name in ("data_dir", "model_dir") if _is_given(run.settings, name)]
     if places:
         named = ", ".join(variable_of(name) for name in places)
@@ -130,15 +127,9 @@ def _notes_of_container(run: RecordedRun) -> Iterator[str]:
 
 
 def _notes_of_script(run: RecordedRun) -> Iterator[str]:
-    if not run.script:
-        yield "The script: its name is not recorded."
-    arguments = run.of_chief("script").get("arguments")
-    if arguments != 0:
-        many = f"{arguments} were given, and are" if isinstance(arguments, int) else "they are"
-        yield f"Its arguments: {many} not recorded, since there may be secrets among them."
+    if arguments := run.of_chief("script").get("arguments"):
+        yield f"Its arguments: {arguments} were given, and are not recorded: they may be secret."
     yield "In the folder that has the script. What it gives `fit` itself wins over the variables."
-    if not run.settings:
-        yield "TRAINER_ variables: not recorded, as there is no about.json."
 
 
 def _built(run: RecordedRun) -> str:
@@ -155,15 +146,6 @@ def _built(run: RecordedRun) -> str:
 
 def _workers(run: RecordedRun) -> int:
     return run.fact("workers") or len(run.workers)
-
-
-def _is_script(run: RecordedRun) -> bool:
-    """Tell whether a script of the user's has trained, and not the image's own trainer."""
-    if run.script or run.of_chief("script"):
-        return True
-    # Of before it was recorded: a script's model has a name of its own.
-    model = run.settings.get("model")
-    return isinstance(model, str) and model not in BUILT_IN and not is_reference(model)
 
 
 def _needs_data(run: RecordedRun) -> bool:
@@ -186,7 +168,7 @@ def _modules(run: RecordedRun) -> list[str]:
 
 def _changed(run: RecordedRun) -> dict[str, str]:
     """Return the settings that were given, as variables."""
-    own = (*PLACES, *OF_A_SCRIPT) if _is_script(run) else PLACES
+    own = (*PLACES, *OF_A_SCRIPT) if run.script else PLACES
     return {
         variable_of(name): _as_text(value)
         for name, value in run.settings.items()

@@ -52,9 +52,9 @@ def _flat(values: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, st
     """
     for name, value in values.items():
         if not isinstance(value, dict):
-            yield within + name, _text(value)
+            yield within + name, cell(value)
         elif "class_name" in value:
-            yield within + name, _text(value["class_name"])
+            yield within + name, cell(value["class_name"])
             config = value.get("config")
             inner = config if isinstance(config, dict) else {}
             kept = {key: one for key, one in inner.items() if key != COUNTED}
@@ -63,7 +63,7 @@ def _flat(values: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, st
             yield from _flat(value, f"{within}{name}: ")
 
 
-def _text(value: Any) -> str:
+def cell(value: Any) -> str:
     """Return a value as a cell shows it: of a number of float32 as many digits as it has."""
     if value is None:
         return EMPTY

@@ -6,7 +6,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from cluster_trainer.report.reading import NUMBER, TIME, FileReader, shown
+from cluster_trainer.report.forms import is_number
+from cluster_trainer.report.reading import FileReader, shown
+from cluster_trainer.results.journal import is_time
 
 WITHOUT_TENSORFLOW = "tensorboard.compat.notf"  # as tensorboard_server.py has it
 PATTERN = "events.out.tfevents.*"
@@ -62,4 +64,4 @@ def _read(folder: Path) -> Curves:
 
 
 def _is_one(point: Point) -> bool:
-    return TIME.is_one(point.time) and NUMBER.is_one(point.value)
+    return is_time(point.time) and is_number(point.value)

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 from markupsafe import Markup
 
 from cluster_trainer.report import plots
 from cluster_trainer.report.curves import Point
-from cluster_trainer.report.reading import NOT_RECORDED, Json, is_number
+from cluster_trainer.report.forms import is_number
+from cluster_trainer.report.reading import NOT_RECORDED, Json
 from cluster_trainer.report.run import RecordedRun, Worker
 from cluster_trainer.report.timeline import (
     STARTING,
@@ -38,8 +38,6 @@ PARTS = {
     "checkpoints": "checkpoints",
 }
 WHOLE, REST = "all", "the rest"
-MAX_CURVES = 24
-MAX_POINTS = 400
 GAP_SECONDS, GAP_TIMES = 5.0, 5.0
 
 
@@ -64,8 +62,7 @@ def curves_of(runs: Sequence[RecordedRun], names: Sequence[str]) -> Iterator[Dra
     """Yield a drawing for each metric, with the curves of all runs, and one of the rate."""
     of_all = [run.chief.metrics for run in runs]
     if not any(of_all):
-        why = _why(runs, "no epoch has ended, or metrics.jsonl is not there")
-        yield Drawing("metrics", missing=why)
+        yield Drawing("metrics", missing="no epoch has ended, or metrics.jsonl is not there")
     yield from _metrics(of_all, names, "epoch")
     rates = [points_of(run.chief, RATE) for run in runs]
     series = [
@@ -73,7 +70,7 @@ def curves_of(runs: Sequence[RecordedRun], names: Sequence[str]) -> Iterator[Dra
         for name, points in zip(names, rates, strict=True)
         if points
     ]
-    why = _why(runs, "TRAINER_TENSORBOARD was none, or it has no rate")
+    why = "TRAINER_TENSORBOARD was none, or it has no rate"
     yield _drawn("learning rate", series, "step", why)
 
 
@@ -91,27 +88,17 @@ def _metrics(
 ) -> Iterator[Drawing]:
     """Yield a drawing for each metric in the lines of all runs, over what counts these."""
     found = dict.fromkeys(name for lines in of_all for line in lines for name in line)
-    metrics = list(dict.fromkeys(n.removeprefix(TEST) for n in found if n not in (*COUNTS, FIT)))
-    for metric in metrics[:MAX_CURVES]:
+    for metric in dict.fromkeys(n.removeprefix(TEST) for n in found if n not in (*COUNTS, FIT)):
         series: list[plots.Series] = []
         for name, lines in zip(names, of_all, strict=True):
             for key, what in ((metric, "train"), (TEST + metric, "test")):
-                points = [(one[along], one[key]) for one in lines if _is_point(one, key)]
+                points = [(one[along], one[key]) for one in lines if is_number(one.get(key))]
                 if points:
                     label = what if len(names) == 1 else f"{name}, {what}"
-                    places, values = zip(*_thinned(points), strict=True)
+                    places, values = zip(*points, strict=True)
                     series.append((label, places, values, what == "test"))
         if series:
-            yield Drawing(metric.replace("_", " "), Markup(plots.lines(series, along)))  # noqa: S704  escaped by matplotlib
-    left = metrics[MAX_CURVES:]
-    if left:
-        yield Drawing("more metrics", missing=f"not shown: {', '.join(left)}")
-
-
-def _why(runs: Sequence[RecordedRun], usual: str) -> str:
-    """Return why there is nothing to draw: the usual reason, unless they are old scripts' fits."""
-    are_old = all(run.chief.fits and not run.fits and not run.chief.result for run in runs)
-    return "of a script's own `fit` checkpoints alone are here" if are_old else usual
+            yield _drawn(metric.replace("_", " "), series, along)
 
 
 def speed_of(run: RecordedRun) -> Drawing:
@@ -122,14 +109,17 @@ def speed_of(run: RecordedRun) -> Drawing:
     title, points = "examples per second", _points_of_workers(run, SPEED)
     if not any(found for _, found in points):
         slow = _points_of_workers(run, SECONDS)
-        points = [(name, [_inverse(one) for one in found if one.value > 0]) for name, found in slow]
+        points = [
+            (name, [one._replace(value=1 / one.value) for one in found if one.value > 0])
+            for name, found in slow
+        ]
         title = "steps per second" if any(found for _, found in points) else title
     times = [one.time for _, found in points for one in found]
     began = min(times, default=0.0)
     size, unit = plots.unit_of(max(times, default=0.0) - began)
     series = [_over_time(name, found, began, size) for name, found in points if found]
     without = [name for name, found in points if not found]
-    why = _why([run], "it needs event files, which TRAINER_TENSORBOARD=none leaves out")
+    why = "it needs event files, which TRAINER_TENSORBOARD=none leaves out"
     drawing = _drawn(title, series, unit, why, from_zero=True)
     if series and without:
         return Drawing(drawing.title, drawing.svg, note=f"{NOT_RECORDED}: {', '.join(without)}")
@@ -138,10 +128,6 @@ def speed_of(run: RecordedRun) -> Drawing:
 
 def _points_of_workers(run: RecordedRun, tag: str) -> list[tuple[str, Sequence[Point]]]:
     return [(worker.name, points_of(worker, tag)) for worker in run.workers]
-
-
-def _inverse(point: Point) -> Point:
-    return point._replace(value=1 / point.value)
 
 
 def _over_time(name: str, points: Sequence[Point], began: float, size: float) -> plots.Series:
@@ -168,7 +154,7 @@ def timeline_of(run: RecordedRun, lines: Sequence[WorkerTime]) -> Drawing:
     ]
     title = "timeline"
     if not named:
-        return Drawing(title, missing=_why([run], "this run has no events.jsonl"))
+        return Drawing(title, missing="this run has no events.jsonl")
     notes = []
     without = sorted({worker.name for worker in run.workers} - {name for name, _, _ in named})
     if without:
@@ -193,8 +179,7 @@ def seconds_of(
             states = {state: line.seconds(state) for state in before}
             parts.append((worker.name, _parts(measured, states, of_others)))
     if not parts:
-        why = _why([run], "no epoch has ended, or this run has no events.jsonl")
-        return Drawing(title, missing=why), []
+        return Drawing(title, missing="no epoch has ended, or this run has no events.jsonl"), []
     parts_of_all = list(dict.fromkeys(part for _, found in parts for part in found))
     rows = [
         (name, [f"{found.get(part, 0.0):,.1f} s" for part in parts_of_all]) for name, found in parts
@@ -235,38 +220,29 @@ def predictions_of(run: RecordedRun) -> Drawing:
     """Return the confusion matrix."""
     title, found = "confusion matrix", run.chief.predicted
     if found is None:
-        why = "no classifier, no epoch to the end, or a run from before it was recorded"
         is_script = run.chief.fits and not run.chief.result
-        return Drawing(title, missing="a script's own `fit` leaves none" if is_script else why)
-    right = sum(found.matrix[index][index] for index in range(len(found.names)))
+        why = "a script's own `fit` leaves none" if is_script else "no classifier, or no end yet"
+        return Drawing(title, missing=why)
+    right = sum(row[index] for index, row in enumerate(found.matrix))
     total = sum(map(sum, found.matrix))
     note = f"{right:,} of {total:,} examples right, out of {found.total:,} to test"
     return Drawing(title, Markup(plots.matrix(found.matrix, found.names)), note=note)  # noqa: S704
 
 
 def _drawn(
-    title: str, series: Sequence[plots.Series], along: str, why: str, *, from_zero: bool = False
+    title: str,
+    series: Sequence[plots.Series],
+    along: str,
+    why: str = "",
+    *,
+    from_zero: bool = False,
 ) -> Drawing:
+    """Return curves, or why there are none."""
     if not series:
         return Drawing(title, missing=why)
-    thin = []
-    for name, places, values, is_dashed in series:
-        points = _thinned(list(zip(places, values, strict=True)))
-        thin.append((name, [at for at, _ in points], [value for _, value in points], is_dashed))
-    return Drawing(title, Markup(plots.lines(thin, along, from_zero=from_zero)))  # noqa: S704
-
-
-def _thinned(points: Sequence[tuple[Any, Any]]) -> Sequence[tuple[Any, Any]]:
-    """Return as many points as a small drawing can show, the last among them."""
-    every = -(-len(points) // MAX_POINTS)
-    return [*points[:-1:every], points[-1]]
+    return Drawing(title, Markup(plots.lines(series, along, from_zero=from_zero)))  # noqa: S704  escaped by matplotlib
 
 
 def points_of(worker: Worker, tag: str) -> Sequence[Point]:
     """Return the points of a worker's curve; none where it has no such curve."""
     return (worker.curves or {}).get(tag, ())
-
-
-def _is_point(line: Json, name: str) -> bool:
-    """Tell whether a line of metrics.jsonl has a number of that name."""
-    return is_number(line.get(name))

@@ -1,6 +1,5 @@
 """From runs to one HTML page, which asks nothing of any network."""
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ from markupsafe import Markup
 
 from cluster_trainer.report import drawings
 from cluster_trainer.report.again import again, differs_from_default
-from cluster_trainer.report.begun import EMPTY, begun, begun_of_all, told_of
+from cluster_trainer.report.begun import Rows, begun, begun_of_all, cell, told_of
 from cluster_trainer.report.drawings import Drawing
 from cluster_trainer.report.fits import MAX_FITS, first_and_last
 from cluster_trainer.report.reading import NOT_RECORDED, Json
@@ -21,8 +20,8 @@ from cluster_trainer.results.metrics_file import COUNTS
 
 HERE = Path(__file__).parent
 FACTS = ("status", "reason", "dataset", "workers", "replicas", "strategy", "steps", "epochs")
-OF_SCRIPTS, OF_OLD_SCRIPTS = ("workers", "replicas", "strategy"), ("workers",)
-"""Of runs without a result.json, as those of a script's `fit` are; old ones have no about.json."""
+OF_SCRIPTS = ("workers", "replicas", "strategy")
+"""Of runs without a result.json, as those of a script's `fit` are."""
 
 
 def render(runs: Sequence[RecordedRun]) -> str:
@@ -37,7 +36,7 @@ def render(runs: Sequence[RecordedRun]) -> str:
     names = distinct([run.name for run in runs])
     page = environment.get_template("page.html").render(
         title=", ".join(names),
-        style=Markup((HERE / "style.css").read_text(encoding="utf-8")),  # noqa: S704  our own
+        style=Markup((HERE / "style.css").readcell(encoding="utf-8")),  # noqa: S704  our own
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         names=names,
         runs=[_part_of(run, name) for run, name in zip(runs, names, strict=True)],
@@ -58,15 +57,15 @@ def distinct(names: Sequence[str]) -> list[str]:
     ]
 
 
-def differences(runs: Sequence[RecordedRun]) -> list[tuple[str, list[str]]]:
+def differences(runs: Sequence[RecordedRun]) -> Rows:
     """Return what scripts gave their fits, settings, numbers of workers, versions that differ."""
     if len(runs) == 1:
         return []
     tables = [
         {
-            **{name: _text(value) for name, value in run.settings.items() if name != "run_dir"},
+            **{name: cell(value) for name, value in run.settings.items() if name != "run_dir"},
             "workers": str(len(run.workers)),
-            **{f"{name} (version)": _text(value) for name, value in run.versions.items()},
+            **{f"{name} (version)": cell(value) for name, value in run.versions.items()},
         }
         for run in runs
     ]
@@ -112,17 +111,13 @@ def _not_shown(runs: Sequence[RecordedRun]) -> str:
     return f"Of {count:,} fits the first {half} and the last {half} are shown by themselves."
 
 
-def _facts(runs: Sequence[RecordedRun]) -> list[tuple[str, list[str]]]:
+def _facts(runs: Sequence[RecordedRun]) -> Rows:
     """Return what each run came to, by name: a row for each, a column for each run."""
-    began = [run.began for run in runs]
-    rows = [("began", [f"{_date(one)}" if one else NOT_RECORDED for one in began])]
-    for name in _names_of_facts(runs):
+    rows = [("began", [_date(run.began) for run in runs])]
+    for name in FACTS if any(run.chief.result for run in runs) else OF_SCRIPTS:
         values = [_fact(run, name) for run in runs]
-        if name == "workers":  # an old run says nothing of it: those that have a folder
-            counts = zip(values, runs, strict=True)
-            values = [len(run.workers) if one == NOT_RECORDED else one for one, run in counts]
-        if name != "reason" or {*values} - {None, NOT_RECORDED}:
-            rows.append((name, [_text(one) for one in values]))
+        if name != "reason" or {*values} - {cell(None), NOT_RECORDED}:
+            rows.append((name, values))
     rows += _fits(runs)
     if _have_own(runs) or not (fits := _fits_of(runs)):
         rows += _last([run.chief for run in runs], "")
@@ -134,22 +129,17 @@ def _facts(runs: Sequence[RecordedRun]) -> list[tuple[str, list[str]]]:
     return rows
 
 
-def _names_of_facts(runs: Sequence[RecordedRun]) -> Sequence[str]:
-    """Return what could be known of any of some runs."""
-    if any(run.chief.result for run in runs):
-        return FACTS
-    return OF_SCRIPTS if any(map(told_of, runs)) else OF_OLD_SCRIPTS
-
-
-def _fact(run: RecordedRun, name: str) -> Any:
+def _fact(run: RecordedRun, name: str) -> str:
     """Return what result.json says of it, where it does, else a script's fits."""
-    if name in run.chief.result:
-        return run.chief.result[name]
+    if run.chief.result.get(name, NOT_RECORDED) is None:
+        return cell(None)
     told = run.fact(name)
-    return NOT_RECORDED if told is None else told
+    if told is None and name == "workers":
+        told = len(run.workers)
+    return NOT_RECORDED if told is None else cell(told)
 
 
-def _last(chiefs: Sequence[Worker], of: str) -> list[tuple[str, list[str]]]:
+def _last(chiefs: Sequence[Worker], of: str) -> Rows:
     """Return the numbers of the last epoch: a row for each."""
     last = [one.metrics[-1] if one.metrics else {} for one in chiefs]
     return [
@@ -158,47 +148,46 @@ def _last(chiefs: Sequence[Worker], of: str) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _fits(runs: Sequence[RecordedRun]) -> list[tuple[str, list[str]]]:
+def _fits(runs: Sequence[RecordedRun]) -> Rows:
     """Return how far a script and its fits have come: a row for each of these."""
     if not any(run.script or run.chief.fits for run in runs):
         return []
     rows = [("script", [run.script or NOT_RECORDED for run in runs])]
     steps = [{fit.name: fit.step for fit in run.chief.fits} for run in runs]
     for name in first_and_last(list(dict.fromkeys(name for found in steps for name in found))):
-        values = [_checkpoint(found.get(name)) for found in steps]
+        newest = [found.get(name) for found in steps]
+        values = [NOT_RECORDED if one is None else f"of step {one:,}" for one in newest]
         rows.append((f"{name}: newest checkpoint", values))
     return rows
-
-
-def _checkpoint(step: int | None) -> str:
-    return NOT_RECORDED if step is None else f"of step {step:,}"
 
 
 def _part_of(run: RecordedRun, name: str) -> Json:
     """Return what the page shows of one run alone."""
     lines = [line_of(worker.events, _signs_of_life(worker)) for worker in run.workers]
-    listed = [
-        (worker.name, mark.kind, f"{mark.time - (run.began or 0):,.0f} s", mark.text)
+    marks = [
+        (mark.time - (run.began or 0), worker.name, mark)
         for worker, line in zip(run.workers, lines, strict=True)
         for mark in line.marks
     ]
+    found = run.chief.predicted
     return {
         "name": name,
         "status": _status(run, lines),
         "speed": drawings.speed_of(run),
         "timeline": drawings.timeline_of(run, lines),
-        "events": sorted(listed, key=lambda row: float(row[2].split()[0].replace(",", ""))),
+        "events": sorted(marks, key=lambda one: one[0]),
         "seconds": drawings.seconds_of(run, lines),
         "fits": _parts_of_fits(run),
         "unread": run.unread,
         "matrix": drawings.predictions_of(run),
-        "pictures": run.chief.predicted.pictures if run.chief.predicted else (),
+        "pictures": found.pictures if found else (),
+        "classes": found.names if found else (),
         "again": again(run),
         "settings": [
-            (key, _text(value), differs_from_default(key, value))
+            (key, cell(value), differs_from_default(key, value))
             for key, value in run.settings.items()
         ],
-        "versions": [(key, _text(value)) for key, value in run.versions.items()],
+        "versions": [(key, cell(value)) for key, value in run.versions.items()],
         "begun": ([fit.name for fit in told_of(run)], begun(told_of(run))),
     }
 
@@ -220,17 +209,15 @@ def _parts_of_fits(run: RecordedRun) -> list[Json]:
 
 def _status(run: RecordedRun, lines: Sequence[WorkerTime]) -> str:
     """Return how the run is: what result.json says, unless a start goes on after it."""
-    last = [line.marks[-1].kind for line in lines if line.marks]
-    is_open = any(mark.kind == SILENT for line in lines for mark in line.marks)
-    status = run.chief.result.get("status")
-    if status:
+    if status := run.chief.result.get("status"):
         return str(status)
     if all(worker.has_ended for worker in run.workers):
         return "the script has ended"
+    last = [line.marks[-1].kind for line in lines if line.marks]
     if {*last} <= {*ENDS} and len(last) == len(lines):
         return next((one for one in last if one != DONE), DONE)
-    has_begun = is_open or run.chief.metrics or run.chief.fits
-    return "no end yet" if has_begun else NOT_RECORDED
+    is_open = any(mark.kind == SILENT for line in lines for mark in line.marks)
+    return "no end yet" if is_open or run.chief.metrics or run.chief.fits else NOT_RECORDED
 
 
 def _signs_of_life(worker: Worker) -> list[float]:
@@ -238,7 +225,9 @@ def _signs_of_life(worker: Worker) -> list[float]:
     return times + [event["time"] for event in worker.events]
 
 
-def _date(seconds: float) -> str:
+def _date(seconds: float | None) -> str:
+    if seconds is None:
+        return NOT_RECORDED
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -252,10 +241,4 @@ def _metric(line: Json, name: str) -> str:
 def _number(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
-    return NOT_RECORDED if value is None else _text(value)
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return EMPTY
-    return value if isinstance(value, str) else json.dumps(value)
+    return NOT_RECORDED if value is None else cell(value)

@@ -56,6 +56,8 @@ MINUTE, HOUR, FEW = 60.0, 3600.0, 3.0
 MAX_NUMBERED = 12
 WHOLE_NUMBERS = ("epoch", "step", "fit")
 MAX_LEGEND = 8
+MAX_POINTS = 400
+"""Of a curve: as many as a small drawing can show."""
 HALF = 0.5
 SETTINGS: Mapping[str, Any] = {
     "svg.fonttype": "none",
@@ -87,11 +89,13 @@ def lines(series: Sequence[Series], along: str, *, from_zero: bool = False) -> s
         figure = Figure(figsize=SMALL)
         axes = figure.subplots()
         for index, (name, places, values, is_dashed) in enumerate(series):
-            heights = [np.nan if value is None else float(value) for value in values]
+            shown = [*range(0, len(values) - 1, -(-len(values) // MAX_POINTS)), len(values) - 1]
+            heights = np.array(values, float)[shown]  # None becomes NaN, at which a curve breaks
             few = len(heights) <= MAX_NUMBERED
             style = {"linestyle": "--" if is_dashed else "-", "marker": "." if few else None}
             colour = COLOURS[index % len(COLOURS)]
-            axes.plot(list(places), heights, color=colour, label=_shown(name), **style)
+            along_axis = np.array(places)[shown]
+            axes.plot(along_axis, heights, color=colour, label=_shown(name), **style)
         axes.set_xlabel(along)
         if along in WHOLE_NUMBERS:
             axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))

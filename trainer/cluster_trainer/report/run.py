@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cluster_trainer.report import checked
+from cluster_trainer.report import forms
 from cluster_trainer.report.curves import TENSORBOARD, Curves, joined, read_curves
 from cluster_trainer.report.fits import RecordedFit, fits_in
-from cluster_trainer.report.predicted import Predicted, predicted
-from cluster_trainer.report.reading import OBJECT, FileReader, Json, ReadError
+from cluster_trainer.report.forms import Predicted
+from cluster_trainer.report.reading import FileReader, Json
 from cluster_trainer.results import journal
 from cluster_trainer.results.metrics_file import FILE as METRICS
 
@@ -94,8 +94,7 @@ class RecordedRun:
         if given := self.given.get(SCRIPT):
             return given
         path = self.of_chief("script").get("path")
-        names = [path, *(fit.script for worker in self.workers for fit in worker.fits)]
-        return next((name for name in names if isinstance(name, str) and name), "")
+        return path if isinstance(path, str) else ""
 
     @property
     def fits(self) -> list[str]:
@@ -139,9 +138,8 @@ def read_run(folder: Path) -> RecordedRun:
         raise ValueError("a folder of a run, with worker-0/ in it")
     reading = FileReader(folder)
     read = [_read_worker(one, reading) for one in workers]
-    return RecordedRun(
-        folder.resolve().name, read, _given(folder / SETTINGS, reading), reading.unread
-    )
+    cluster = reading.document(folder / SETTINGS, forms.CLUSTER) or {"settings": {}}
+    return RecordedRun(folder.resolve().name, read, cluster["settings"], reading.unread)
 
 
 def worker_folders(folder: Path) -> list[Path]:
@@ -161,31 +159,16 @@ def worker_folders(folder: Path) -> list[Path]:
 
 
 def _read_worker(folder: Path, reading: FileReader) -> Worker:
-    events = reading.lines(folder / journal.FILE, checked.event)
+    events = reading.lines(folder / journal.FILE, forms.EVENT)
     fits = fits_in(folder, reading)
     own = read_curves(folder / TENSORBOARD, reading)
     return Worker(
         name=folder.name,
-        result=reading.document(folder / RESULT, checked.RESULT) or {},
-        metrics=reading.lines(folder / METRICS, checked.metrics),
+        result=reading.document(folder / RESULT, forms.RESULT) or {},
+        metrics=reading.lines(folder / METRICS, forms.METRICS),
         events=sorted(events, key=lambda event: event["time"]),
         curves=joined([own, *(fit.curves for fit in fits)]),
-        predicted=_read_predicted(folder / PREDICTIONS, reading),
+        predicted=reading.document(folder / PREDICTIONS, forms.PREDICTED),
         fits=fits,
         has_ended=reading.has(folder / ENDED),
     )
-
-
-def _read_predicted(file: Path, reading: FileReader) -> Predicted | None:
-    found = reading.document(file, {})
-    try:
-        return None if found is None else predicted(found)
-    except ReadError as error:
-        reading.note(file, error)
-        return None
-
-
-def _given(file: Path, reading: FileReader) -> dict[str, str]:
-    """Return what cluster.json says, as far as it is texts."""
-    settings = (reading.document(file, {"settings": OBJECT}) or {}).get("settings") or {}
-    return {name: text for name, text in settings.items() if isinstance(text, str)}
