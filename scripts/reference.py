@@ -14,7 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "trainer")]
 
-from cluster_trainer.settings import config  # noqa: E402
+from cluster_trainer.settings import config, groups, refusals  # noqa: E402
+from cluster_trainer.settings.names.variables import variable_of  # noqa: E402
 from entrypoint.settings.options import VARIABLES  # noqa: E402
 from entrypoint.settings.variables import CLUSTER_VARIABLES, EnvironmentVariable  # noqa: E402
 
@@ -71,8 +72,8 @@ def settings(names: Iterable[str]) -> str:
 def _of_setting(name: str) -> str:
     field = config.TrainerConfig.model_fields[name]
     default = "" if field.default is None else f"`{field.default}`"
-    accepted = config.ACCEPTED.get(name, "")
-    return row(f"`{config.variable_of(name)}`", default, str(field.description), accepted)
+    accepted = refusals.ACCEPTED.get(name, "")
+    return row(f"`{variable_of(name)}`", default, str(field.description), accepted)
 
 
 def grouped() -> Mapping[str, list[str]]:
@@ -90,9 +91,7 @@ def grouped() -> Mapping[str, list[str]]:
 def listed(names: Iterable[str]) -> str:
     """Return settings as a sentence's part, in the order of the tables."""
     chosen = {*names}
-    return ", ".join(
-        f"`{config.variable_of(name)}`" for name in config.setting_names() if name in chosen
-    )
+    return ", ".join(f"`{variable_of(name)}`" for name in config.setting_names() if name in chosen)
 
 
 def imports(path: Path, package: str) -> Iterator[str]:
@@ -159,8 +158,8 @@ def contents() -> dict[str, str]:
         "cluster variables": variables(OF_THE_CLUSTER),
         "entrypoint variables": variables(others),
         **{f"settings of {group}": settings(names) for group, names in grouped().items()},
-        "settings of scripts": f"{listed(config.OF_SCRIPTS)}.",
-        "settings of each worker": f"{listed(config.OWN_TO_EACH_WORKER)}.",
+        "settings of scripts": f"{listed(groups.OF_SCRIPTS)}.",
+        "settings of each worker": f"{listed(groups.OWN_TO_EACH_WORKER)}.",
         **{f"modules of {package}": modules(package) for package in PACKAGES},
     }
 

@@ -368,7 +368,7 @@ def test_a_disk_that_is_full_costs_a_warning_and_no_more(tmp_path, monkeypatch):
     half = written.stat().st_size + 10
 
     with monkeypatch.context() as full:
-        full.setattr(file, "_append", _no_space)
+        full.setattr(event_file, "append_whole", _no_space)
         for step in (2, 3):
             file.scalars({"a": 1.0}, step)
     file.scalars({"a": 1.0}, step=4)
@@ -385,14 +385,14 @@ def test_a_disk_that_is_full_at_the_start_shows_no_step_twice(tmp_path, monkeypa
         before.scalars({"a": 1.0}, step)
     monkeypatch.setattr(event_file.os, "getpid", lambda: 99_999_999)  # another start's file
     with monkeypatch.context() as full:
-        full.setattr(EventFile, "_append", lambda _, record: _no_space(record))
+        full.setattr(event_file, "append_whole", _no_space)
         file = EventFile(tmp_path, begins_at=2)
     for step in (2, 3):
         file.scalars({"a": 5.0}, step)
     assert read(tmp_path)["a"] == [(1, 1.0), (2, 5.0), (3, 5.0)]
 
 
-def _no_space(_):
+def _no_space(*_):
     raise OSError(28, "No space left on device")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from cluster_trainer.problems import ConfigurationError, ExitCode, as_json
 from cluster_trainer.results import done
+from cluster_trainer.settings.clusters import refuse_fewer_without_ring
 from cluster_trainer.settings.job import Job, engine_off, read_job
 from cluster_trainer.settings.names.references import look_in
 
@@ -41,7 +42,7 @@ def _read(environ: Mapping[str, str], arguments: Sequence[str]) -> Job:
     others = [engine_off(engine)] if engine not in ("", "on") else []
     job = read_job(environ, arguments, others=others)
     if job.may_be_fewer:
-        job.config.check_for_fewer()
+        refuse_fewer_without_ring(job.config)
     return job
 
 

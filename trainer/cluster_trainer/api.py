@@ -60,7 +60,8 @@ from cluster_trainer.process.stop import SIGNAL_CODES, StopRequest
 from cluster_trainer.process.watch import STALLED
 from cluster_trainer.results import record
 from cluster_trainer.results.on_screen.report import Reporter, start_log
-from cluster_trainer.settings.config import OF_COMPILING, OF_THE_OPTIMIZER, TrainerConfig
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.groups import OF_COMPILING, OF_THE_OPTIMIZER
 from cluster_trainer.settings.job import Job
 
 log = logging.getLogger("trainer")

@@ -61,6 +61,20 @@ def write_streamed(
     return file
 
 
+def append_whole(file: Path, content: bytes) -> None:
+    """Append to a file all of something, or nothing; it is with the operating system at once.
+
+    Raises:
+        OSError: there is no such folder, or no room for all of it.
+    """
+    with file.open("ab", buffering=0) as opened:
+        size = opened.tell()
+        written = opened.write(content)
+        if written != len(content):
+            opened.truncate(size)
+            raise OSError(f"there was room for {written} of {len(content)} bytes")
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder, and those above it, unless they are there; they survive a loss of power."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]

@@ -17,7 +17,7 @@ from cluster_trainer.engine.install import install as install_engine
 from cluster_trainer.engine.progress_bar import can_draw
 from cluster_trainer.engine.running import Running
 from cluster_trainer.problems import ExitCode, Problem, render
-from cluster_trainer.settings.config import ACCEPTED
+from cluster_trainer.settings.refusals import ACCEPTED
 from cluster_trainer.settings.task import as_started, names_task, was_replaced
 
 log = logging.getLogger("trainer")

@@ -27,8 +27,10 @@ from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results import done
 from cluster_trainer.results.on_screen.report import Reporter
 from cluster_trainer.results.status_file import status_file
-from cluster_trainer.settings.config import OF_COMPILING, OWN, TrainerConfig, shown_name
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.groups import OF_COMPILING, OWN
 from cluster_trainer.settings.job import Job
+from cluster_trainer.settings.names.variables import shown_name
 
 log = logging.getLogger("trainer")
 

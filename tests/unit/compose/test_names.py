@@ -2,7 +2,8 @@
 
 import pytest
 
-from cluster_trainer.settings.config import setting_names, variable_of
+from cluster_trainer.settings.config import setting_names
+from cluster_trainer.settings.names.variables import variable_of
 from entrypoint.settings.options import VARIABLES
 from local_cluster.settings import names
 

@@ -4,7 +4,9 @@ from hypothesis import strategies as st
 
 from cluster_trainer import problems
 from cluster_trainer.problems import ConfigurationError
-from cluster_trainer.settings.config import TrainerConfig, setting_names, variable_of
+from cluster_trainer.settings.clusters import refuse_strategy_for_one
+from cluster_trainer.settings.config import TrainerConfig, setting_names
+from cluster_trainer.settings.names.variables import variable_of
 from entrypoint import errors
 
 BAD_VALUES = [
@@ -197,9 +199,9 @@ def test_a_global_batch_that_cannot_be_shared_out_is_refused(base):
 @pytest.mark.parametrize("strategy", ["none", "mirrored"])
 def test_a_strategy_for_one_is_refused_in_a_cluster(base, strategy):
     config = TrainerConfig.read(base, ["--strategy", strategy])
-    config.check_against(num_workers=1)
+    refuse_strategy_for_one(config, num_workers=1)
     with pytest.raises(ConfigurationError, match="each would train by itself"):
-        config.check_against(num_workers=2)
+        refuse_strategy_for_one(config, num_workers=2)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 
 from cluster_trainer.report.again import OF_CLUSTER, OF_THE_START, again
 from cluster_trainer.report.run import read_run
-from cluster_trainer.settings.config import OF_COMPILING, OWN, TrainerConfig
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.groups import OF_COMPILING, OWN
 from local_cluster.settings import names, remembered
 
 SCRIPTS_OWN = {"model": "sequential_1", "dataset": "arrays of the script's own"}

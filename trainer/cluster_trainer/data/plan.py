@@ -14,7 +14,8 @@ from cluster_trainer.engine.data.random_access import is_random_access
 from cluster_trainer.engine.data.row_dataset import examples_at
 from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.settings.config import TrainerConfig, shown_name
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.names.variables import shown_name
 
 PICTURE_RANK = 3
 FROM_GENERATOR = "tf.data.Dataset.from_generator calls a function anew for each epoch."

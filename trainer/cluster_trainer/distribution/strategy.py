@@ -11,8 +11,9 @@ import tensorflow as tf
 from cluster_trainer.distribution.logical_cpus import LogicalCpusStrategy
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.processors import available_cpus
-from cluster_trainer.settings.config import may_be_ring, shown_name
+from cluster_trainer.settings.clusters import may_be_ring
 from cluster_trainer.settings.names import devices
+from cluster_trainer.settings.names.variables import shown_name
 from cluster_trainer.settings.task import Task
 
 Choice = Literal["none", "mirrored", "multiworker", "ring"]

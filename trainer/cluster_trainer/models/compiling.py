@@ -11,8 +11,10 @@ from cluster_trainer.data.plan import RunLength
 from cluster_trainer.models.build import check_classifier
 from cluster_trainer.models.rate import LearningRate, learning_rate_of
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.settings.config import OF_COMPILING, TrainerConfig, shown_name
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.groups import OF_COMPILING
 from cluster_trainer.settings.names import references
+from cluster_trainer.settings.names.variables import shown_name
 
 CONSTANT = "constant"
 log = logging.getLogger("trainer")

@@ -30,8 +30,8 @@ from cluster_trainer.process.watch import ASKS, AWAITED, UP, Ended, Limits, Watc
 from cluster_trainer.results.on_screen.progress import LiveFile
 from cluster_trainer.results.on_screen.report import Reporter, start_log
 from cluster_trainer.results.on_screen.screen import OWN
-from cluster_trainer.settings.config import shown_name
 from cluster_trainer.settings.job import Job
+from cluster_trainer.settings.names.variables import shown_name
 
 log = logging.getLogger("trainer")
 

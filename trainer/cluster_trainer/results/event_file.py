@@ -19,6 +19,8 @@ from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 from tensorboard.plugins.histogram.summary_v2 import histogram_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
 
+from cluster_trainer.files import append_whole
+
 PATTERN = "events.out.tfevents.*"
 VERSION = "brain.Event:2"
 log = logging.getLogger("trainer")
@@ -62,30 +64,15 @@ class EventFile:
         Without them it would show steps twice that are done again.
         """
         try:
-            self._append(self._unwritten + _record(event))
+            if self._unwritten:
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+            # Whole or not at all: TensorBoard reads no further than to a broken record.
+            append_whole(self._file, self._unwritten + _record(event))
             self._unwritten = b""
         except OSError as error:
             if not self._has_warned:
                 log.warning("%s could not be written: %s; training goes on", self._file, error)
             self._has_warned = True
-
-    def _append(self, record: bytes) -> None:
-        """Write a record whole or not at all: TensorBoard reads no further than to a broken one.
-
-        Raises:
-            OSError: it could not be written.
-        """
-        try:
-            opened = self._file.open("ab", buffering=0)
-        except FileNotFoundError:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            opened = self._file.open("ab", buffering=0)
-        with opened as file:
-            size = file.tell()
-            written = file.write(record)
-            if written != len(record):
-                file.truncate(size)
-                raise OSError(f"{written} of {len(record)} bytes")
 
 
 def _record(event: Event) -> bytes:

@@ -12,9 +12,11 @@ import json
 import logging
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from cluster_trainer.files import append_whole
 
 FILE = "events.jsonl"
 ENTRYPOINT = "entrypoint"
@@ -30,25 +32,27 @@ class Journal:
 
     Args:
         folder: the worker's own.
+        fit: the fit of a script that all lines are about; empty: they are about the run.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / FILE
+    def __init__(self, folder: Path, fit: str = "") -> None:
+        self._folder, self._file = folder, folder / FILE
+        self._of = {"fit": fit} if fit else {}
         self._has_warned = False
 
     def note(self, state: str, detail: str = "", **more: Any) -> None:
         """Note what the worker is at from now on."""
-        self._add(json.dumps({"time": time.time(), "state": state, "detail": detail, **more}))
+        self._add({"time": time.time(), "state": state, "detail": detail, **self._of, **more})
 
-    def epoch(self, epoch: int, step: int, seconds: dict[str, float], **more: Any) -> None:
+    def epoch(self, epoch: int, step: int, seconds: dict[str, float]) -> None:
         """Note where the seconds of an epoch that is over went, name -> how many."""
         rounded = {name: round(value, 4) for name, value in seconds.items()}
-        line = {"time": time.time(), "epoch": epoch, "step": step, "seconds": rounded, **more}
-        self._add(json.dumps(line))
+        place = {"time": time.time(), "epoch": epoch, "step": step}
+        self._add({**place, "seconds": rounded, **self._of})
 
-    def of_fit(self, name: str) -> "OfFit":
+    def of_fit(self, name: str) -> "Journal":
         """Return what writes down, in the same file, what is about one fit of a script."""
-        return OfFit(self, name)
+        return Journal(self._folder, name)
 
     def take_over(self, events_file: Path | None) -> None:
         """Add what the entrypoint has noted since this was done last."""
@@ -57,46 +61,26 @@ class Journal:
         latest = max((one["time"] for one in read(self._file) if one.get("by")), default=0.0)
         for event in read(events_file):
             if event["time"] > latest:
-                self._add(json.dumps(event))
+                self._add(event)
 
-    def _add(self, line: str) -> None:
+    def _add(self, event: Mapping[str, Any]) -> None:
+        """Add a line; one that was cut off before does not swallow it."""
+        line = json.dumps(event).encode() + b"\n"
         try:
-            self._append(line.encode() + b"\n")
+            append_whole(self._file, line if self._ends_with_a_line() else b"\n" + line)
         except OSError as error:
             if not self._has_warned:
                 log.warning("%s could not be written: %s; training goes on", FILE, error)
             self._has_warned = True
 
-    def _append(self, line: bytes) -> None:
-        """Add a line, or nothing of it; one that was cut off before does not swallow it.
-
-        Raises:
-            OSError: there is no room for all of it.
-        """
-        with self._file.open("a+b", buffering=0) as file:
-            size = file.seek(0, os.SEEK_END)
-            if size:
-                file.seek(size - 1)
-                line = line if file.read(1) == b"\n" else b"\n" + line
-            if file.write(line) != len(line):
-                file.truncate(size)
-                raise OSError("there was no room for all of a line")
-
-
-@dataclass(frozen=True)
-class OfFit:
-    """Writes down what is about one fit of a script."""
-
-    journal: Journal
-    name: str
-
-    def note(self, state: str, detail: str = "", **more: Any) -> None:
-        """Note what the worker is at from now on."""
-        self.journal.note(state, detail, fit=self.name, **more)
-
-    def epoch(self, epoch: int, step: int, seconds: dict[str, float]) -> None:
-        """Note where the seconds of an epoch that is over went."""
-        self.journal.epoch(epoch, step, seconds, fit=self.name)
+    def _ends_with_a_line(self) -> bool:
+        """Tell whether the file ends where a line does, as an empty one does."""
+        try:
+            with self._file.open("rb") as file:
+                file.seek(-1, os.SEEK_END)
+                return file.read(1) == b"\n"
+        except OSError:  # nothing is in it
+            return True
 
 
 def read(file: Path) -> list[dict[str, Any]]:

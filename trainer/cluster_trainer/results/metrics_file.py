@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cluster_trainer.files import write_whole
+from cluster_trainer.files import append_whole, write_whole
 
 FILE = "metrics.jsonl"
 COUNTS = ("epoch", "step", "test_examples", "examples_per_second", "seconds")
@@ -34,7 +34,7 @@ class MetricsFile:
         """Note all lines so far, of which the last may be a new one."""
         try:
             if self._held is not None and 0 < self._held == len(lines) - 1:
-                self._add(_text(lines[-1:]))
+                append_whole(self._file, _text(lines[-1:]))
             else:
                 self._write(_text(lines))
             self._held = len(lines)
@@ -48,13 +48,6 @@ class MetricsFile:
         """Remove what an earlier start has left."""
         with suppress(OSError):
             self._file.unlink(missing_ok=True)
-
-    def _add(self, text: bytes) -> None:
-        with self._file.open("ab", buffering=0) as file:
-            size = file.tell()
-            if file.write(text) != len(text):
-                file.truncate(size)
-                raise OSError("there was no room for all of a line")
 
     def _write(self, text: bytes) -> None:
         with suppress(FileNotFoundError):

@@ -19,124 +19,25 @@ from pydantic_settings import (
 
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings import values
-from cluster_trainer.settings.names import compiling as compiling_names
-from cluster_trainer.settings.names import data_sets as names
-from cluster_trainer.settings.names import devices
-from cluster_trainer.settings.reading import Flags, Variables, did_you_mean, without_values
+from cluster_trainer.settings.groups import OF_THE_RUN, OWN_TO_EACH_WORKER
+from cluster_trainer.settings.names import data_sets, devices
+from cluster_trainer.settings.names.variables import PREFIX, flag_of, shown_name, variable_of
+from cluster_trainer.settings.reading import Flags, Variables, without_values
+from cluster_trainer.settings.refusals import (
+    HELP_LISTS,
+    MOST_SILENCE_SECONDS,
+    problems_of,
+    unknown_flags,
+    unknown_settings,
+    unknown_variables,
+)
 
-PREFIX = "TRAINER_"
 DEFAULT_PER_REPLICA_BATCH_SIZE = 32
-# A day; the kernel is told so in milliseconds, of which it takes 2**31 - 1.
-MOST_SILENCE_SECONDS = 86_400
 
 PositiveInt = Annotated[int, Field(ge=1)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 AutoOrPositive = Literal["auto"] | PositiveInt
 AutoOrNonNegative = Literal["auto"] | NonNegativeInt
-
-# What each worker may have its own way; in all else workers that train together must agree.
-OWN_TO_EACH_WORKER = frozenset(
-    {
-        "data_dir",
-        "cache",
-        "run_dir",
-        "model_dir",
-        "threads",
-        "startup_timeout_seconds",
-        "stop_seconds",
-        "stall_timeout_seconds",
-        "tensorboard",
-        "keep_earlier",
-    }
-)
-
-# What a script with Keras's own `fit` heeds; it decides the rest itself.
-OF_SCRIPTS = (
-    "run_dir",
-    "checkpoint_steps",
-    "resume",
-    "keep_earlier",
-    "tensorboard",
-    "profile_steps",
-    "collectives",
-    "wire",
-    "first_batch",
-    "stall_timeout_seconds",
-    "silence_seconds",
-    "threads",
-)
-
-# What decides the numbers of a run, beyond how they are rounded (`jit`, `wire`); the batch and the
-# steps of an epoch, too, but their effective values depend on the data and the replicas.
-OF_THE_OPTIMIZER = (
-    "optimizer",
-    "learning_rate",
-    "learning_rate_schedule",
-    "lr_scaling",
-    "lr_scaling_base",
-    "warmup_steps",
-)
-# What a model is compiled with; one that is compiled already takes none of it.
-OF_COMPILING = (*OF_THE_OPTIMIZER, "loss", "metrics", "jit")
-OF_THE_RUN = (
-    "model",
-    "dataset",
-    "image_size",
-    "augment",
-    *OF_THE_OPTIMIZER,
-    "loss",
-    "metrics",
-    "precision",
-    "sync_batch_norm",
-    "seed",
-)
-
-# In place of a setting: a script, or a model that is compiled, has it its own way.
-OWN = "the script's own"
-HELP_LISTS = "the flags that --help lists"
-A_COUNT = "a whole number, 1 or more"
-A_COUNT_OR_0 = "a whole number, 0 or more"
-# What pydantic's own messages leave to the reader. Values that only this module can judge carry
-# their text with the error (see `refuse`).
-ACCEPTED = {
-    "image_size": A_COUNT,
-    "augment": "none, flip, crop or flip_crop",
-    "cache": "auto, memory, disk or none",
-    "strategy": "auto, none, mirrored or multiworker",
-    "logical_cpus": A_COUNT,
-    "devices": devices.ACCEPTED,
-    "collectives": "auto, tensorflow or ring",
-    "wire": "float32 or bfloat16",
-    "silence_seconds": f"a whole number from 1 to {MOST_SILENCE_SECONDS}",
-    "epochs": A_COUNT,
-    "steps_per_epoch": A_COUNT,
-    "per_replica_batch_size": A_COUNT,
-    "global_batch_size": A_COUNT,
-    "optimizer": compiling_names.OPTIMIZER,
-    "loss": compiling_names.LOSS,
-    "metrics": compiling_names.METRICS,
-    "learning_rate": "a number above 0, at most 1000",
-    "learning_rate_schedule": "constant or cosine",
-    "lr_scaling": "none, linear or sqrt",
-    "lr_scaling_base": A_COUNT,
-    "warmup_steps": f"auto or {A_COUNT_OR_0}",
-    "precision": "float32, bfloat16 or float16",
-    "sync_batch_norm": "true or false",
-    "first_batch": "check, refuse or off",
-    "jit": "true or false",
-    "seed": "a whole number from 0 to 2147483647",
-    "steps_per_call": f"auto or {A_COUNT}",
-    "threads": f"auto or {A_COUNT}",
-    "startup_timeout_seconds": A_COUNT_OR_0,
-    "stall_timeout_seconds": f"auto or {A_COUNT_OR_0}",
-    "stop_seconds": A_COUNT,
-    "checkpoint_steps": A_COUNT_OR_0,
-    "resume": "never, auto or must",
-    "keep_earlier": A_COUNT_OR_0,
-    "tensorboard": "none, scalars or histograms",
-    "profile_steps": values.STEPS,
-    "gpus_per_worker": A_COUNT_OR_0,
-}
 
 
 class TrainerConfig(BaseSettings):
@@ -365,8 +266,8 @@ class TrainerConfig(BaseSettings):
     @field_validator("dataset")
     @classmethod
     def _known_dataset(cls, name: str, info: ValidationInfo) -> str:
-        if not names.is_known(name, info.data.get("data_dir", Path("/data"))):
-            raise values.refuse(names.ACCEPTED, names.advice(name))
+        if not data_sets.is_known(name, info.data.get("data_dir", Path("/data"))):
+            raise values.refuse(data_sets.ACCEPTED, data_sets.advice(name))
         return name
 
     @field_validator("logical_cpus")
@@ -470,54 +371,11 @@ class TrainerConfig(BaseSettings):
 
         A run may get more epochs, unless its learning rate depends on how many there are.
         """
-        values = self.as_json()
+        settings = self.as_json()
         auto_warmup = self.lr_scaling != "none" and self.warmup_steps == "auto"
         needs_epochs = self.learning_rate_schedule == "cosine" or auto_warmup
         names = [*OF_THE_RUN, *(["epochs"] if needs_epochs else [])]
-        return {variable_of(name): str(values[name]) for name in names}
-
-    def check_against(self, num_workers: int) -> None:
-        """Refuse a strategy that would leave the workers of a cluster on their own.
-
-        Raises:
-            ConfigurationError: several workers, but a strategy for one.
-        """
-        if num_workers > 1 and self.strategy not in ("auto", "multiworker"):
-            advice = f"The cluster has {num_workers} workers; each would train by itself."
-            name, accepted = shown_name("strategy"), "auto or multiworker"
-            raise ConfigurationError([Problem(name, self.strategy, accepted, advice)])
-
-    def check_for_fewer(self) -> None:
-        """Refuse what leaves no ring, since only a ring goes on with fewer workers (MIN_WORKERS).
-
-        Raises:
-            ConfigurationError: with each setting that does.
-        """
-        advice = "MIN_WORKERS is less than all workers, and only a ring goes on with fewer."
-        problems = [
-            Problem(shown_name(name), str(getattr(self, name)), accepted, advice)
-            for name, accepted in self._without_ring().items()
-        ]
-        if problems:
-            raise ConfigurationError(problems)
-
-    def _without_ring(self) -> dict[str, str]:
-        """Return which settings leave no ring: name -> what would."""
-        found = {}
-        if not may_be_ring(self.strategy, self.collectives):
-            if self.collectives == "auto":
-                found["strategy"] = "auto"
-            else:
-                found["collectives"] = "auto or ring" if self.strategy == "auto" else "ring"
-        if self.devices is not None:
-            if "," in self.devices or not devices.are_cpus(self.devices):
-                found["devices"] = "one CPU"
-        elif self.logical_cpus is not None:
-            if self.logical_cpus > 1:
-                found["logical_cpus"] = "1"
-        elif self.gpus_per_worker:
-            found["gpus_per_worker"] = "0, or TRAINER_DEVICES=CPU:0"
-        return found
+        return {variable_of(name): str(settings[name]) for name in names}
 
     @classmethod
     def settings_customise_sources(
@@ -544,82 +402,25 @@ class TrainerConfig(BaseSettings):
             ConfigurationError: with every problem there is, not only the first.
             SystemExit: the arguments ask for --help, which is printed.
         """
-        problems = _unknown_variables(environ) + _unknown_settings(settings or {})
+        names, chosen = setting_names(), settings or {}
+        problems = [*unknown_variables(environ, names), *unknown_settings(chosen, names)]
         try:
             # A script has none, and would wait for a parser of all of them.
-            of_flags = Flags(cls, arguments, _flags())() if arguments else {}
+            of_flags = Flags(cls, arguments, [*map(flag_of, names)])() if arguments else {}
             given = Variables(cls, environ, PREFIX)() | of_flags
-            problems += _unknown_flags(given.pop("unknown_arguments", []))
-            config = cls(**(given | _known(settings or {})))
+            problems += unknown_flags(given.pop("unknown_arguments", []), names)
+            known = {name: value for name, value in chosen.items() if name in names}
+            config = cls(**(given | known))
         except SettingsError as error:
             flags = " ".join(without_values(arguments))
             problems.append(Problem("the flags", flags, HELP_LISTS, f"{error}."))
         except ValidationError as error:
-            by_setting = {details["loc"][0]: _problem_of(details) for details in error.errors()}
-            problems += by_setting.values()
+            problems += problems_of(error)
         if problems:
             raise ConfigurationError(problems)
         return config
 
 
-def may_be_ring(strategy: str, collectives: str) -> bool:
-    """Tell whether these two settings let workers of one CPU each sum over a ring."""
-    return collectives == "ring" or collectives == strategy == "auto"
-
-
 def setting_names() -> list[str]:
     """Return the settings' names in the order of their definition."""
     return [name for name in TrainerConfig.model_fields if name != "unknown_arguments"]
-
-
-def variable_of(setting: str) -> str:
-    """Return the variable of a setting: run_dir is TRAINER_RUN_DIR."""
-    return PREFIX + setting.upper()
-
-
-def _flags() -> list[str]:
-    """Return the flags: run_dir is --run-dir."""
-    return ["--" + setting.replace("_", "-") for setting in setting_names()]
-
-
-def shown_name(setting: str) -> str:
-    """Name a setting in a message by both of its names."""
-    return f"{variable_of(setting)} (--{setting.replace('_', '-')})"
-
-
-def _problem_of(error: Any) -> Problem:
-    """Turn pydantic's description of an error into ours."""
-    setting = str(error["loc"][0])
-    context = error.get("ctx", {})
-    accepted = context.get("accepted") or ACCEPTED.get(setting, error["msg"])
-    return Problem(shown_name(setting), str(error["input"]), accepted, context.get("advice", ""))
-
-
-def _unknown_variables(environ: Mapping[str, str]) -> list[Problem]:
-    known = [variable_of(setting) for setting in setting_names()]
-    unknown = [name for name in environ if name.startswith(PREFIX) and name not in known]
-    accepted = "the TRAINER_ variables that docs/reference/settings.md lists"
-    # It is the name that is wrong, and the value may be a secret.
-    return [Problem(name, "(not shown)", accepted, did_you_mean(name, known)) for name in unknown]
-
-
-def _unknown_settings(settings: Mapping[str, Any]) -> list[Problem]:
-    known = setting_names()
-    accepted = "the settings that docs/reference/settings.md lists, without TRAINER_"
-    return [
-        Problem(name, str(settings[name]), accepted, did_you_mean(name, known))
-        for name in settings
-        if name not in known
-    ]
-
-
-def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name in setting_names()}
-
-
-def _unknown_flags(arguments: Sequence[str]) -> list[Problem]:
-    known = _flags()
-    return [
-        Problem("unknown flag", flag, HELP_LISTS, did_you_mean(flag, known))
-        for flag in without_values(arguments)
-    ]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings.clusters import refuse_strategy_for_one
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.task import Task, comes_late, from_environment, may_be_fewer
 from cluster_trainer.settings.view import View, read_view
@@ -92,7 +93,7 @@ def _read(
 ) -> Job:
     config = TrainerConfig.read(environ, arguments, given)
     task = from_environment(environ)
-    config.check_against(task.num_workers)
+    refuse_strategy_for_one(config, task.num_workers)
     _refuse_unwritable(config.run_dir / task.name)
     names = ("PROGRESS_FILE", "STATUS_FILE", "EVENTS_FILE")
     progress, status, events = (Path(environ[n]) if environ.get(n) else None for n in names)

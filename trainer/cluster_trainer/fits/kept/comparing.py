@@ -22,7 +22,8 @@ from cluster_trainer.fits.identity.compiled import TRAINING
 from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.settings.config import PREFIX, TrainerConfig, shown_name, variable_of
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.names.variables import PREFIX, shown_name, variable_of
 from cluster_trainer.settings.task import Task
 
 SETTINGS = "fit (settings and data)"

@@ -9,7 +9,7 @@ from cluster_trainer.collectives.replicas import count_of_all
 from cluster_trainer.private import keras_names
 from cluster_trainer.process.lifecycle import versions
 from cluster_trainer.results import record
-from cluster_trainer.settings.config import OF_SCRIPTS
+from cluster_trainer.settings.groups import OF_SCRIPTS
 from cluster_trainer.settings.job import Job
 
 METRICS = ("metrics", "weighted_metrics")

@@ -11,8 +11,10 @@ from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.calls.in_step import keeps_in_step
 from cluster_trainer.models.own_optimizer import compute_dtypes
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.settings.config import OF_SCRIPTS, OWN, setting_names, variable_of
+from cluster_trainer.settings.config import setting_names
+from cluster_trainer.settings.groups import OF_SCRIPTS, OWN
 from cluster_trainer.settings.job import Job, read_job
+from cluster_trainer.settings.names.variables import variable_of
 
 OWN_ARRAYS = "arrays of the script's own"
 OF_THE_STRATEGY = (
