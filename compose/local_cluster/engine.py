@@ -17,9 +17,6 @@ UP = "cluster-trainer.up"
 FIELDS = 3
 """Of a worker."""
 TENSORBOARD = "tensorboard"
-INIT = "/usr/bin/tini"
-"""The image's first process; with it as the entrypoint a container is no worker."""
-INIT_OPTIONS = ("-g", "--")
 
 
 def start(

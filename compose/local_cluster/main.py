@@ -8,7 +8,6 @@ from typing import NoReturn
 
 from local_cluster.commands import data
 from local_cluster.commands.begin import begin
-from local_cluster.commands.check_names import RUNS, check_names
 from local_cluster.commands.report import report
 from local_cluster.commands.resume import resume
 from local_cluster.commands.status import status
@@ -18,6 +17,7 @@ from local_cluster.commands.up import up
 from local_cluster.messages import EXIT_CONFIGURATION, EndError, complain
 from local_cluster.settings import dotenv
 from local_cluster.settings.given import ROOT
+from local_cluster.settings.names import RUNS, check_names
 
 INTERRUPTED = 130
 

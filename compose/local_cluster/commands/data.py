@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from local_cluster import engine
+from local_cluster.commands import container
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
-from local_cluster.settings import mounts
-from local_cluster.settings.given import DEFAULT_IMAGE, ROOT, GivenVariables, project
+from local_cluster.settings.given import ROOT, GivenVariables, project
 
 PICTURES = ROOT / ".build/pictures"
 VOLUME = "data"  # as compose.yaml names it
@@ -22,8 +20,7 @@ NO_NAME = (
 )
 # What fails is told at once and not tried again.
 OPTIONS = (
-    *("--rm", "--read-only", "--tmpfs", "/tmp:mode=1777", "--cap-drop", "ALL"),  # noqa: S108
-    *("--security-opt", "no-new-privileges:true", "--env", "MAX_RESTARTS=0"),
+    *("--tmpfs", "/tmp:mode=1777", "--env", "MAX_RESTARTS=0"),  # noqa: S108
     *("--env", "CUDA_VISIBLE_DEVICES=-1", "--env", "TF_CPP_MIN_LOG_LEVEL=3"),
 )
 
@@ -61,17 +58,12 @@ def _become(
     if not all(names) or not names:
         raise EndError(EXIT_CONFIGURATION, NO_NAME)
     given = GivenVariables(environ)
-    user, folder = given.user(), given.folder("DATA_DIR")
-    given.raise_problems()
-    mounts.refuse(environ)
-    image = environ.get("IMAGE") or DEFAULT_IMAGE
-    engine.refuse_missing(image)
+    folder = given.folder("DATA_DIR")
+    one = container.read(environ, given)
     place = folder or _volume(project(environ))
     proxies = [part for name in PROXIES if environ.get(name) for part in ("--env", name)]
-    command = ["docker", "run", *OPTIONS, "--user", f"{user.uid}:{user.gid}", *proxies]
-    command += ["--volume", f"{place}:/data", *options, image, "python", *program]
-    sys.stdout.flush()
-    os.execvp(command[0], command)
+    mounted = ["--volume", f"{place}:/data", *options]
+    one.become([*OPTIONS, *proxies, *mounted], ["python", *program])
 
 
 def _volume(cluster: str) -> str:

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from local_cluster import engine
+from local_cluster.commands import container
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
-from local_cluster.settings import mounts
-from local_cluster.settings.given import (
-    DEFAULT_IMAGE,
-    LATEST,
-    ROOT,
-    RUN_NAME,
-    GivenVariables,
-    runs_folder,
-)
+from local_cluster.settings.given import LATEST, ROOT, RUN_NAME, GivenVariables, runs_folder
 from local_cluster.shared_folder import SharedFolder
 
 PACKAGES = ROOT / ".build/report"
-# It is no worker: the image's entrypoint has no part. Nothing of a page comes from a network.
 OPTIONS = (
-    *("--rm", "--read-only", "--tmpfs", "/tmp:mode=1777", "--network", "none"),  # noqa: S108
-    *("--cap-drop", "ALL", "--security-opt", "no-new-privileges:true", "--entrypoint", engine.INIT),
+    *(*container.WITHOUT_ENTRYPOINT, "--tmpfs", "/tmp:mode=1777", "--network", "none"),  # noqa: S108
     *("--env", "PYTHONPATH=/opt/report", "--volume", f"{PACKAGES}:/opt/report:ro"),
 )
-PROGRAM = (*engine.INIT_OPTIONS, "python", "-m", "trainer.report")
+PROGRAM = (*container.FIRST, "python", "-m", "trainer.report")
 
 
 def report(environ: Mapping[str, str]) -> NoReturn:
@@ -37,21 +25,14 @@ def report(environ: Mapping[str, str]) -> NoReturn:
     Raises:
         EndError: there is a mistake in what was given, no such run, no image, or no packages.
     """
-    given = GivenVariables(environ)
-    user = given.user()
-    given.raise_problems()
-    mounts.refuse(environ)
-    runs, image = runs_folder(environ), environ.get("IMAGE") or DEFAULT_IMAGE
+    one, runs = container.read(environ, GivenVariables(environ)), runs_folder(environ)
     names = _names(runs, environ.get("RUN_NAME", ""))
     if not PACKAGES.is_dir():
         accepted = f"packages in {PACKAGES}; `scripts/build.sh report` fetches them"
         raise EndError(EXIT_CONFIGURATION, f"report: accepted: {accepted}.")
-    engine.refuse_missing(image)
-    command = ["docker", "run", *OPTIONS, "--user", f"{user.uid}:{user.gid}"]
     # At the same place as here, so that the page is said to be where it is.
-    command += ["--volume", f"{runs}:{runs}", image, *PROGRAM, *(f"{runs}/{one}" for one in names)]
-    sys.stdout.flush()
-    os.execvp(command[0], command)
+    options = [*OPTIONS, "--volume", f"{runs}:{runs}"]
+    one.become(options, [*PROGRAM, *(f"{runs}/{name}" for name in names)])
 
 
 def _names(runs: Path, text: str) -> list[str]:

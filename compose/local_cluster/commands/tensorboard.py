@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import sys
 from collections.abc import Mapping
 from contextlib import closing
 from typing import NoReturn
 
 from local_cluster import engine
+from local_cluster.commands import container
 from local_cluster.messages import EXIT_CONFIGURATION, EndError, say
-from local_cluster.settings import mounts
-from local_cluster.settings.given import DEFAULT_IMAGE, GivenVariables, runs_folder
+from local_cluster.settings.given import GivenVariables, runs_folder
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = "6006"
 IN_CONTAINER = 6006
 MAX_PORT = 65535
 A_PORT = f"a number from 1 to {MAX_PORT}"
-# It can read the runs, and do nothing else. It is no worker: the image's entrypoint has no part.
-OPTIONS = (
-    *("--rm", "--read-only", "--tmpfs", "/tmp:size=256m,mode=1777", "--cap-drop", "ALL"),  # noqa: S108
-    *("--security-opt", "no-new-privileges:true", "--entrypoint", engine.INIT),
-)
-PROGRAM = (*engine.INIT_OPTIONS, "python", "-m", "cluster_trainer.tensorboard_server", "/runs")
+OPTIONS = (*container.WITHOUT_ENTRYPOINT, "--tmpfs", "/tmp:size=256m,mode=1777")  # noqa: S108
+PROGRAM = (*container.FIRST, "python", "-m", "cluster_trainer.tensorboard_server", "/runs")
 
 
 def tensorboard(environ: Mapping[str, str]) -> NoReturn:
@@ -35,23 +29,17 @@ def tensorboard(environ: Mapping[str, str]) -> NoReturn:
     """
     given = GivenVariables(environ)
     port = given.matching("TENSORBOARD_PORT", "[1-9][0-9]{0,4}", DEFAULT_PORT, A_PORT)
-    user = given.user()
-    given.raise_problems()
-    mounts.refuse(environ)
-    runs, image = runs_folder(environ), environ.get("IMAGE") or DEFAULT_IMAGE
+    one, runs = container.read(environ, given), runs_folder(environ)
     if not runs.is_dir():
         message = f'RUNS_DIR: received "{runs}"; accepted: a folder that is there.'
         raise EndError(EXIT_CONFIGURATION, message)
     _refuse_taken(port)
-    engine.refuse_missing(image)
     say(f"TensorBoard of {runs}: http://localhost:{port} (Ctrl-C ends it)")
     name = f"cluster-trainer-tensorboard-{port}"
     engine.ask("rm", name)  # one that a crash of the engine has left behind; none that runs
-    command = ["docker", "run", "--name", name, *OPTIONS]
-    command += ["--user", f"{user.uid}:{user.gid}"]
-    command += ["--publish", f"{HOST}:{port}:{IN_CONTAINER}", "--volume", f"{runs}:/runs:ro"]
-    sys.stdout.flush()
-    os.execvp(command[0], [*command, image, *PROGRAM])
+    published = f"{HOST}:{port}:{IN_CONTAINER}"
+    options = ("--name", name, "--publish", published, "--volume", f"{runs}:/runs:ro")
+    one.become([*OPTIONS, *options], PROGRAM)
 
 
 def _refuse_taken(port: str) -> None:

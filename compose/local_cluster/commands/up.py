@@ -140,8 +140,6 @@ def remember(
         record.remember(decided, settings.user)
         if os.getuid() == 0:
             folders.hand_over(settings.runs, settings.run_name, settings.project, settings.user)
-    except remembered.StateError as error:
-        raise EndError(EXIT_CONFIGURATION, str(error)) from error
     except OSError as error:
         raise refusal(settings.folder, error) from error
     return StartRecord(record, before, aside)
@@ -175,5 +173,5 @@ def forget(settings: Settings, start: StartRecord) -> None:
         if start.aside:
             start.aside.move(remembered.FILE, settings.folder)
             start.aside.remove_empty()
-    except (OSError, remembered.StateError) as error:
+    except (OSError, EndError) as error:
         complain(f"the earlier settings of the run could not be restored: {error}")

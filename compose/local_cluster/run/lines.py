@@ -1,8 +1,8 @@
 """The lines of the workers: all of them in container.log, those for people on the screen.
 
 One voice: worker 0, the chief, speaks for all. Of another worker the screen shows what concerns
-that worker: warnings, errors with the traceback that comes with them, what it waits for, why it
-restarts, its end, and whatever goes to standard error. VERBOSE=1 shows all.
+that worker: warnings, errors with the lines that follow them, what it waits for, why it restarts,
+its end, and whatever goes to standard error. VERBOSE=1 shows all.
 """
 
 from __future__ import annotations
@@ -36,10 +36,7 @@ OURS = re.compile(rb"[0-9:]{8} ([A-Z]+) ")
 SAID_BY_ALL = b"DEBUG"
 """The level of a line that the chief says as well: entrypoint and trainer give it, not we."""
 GRAVE = (b"ERROR", b"CRITICAL")
-"""Levels of lines that a traceback may follow; a warning is one line."""
-TRACEBACK = b"Traceback (most recent call last):"
-BETWEEN = re.compile(rb"During handling of the above exception,|The above exception was |\s*$")
-"""What may stand between the tracebacks of one error."""
+"""Levels of lines that may have more lines, such as a traceback; a warning is one line."""
 
 
 def shown(service: str, line: bytes) -> bytes | None:
@@ -79,7 +76,7 @@ class Voice:
     ) -> None:
         self._service, self._screen = service, screen
         self._is_chief, self._is_error = is_chief, is_error
-        self._traceback = Traceback(is_there=False)
+        self._is_grave = False
 
     def take(self, line: bytes) -> bytes | None:
         """Return the line as the screen shows it; None: not at all."""
@@ -95,32 +92,9 @@ class Voice:
             return AS_JSON not in text
         ours = OURS.match(text)
         if ours is None:
-            return self._is_error or self._traceback.takes(text)
-        self._traceback = Traceback(is_there=ours[1] in GRAVE)
+            return self._is_error or self._is_grave
+        self._is_grave = ours[1] in GRAVE
         return ours[1] != SAID_BY_ALL
-
-
-class Traceback:
-    """What belongs to an error that was said: its tracebacks, each to the line of the exception.
-
-    What comes then is a script's own. So is, to us, all but the first line of an exception's
-    message: nothing tells it from what is printed.
-
-    Args:
-        is_there: whether there was an error.
-    """
-
-    def __init__(self, *, is_there: bool) -> None:
-        self._may_begin, self._is_inside = is_there, False
-
-    def takes(self, text: bytes) -> bool:
-        """Whether the next line, which is not of our form, belongs to it."""
-        if self._is_inside:
-            self._is_inside = text[:1].isspace()
-            return True
-        self._is_inside = self._may_begin and text.startswith(TRACEBACK)
-        self._may_begin = self._is_inside or (self._may_begin and bool(BETWEEN.match(text)))
-        return self._may_begin
 
 
 def follow(  # noqa: PLR0913 -- whose lines, from when, and what becomes of them

@@ -72,37 +72,39 @@ class Live:
 
     def _text(self) -> str:
         told, now = _read(self._folder), time.monotonic()
-        waited_for = [one for one in self._missing() if one not in gone_on_without(told)]
-        if waited_for:
+        members = parsed(told)
+        left_out = members.get("missing")  # MIN_WORKERS
+        gone = left_out if isinstance(left_out, list) else []
+        if waited_for := [one for one in self._missing() if one not in gone]:
             return f"waiting for {', '.join(waited_for)}"
         if told != self._seen:
             self._seen, self._changed = told, now
         if told == self._forgotten or now > self._changed + STALE_SECONDS:
             return ""
-        return line(told)
+        return line(members)
 
 
-def line(told: bytes) -> str:
-    """Return what the chief tells as a line, an empty one where it cannot be read."""
+def parsed(told: bytes) -> Mapping[str, Any]:
+    """Return what the chief tells, nothing where it cannot be read: a worker can write there."""
     try:
-        members: dict[str, Any] = json.loads(told)
+        members = json.loads(told)
+    except (ValueError, RecursionError):
+        return {}
+    return members if isinstance(members, dict) else {}
+
+
+def line(members: Mapping[str, Any]) -> str:
+    """Return what the chief tells as a line, an empty one where something is missing."""
+    try:
         done, total = int(members["done"]), members["total"]
         place = f"epoch {members['epoch']}/{members['epochs']}"
         facts = [str(fact) for fact in members["facts"]]
         if members["what"] != "training":
             return "  ".join([f"{place}  {members['what']}", *facts])
         steps = f"{bar(done, total)} {done}/{total}" if total else f"{done} steps"
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return ""
     return "  ".join([place, steps, *facts])
-
-
-def gone_on_without(told: bytes) -> list[str]:
-    """Return which workers the chief tells that the others go on without (MIN_WORKERS)."""
-    try:
-        return [str(one) for one in json.loads(told)["missing"]]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return []
 
 
 def bar(done: int, total: int) -> str:

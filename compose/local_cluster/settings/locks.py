@@ -10,7 +10,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
@@ -53,38 +53,26 @@ def of_run(runs: Path, name: str, user: User, environ: Mapping[str, str]) -> Ite
 
 @contextmanager
 def _held(folder: Path, what: str, user: User, taken: str) -> Iterator[None]:
-    """Hold a lock. The system releases it when the process ends, however it ends."""
+    """Hold a lock. The system releases it when the process ends, however it ends.
+
+    Its file is never removed: two starts would lock two files.
+    """
     name = hashlib.sha256(what.encode(errors="surrogateescape")).hexdigest()[:32]
-    number = _opened(folder / f"{name}.lock", user)
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(number)
-        raise EndError(EXIT_CONFIGURATION, taken) from None
-    except OSError as error:
-        os.close(number)
-        raise _cannot(folder, error) from error
-    try:
+    file = folder / f"{name}.lock"
+    with ExitStack() as stack:
+        try:
+            made = [one for one in (file, *file.parents) if not one.exists()]
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            number = os.open(file, FLAGS, 0o600)
+            stack.callback(os.close, number)
+            own_by(user, made)
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EndError(EXIT_CONFIGURATION, taken) from None
+        except OSError as error:
+            accepted = "a folder of yours that you can write and no container can"
+            raise EndError(
+                EXIT_CONFIGURATION,
+                f"XDG_STATE_HOME: no lock can be held in {folder} ({error}); accepted: {accepted}.",
+            ) from error
         yield
-    finally:
-        os.close(number)
-
-
-def _opened(file: Path, user: User) -> int:
-    """Open a lock's file, which is never removed: two starts would lock two files."""
-    try:
-        made = [one for one in (file, *file.parents) if not one.exists()]
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        number = os.open(file, FLAGS, 0o600)
-        own_by(user, made)
-    except OSError as error:
-        raise _cannot(file.parent, error) from error
-    return number
-
-
-def _cannot(folder: Path, error: OSError) -> EndError:
-    accepted = "a folder of yours that you can write and no container can"
-    return EndError(
-        EXIT_CONFIGURATION,
-        f"XDG_STATE_HOME: no lock can be held in {folder} ({error}); accepted: {accepted}.",
-    )

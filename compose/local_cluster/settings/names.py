@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+
+from local_cluster.messages import EXIT_CONFIGURATION, EndError
 
 LIST = Path(__file__).parents[2] / "settings.env"
 PREFIX = "TRAINER_"
@@ -44,6 +46,8 @@ GOALS = frozenset(
     }
 )
 """Make's targets for local clusters."""
+RUNS = frozenset({"up-local", "resume", "data", "data-sample"})
+"""Those that run something."""
 OF_TOOLS = re.compile(
     r"(BASE|BUILDKIT|BUILDX|COMPOSE|DOCKER|GNUMAKE|MAKE|PIP|SSL)[A-Z_]*"
     r"|PYTHON|SHELL|PATH|HOME|TMPDIR|(https?|no)_proxy|(HTTPS?|NO)_PROXY"
@@ -119,6 +123,22 @@ def unknown_names(goals: Iterable[str], given: Iterable[str]) -> list[str]:
         or (f"{name}: {targets} does not take this variable; {accepted}.{_meant(name, taken)}")
         for name in unknown
     ]
+
+
+def check_names(environ: Mapping[str, str], goals: Sequence[str], given: Sequence[str]) -> int:
+    """Look at the names on make's command line, and at the TRAINER_ variables.
+
+    Make asks before it builds anything.
+
+    Raises:
+        EndError: some of them mean nothing; a sentence each.
+    """
+    problems = unknown_names(goals, given)
+    if RUNS.intersection(goals):
+        problems += unknown_settings({n: text for n, text in environ.items() if n not in given})
+    if problems:
+        raise EndError(EXIT_CONFIGURATION, *problems)
+    return 0
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

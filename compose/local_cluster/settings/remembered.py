@@ -34,10 +34,6 @@ OF_THE_MACHINE = (
 they can keep it from ending them."""
 
 
-class StateError(Exception):
-    """The user's folder for what programs keep cannot be written."""
-
-
 @dataclass(frozen=True)
 class Before:
     """What an earlier start has left, or nothing.
@@ -81,7 +77,7 @@ class RunRecord:
 
         Raises:
             OSError: the copy cannot be written.
-            StateError: the record cannot be written.
+            EndError: the record cannot be written.
         """
         self._write(render(decided(environ)), user)
 
@@ -90,7 +86,7 @@ class RunRecord:
 
         Raises:
             OSError: the copy cannot be written, or the record cannot be removed.
-            StateError: the record cannot be written.
+            EndError: the record cannot be written.
         """
         if before.kept:
             self._write(before.kept, user)
@@ -126,7 +122,7 @@ class RunRecord:
         except OSError as error:
             accepted = "a folder of yours that you can write and no container can"
             message = f"XDG_STATE_HOME: accepted: {accepted} ({error})."
-            raise StateError(message) from error
+            raise EndError(EXIT_CONFIGURATION, message) from error
         told = f"{HEAD} This is a copy to read: `make resume` reads {self.kept}."
         self.folder.replace(FILE, render(parse(content), told))
 

@@ -24,21 +24,25 @@ def told(**members):
     return json.dumps({**TOLD, **members}).encode()
 
 
+def shown(content):
+    return live.line(live.parsed(content))
+
+
 def test_it_shows_the_place_with_a_bar_and_the_facts():
-    assert live.line(told()) == "epoch 2/30  ━━━━━───── 5/10  0:17 left  loss 0.2500"
+    assert shown(told()) == "epoch 2/30  ━━━━━───── 5/10  0:17 left  loss 0.2500"
 
 
 def test_an_epoch_of_unknown_length_has_no_bar():
-    assert live.line(told(total=None)) == "epoch 2/30  5 steps  0:17 left  loss 0.2500"
+    assert shown(told(total=None)) == "epoch 2/30  5 steps  0:17 left  loss 0.2500"
 
 
 def test_an_evaluation_is_called_so():
-    assert live.line(told(what="evaluating")) == "epoch 2/30  evaluating  0:17 left  loss 0.2500"
+    assert shown(told(what="evaluating")) == "epoch 2/30  evaluating  0:17 left  loss 0.2500"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", told(done="x"), told(facts=3)])
 def test_what_cannot_be_read_is_no_line(content):
-    assert live.line(content) == ""
+    assert shown(content) == ""
 
 
 def test_a_line_is_cut_to_the_terminal_and_holds_no_control_characters():

@@ -12,7 +12,7 @@ from cluster_trainer.results.on_screen.progress import LiveFile, Progress, clock
 from cluster_trainer.results.on_screen.report import Onlooker, start_log
 from cluster_trainer.results.on_screen.screen import OWN
 from cluster_trainer.settings.view import View, read_view
-from local_cluster.run.live import gone_on_without, line
+from local_cluster.run.live import line, parsed
 
 PROGRESS = Progress(
     what="training",
@@ -103,7 +103,7 @@ def test_workers_that_the_others_go_on_without_come_first(tmp_path):
     fewer = replace(PROGRESS, missing=("worker-2",), slow=("worker-1",))
     assert fewer.facts == ["without worker-2", "slow: worker-1", *PROGRESS.facts]
     LiveFile(tmp_path / "live.json").write(fewer)
-    assert gone_on_without((tmp_path / "live.json").read_bytes()) == ["worker-2"]
+    assert parsed((tmp_path / "live.json").read_bytes())["missing"] == ["worker-2"]
 
 
 def test_workers_that_are_slow_come_before_what_a_narrow_terminal_cuts_off(tmp_path):
@@ -111,7 +111,7 @@ def test_workers_that_are_slow_come_before_what_a_narrow_terminal_cuts_off(tmp_p
     assert slow.facts == ["slow: worker-1, worker-3", *PROGRESS.facts]
     assert "10 steps  slow: worker-1, worker-3  1:17 left" in str(slow)
     LiveFile(tmp_path / "live.json").write(slow)
-    drawn = line((tmp_path / "live.json").read_bytes())
+    drawn = line(parsed((tmp_path / "live.json").read_bytes()))
     assert drawn.startswith("epoch 2/30  ━━━━━───── 5/10  slow: worker-1, worker-3  1:17 left")
 
 
