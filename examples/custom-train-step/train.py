@@ -11,6 +11,8 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from keras import layers, ops
 
+from cluster_trainer import this_worker
+
 EMBEDDED = "/opt/cluster-trainer/data"  # in the image
 RESULTS = Path(os.environ.get("TRAINER_RUN_DIR", "/runs"))
 EPOCHS, BATCH, CODE = 15, 64, 8  # the batch of all workers together
@@ -78,11 +80,9 @@ class VAE(keras.Model):
 
 
 keras.utils.set_random_seed(1)
-strategy = tf.distribute.MultiWorkerMirroredStrategy()
-is_chief = not strategy.cluster_resolver.task_id  # 0, or None without a cluster
-with strategy.scope():
-    model = VAE()
-    model.compile(optimizer=keras.optimizers.Adam(0.003))
+is_chief = this_worker().is_chief
+model = VAE()
+model.compile(optimizer=keras.optimizers.Adam(0.003))
 
 model.fit(
     load("train"),

@@ -14,6 +14,8 @@ import tensorflow as tf
 from keras import layers, ops
 from stories import write_stories
 
+from cluster_trainer import this_worker
+
 MAX_WORDS, WINDOW, WIDTH, HEADS, BLOCKS = 5000, 32, 64, 4, 2
 BATCH, EPOCHS, STEPS = 32, 3, 40  # the batch of all workers together
 
@@ -80,8 +82,7 @@ def write(model, words, count):
 
 
 keras.utils.set_random_seed(1)  # the same on all workers, which then shuffle alike
-strategy = tf.distribute.MultiWorkerMirroredStrategy()
-is_chief = not strategy.cluster_resolver.task_id  # 0, or None without a cluster
+is_chief = this_worker().is_chief
 files = sys.argv[1:] or write_stories(Path(tempfile.mkdtemp()))
 if len(files) == 1:
     sys.exit("python train.py: one file was given; two or more are needed, the last to test with")
@@ -94,13 +95,12 @@ steps = EPOCHS * STEPS
 rate = keras.optimizers.schedules.CosineDecay(
     0.0, steps, warmup_target=0.005, warmup_steps=steps // 10
 )
-with strategy.scope():
-    model = build(vectorize.vocabulary_size())
-    model.compile(
-        optimizer=keras.optimizers.AdamW(rate, weight_decay=0.01, global_clipnorm=1.0),
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=[Perplexity("perplexity", from_logits=True)],
-    )
+model = build(vectorize.vocabulary_size())
+model.compile(
+    optimizer=keras.optimizers.AdamW(rate, weight_decay=0.01, global_clipnorm=1.0),
+    loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    metrics=[Perplexity("perplexity", from_logits=True)],
+)
 
 model.fit(
     training,

@@ -12,6 +12,8 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from keras import layers
 
+from cluster_trainer import this_worker
+
 EMBEDDED = "/opt/cluster-trainer/data"  # in the image
 RESULTS = Path(os.environ.get("TRAINER_RUN_DIR", "/runs"))
 EPOCHS, BATCH = 10, 64  # the batch of all workers together
@@ -53,19 +55,17 @@ def build():
 
 
 keras.utils.set_random_seed(1)  # the same on all workers, which then shuffle alike
-strategy = tf.distribute.MultiWorkerMirroredStrategy()
-is_chief = not strategy.cluster_resolver.task_id  # 0, or None without a cluster
+is_chief = this_worker().is_chief
 training = load("train", 3000).shuffle(3000).batch(BATCH).prefetch(tf.data.AUTOTUNE)
 validation = load("test", 500).batch(BATCH)
 
-with strategy.scope():
-    model = build()
-    model.compile(
-        optimizer=keras.optimizers.Adam(0.002),
-        loss={"sum": "mse", "larger": "binary_crossentropy"},
-        loss_weights={"sum": 0.1, "larger": 1.0},
-        metrics={"sum": ["mae"], "larger": ["accuracy", keras.metrics.AUC(name="auc")]},
-    )
+model = build()
+model.compile(
+    optimizer=keras.optimizers.Adam(0.002),
+    loss={"sum": "mse", "larger": "binary_crossentropy"},
+    loss_weights={"sum": 0.1, "larger": 1.0},
+    metrics={"sum": ["mae"], "larger": ["accuracy", keras.metrics.AUC(name="auc")]},
+)
 
 model.fit(
     training,
