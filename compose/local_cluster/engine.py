@@ -14,8 +14,12 @@ PROJECT = "com.docker.compose.project"
 SERVICE = "com.docker.compose.service"
 UP = "cluster-trainer.up"
 """The label of a worker with the number of the process that runs its cluster (compose.yaml)."""
-FIELDS = 3
-"""Of a worker."""
+WORKER = (
+    f'{{{{index .Config.Labels "{SERVICE}"}}}} {{{{.State.Status}}}} {{{{.State.ExitCode}}}} '
+    f'{{{{.Id}}}} {{{{.State.StartedAt}}}} {{{{or (index .Config.Labels "{UP}") "-"}}}}'
+)
+FIELDS = 6
+"""Of a worker, as the template shows it."""
 TENSORBOARD = "tensorboard"
 
 
@@ -111,16 +115,22 @@ def inspected(container: str, template: str) -> str:
 
 @dataclass(frozen=True)
 class WorkerContainer:
-    """A worker's container.
+    """A worker's container, as the engine sees it.
 
     Attributes:
-        container: its id.
         service: the worker.
-        up: the process that runs its cluster, or "".
+        status: the engine's word: running, exited, created, paused …
+        code: the exit code of one that has ended.
+        container: its whole id.
+        started: when it was last started, by the engine's clock.
+        up: the process that runs its cluster; "-": none does.
     """
 
-    container: str
     service: str
+    status: str
+    code: int
+    container: str
+    started: str
     up: str
 
 
@@ -137,7 +147,8 @@ class Project:
             options: those of `docker ps`.
         """
         template = f'{{{{.ID}}}} {{{{.Label "{SERVICE}"}}}}'
-        lines = output_of(*self._ps(*options), "--no-trunc", "--format", template).splitlines()
+        chosen = ["--filter", f"label={PROJECT}={self.name}", *options]
+        lines = output_of("ps", "--all", *chosen, "--no-trunc", "--format", template).splitlines()
         pairs = [line.partition(" ") for line in lines]
         return [container for container, _, service in pairs if service != TENSORBOARD]
 
@@ -145,19 +156,16 @@ class Project:
         """Return the ids of those that run."""
         return self.containers("--filter", "status=running")
 
-    def workers(self, status: str) -> list[WorkerContainer]:
-        """Return the workers with this status, in the order of their numbers.
+    def workers(self, *options: str) -> list[WorkerContainer]:
+        """Return the workers in the order of their numbers.
 
-        One look tells all of a worker: at the next it may be gone.
+        Args:
+            options: those of `docker ps`.
         """
-        template = f'{{{{.ID}}}}\t{{{{.Label "{SERVICE}"}}}}\t{{{{.Label "{UP}"}}}}'
-        shown = self._ps("--filter", f"status={status}")
-        lines = output_of(*shown, "--no-trunc", "--format", template).splitlines()
-        found = (
-            WorkerContainer(*parts) for line in lines if len(parts := line.split("\t")) == FIELDS
-        )
+        ids = self.containers(*options)
+        # One that is removed just now is no reason to say nothing of the others.
+        lines = ask("inspect", "--format", WORKER, *ids).stdout.splitlines() if ids else []
+        parts = [fields for line in lines if len(fields := line.split()) == FIELDS]
+        found = [WorkerContainer(one[0], one[1], int(one[2]), *one[3:]) for one in parts]
         workers = (one for one in found if one.service.startswith("worker-"))
         return sorted(workers, key=lambda one: one.service)
-
-    def _ps(self, *options: str) -> list[str]:
-        return ["ps", "--all", "--filter", f"label={PROJECT}={self.name}", *options]

@@ -54,7 +54,7 @@ def resume(environ: Mapping[str, str], shell: Mapping[str, str], worker: str = "
 
 
 def _start_again(cluster: engine.Project, worker: str) -> None:
-    ended = cluster.workers("exited")
+    ended = cluster.workers("--filter", "status=exited")
     if not ended:
         raise EndError(
             EXIT_CONFIGURATION,

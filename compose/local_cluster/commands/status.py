@@ -8,21 +8,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from local_cluster import engine
+from local_cluster.engine import WorkerContainer
 from local_cluster.messages import EXIT_ERROR, EndError, write
 from local_cluster.settings.given import project
 
 ANSWER_SECONDS = 20
 """For a container to say what it is at; one whose processes hang says nothing."""
 STOPPED_CODES = (129, 130, 143)
-CONTAINER = (
-    f'{{{{index .Config.Labels "{engine.SERVICE}"}}}} '
-    "{{.State.Status}} {{.State.ExitCode}} {{.Id}} {{.State.StartedAt}}"
-)
 USAGE = "{{.ID}}\t{{.MemUsage}}\t{{.CPUPerc}}"
 HEADS = ("worker", "state", "step", "up", "restarts", "memory", "CPU", "last line")
 FRACTION = re.compile(r"\.[0-9]+")
@@ -35,25 +31,6 @@ TERMINAL_LINES = 2
 """Of a terminal, for one worker: who is missing stands far in its last line."""
 
 
-@dataclass(frozen=True)
-class Container:
-    """A worker's container, as the engine sees it.
-
-    Attributes:
-        service: the worker.
-        status: the engine's word: running, exited, created, paused …
-        code: the exit code of one that has ended.
-        id: its whole id.
-        started: when it was last started, by the engine's clock.
-    """
-
-    service: str
-    status: str
-    code: int
-    id: str
-    started: str
-
-
 def status(environ: Mapping[str, str], *, as_json: bool) -> int:
     """Print what the workers are at, those that have ended, too; return the exit code.
 
@@ -61,7 +38,7 @@ def status(environ: Mapping[str, str], *, as_json: bool) -> int:
         EndError: there is none, or the engine does not answer.
     """
     cluster = engine.Project(project(environ))
-    workers = containers(cluster)
+    workers = cluster.workers()
     if not workers:
         sentence = (
             f"no worker of the project {cluster.name} is here; `make up-local` starts some, and "
@@ -78,41 +55,24 @@ def status(environ: Mapping[str, str], *, as_json: bool) -> int:
     return 0
 
 
-def containers(cluster: engine.Project) -> list[Container]:
-    """Return the workers' containers in the order of their numbers."""
-    ids = cluster.containers()
-    if not ids:
-        return []
-    # One that is removed just now is no reason to say nothing of the others.
-    lines = engine.ask("inspect", "--format", CONTAINER, *ids).stdout.splitlines()
-    parts = [line.split() for line in lines]
-    found = [
-        Container(service, status, int(code), container, started)
-        for service, status, code, container, started in (one for one in parts if len(one) == 5)  # noqa: PLR2004
-    ]
-    return sorted(
-        (one for one in found if one.service.startswith("worker-")), key=lambda one: one.service
-    )
-
-
-def look_at(workers: Sequence[Container]) -> list[dict[str, Any]]:
+def look_at(workers: Sequence[WorkerContainer]) -> list[dict[str, Any]]:
     """Return what each worker is at; all are asked at the same time."""
     asked = {
-        one.id: engine.start(
-            ["exec", one.id, "status", "--json"],
+        one.container: engine.start(
+            ["exec", one.container, "status", "--json"],
             output=subprocess.PIPE,
             errors=subprocess.PIPE,
         )
         for one in workers
         if one.status == "running"
     }
-    up = [one.id for one in workers if one.status in ("running", "paused")]
+    up = [one.container for one in workers if one.status in ("running", "paused")]
     used, now = usage(up), _now() if up else ""
     return [
         {
-            **described(one, _answer(asked.get(one.id))),
-            "up_seconds": _seconds_between(one.started, now) if one.id in up else None,
-            **used.get(one.id, NO_USAGE),
+            **described(one, _answer(asked.get(one.container))),
+            "up_seconds": _seconds_between(one.started, now) if one.container in up else None,
+            **used.get(one.container, NO_USAGE),
         }
         for one in workers
     ]
@@ -177,12 +137,12 @@ def _answer(process: subprocess.Popen[bytes] | None) -> dict[str, Any]:
     return answer if isinstance(answer, dict) else {}
 
 
-def described(container: Container, answer: Mapping[str, Any]) -> dict[str, Any]:
+def described(container: WorkerContainer, answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is known of a worker: its own word where it runs, else how it ended."""
     has_ended = container.status in ("exited", "dead")
     known: dict[str, Any] = {
         "worker": container.service,
-        "container": container.id[:12],
+        "container": container.container[:12],
         "state": container.status,
         "detail": "",
         "step": None,
@@ -201,7 +161,7 @@ def described(container: Container, answer: Mapping[str, Any]) -> dict[str, Any]
         known["state"] = "stopped" if container.code in STOPPED_CODES else state
         known["detail"] = "" if container.code == 0 else f"exit code {container.code}"
         known["healthy"] = container.code == 0
-        known["last_line"] = _last_line(container.id)
+        known["last_line"] = _last_line(container.container)
     return {**known, **{name: answer[name] for name in known if name in answer}}
 
 

@@ -23,7 +23,7 @@ def stop(environ: Mapping[str, str], worker: str = "") -> int:
         EndError: none runs, or not this one.
     """
     cluster = engine.Project(project(environ))
-    running = cluster.workers("running")
+    running = cluster.workers("--filter", "status=running")
     if not running:
         raise EndError(EXIT_ERROR, f"no worker of the project {cluster.name} runs here.")
     if worker:
@@ -67,7 +67,7 @@ def _stop_all(cluster: engine.Project, running: Sequence[engine.WorkerContainer]
         raise EndError(EXIT_ERROR, ended.stderr.strip())
     if up.isdecimal():
         _wait_for_end(int(up), cluster)
-    say("all have ended" + ("; `make resume` goes on with the run" if up else ""))
+    say("all have ended" + ("; `make resume` goes on with the run" if up.isdecimal() else ""))
 
 
 def _wait_for_end(process: int, cluster: engine.Project) -> None:

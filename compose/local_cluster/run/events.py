@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Union
 
 EXIT_STOPPED = 143
@@ -84,84 +85,98 @@ class Failed:
 Change = Union[Started, Stopped, Failed, None]
 
 
-class WorkerStates:
-    """The workers of a cluster as the engine's events leave them.
+class Signalled(Enum):
+    """Which signal a worker was sent since its start."""
+
+    NOT = "none that ends it"
+    TO_STOP = "SIGTERM, so it was asked to stop, whatever it is sent then"
+    KILLED = "SIGKILL, by hand"
+
+
+@dataclass
+class _Worker:
+    """A worker as the events leave it.
 
     Attributes:
-        running: how many have not ended.
+        code: its exit code; None: it has not ended.
+        ended: when it ended last, as `docker logs --since` takes it.
+        signalled: what it was sent.
+        is_coming: whether it has ended and is being started again.
     """
 
+    code: int | None = None
+    ended: str = "0"
+    signalled: Signalled = Signalled.NOT
+    is_coming: bool = False
+
+
+class WorkerStates:
+    """The workers of a cluster as the engine's events leave them."""
+
     def __init__(self, services: Sequence[str]) -> None:
-        self.running = len(services)
-        self._services = tuple(services)
-        self._codes: dict[str, int] = {}
-        self._asked: set[str] = set()
-        self._killed: set[str] = set()
-        self._coming: set[str] = set()
-        self._ended: dict[str, str] = {}
+        self._workers = {service: _Worker() for service in services}
         self._has_one_come_back = False
+
+    @property
+    def running(self) -> int:
+        """How many have not ended, or come back."""
+        return sum(one.code is None or one.is_coming for one in self._workers.values())
 
     def exit_code(self) -> int:
         """Return the cluster's, when no worker runs and none has failed."""
-        return EXIT_STOPPED if EXIT_STOPPED in self._codes.values() else 0
+        return EXIT_STOPPED if EXIT_STOPPED in self._codes() else 0
 
     def missing(self) -> list[str]:
         """Return the workers that have ended otherwise than with success."""
-        return [service for service in self._services if self._codes.get(service)]
+        return [service for service, worker in self._workers.items() if worker.code]
 
     def is_one_done(self) -> bool:
         """Tell whether a worker has ended with success, and meets the others no more."""
-        return 0 in self._codes.values()
+        return 0 in self._codes()
 
     def was_killed(self, service: str) -> bool:
         """Tell whether a worker's container was killed by hand, and was not asked to stop before.
 
         Exit code 137 alone may be that of a command that was killed too often within it.
         """
-        return service in self._killed - self._asked
+        return self._workers[service].signalled is Signalled.KILLED
 
     def comes_back(self, service: str) -> None:
         """Note that a worker that has ended is being started again."""
-        self.running += 1
-        self._coming.add(service)
+        self._workers[service].is_coming = True
         self._has_one_come_back = True
 
     def take(self, event: Event) -> Change:
         """Take notice of an event; containers of other services are none of ours."""
-        if event.service not in self._services:
+        worker = self._workers.get(event.service)
+        if worker is None:
             return None
         if event.action == "start":
-            return self._start(event)
+            self._workers[event.service] = _Worker(ended=worker.ended)
+            again = worker.code is not None
+            return Started(event.service, event.container, worker.ended, again)
         if event.action == "die":
-            return self._die(event)
+            return self._die(worker, event)
         if event.signal == SIGTERM:
-            self._asked.add(event.service)
-        elif event.signal == SIGKILL:
-            self._killed.add(event.service)
+            worker.signalled = Signalled.TO_STOP
+        elif event.signal == SIGKILL and worker.signalled is Signalled.NOT:
+            worker.signalled = Signalled.KILLED
         return None
 
-    def _start(self, event: Event) -> Started:
-        again = self._codes.pop(event.service, None) is not None
-        self.running += again and event.service not in self._coming
-        self._coming.discard(event.service)
-        self._asked.discard(event.service)
-        self._killed.discard(event.service)
-        since = self._ended.get(event.service, "0")
-        return Started(event.service, event.container, since, again)
-
-    def _die(self, event: Event) -> Change:
-        code = int(event.code)
-        first = not self._codes and not self._has_one_come_back
-        self.running -= 1
+    def _die(self, worker: _Worker, event: Event) -> Change:
+        first = not self._codes() and not self._has_one_come_back
         # The engine says so when it has all of a container's lines; those of a later start follow.
-        self._codes[event.service] = code
-        self._ended[event.service] = event.seconds
-        if code == EXIT_STOPPED:
+        worker.code, worker.ended = int(event.code), event.seconds
+        if worker.code == EXIT_STOPPED:
             return Stopped(event.service, others_wait=self._somebody_was_not_asked())
-        return Failed(event.service, code, event.container, first) if code else None
+        if worker.code:
+            return Failed(event.service, worker.code, event.container, first)
+        return None
+
+    def _codes(self) -> list[int]:
+        return [one.code for one in self._workers.values() if one.code is not None]
 
     def _somebody_was_not_asked(self) -> bool:
         """Nobody waits where all were asked, as `make stop` does."""
-        return any(
-            service not in self._codes and service not in self._asked for service in self._services
-        )
+        running = [one for one in self._workers.values() if one.code is None]
+        return any(one.signalled is not Signalled.TO_STOP for one in running)

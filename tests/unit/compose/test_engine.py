@@ -40,12 +40,15 @@ def test_no_docker_command(monkeypatch, tmp_path):
 
 
 def test_workers_are_told_by_their_numbers_and_nothing_else_is_one(docker):
-    docker('printf "%s\t%s\t%s\\n" 0a worker-1 12 0b run-folder "" 0c worker-0 ""')
+    docker(
+        'case "$1" in ps) echo 0a;; inspect) printf "%s running 0 %s then %s\\n" '
+        "worker-1 0a 12 run-folder 0b - worker-0 0c -;; esac"
+    )
     found = [
-        engine.WorkerContainer("0c", "worker-0", ""),
-        engine.WorkerContainer("0a", "worker-1", "12"),
+        engine.WorkerContainer("worker-0", "running", 0, "0c", "then", "-"),
+        engine.WorkerContainer("worker-1", "running", 0, "0a", "then", "12"),
     ]
-    assert engine.Project("p").workers("running") == found
+    assert engine.Project("p").workers() == found
 
 
 def test_what_shows_the_curves_is_no_part_of_a_cluster(docker):

@@ -29,11 +29,11 @@ AT = {
 DOCKER = """#!/bin/sh
 case "$1 $2" in
     "ps --all") printf '%s\\n' d0 c0 a0 b0;;
-    "inspect --format") printf '%s\\n' 'worker-3 exited 75 d0 2026-01-01T09:59:00.1Z' \
-        'worker-2 running 0 c0 2026-01-01T09:30:00.123456789Z' \
-        'run-folder exited 0 e0 2026-01-01T09:59:00Z' \
-        'worker-0 running 0 a0 2026-01-01T09:59:48.9Z' \
-        'worker-1 exited 143 b0 2026-01-01T09:59:00Z';;
+    "inspect --format") printf '%s\\n' 'worker-3 exited 75 d0 2026-01-01T09:59:00.1Z -' \
+        'worker-2 running 0 c0 2026-01-01T09:30:00.123456789Z -' \
+        'run-folder exited 0 e0 2026-01-01T09:59:00Z -' \
+        'worker-0 running 0 a0 2026-01-01T09:59:48.9Z -' \
+        'worker-1 exited 143 b0 2026-01-01T09:59:00Z -';;
     "info --format") echo '2026-01-01T12:00:00.5+02:00';;
     "exec a0") test "$3 $4" = "status --json" && cat answer;;
     "exec c0") echo 'status: executable file not found' >&2; exit 127;;

@@ -43,7 +43,7 @@ cd "$(dirname "$0")"
 worker=0
 [ ! -e stopped-c0 ] || worker=1
 case "$1 $*" in
-    ps*up*) printf "c$worker\\tworker-$worker\\t$(cat up)\\n";;
+    inspect*) echo "worker-$worker running 0 c$worker then $(cat up)";;
     ps*) [ -e stopped-c1 ] || echo "c$worker worker-$worker";;
     stop*c1) sleep 1.5; touch stopped-c1;;
     stop*c0) touch stopped-c0;;
@@ -91,9 +91,10 @@ def test_one_that_does_not_end_is_told_of(cluster):
 ENDING = """#!/bin/sh
 cd "$(dirname "$0")"
 case "$1" in
-    ps) [ -e looked ] || printf "c0\\tworker-0\\t\\nc1\\tworker-1\\t\\n"; touch looked;;
+    ps) [ -e looked ] || printf "c0 worker-0\\nc1 worker-1\\n";;
+    inspect) [ ! -e looked ] || { echo "Error: No such object: $2" >&2; exit 1; }
+        printf "worker-0 running 0 c0 then -\\nworker-1 running 0 c1 then -\\n"; touch looked;;
     stop) echo "Error response from daemon: No such container: $2" >&2; exit 1;;
-    inspect) echo "Error: No such object: $2" >&2; exit 1;;
 esac
 """
 

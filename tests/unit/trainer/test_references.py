@@ -6,6 +6,7 @@ import pytest
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.settings.names import data_sets as names
 from cluster_trainer.settings.names import references
+from cluster_trainer.settings.reading import did_you_mean
 
 
 @pytest.mark.parametrize(
@@ -91,4 +92,4 @@ def test_the_images_list_of_names_counts(tmp_path, monkeypatch):
     listed.write_text("cifar10\nmnist\n")
     monkeypatch.setattr(names, "TFDS_NAMES", listed)
     assert names.is_known("mnist", tmp_path)
-    assert names.advice("cifar1") == "Did you mean cifar10?"
+    assert did_you_mean("cifar1", names.tfds_names()) == "Did you mean cifar10?"

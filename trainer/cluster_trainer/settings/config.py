@@ -22,7 +22,7 @@ from cluster_trainer.settings import values
 from cluster_trainer.settings.groups import OF_THE_RUN, OWN_TO_EACH_WORKER
 from cluster_trainer.settings.names import data_sets, devices
 from cluster_trainer.settings.names.variables import PREFIX, flag_of, shown_name, variable_of
-from cluster_trainer.settings.reading import Flags, Variables, without_values
+from cluster_trainer.settings.reading import Flags, Variables, did_you_mean, without_values
 from cluster_trainer.settings.refusals import (
     HELP_LISTS,
     MOST_SILENCE_SECONDS,
@@ -267,7 +267,7 @@ class TrainerConfig(BaseSettings):
     @classmethod
     def _known_dataset(cls, name: str, info: ValidationInfo) -> str:
         if not data_sets.is_known(name, info.data.get("data_dir", Path("/data"))):
-            raise values.refuse(data_sets.ACCEPTED, data_sets.advice(name))
+            raise values.refuse(data_sets.ACCEPTED, did_you_mean(name, data_sets.tfds_names()))
         return name
 
     @field_validator("logical_cpus")

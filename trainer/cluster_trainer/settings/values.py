@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pydantic_core import PydanticCustomError
@@ -18,30 +19,28 @@ def refuse(accepted: str, advice: str = "") -> PydanticCustomError:
     return PydanticCustomError("refused", "{accepted}", {"accepted": accepted, "advice": advice})
 
 
-def known_model(name: str) -> str:
-    """Refuse a model that is neither built in nor a function of the user's own."""
-    if not models.is_known(name):
-        raise refuse(models.ACCEPTED, did_you_mean(name, models.BUILT_IN))
-    return name
+def _known(
+    is_one: Callable[[str], bool], accepted: str, names: Iterable[str] = ()
+) -> Callable[[str], str]:
+    """Return what refuses a text that is no such name, with the nearest of some names."""
+
+    def known(name: str) -> str:
+        if not is_one(name):
+            raise refuse(accepted, did_you_mean(name.lower(), names))
+        return name
+
+    return known
 
 
-def known_optimizer(name: str) -> str:
-    """Refuse an optimizer that nobody could find."""
-    if not compiling_names.is_optimizer(name):
-        advice = did_you_mean(name.lower(), compiling_names.OPTIMIZERS)
-        raise refuse(compiling_names.OPTIMIZER, advice)
-    return name
-
-
-def known_loss(name: str) -> str:
-    """Refuse a loss that Keras could not know, and that is no function of the user's own."""
-    if not compiling_names.is_name(name):
-        raise refuse(compiling_names.LOSS)
-    return name
+known_model = _known(models.is_known, models.ACCEPTED, models.BUILT_IN)
+known_optimizer = _known(
+    compiling_names.is_optimizer, compiling_names.OPTIMIZER, compiling_names.OPTIMIZERS
+)
+known_loss = _known(compiling_names.is_name, compiling_names.LOSS)
 
 
 def known_metrics(names_of_metrics: str) -> str:
-    """Refuse such a metric; return all of them, with commas between them."""
+    """Refuse metrics that Keras could not know; return all of them, with commas between them."""
     metrics = [one.strip() for one in names_of_metrics.split(",")]
     if not all(map(compiling_names.is_name, metrics)):
         raise refuse(compiling_names.METRICS)

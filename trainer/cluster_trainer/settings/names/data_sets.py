@@ -1,6 +1,5 @@
 """Which data sets there are, known without importing TensorFlow."""
 
-import difflib
 from pathlib import Path
 
 from cluster_trainer.settings.names.references import is_reference, module_exists
@@ -43,9 +42,3 @@ def tfds_names() -> frozenset[str]:
     """
     listed = TFDS_NAMES.read_text().split() if TFDS_NAMES.exists() else []
     return frozenset(listed) | {"digits"}
-
-
-def advice(name: str) -> str:
-    """Suggest what may have been meant."""
-    close = difflib.get_close_matches(name, tfds_names(), n=3)
-    return f"Did you mean {' or '.join(close)}?" if close else ""
