@@ -1,4 +1,4 @@
-"""The command that starts a run again, as far as its folder knows it, and what it does not know."""
+"""The command that repeats a run, with notes about what its folder does not record."""
 
 import re
 import shlex
@@ -17,14 +17,14 @@ OF_CLUSTER = re.compile(
     r"|WORKSPACE_DIR|SCRIPT|RENDEZVOUS_TIMEOUT|GPUS_PER_WORKER|STARTUP_TIMEOUT|STOP_GRACE_SECONDS"
     r"|MIN_WORKERS|REGROUP_SECONDS|MAX_RESTARTS|LOG_FORMAT|METRICS_PORT|REQUIREMENTS_FILE"
 )
-"""What cluster.json holds of what decides a run; whatever trained could have written more there."""
+"""The variables of cluster.json that are repeated: workers can write others there."""
 OF_THE_START = ("RUN_UID", "RUN_GID", "CLUSTER_TOKEN")
 TOKEN = "CLUSTER_TOKEN"  # noqa: S105  its name
 PLACES = ("data_dir", "run_dir", "model_dir", "resume")
 OF_A_SCRIPT = ("model", "dataset")
-"""What a script gives itself; the settings say what it was."""
+"""What a script gives itself. The settings only record it."""
 IN_THE_IMAGE = "digits"
-"""The data set that needs no folder."""
+"""The data set in the image, which needs no folder."""
 GPUS = "--gpus all --shm-size 1g"
 
 
@@ -33,8 +33,8 @@ class Again:
     """How to start a run again.
 
     Attributes:
-        command: for a shell; empty: nothing is known.
-        notes: what is not known, or has to be as it was, a sentence each.
+        command: the command for a shell; empty: nothing is known.
+        notes: what is not known, or must be as it was, one sentence each.
     """
 
     command: str
@@ -42,7 +42,7 @@ class Again:
 
 
 def again(run: RecordedRun) -> Again:
-    """Return how to start a run again: in the repository's folder, or on any machine."""
+    """Return how to repeat a run: in the repository's folder, or on any machine."""
     if any(OF_CLUSTER.fullmatch(name) for name in run.given):
         return Again(_of_cluster(run), tuple(_notes_of_cluster(run)))
     if run.settings or run.script:
@@ -53,7 +53,7 @@ def again(run: RecordedRun) -> Again:
 
 
 def differs_from_default(name: str, value: Any) -> bool:
-    """Tell whether a setting is not what it is where nobody gives it."""
+    """Tell whether a setting differs from its default."""
     known = TrainerConfig.model_fields.get(name)
     if known is None:
         return True
@@ -135,7 +135,7 @@ def _notes_of_script(run: RecordedRun) -> Iterator[str]:
 
 
 def _built(run: RecordedRun) -> str:
-    """Return what an image was made of, as far as it is known."""
+    """Return the versions in the image, as far as they are known."""
     version, revision = (run.versions.get(name) for name in ("cluster-trainer", "revision"))
     tensorflow = run.versions.get("tensorflow")
     parts = [
@@ -151,14 +151,14 @@ def _workers(run: RecordedRun) -> int:
 
 
 def _needs_data(run: RecordedRun) -> bool:
-    """Tell whether it trained on a set of TensorFlow Datasets that is not in the image."""
+    """Tell whether the run trained on a TensorFlow Datasets set that is not in the image."""
     name = run.settings.get("dataset")
     is_name = isinstance(name, str) and " " not in name  # else words in place of arrays
     return is_name and name != IN_THE_IMAGE and not is_reference(str(name))
 
 
 def _modules(run: RecordedRun) -> list[str]:
-    """Return the functions of the user's own that the settings name."""
+    """Return the user's functions that the settings name."""
     named = [
         text
         for name in ("model", "dataset", "optimizer", "loss", "metrics")

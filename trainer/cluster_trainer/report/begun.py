@@ -1,4 +1,4 @@
-"""What the fits of scripts were begun with, as rows of a table."""
+"""Tables of what scripts gave their fits: model, optimizer, loss, data."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ Rows = list[tuple[str, list[str]]]
 
 
 def begun(fits: Sequence[RecordedFit]) -> Rows:
-    """Return a row for whatever any of some fits was given, and in it a text for each fit."""
+    """Return a row for each argument that any of the fits was given, with a text per fit."""
     tables = [dict(_flat(fit.about.get("fit") or {})) for fit in fits]
     names = dict.fromkeys(name for table in tables for name in table)
     rows = [(name, [table.get(name, EMPTY) for table in tables]) for name in names]
@@ -24,9 +24,9 @@ def begun(fits: Sequence[RecordedFit]) -> Rows:
 
 
 def begun_of_all(runs: Sequence[RecordedRun]) -> Rows:
-    """Return a row for whatever the fits of runs were begun with, and in it a text for each run.
+    """Return a row for each argument that any fit of the runs was given, with a text per run.
 
-    Where each run has one fit alone it needs no name.
+    If each run has one fit, the fit's name is omitted.
     """
     of_runs = [{fit.name: fit for fit in told_of(run)} for run in runs]
     names = dict.fromkeys(name for fits in of_runs for name in fits)
@@ -40,15 +40,15 @@ def begun_of_all(runs: Sequence[RecordedRun]) -> Rows:
 
 
 def told_of(run: RecordedRun) -> list[RecordedFit]:
-    """Return the fits to be shown that have an about.json."""
+    """Return the shown fits that have an about.json."""
     told = {fit.name: fit for fit in run.chief.fits if fit.about}
     return [told[name] for name in first_and_last([*told])]
 
 
 def _flat(values: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str]]:
-    """Yield names and texts; what has members of its own has a name for each of them.
+    """Yield names and texts; an object yields one for each of its members.
 
-    An object of Keras's, such as an optimizer, is that of its class, followed by its configuration.
+    A Keras object, such as an optimizer, yields its class and then its configuration.
     """
     for name, value in values.items():
         if not isinstance(value, dict):
@@ -64,7 +64,7 @@ def _flat(values: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, st
 
 
 def cell(value: Any) -> str:
-    """Return a value as a cell shows it: of a number of float32 as many digits as it has."""
+    """Return a value as a table shows it. Numbers have the digits of float32."""
     if value is None:
         return EMPTY
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""The drawings of a report, each with its title, or with the reason why there is none."""
+"""The drawings of a report: each has a title, and a reason if it could not be drawn."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,13 +43,13 @@ GAP_SECONDS, GAP_TIMES = 5.0, 5.0
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing, or why there is none.
+    """A drawing, or the reason why there is none.
 
     Attributes:
         title: what it shows.
-        svg: the drawing; None: it could not be made.
-        missing: what is said instead.
-        note: what has to be known besides.
+        svg: the drawing; None: there is none.
+        missing: the reason why there is none.
+        note: a remark below the drawing.
     """
 
     title: str
@@ -75,7 +75,7 @@ def curves_of(runs: Sequence[RecordedRun], names: Sequence[str]) -> Iterator[Dra
 
 
 def ends_of(runs: Sequence[RecordedRun], names: Sequence[str]) -> Iterator[Drawing]:
-    """Yield a drawing for each metric of what the fits of a script came to, one after the other."""
+    """Yield a drawing for each metric: its last value in each of a script's fits."""
     of_all = [
         [{**fit.metrics[-1], FIT: fit.number} for fit in run.chief.fits if fit.metrics]
         for run in runs
@@ -86,7 +86,7 @@ def ends_of(runs: Sequence[RecordedRun], names: Sequence[str]) -> Iterator[Drawi
 def _metrics(
     of_all: Sequence[Sequence[Json]], names: Sequence[str], along: str
 ) -> Iterator[Drawing]:
-    """Yield a drawing for each metric in the lines of all runs, over what counts these."""
+    """Yield a drawing for each metric in the lines of all runs."""
     found = dict.fromkeys(name for lines in of_all for line in lines for name in line)
     for metric in dict.fromkeys(n.removeprefix(TEST) for n in found if n not in (*COUNTS, FIT)):
         series: list[plots.Series] = []
@@ -102,9 +102,9 @@ def _metrics(
 
 
 def speed_of(run: RecordedRun) -> Drawing:
-    """Return each worker's examples per second, over the time since the first point of any.
+    """Return each worker's examples per second, over the time since the first point.
 
-    Of data that come in batches of which nobody knows the size, it is the steps.
+    If nobody knows the size of the batches, it is steps per second.
     """
     title, points = "examples per second", _points_of_workers(run, SPEED)
     if not any(found for _, found in points):
@@ -131,7 +131,7 @@ def _points_of_workers(run: RecordedRun, tag: str) -> list[tuple[str, Sequence[P
 
 
 def _over_time(name: str, points: Sequence[Point], began: float, size: float) -> plots.Series:
-    """Return a curve over time, broken where nothing was written for long."""
+    """Return a curve over time, with gaps where nothing was written for long."""
     steps = [later.time - one.time for one, later in pairwise(points)]
     longest = max(GAP_SECONDS, GAP_TIMES * median(steps)) if steps else GAP_SECONDS
     places: list[float] = []
@@ -146,7 +146,7 @@ def _over_time(name: str, points: Sequence[Point], began: float, size: float) ->
 
 
 def timeline_of(run: RecordedRun, lines: Sequence[WorkerTime]) -> Drawing:
-    """Return what each worker was at, and what happened to it."""
+    """Return the timeline of each worker."""
     named = [
         (worker.name, line, [one.time for one in points_of(worker, HELD_UP)])
         for worker, line in zip(run.workers, lines, strict=True)
@@ -168,7 +168,7 @@ def timeline_of(run: RecordedRun, lines: Sequence[WorkerTime]) -> Drawing:
 def seconds_of(
     run: RecordedRun, lines: Sequence[WorkerTime]
 ) -> tuple[Drawing, list[tuple[str, list[str]]]]:
-    """Return where each worker's time went: a drawing, and the same as a table."""
+    """Return how each worker's time was spent, as a drawing and as a table."""
     title = "where the time went"
     others = waits_for_others([worker.events for worker in run.workers])
     parts: list[tuple[str, dict[str, float]]] = []
@@ -195,12 +195,12 @@ def seconds_of(
 def _parts(
     measured: Mapping[str, float], states: Mapping[str, float], of_others: float | None
 ) -> dict[str, float]:
-    """Return a worker's seconds by what the drawing calls them; steps are split where they can be.
+    """Return a worker's seconds by the drawing's names. Steps are split if that was measured.
 
     Args:
-        measured: of all epochs together.
-        states: of what comes before the epochs.
-        of_others: for how long its steps waited for slower workers; None: not measured.
+        measured: the seconds of all epochs together.
+        states: the seconds of the states before the epochs.
+        of_others: how long its steps waited for slower workers; None: not measured.
     """
     known = sum(
         measured.get(key, 0.0) for key in ("first_call", "calls", "evaluating", "checkpoints")
@@ -244,5 +244,5 @@ def _drawn(
 
 
 def points_of(worker: Worker, tag: str) -> Sequence[Point]:
-    """Return the points of a worker's curve; none where it has no such curve."""
+    """Return the points of a worker's curve; none if it has no such curve."""
     return (worker.curves or {}).get(tag, ())

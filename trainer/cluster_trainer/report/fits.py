@@ -1,4 +1,4 @@
-"""What the fits of a user's own script have left: checkpoints, numbers of epochs, curves."""
+"""The fits of a user's script, read back: checkpoints, metrics of epochs, curves."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from cluster_trainer.results.metrics_file import FILE as METRICS
 FIT = re.compile(r"fit-([0-9]{1,9})")
 CHECKPOINTS = "checkpoints"
 MAX_FITS = 12
-"""Of a script with more, the first ones and the last are shown by themselves."""
+"""If a script has more fits, only the first and the last ones get their own part."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class RecordedFit:
 
     Attributes:
         name: `fit-1`.
-        step: of its newest checkpoint; None: it has none.
+        step: the step of its newest checkpoint; None: it has none.
         metrics: the lines of its metrics.jsonl.
-        curves: of its event files; None: it has none.
-        about: of its about.json.
+        curves: the numbers of its event files; None: it has none.
+        about: the content of its about.json.
     """
 
     name: str
@@ -38,7 +38,7 @@ class RecordedFit:
 
     @property
     def number(self) -> int:
-        """From 1."""
+        """The number of the fit, from 1."""
         return int(self.name.rpartition("-")[2])
 
     @property
@@ -48,7 +48,7 @@ class RecordedFit:
 
 
 def first_and_last(fits: Sequence[str]) -> list[str]:
-    """Return the names of the fits to be shown by themselves, out of those of all."""
+    """Return the names of the fits that get their own part, out of all names."""
     half = MAX_FITS // 2
     return [*fits] if len(fits) <= MAX_FITS else [*fits[:half], *fits[-half:]]
 

@@ -1,4 +1,4 @@
-"""From runs to one HTML page, which asks nothing of any network."""
+"""From runs to one HTML page, which loads nothing from a network."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ OF_SCRIPTS = ("workers", "replicas", "strategy")
 
 
 def render(runs: Sequence[RecordedRun]) -> str:
-    """Return the page; whatever a run has written is text in it, and nothing else."""
+    """Return the page. What a run has written appears as text only."""
     environment = jinja2.Environment(
         autoescape=True,
         loader=jinja2.FileSystemLoader(HERE),
@@ -50,7 +50,7 @@ def render(runs: Sequence[RecordedRun]) -> str:
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """Return names that differ: those of two folders may be the same."""
+    """Return distinct names: two folders may have the same one."""
     return [
         f"{name} ({index + 1})" if names.count(name) > 1 else name
         for index, name in enumerate(names)
@@ -58,7 +58,7 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 
 def differences(runs: Sequence[RecordedRun]) -> Rows:
-    """Return what scripts gave their fits, settings, numbers of workers, versions that differ."""
+    """Return what differs: arguments of fits, settings, numbers of workers, versions."""
     if len(runs) == 1:
         return []
     tables = [
@@ -78,7 +78,7 @@ def differences(runs: Sequence[RecordedRun]) -> Rows:
 
 
 def _curves(runs: Sequence[RecordedRun], names: Sequence[str]) -> list[tuple[str, list[Drawing]]]:
-    """Return the curves of all runs; those of a script's fits for each fit, with its name."""
+    """Return the curves of all runs, for each fit of a script with its name."""
     fits = _fits_of(runs)
     if not fits:
         return [("", list(drawings.curves_of(runs, names)))]
@@ -92,7 +92,7 @@ def _curves(runs: Sequence[RecordedRun], names: Sequence[str]) -> list[tuple[str
 
 
 def _have_own(runs: Sequence[RecordedRun]) -> bool:
-    """Tell whether a run has metrics that are of no fit of a script."""
+    """Tell whether a run has metrics that belong to no fit of a script."""
     return any(run.chief.metrics for run in runs)
 
 
@@ -103,7 +103,7 @@ def _fits_of(runs: Sequence[RecordedRun]) -> list[str]:
 
 
 def _not_shown(runs: Sequence[RecordedRun]) -> str:
-    """Return the sentence about fits that are not shown by themselves; empty: all are."""
+    """Return the sentence about fits without their own part; empty: all have one."""
     count = len(_fits_of(runs))
     if count <= MAX_FITS:
         return ""
@@ -112,7 +112,7 @@ def _not_shown(runs: Sequence[RecordedRun]) -> str:
 
 
 def _facts(runs: Sequence[RecordedRun]) -> Rows:
-    """Return what each run came to, by name: a row for each, a column for each run."""
+    """Return the results: a row for each fact, a column for each run."""
     rows = [("began", [_date(run.began) for run in runs])]
     for name in FACTS if any(run.chief.result for run in runs) else OF_SCRIPTS:
         values = [_fact(run, name) for run in runs]
@@ -130,7 +130,7 @@ def _facts(runs: Sequence[RecordedRun]) -> Rows:
 
 
 def _fact(run: RecordedRun, name: str) -> str:
-    """Return what result.json says of it, where it does, else a script's fits."""
+    """Return a fact from result.json, otherwise from a script's fits."""
     if run.chief.result.get(name, NOT_RECORDED) is None:
         return cell(None)
     told = run.fact(name)
@@ -140,7 +140,7 @@ def _fact(run: RecordedRun, name: str) -> str:
 
 
 def _last(chiefs: Sequence[Worker], of: str) -> Rows:
-    """Return the numbers of the last epoch: a row for each."""
+    """Return the metrics of the last epoch, a row for each."""
     last = [one.metrics[-1] if one.metrics else {} for one in chiefs]
     return [
         (f"{of}last {name.replace('_', ' ')}", [_metric(line, name) for line in last])
@@ -149,7 +149,7 @@ def _last(chiefs: Sequence[Worker], of: str) -> Rows:
 
 
 def _fits(runs: Sequence[RecordedRun]) -> Rows:
-    """Return how far a script and its fits have come: a row for each of these."""
+    """Return a row for the script, and one for the newest checkpoint of each fit."""
     if not any(run.script or run.chief.fits for run in runs):
         return []
     rows = [("script", [run.script or NOT_RECORDED for run in runs])]
@@ -162,7 +162,7 @@ def _fits(runs: Sequence[RecordedRun]) -> Rows:
 
 
 def _part_of(run: RecordedRun, name: str) -> Json:
-    """Return what the page shows of one run alone."""
+    """Return what the page shows about one run."""
     lines = [line_of(worker.events, _signs_of_life(worker)) for worker in run.workers]
     marks = [
         (mark.time - (run.began or 0), worker.name, mark)
@@ -193,7 +193,7 @@ def _part_of(run: RecordedRun, name: str) -> Json:
 
 
 def _parts_of_fits(run: RecordedRun) -> list[Json]:
-    """Return how fast each of several fits of a script was, and where its time went."""
+    """Return the speed of each fit of a script, and how its time was spent."""
     fits = first_and_last(run.fits) if len(run.fits) > 1 else []
     nothing = [WorkerTime((), ())] * len(run.workers)
     of_each = [(name, run.of_fit(name)) for name in fits]
@@ -208,7 +208,7 @@ def _parts_of_fits(run: RecordedRun) -> list[Json]:
 
 
 def _status(run: RecordedRun, lines: Sequence[WorkerTime]) -> str:
-    """Return how the run is: what result.json says, unless a start goes on after it."""
+    """Return the status of the run: result.json's, otherwise what its events tell."""
     if status := run.chief.result.get("status"):
         return str(status)
     if all(worker.has_ended for worker in run.workers):
@@ -232,7 +232,7 @@ def _date(seconds: float | None) -> str:
 
 
 def _metric(line: Json, name: str) -> str:
-    """Return a number of metrics.jsonl, where None stands for one that is not finite."""
+    """Return a metric as text. None is a number that is not finite."""
     if name not in line:
         return NOT_RECORDED
     return "not finite" if line[name] is None else _number(line[name])

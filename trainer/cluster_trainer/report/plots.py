@@ -1,4 +1,4 @@
-"""Drawings as SVG that stands in a page: its colours of text and axes are those of the page."""
+"""Drawings as SVG inside a page, with the page's colours of text and axes."""
 
 import io
 import re
@@ -84,7 +84,7 @@ Series = tuple[str, Sequence[float], Sequence[float | None], bool]
 
 
 def lines(series: Sequence[Series], along: str, *, from_zero: bool = False) -> str:
-    """Draw curves: a name, where its points are, how much they are, and whether it is dashed."""
+    """Draw curves: for each a name, places, values, and whether it is dashed."""
     with mpl.rc_context(SETTINGS):
         figure = Figure(figsize=SMALL)
         axes = figure.subplots()
@@ -107,7 +107,7 @@ def lines(series: Sequence[Series], along: str, *, from_zero: bool = False) -> s
 
 
 def timeline(named: Sequence[tuple[str, WorkerTime, Sequence[float]]]) -> str:
-    """Draw what each worker was at: its name, its time, and when it wrote checkpoints."""
+    """Draw each worker's timeline: its name, its time, and when it wrote checkpoints."""
     began = min(span.begin for _, line, _ in named for span in line.spans)
     ended = max(span.end for _, line, _ in named for span in line.spans)
     size, unit = unit_of(ended - began)
@@ -199,14 +199,14 @@ def matrix(counts: Sequence[Sequence[int]], names: Sequence[str]) -> str:
 
 
 def unit_of(seconds: float) -> tuple[float, str]:
-    """Return what to count a time in."""
+    """Return the unit for a duration: its seconds, and its name."""
     if seconds > FEW * HOUR:
         return HOUR, "hours"
     return (MINUTE, "minutes") if seconds > FEW * MINUTE else (1.0, "seconds")
 
 
 def _shown(name: str) -> str:
-    """Return a name as it can stand in a drawing: matplotlib hides those that begin with `_`."""
+    """Return a name as a drawing shows it: matplotlib hides names that begin with `_`."""
     clean = "".join(letter if letter.isprintable() else "?" for letter in name)
     return f" {clean}" if clean.startswith("_") else clean
 

@@ -1,4 +1,4 @@
-"""What a run has left in its folder, read back; what is not there is None, or empty."""
+"""A run, read back from its folder. What is not recorded is None or empty."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,12 +27,12 @@ class Worker:
 
     Attributes:
         name: `worker-0`.
-        result: of result.json.
+        result: the content of result.json.
         metrics: the lines of metrics.jsonl.
-        events: of events.jsonl, by time.
-        curves: of its event files, those of its fits among them; None: it has none.
-        predicted: of predictions.json.
-        fits: of a user's own script.
+        events: the lines of events.jsonl, by time.
+        curves: the numbers of its event files and of its fits'; None: it has none.
+        predicted: the content of predictions.json.
+        fits: the fits of a user's script.
         has_ended: whether that script has ended.
     """
 
@@ -46,7 +46,7 @@ class Worker:
     has_ended: bool = False
 
     def of_fit(self, name: str) -> "Worker":
-        """Return what is of one of the fits alone."""
+        """Return the part that one fit left."""
         fit = next((one for one in self.fits if one.name == name), None)
         return Worker(
             name=self.name,
@@ -80,7 +80,7 @@ class RecordedRun:
 
     @property
     def settings(self) -> Json:
-        """All settings of the chief that it heeds, name -> value."""
+        """The chief's settings that have an effect, name -> value."""
         return self.of_chief("settings")
 
     @property
@@ -90,7 +90,7 @@ class RecordedRun:
 
     @property
     def script(self) -> str:
-        """The user's own script, as far as its place is known; empty: none, or not known."""
+        """The path of the user's script; empty: there is none, or it is not known."""
         if given := self.given.get(SCRIPT):
             return given
         path = self.of_chief("script").get("path")
@@ -98,31 +98,31 @@ class RecordedRun:
 
     @property
     def fits(self) -> list[str]:
-        """The names of a script's fits that have left more than checkpoints, in their order."""
+        """The names of the script's fits that left more than checkpoints, in order."""
         told = {event.get("fit") for worker in self.workers for event in worker.events}
         fits = [fit for worker in self.workers for fit in worker.fits]
         recorded = {one.name: one.number for one in fits if one.is_recorded or one.name in told}
         return sorted(recorded, key=lambda name: recorded[name])
 
     def of_fit(self, name: str) -> "RecordedRun":
-        """Return what is of one of the fits alone."""
+        """Return the part that one fit left."""
         return replace(self, workers=[worker.of_fit(name) for worker in self.workers])
 
     @property
     def began(self) -> float | None:
-        """When its first event was, in seconds since 1970; None: not recorded."""
+        """The time of the first event, in seconds since 1970; None: not recorded."""
         return min((one.events[0]["time"] for one in self.workers if one.events), default=None)
 
     def of_chief(self, part: str) -> Json:
-        """Return an object in the chief's result.json, an empty one where it has none.
+        """Return an object of the chief's result.json, empty if there is none.
 
-        Of a script with fits of its own it is what the last of them was begun with.
+        A script's fits have about.json instead: the last one that has the object counts.
         """
         found = self.fact(part)
         return found if isinstance(found, dict) else {}
 
     def fact(self, name: str) -> Any:
-        """Return a member likewise; None: not recorded."""
+        """Return a member of the same files; None: not recorded."""
         told = [self.chief.result, *(fit.about for fit in reversed(self.chief.fits))]
         return next((one[name] for one in told if one.get(name) is not None), None)
 
@@ -143,7 +143,7 @@ def read_run(folder: Path) -> RecordedRun:
 
 
 def worker_folders(folder: Path) -> list[Path]:
-    """Return the workers' folders in a run's folder, the chief's first; none where it is no run.
+    """Return the workers' folders in a run's folder, the chief's first; none if it is no run.
 
     Raises:
         OSError: it cannot be looked into.

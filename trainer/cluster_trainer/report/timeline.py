@@ -1,4 +1,4 @@
-"""From a worker's events to what is drawn: what it was at when, and what happened to it."""
+"""From a worker's events to its timeline: its states, and the moments that are marked."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Span:
-    """What a worker was at, and from when to when, in seconds since 1970."""
+    """A state of a worker, and its begin and end in seconds since 1970."""
 
     begin: float
     end: float
@@ -25,18 +25,18 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """How long the state lasted."""
         return self.end - self.begin
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What happened at a moment.
+    """An event at one moment.
 
     Attributes:
         time: in seconds since 1970.
         kind: done, stopped, failed, restarting, killed, resumed or silent.
-        text: more of it.
+        text: details.
     """
 
     time: float
@@ -52,19 +52,19 @@ class WorkerTime:
     marks: Sequence[Mark]
 
     def seconds(self, state: str) -> float:
-        """Return how long it was at something."""
+        """Return how long the worker was in a state."""
         return sum(span.seconds for span in self.spans if span.state == state)
 
 
 def line_of(events: Iterable[Event], signs_of_life: Iterable[float] = ()) -> WorkerTime:
     """Return a worker's time.
 
-    A container that was killed says nothing. That the next one starts without a word about the end
-    of the one before tells of it, and the last sign of life tells when.
+    A container that is killed records no end. So if the next one starts and no end is recorded, the
+    one before was killed, at its last sign of life.
 
     Args:
         events: of events.jsonl, by time.
-        signs_of_life: other moments, in seconds since 1970, at which it was certainly alive.
+        signs_of_life: other moments at which the worker was alive, in seconds since 1970.
     """
     states = [event for event in events if isinstance(event.get("state"), str)]
     if not states:
@@ -86,7 +86,7 @@ def line_of(events: Iterable[Event], signs_of_life: Iterable[float] = ()) -> Wor
 
 
 def epoch_seconds(events: Iterable[Event]) -> dict[str, float]:
-    """Return where the time of all epochs together went, name -> seconds."""
+    """Return how the time of all epochs was spent, name -> seconds."""
     totals: dict[str, float] = {}
     for event in events:
         for name, value in _seconds_in(event).items():
@@ -97,8 +97,8 @@ def epoch_seconds(events: Iterable[Event]) -> dict[str, float]:
 def waits_for_others(workers: Sequence[Iterable[Event]]) -> list[float | None]:
     """Return for how many seconds each worker's steps have waited for slower workers.
 
-    The sums themselves take as long on all workers, and the slowest waits for nobody: what another
-    has more in an epoch than the one with the least, it has waited. None: it was not measured.
+    A sum takes equally long on all workers, and the slowest worker does not wait. So what a
+    worker has beyond the least one of the epoch is waiting. None: it was not measured.
     """
     sums = [_by_epoch(events, "sums") for events in workers]
     if not all(sums):
@@ -111,7 +111,7 @@ def waits_for_others(workers: Sequence[Iterable[Event]]) -> list[float | None]:
 
 
 def _by_epoch(events: Iterable[Event], name: str) -> dict[Any, float]:
-    """Return the seconds of each epoch; of one that was done again all of them."""
+    """Return the seconds of each epoch. Those of a repeated epoch are added."""
     found: dict[Any, float] = {}
     for event in events:
         if name in (seconds := _seconds_in(event)):
@@ -135,13 +135,13 @@ def _marks_of(event: Event) -> list[Mark]:
 
 
 def _was_killed(event: Event, following: Event) -> bool:
-    """Tell whether a new container has begun without a word about the end of the one before."""
+    """Tell whether a new container has begun, and the end of the one before is not recorded."""
     begins = following.get("by") == ENTRYPOINT and following["state"] == STARTING
     return begins and event.get("by") != ENTRYPOINT and not following.get("restarts")
 
 
 def _merged(spans: Sequence[Span]) -> list[Span]:
-    """Put what follows each other in one state together, and the shortest where there are many."""
+    """Join successive spans of one state, and the shortest ones if there are many."""
     whole = spans[-1].end - spans[0].begin if spans else 0.0
     shortest = whole / MAX_SPANS if len(spans) > MAX_SPANS else 0.0
     merged: list[Span] = []
