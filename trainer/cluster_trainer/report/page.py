@@ -36,7 +36,7 @@ def render(runs: Sequence[RecordedRun]) -> str:
     names = distinct([run.name for run in runs])
     page = environment.get_template("page.html").render(
         title=", ".join(names),
-        style=Markup((HERE / "style.css").readcell(encoding="utf-8")),  # noqa: S704  our own
+        style=Markup((HERE / "style.css").read_text(encoding="utf-8")),  # noqa: S704  our own
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         names=names,
         runs=[_part_of(run, name) for run, name in zip(runs, names, strict=True)],
