@@ -1,5 +1,6 @@
 """The forms of a run's files: what each member has to be. Any may be null: it is not known."""
 
+from math import isfinite
 from typing import Annotated, Any, Required
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, model_validator
@@ -23,9 +24,11 @@ def is_number(value: Any) -> bool:
 
 def _metric(value: Any) -> Any:
     """Return a metric, None where it is not finite."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, list, type(None))):
-        raise ValueError("a metric is a number, an array or null")  # noqa: TRY004  pydantic's
-    return value if isinstance(value, list) or is_number(value) else None
+    if value is None or isinstance(value, list) or is_number(value):
+        return value
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    raise ValueError(f"a metric is a number up to {MAX_NUMBER:g}, an array or null")
 
 
 def _of_an_epoch(line: dict[str, Any]) -> dict[str, Any]:
