@@ -133,7 +133,9 @@ def back_again(workbench, tmp_path_factory, request):
         yield runs
 
 
-@pytest.mark.parametrize("name", ["docker-pause", pytest.param("network-disconnect", marks=long)])
+# tests/inside/test_silence.py loses a worker that stands still, in processes.
+@long
+@pytest.mark.parametrize("name", ABSENCES)
 def test_a_worker_is_away(back_again, ends_as_undisturbed, name):
     scenario = f"{ABSENCES[name].scenario} for {AWAY_SECONDS} s"
     ends_as_undisturbed(back_again[name], scenario, INTERVAL)
@@ -168,11 +170,12 @@ def make_empty(file):
     file.write_bytes(b"")
 
 
+# tests/unit/trainer/test_checkpoints.py damages a checkpoint in all of these ways.
 @pytest.mark.parametrize(
     ("damaged", "damage"),
     [
         pytest.param("truncated", cut_off_the_end, id="truncated", marks=long),
-        pytest.param("with flipped bits", flip_bits, id="flipped-bits"),
+        pytest.param("with flipped bits", flip_bits, id="flipped-bits", marks=long),
         pytest.param("empty", make_empty, id="empty", marks=long),
     ],
 )

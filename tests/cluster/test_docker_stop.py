@@ -49,10 +49,13 @@ def workers(peers, tmp_path):
 @pytest.mark.parametrize(
     ("phase", "settings", "line"),
     [
-        ("start-up", LONG, "2 workers are here and agree"),
-        ("evaluation", EVALUATES, "evaluating: "),
+        pytest.param(
+            *("start-up", LONG, "2 workers are here and agree"),
+            id="start-up",
+            marks=pytest.mark.long,  # tests/image/test_waiting_for_peers.py
+        ),
+        pytest.param("evaluation", EVALUATES, "evaluating: ", id="evaluation"),
     ],
-    ids=["start-up", "evaluation"],
 )
 def test_stops_within_the_grace_period(workers, phase, settings, line):
     first, _ = workers(settings)

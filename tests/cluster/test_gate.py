@@ -1,7 +1,8 @@
 """The gate in real containers: who is missing, who disagrees, and that every worker is told.
 
 The command prints a word instead of training: what is tested comes before it. The tests of
-tests/unit/entrypoint/rendezvous have all contradictions and all reasons, in processes.
+tests/unit/entrypoint/rendezvous have all contradictions and all reasons, in processes. What they
+hold as well is long here.
 """
 
 import os
@@ -24,7 +25,7 @@ found = join(os.environ)
 found.right.sendall(b"%d" % found.rank)
 print("ring", found.rank, found.size, found.left.recv(10).decode())
 """
-LATE_SECONDS = 20
+LATE_SECONDS = 12
 BOUND_SECONDS = 6
 # Beyond the bound: the start and end of the container, and of Python.
 ENGINE_SECONDS = 15
@@ -58,19 +59,25 @@ def test_a_worker_that_starts_late_is_waited_for_and_named(peers):
     command, token = ("python", "-c", ASK), {"CLUSTER_TOKEN": "a secret that they share"}
     first = cluster.start(0, *command, **token)
     is_late = lambda: time.monotonic() - begin > LATE_SECONDS  # noqa: E731
-    wait_until(is_late, LATE_SECONDS + 1, "20 s have gone by", lambda: logs_of(first))
+    wait_until(is_late, LATE_SECONDS + 1, "it is late", lambda: logs_of(first))
     ended = end_of([first, cluster.start(1, *command, **token)])
     assert [one.code for one in ended] == [0, 0], ended
     assert_told(ended, "2 workers are here and agree", "2 workers are a ring, generation")
     assert [one.out for one in ended] == ["ring 0 2 1\n", "ring 1 2 0\n"], ended
     waited = [line for line in ended[0].err.splitlines() if "waiting for 1 of 2 workers" in line]
-    assert len(waited) >= 3
+    assert len(waited) >= 2
     named = f"worker-1 at {cluster.address(1)}: "
     assert all(named in line for line in waited)
-    assert sum(f"{named}the name does not resolve" in line for line in waited) >= 2
+    assert sum(f"{named}the name does not resolve" in line for line in waited) >= 1
 
 
-@pytest.mark.parametrize("missing", [1, 0], ids=["a-worker", "the-chief"])
+@pytest.mark.parametrize(
+    "missing",
+    [
+        pytest.param(1, id="a-worker"),
+        pytest.param(0, id="the-chief", marks=pytest.mark.long),
+    ],
+)
 def test_a_worker_that_never_starts_is_named_at_the_bound(peers, missing):
     cluster = peers(2)
     ended = wait_for_end(cluster.start(1 - missing, *COMMAND, **BOUND))
@@ -82,6 +89,7 @@ def test_a_worker_that_never_starts_is_named_at_the_bound(peers, missing):
     assert "started" not in ended.out
 
 
+@pytest.mark.long  # held by test_reasons.py
 def test_a_machine_without_a_worker_is_told_from_one_that_is_not_there(peers):
     cluster = peers(2)
     cluster.start(1, "300", entrypoint="sleep")
@@ -90,6 +98,7 @@ def test_a_machine_without_a_worker_is_told_from_one_that_is_not_there(peers):
     assert f"worker-1 at {cluster.address(1)}: refused" in ended.err.splitlines()[-1]
 
 
+@pytest.mark.long  # held by test_one_machine.py, test_comparison.py
 def test_two_workers_with_swapped_indices_are_told_so(peers):
     cluster = peers(3)
     # The chief comes last: it might else end because of one before the other is there.
@@ -115,6 +124,7 @@ def test_a_wrong_index_is_told_on_the_machine_that_has_it(peers):
     assert f"because it answers at worker-1's address {cluster.address(1)}" in ended.err
 
 
+@pytest.mark.long  # held by test_comparison.py
 def test_another_image_version_is_named(peers):
     cluster = peers(2)
     started = [
@@ -138,6 +148,7 @@ def test_another_setting_of_the_trainer_is_named_with_both_values(peers):
     assert_told(ended, "TRAINER_EPOCHS of worker-1", 'received "5"; accepted: 3, as worker-0')
 
 
+@pytest.mark.long  # held by test_token.py
 def test_another_token_lets_nobody_in_and_is_named(peers):
     cluster = peers(2)
     started = [
@@ -175,7 +186,13 @@ def drop_packets(container):
     subprocess.run([*inside, *rule], check=True, timeout=10)
 
 
-@pytest.mark.parametrize("walled", [0, 1], ids=["before-the-chief", "before-a-worker"])
+@pytest.mark.parametrize(
+    "walled",
+    [
+        pytest.param(0, id="before-the-chief", marks=pytest.mark.long),
+        pytest.param(1, id="before-a-worker"),
+    ],
+)
 def test_a_firewall_that_drops_is_told_from_a_worker_that_is_not_there(peers, walled):
     cluster = peers(2)
     behind = cluster.start(walled, *COMMAND, **PATIENT)
@@ -189,6 +206,7 @@ def test_a_firewall_that_drops_is_told_from_a_worker_that_is_not_there(peers, wa
     assert behind.status == "running"
 
 
+@pytest.mark.long  # held by tests/unit/entrypoint/checks/test_gpus.py
 def test_too_few_gpus_are_refused_before_anything_is_waited_for(peers):
     ended = wait_for_end(peers(2).start(0, *COMMAND, GPUS_PER_WORKER="1"))
     assert ended.code == 78, ended
@@ -196,6 +214,7 @@ def test_too_few_gpus_are_refused_before_anything_is_waited_for(peers):
     assert "waiting" not in ended.err
 
 
+@pytest.mark.long  # held by test_port.py
 def test_a_port_that_is_taken_is_said_before_waiting(peers):
     cluster = peers(2)
     first = cluster.start(0, *COMMAND, **PATIENT)
@@ -213,6 +232,7 @@ def test_a_port_that_is_taken_is_said_before_waiting(peers):
     assert "waiting" not in ended.err
 
 
+@pytest.mark.long  # held by test_port.py
 def test_an_address_of_another_machine_is_warned_of(peers):
     cluster = peers(2)
     hosts = f"192.0.2.1:2222,{cluster.address(1)}"

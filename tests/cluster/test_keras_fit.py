@@ -47,12 +47,14 @@ BY_TENSORFLOW = ["shared_by_tensorflow"]
 # On two devices these alone, and all of them in the long tests: a replica's code is the same there
 # as on two workers, and the tests in the image have devices, too.
 ON_DEVICES = [
-    *["two_outputs", "accumulation", "clipnorm", "mean_over_weights", "overflow"],
-    *["language_model", "masked_sequences", "vae", "gan", *BY_TENSORFLOW, *BY_CHANCE],
+    *["overflow", "masked_sequences", "gan", *BY_TENSORFLOW, *BY_CHANCE],
     *[f"{name} again" for name in BY_CHANCE],
 ]
-# In the long tests alone: each has its like among the others.
+# In the long tests alone: each has its like among the others, or in the image.
 LEFT_OUT = [
+    *["moving_average", "eagerly", "xla"],  # test_fit.py, test_first_batch.py, test_xla.py
+    *["frozen_backbone", "py_dataset"],  # test_building.py, test_engine_as_keras.py
+    *["sample_weight", "segmentation", "own_train_step"],
     *["clipvalue", "sum_of_losses", "loss_of_each", "more_terms"],
     *["class_weight", "schedule", "bfloat16", "float16"],
     *["regression", "multi_label", "autoencoder"],

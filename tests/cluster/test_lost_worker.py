@@ -11,7 +11,7 @@ from harness.waiting import logs_of, wait_until
 GRACE_SECONDS = 10
 LOST_SECONDS = 15
 # So long the others wait for one that was killed, and that nobody starts again.
-WAITING_SECONDS = 20
+WAITING_SECONDS = 8
 LONG = {
     "TRAINER_EPOCHS": "1000",
     "TRAINER_THREADS": "1",

@@ -12,11 +12,11 @@ from harness.ended import wait_for_end
 from harness.peers import Peers, make_peers
 from harness.waiting import logs_of, wait_for_text, wait_until
 
-TRAINING = {"TRAINER_EPOCHS": "30", "TRAINER_CHECKPOINT_STEPS": "10", "TRAINER_THREADS": "1"}
+TRAINING = {"TRAINER_EPOCHS": "20", "TRAINER_CHECKPOINT_STEPS": "10", "TRAINER_THREADS": "1"}
 NOT_INSIDE = {"MAX_RESTARTS": "0"}
 BY_THE_ENGINE = {"Name": "on-failure"}
 # More come after it than can pass before the kill.
-KILLED_AFTER = "epoch  1/30  step"
+KILLED_AFTER = "epoch  1/20  step"
 CODE_WHERE_THE_CONTAINER_ENDS = 137
 RUN_SECONDS = 150
 # Far less than it would wait for its peer.

@@ -122,6 +122,7 @@ def image_of_root(workbench, tmp_path):
     workbench.client.images.remove(image.id, force=True)
 
 
+@pytest.mark.long  # tests/image/test_any_user.py writes as root
 def test_an_image_with_user_root_trains_in_folders_of_root(workbench, make_job, image_of_root):
     volumes = [f"{make_job()}:/opt/ml"]
     job = {"image": image_of_root, "user": IMAGES_OWN_USER, "volumes": volumes}
@@ -133,7 +134,13 @@ def test_an_image_with_user_root_trains_in_folders_of_root(workbench, make_job, 
     assert "/opt/ml/model/model.keras\n" in listed.out
 
 
-@pytest.mark.parametrize("command", [["train"], ["echo", "trains"]], ids=["trainer", "own-command"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["train"], id="trainer"),
+        pytest.param(["echo", "trains"], id="own-command", marks=pytest.mark.long),
+    ],
+)
 def test_folders_of_root_are_refused_with_what_to_do(workbench, make_job, command):
     volumes = [f"{make_job()}:/opt/ml"]
     ended = run_and_remove(workbench, *command, user=IMAGES_OWN_USER, volumes=volumes)

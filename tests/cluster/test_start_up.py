@@ -48,6 +48,7 @@ def test_a_peer_that_crashed_before_tensorflow_is_met_again_past_a_proxy(workers
     assert first.out == second.out == "replicas in sync 2\n"
 
 
+@pytest.mark.long  # tests/unit/entrypoint/rendezvous/test_peer_watch.py
 def test_a_peer_that_never_comes_is_not_waited_for_longer_than_allowed(workers):
     first, _ = workers("never comes", STARTUP_TIMEOUT="4", MAX_RESTARTS="0")
     ended = wait_for_end(first, 60)

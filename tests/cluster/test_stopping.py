@@ -41,8 +41,11 @@ def kill(cluster):
 
 @pytest.mark.parametrize(
     ("stop", "code"),
-    [(press_ctrl_c_twice, 130), (kill, 143)],
-    ids=["ctrl-c-twice", "kill"],
+    [
+        pytest.param(press_ctrl_c_twice, 130, id="ctrl-c-twice"),
+        # test_up_refuses.py ends `up` so, and test_stop_and_resume.py stops workers.
+        pytest.param(kill, 143, id="kill", marks=pytest.mark.long),
+    ],
 )
 def test_stops_all_within_the_grace_period_and_leaves_nothing(training, workbench, stop, code):
     begin = time.monotonic()

@@ -106,6 +106,7 @@ def test_both_workers_end_well_with_the_same_metrics(request, tutorial):
     assert "ran out of data" not in first.out + first.err
 
 
+@pytest.mark.long  # two-machines/task.py has the same training, on two
 def test_the_local_check_trains_on_one_machine(workbench, settings, prepared):
     options = settings(FOUR_MACHINES / "local.py", prepared)
     run = run_and_remove(workbench, "python", "local.py", **options)
@@ -136,19 +137,18 @@ def stop(worker):
     return time.monotonic() - begin
 
 
+@pytest.mark.long  # tests/image/test_signals.py stops a script
 @pytest.mark.parametrize(
     ("script", "fit", "data"),
     [
         pytest.param(
             *("four-machines/train.py", "epochs=3, steps_per_epoch=5", "downloaded"),
             id="train.py",
-            marks=pytest.mark.long,
         ),
         pytest.param("two-machines/task.py", "epochs=3", "prepared", id="task.py"),
         pytest.param(
             *("two-workers-lab/main.py", "epochs=3", "prepared"),
             id="main.py",
-            marks=pytest.mark.long,
         ),
     ],
 )

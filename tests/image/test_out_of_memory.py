@@ -109,6 +109,7 @@ def test_training_that_ran_out_of_memory_says_so_and_is_started_again(train):
     assert json.loads((folder / "result.json").read_text())["status"] == "done"
 
 
+@pytest.mark.long  # the tests above and below have the reason and the file
 def test_training_that_is_given_up_for_want_of_memory_leaves_the_reason_behind(train):
     ended, folder = train(VICTIM="child", MAX_RESTARTS="0", FAILURE_FILE="/runs/failure")
     assert ended.code == 137, ended

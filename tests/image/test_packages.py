@@ -119,7 +119,10 @@ def test_what_the_image_has_counts_as_installed_and_comes_first(run, machine):
     ("requirement", "words"),
     [
         ("numpy==1.26.4", "The user requested (constraint) numpy==2."),
-        ("no-such-package", "No matching distribution found for no-such-package"),
+        pytest.param(  # test_pip_failures.py
+            *("no-such-package", "No matching distribution found for no-such-package"),
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_mistake_is_refused_with_pips_own_words(run, machine, requirement, words):
@@ -132,6 +135,7 @@ def test_a_mistake_is_refused_with_pips_own_words(run, machine, requirement, wor
     assert packages(machine) == []
 
 
+@pytest.mark.long  # test_pip_failures.py
 def test_an_index_that_does_not_answer_may_answer_later(run):
     ended = run(**NO_ANSWER | {"PIP_RETRIES": "1"})
     assert (ended.code, ended.out) == (75, "")
@@ -152,6 +156,7 @@ def test_a_full_volume_is_said_as_such(run):
     assert "can write to" not in ended.err
 
 
+@pytest.mark.long  # test_pip_failures.py
 def test_a_setting_that_pip_refuses_is_said_with_pips_own_words(run, machine):
     ended = run(**WHEELS, PIP_TIMEOUT="abc")
     assert (ended.code, ended.out) == (78, "")

@@ -45,11 +45,11 @@ def test_a_command_that_always_crashes_is_given_up_with_the_reason(run_to_end, t
 
 def test_a_script_that_fails_after_its_fit_is_given_up(run_to_end):
     """The fit had ended before the second run, and gets no further in any."""
-    ended = run_to_end("python", "-c", FIT_AND_FAIL, environment={"MAX_RESTARTS": "2"})
+    ended = run_to_end("python", "-c", FIT_AND_FAIL, environment={"MAX_RESTARTS": "1"})
     assert ended.code == 1
-    assert ended.err.count("ValueError: a typo") == 3
+    assert ended.err.count("ValueError: a typo") == 2
     assert "fit 1: had ended after 4 steps" in ended.out
-    assert "gave up after 2 restarts without progress" in ended.err
+    assert "gave up after 1 restart without progress" in ended.err
 
 
 def test_an_earlier_run_leaves_no_process_to_the_next(run_to_end):
@@ -60,11 +60,3 @@ def test_an_earlier_run_leaves_no_process_to_the_next(run_to_end):
     # The second run's own is there; so the look would have found the first run's.
     assert [process.split()[0] for process in processes if "sleep" in process] == ["(sleep)"]
     assert not [process for process in processes if process.endswith(" Z")]
-
-
-def test_memory_that_runs_out_kills_the_command_and_not_the_container(run_to_end):
-    hungry = f"{COUNT}; [ $runs -gt 1 ] || exec python -c \"b'x' * 10**9\"; echo lives"
-    ended = run_to_end("bash", "-c", hungry, mem_limit="100m", memswap_limit="100m")
-    assert (ended.code, ended.out) == (0, "lives\n")
-    assert "was killed by SIGKILL: out of memory, this container's limit is 100 MiB" in ended.err
-    assert "restart 1 of 3" in ended.err

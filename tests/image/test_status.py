@@ -16,9 +16,15 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_shows_what_runs(run_container, options):
-    container = run_container(*READY, **options)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("as-it-is", "another-user", "read-only"),
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("root", "read-only-with-tmp")),
+    ],
+)
+def test_shows_what_runs(run_container, name):
+    container = run_container(*READY, **OPTIONS[name])
     wait_for_text(container, "ready")
     code, shown = container.exec_run(["status", "--json"])
     status = json.loads(shown)

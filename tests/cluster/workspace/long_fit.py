@@ -11,7 +11,7 @@ strategy = tf.distribute.MultiWorkerMirroredStrategy()
 with strategy.scope():
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
-inputs = np.random.default_rng(5).normal(size=(6400, 4)).astype(np.float32)
+inputs = np.random.default_rng(5).normal(size=(3200, 4)).astype(np.float32)
 targets = inputs.sum(axis=1, keepdims=True)
 history = model.fit(inputs, targets, batch_size=8, epochs=EPOCHS, verbose=2).history
 print("epochs", len(history["loss"]))
