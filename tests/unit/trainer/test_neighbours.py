@@ -76,13 +76,13 @@ def test_signs_of_life_are_no_answer(asked, pairs):
 
 @pytest.fixture
 def short(monkeypatch):
-    monkeypatch.setattr(neighbours, "SILENT_SECONDS", 2)
+    monkeypatch.setattr(neighbours, "SILENT_SECONDS", 1)
 
 
 @pytest.mark.usefixtures("short")
 def test_an_entrypoint_that_hangs_is_not_waited_for(told):
     own, environ = told
-    with pytest.raises(NeighboursError, match="has said nothing for 2 s") as caught:
+    with pytest.raises(NeighboursError, match="has said nothing for 1 s") as caught:
         join(environ)
     assert caught.value.code == 75
     assert own.recv(4096)  # the ask
@@ -96,7 +96,7 @@ def test_one_that_lives_is_waited_for(told, pairs):
     def answer():
         number = json.loads(own.recv(4096))["number"]
         for _ in range(3):
-            time.sleep(1)
+            time.sleep(0.5)
             own.send(b'{"forming": true}')
         packet = json.dumps({"number": number, **PLACE}).encode()
         socket.send_fds(own, [packet], [one.fileno() for one in ends])

@@ -63,7 +63,7 @@ def test_workers_of_one_machine_listen_on_its_loopback_alone(cluster, host):
     two = cluster(2)
     port = two.member(0).address.port
     spec = two.moved(worker_0=f"{host}:{port}")
-    worker = two.start(0, spec=spec, timeout_seconds=2)
+    worker = two.start(0, spec=spec, timeout_seconds=1)
     own = "127.0.0.1" if host == "localhost" else host
     assert listens_at(worker, own, port)
     assert not listens_at(worker, "127.0.0.9", port)
@@ -73,7 +73,7 @@ def test_with_another_machine_in_the_list_all_interfaces_are_listened_on(cluster
     two = cluster(2)
     port = two.member(0).address.port
     spec = two.moved(worker_1="192.0.2.1:2222")
-    assert listens_at(two.start(0, spec=spec, timeout_seconds=2), "127.0.0.9", port)
+    assert listens_at(two.start(0, spec=spec, timeout_seconds=1), "127.0.0.9", port)
 
 
 def test_a_port_that_two_would_share_is_taken(cluster):

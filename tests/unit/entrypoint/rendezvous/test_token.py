@@ -40,7 +40,7 @@ def test_workers_with_the_same_token_meet(cluster):
 def test_another_token_or_none_is_said_on_every_worker(cluster, tokens):
     three = cluster(3)
     workers = [
-        three.start(rank, token=None if token == "-" else token, timeout_seconds=2.0)
+        three.start(rank, token=None if token == "-" else token, timeout_seconds=1.0)
         for rank, token in enumerate(tokens)
     ]
     workers[1].wait_for("worker-0", OTHER)

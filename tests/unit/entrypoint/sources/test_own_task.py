@@ -134,7 +134,13 @@ def started(
     return child, time.perf_counter() - begin
 
 
-@pytest.mark.parametrize("names", [HANG, NO_NAME.format(error="EAI_AGAIN")], ids=["silent", "busy"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(HANG, id="silent", marks=pytest.mark.long),
+        pytest.param(NO_NAME.format(error="EAI_AGAIN"), id="busy"),
+    ],
+)
 def test_a_name_server_that_does_not_answer_is_no_wrong_configuration(
     entrypoint: tuple[str, ...], names: str
 ) -> None:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from harness.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -76,6 +78,7 @@ def test_a_worker_that_is_alone_has_nobody_to_ask():
     assert "nobody there" in err
 
 
+@pytest.mark.long  # rendezvous/test_peer_watch.py
 def test_the_watch_over_the_peers_leaves_a_ring_alone():
     # It sees this worker's port open for two seconds, and gives its peers four to open theirs.
     program = f"{ASK}time.sleep(5)\n"
@@ -84,7 +87,7 @@ def test_the_watch_over_the_peers_leaves_a_ring_alone():
 
 
 def test_a_command_whose_neighbour_does_not_come_ends_with_75_and_says_why():
-    _, (code, out, err) = ended(start(ASK, 2, LATE="3", STARTUP_TIMEOUT="1"))
+    _, (code, out, err) = ended(start(ASK, 2, LATE="2", STARTUP_TIMEOUT="1"))
     assert code == 75
     assert "gave up after 1 s" in out
     assert "worker-0 at 127.0.0.1:" in out

@@ -33,7 +33,7 @@ ended, _ = runner.run(0)
 print(ended.reason)
 sys.exit(ended.code)
 """
-SECONDS = 2
+SECONDS = 1
 TRAINS = f"sleep {SECONDS}; echo trained"
 
 

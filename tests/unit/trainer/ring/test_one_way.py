@@ -28,7 +28,7 @@ def train(ring: Ring) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [pytest.param(2, marks=pytest.mark.long), 3])
 @pytest.mark.parametrize(
     ("ends", "neighbours"),
     [([LEFT, RIGHT], {0, 1, 2}), ([LEFT], {0, 1}), ([RIGHT], {1, 2})],

@@ -155,7 +155,9 @@ def _is_whole(play: Play) -> bool:
     return all(rings) and len(generations) == 1 and rings[0].size == len(rings)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize(
+    "seed", [*range(15), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(15, 40))]
+)
 async def test_whenever_and_however_often_containers_are_killed_all_are_a_ring_in_the_end(seed):
     chance = random.Random(seed)
     count = chance.choice([2, 3, 5])
