@@ -186,8 +186,23 @@ def functional():
     return keras.Model(inputs, layers.Dense(1, kernel_initializer="ones")(Aux()(inputs)))
 
 
+EACH_ONCE = [(in_one_worker, functional), (on_two_devices, WithAux), (over_a_ring, OwnStepWithAux)]
+
+
 @pytest.mark.parametrize("evaluates", [False, pytest.param(True, marks=pytest.mark.long)])
-@pytest.mark.parametrize("make", [WithAux, OwnStepWithAux, functional])
+@pytest.mark.parametrize(
+    ("strategy", "make"),
+    [
+        *EACH_ONCE,
+        *(
+            pytest.param(where, make, marks=pytest.mark.long)
+            for where in (in_one_worker, on_two_devices, over_a_ring)
+            for make in (WithAux, OwnStepWithAux, functional)
+            if (where, make) not in EACH_ONCE
+        ),
+    ],
+    indirect=["strategy"],
+)
 def test_layers_that_only_training_calls_are_trained(strategy, make, evaluates):
     expected = by_hand(make(), keras.optimizers.Adam(0.01), keras.losses.MeanSquaredError())
     with strategy.scope():
@@ -199,8 +214,11 @@ def test_layers_that_only_training_calls_are_trained(strategy, make, evaluates):
     assert_same(model.get_weights(), expected)
 
 
-@pytest.mark.parametrize("strategy", [in_one_worker, on_two_devices], indirect=True)
-@pytest.mark.parametrize("make", [WithAux, functional])
+@pytest.mark.parametrize(
+    ("strategy", "make"),
+    [(in_one_worker, functional), (on_two_devices, WithAux)],
+    indirect=["strategy"],
+)
 def test_such_layers_are_trained_on_single_batches(strategy, make):
     expected = by_hand(make(), keras.optimizers.Adam(0.01), keras.losses.MeanSquaredError(), 1)
     with strategy.scope():
@@ -439,7 +457,15 @@ class OwnStepOfNumbers(keras.Sequential):
     train_step = OwnStepWithAux.train_step
 
 
-@pytest.mark.parametrize("kind", [keras.Sequential, OwnStepOfNumbers])
+@pytest.mark.parametrize(
+    ("strategy", "kind"),
+    [
+        (in_one_worker, keras.Sequential),
+        (on_two_devices, keras.Sequential),
+        (over_a_ring, OwnStepOfNumbers),
+    ],
+    indirect=["strategy"],
+)
 def test_a_layer_whose_variables_are_made_of_numbers_is_built_once(strategy, kind):
     def make():
         return kind([MakesOfNumbers(), layers.Dense(1, kernel_initializer="ones")])
@@ -901,7 +927,7 @@ def test_keras_warnings_of_a_way_to_build_that_fails_are_not_shown(recwarn, work
 
 def test_no_data_set_is_made_while_functions_are_called_as_pythons_are(recwarn):
     """TensorFlow warns of it, and of an option that nobody has set."""
-    with strategy_of(4).scope():
+    with strategy_of(2).scope():
         model = dense(OwnStep)
         model.compile("sgd", "mse")
     model.fit(X, Y, **BATCHES)

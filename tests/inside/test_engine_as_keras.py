@@ -674,7 +674,7 @@ def test_a_source_is_read_by_one_thread_at_a_time():
             inputs = np.arange(200) * 0 + self.place  # time in which another could change it
             return np.full(4, float(inputs[-1])), float(self.place)
 
-    with strategy_of(4).scope():
+    with strategy_of(2).scope():
         model = keras.Sequential([keras.Input((4,)), layers.Dense(1, kernel_initializer="ones")])
         model.compile(keras.optimizers.SGD(0.0), lambda wanted, given: (given - 4 * wanted) ** 2)
     history = model.fit(Seeking(400), batch_size=16, epochs=2, verbose=0)
@@ -775,7 +775,7 @@ def test_metrics_are_reset_without_a_sum_over_replicas(monkeypatch):
     monkeypatch.setattr(
         SyncOnReadVariable, "_get_cross_replica", lambda it: reads.append(it.name) or read(it)
     )
-    with strategy_of(4).scope():
+    with strategy_of(2).scope():
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, "sigmoid")])
         model.compile("sgd", "mse", metrics=[keras.metrics.AUC()])
     data = np.ones((8, 2), np.float32), np.ones((8, 1), np.float32)

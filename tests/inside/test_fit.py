@@ -45,7 +45,7 @@ def result(run_dir):
     return json.loads((run_dir / "worker-0/result.json").read_text())
 
 
-@pytest.mark.parametrize("replicas", [2, 4])
+@pytest.mark.parametrize("replicas", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_replicas_train_to_the_weights_of_one_device(data, run_dir, replicas):
     alone, together = built(strategy_of(1)), built(strategy_of(replicas))
     expected = fit(alone, data, **RUN)

@@ -159,19 +159,19 @@ def fitted(tmp_path):
 @pytest.mark.parametrize(
     ("made", "dies"),
     [
-        (whole, Dies),
         (endless, Dies),
         (parts, Dies),
-        (parts_shuffled_again, Dies),
         (parts_shuffled_again, DiesInValidation),
         (repeated, Dies),
-        (cached, Dies),
-        (twice, Dies),
-        (endless_and_filtered, Dies),
         (filtered_and_cut, Dies),
-        (zipped_with_an_endless_one, Dies),
-        (chosen_among_others, Dies),
         (validated_in_part, Dies),
+        *(
+            pytest.param(made, Dies, marks=pytest.mark.long)
+            for made in (
+                *(whole, parts_shuffled_again, cached, twice, endless_and_filtered),
+                *(zipped_with_an_endless_one, chosen_among_others),
+            )
+        ),
     ],
 )
 def test_a_kill_in_the_second_changes_nothing(fitted, made, dies):

@@ -47,7 +47,7 @@ def refused(capfd, *arguments, **keywords):
     return capfd.readouterr().err
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_train_step_of_ones_own_is_called(replicas):
     class Counting(keras.Sequential):
         steps = 0
@@ -62,7 +62,7 @@ def test_a_train_step_of_ones_own_is_called(replicas):
     assert Counting.steps
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_compiled_model_is_trained_as_it_was_compiled(result, replicas):
     with strategy_of(replicas).scope():
         model = built()
@@ -139,9 +139,15 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("make", LOSSES.values(), ids=LOSSES)
-def test_any_form_of_a_loss_trains_as_on_one_device(expected, run_dir, make):
-    weights, loss = trained(2, run_dir, loss=make())
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("mean-with-weights", "function"),
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("object", "own-class")),
+    ],
+)
+def test_any_form_of_a_loss_trains_as_on_one_device(expected, run_dir, name):
+    weights, loss = trained(2, run_dir, loss=LOSSES[name]())
     assert loss == pytest.approx(expected[1], rel=1e-4)
     assert relative_difference(expected[0], weights) < 1e-4
 
@@ -183,8 +189,11 @@ FEEDS = {
 }
 
 
-@pytest.mark.parametrize("make", FEEDS.values(), ids=FEEDS)
-def test_what_is_no_classification_is_learnt_too(result, make):
+@pytest.mark.parametrize(
+    "name", [pytest.param("arrays", marks=pytest.mark.long), "weights", "dataset"]
+)
+def test_what_is_no_classification_is_learnt_too(result, name):
+    make = FEEDS[name]
     run = {
         "epochs": 5,
         "learning_rate": 0.1,

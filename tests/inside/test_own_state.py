@@ -103,12 +103,18 @@ def made(extra=(), kind=keras.Sequential, **options):
     ("extra", "kind", "options", "expected"),
     [
         ([Pointer], keras.Sequential, {}, "place holds whole numbers"),
-        ([Pointer], keras.Sequential, {"run_eagerly": True}, "place holds whole numbers"),
+        pytest.param(
+            *([Pointer], keras.Sequential, {"run_eagerly": True}, "place holds whole numbers"),
+            marks=pytest.mark.long,
+        ),
         ([Frozen], keras.Sequential, {}, "frozen/seen without an optimizer"),
         ([], ByHand, {}, "hidden/kernel without an optimizer"),
         ([lambda: keras.layers.BatchNormalization(momentum=0.5)], keras.Sequential, {}, None),
         ([Function, Recurrent], keras.Sequential, {}, None),
-        ([keras.layers.Normalization], keras.Sequential, {"run_eagerly": True}, None),
+        pytest.param(
+            *([keras.layers.Normalization], keras.Sequential, {"run_eagerly": True}, None),
+            marks=pytest.mark.long,
+        ),
         ([Idle], keras.Sequential, {"run_eagerly": True}, None),
     ],
 )

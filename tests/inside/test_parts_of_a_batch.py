@@ -109,18 +109,29 @@ def assert_as_on_one_device(replicas, data, *, draws, **options):
         assert values == pytest.approx(expected[name], rel=1e-4), name
 
 
+IN_PROPORTION = {
+    "in proportion": zipped,
+    "of known sizes": lambda: zipped(drop_remainder=True),
+    "a short last batch": lambda: zipped(rows=23),  # 16 and 7 rows in it
+    "4 pieces of 3 and 6": lambda: zipped(12, 6),
+}
+EACH_ONCE = [(2, "of known sizes"), (2, "4 pieces of 3 and 6"), (3, "a short last batch")]
+
+
 @pytest.mark.parametrize(
-    "data",
+    ("replicas", "name"),
     [
-        zipped,
-        lambda: zipped(drop_remainder=True),
-        lambda: zipped(rows=23),  # 16 and 7 rows in the last batch
-        lambda: zipped(12, 6),
+        *EACH_ONCE,
+        *(
+            pytest.param(replicas, name, marks=pytest.mark.long)
+            for replicas in (2, 3)
+            for name in IN_PROPORTION
+            if (replicas, name) not in EACH_ONCE
+        ),
     ],
-    ids=["in proportion", "of known sizes", "a short last batch", "4 pieces of 3 and 6"],
 )
-@pytest.mark.parametrize("replicas", [2, 3])
-def test_rows_that_were_batched_apart_are_shared_out(replicas, data):
+def test_rows_that_were_batched_apart_are_shared_out(replicas, name):
+    data = IN_PROPORTION[name]
     assert_as_on_one_device(replicas, data, draws=False, epochs=2, validation_data=zipped(rows=23))
 
 
@@ -133,11 +144,9 @@ def mapped(**options):
     [
         lambda: zipped(16, 7),
         mapped,
-        lambda: mapped(drop_remainder=True),
         given,
-        InDicts,
     ],
-    ids=["no common factor", "a map", "a map of known sizes", "a generator", "a PyDataset"],
+    ids=["no common factor", "a map", "a generator"],
 )
 def test_what_cannot_be_cut_is_computed_by_all(data, log):
     """Dropout, BatchNormalization and sums in metrics included."""

@@ -11,13 +11,19 @@ from meeting_place import MeetingPlace
 
 from conftest import strategy_of
 
-# On devices these alone, and all of them in the long tests: two workers run all.
+# On devices these alone, and all of them in the long tests.
 ON_DEVICES = [
-    *["float8", "float8_accumulated", "a_layer_that_overwrites"],
-    *["apply", "apply_gradients", "apply_within_a_scaled_loss"],
-    *["counts", "momentum_encoder", "spectral_norm"],
+    *["float8", "a_layer_that_overwrites", "apply_within_a_scaled_loss"],
+    *["counts", "momentum_encoder"],
 ]
 MORE = [name for name in whole_batch.PROGRAMS if name not in ON_DEVICES]
+# What workers run in the long tests alone: each has its like among the others.
+LIKE_OTHERS = [
+    *["float8_scaled", "float8_of_two_optimizers", "float8_in_a_step_of_ones_own"],
+    *["apply_in_a_step_of_ones_own", "apply_and_update_step", "apply_that_accumulates"],
+    *["apply_of_one_of_several", "apply_around_another"],
+]
+ON_WORKERS = [name for name in whole_batch.PROGRAMS if name not in LIKE_OTHERS]
 pytestmark = pytest.mark.usefixtures("keeps_nothing")
 
 
@@ -49,13 +55,20 @@ def test_several_devices_end_as_one(devices, name):
     assert_as_alone(found, name)
 
 
-@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.long)])
-def test_several_workers_end_as_one_device(tmp_path, workers):
-    with MeetingPlace(tmp_path, workers, str(Path(whole_batch.__file__))) as place:
+@pytest.mark.parametrize(
+    ("workers", "names"),
+    [
+        (2, ON_WORKERS),
+        *(pytest.param(n, [*whole_batch.PROGRAMS], marks=pytest.mark.long) for n in (2, 3)),
+    ],
+    ids=["2", "2-all", "3-all"],
+)
+def test_several_workers_end_as_one_device(tmp_path, workers, names):
+    with MeetingPlace(tmp_path, workers, str(Path(whole_batch.__file__)), *names) as place:
         assert place.wait() == [0] * workers, place.logs
         logs = [worker.log.read_text() for worker in place.workers]
     for log in logs:
         (line,) = [line for line in log.splitlines() if line.startswith("ENDED")]
         found = json.loads(line.removeprefix("ENDED "))
-        for name in whole_batch.PROGRAMS:
+        for name in names:
             assert_as_alone(found[name], name)
