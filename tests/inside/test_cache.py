@@ -81,7 +81,7 @@ def assert_same(some, others):
             np.testing.assert_array_equal(part, other)
 
 
-@pytest.mark.parametrize("first_step", [0, 2, 7])
+@pytest.mark.parametrize("first_step", [0, pytest.param(2, marks=pytest.mark.long), 7])
 def test_every_cache_gives_the_same_batches_bit_for_bit_from_any_step_on(data_dir, first_step):
     # 45 pictures: the third batch of each pass is short.
     found = {cache: load(data_dir, cache) for cache in CACHES}

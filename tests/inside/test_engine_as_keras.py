@@ -165,10 +165,12 @@ def of_dataset():
     return {"x": tf.data.Dataset.from_tensor_slices((INPUTS, TARGETS)).batch(20)}
 
 
-@pytest.mark.parametrize("of_data", [of_arrays, of_dataset])
 @pytest.mark.parametrize(
-    ("steps_per_epoch", "batches"),
-    [(None, [[0, 1], range(5), range(5)]), (3, [[0, 1], [2, 3, 4], [0, 1, 2]])],
+    ("of_data", "steps_per_epoch", "batches"),
+    [
+        (of_arrays, None, [[0, 1], range(5), range(5)]),
+        (of_dataset, 3, [[0, 1], [2, 3, 4], [0, 1, 2]]),
+    ],
 )
 def test_an_epoch_that_a_callback_shortens_is_followed_by_a_whole_one(
     strategy, of_data, steps_per_epoch, batches
@@ -448,8 +450,7 @@ class Noting(keras.utils.PyDataset):
         self.told.append("end")
 
 
-@pytest.mark.parametrize(("batches", "steps"), [(None, 4), (6, 2), (6, None)])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("batches", "steps", "workers"), [(None, 4, 1), (6, 2, 2), (6, None, 2)])
 def test_a_pydataset_is_told_of_each_epoch(strategy, batches, steps, workers):
     dataset = Noting(batches, workers=workers)
 

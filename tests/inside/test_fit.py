@@ -104,13 +104,9 @@ def test_an_optimizer_of_ones_own_can_be_used_again(data):
 @pytest.mark.parametrize(
     ("replicas", "options"),
     [
-        (replicas, options)
-        for replicas in (1, 2)
-        for options in (
-            {"use_ema": True, "ema_momentum": 0.9},
-            {"use_ema": True, "ema_momentum": 0.9, "ema_overwrite_frequency": 2},
-            {"gradient_accumulation_steps": 2},
-        )
+        (1, {"use_ema": True, "ema_momentum": 0.9}),
+        (2, {"use_ema": True, "ema_momentum": 0.9, "ema_overwrite_frequency": 2}),
+        (2, {"gradient_accumulation_steps": 2}),
     ],
 )
 def test_an_optimizers_options_do_what_they_do_in_keras_fit(run_dir, replicas, options):

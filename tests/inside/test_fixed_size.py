@@ -93,7 +93,13 @@ def place(kind, mark):
     )
 
 
-@pytest.mark.parametrize("rows", [KNOWN, UNKNOWN], ids=["known sizes", "unknown sizes"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(KNOWN, id="known sizes", marks=pytest.mark.long),
+        pytest.param(UNKNOWN, id="unknown sizes"),
+    ],
+)
 @pytest.mark.parametrize(
     ("make", "options", "marks"),
     [
@@ -128,10 +134,8 @@ def test_a_fixed_batch_size_ends_the_fit_with_its_place(make, options, marks, ro
         lambda model: model.evaluate(INPUTS[KNOWN], TARGETS[KNOWN], batch_size=BATCH, verbose=0),
         lambda model: model.predict(INPUTS[KNOWN], batch_size=BATCH, verbose=0),
         lambda model: model.train_on_batch(INPUTS[:BATCH], TARGETS[:BATCH]),
-        lambda model: model.test_on_batch(INPUTS[:BATCH], TARGETS[:BATCH]),
-        lambda model: model.predict_on_batch(INPUTS[:BATCH]),
     ],
-    ids=["evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"],
+    ids=["evaluate", "predict", "train_on_batch"],
 )
 def test_so_it_is_in_other_calls(call):
     with strategy_of(2).scope():

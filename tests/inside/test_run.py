@@ -161,7 +161,12 @@ def stopped(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("model", "replicas"),
-    [("plain", 2), ("plain", 4), ("synchronised", 2), ("regularised", 2)],
+    [
+        ("plain", 2),
+        ("synchronised", 2),
+        ("regularised", 2),
+        pytest.param("plain", 4, marks=pytest.mark.long),
+    ],
 )
 def test_replicas_train_to_the_weights_of_one_device(undisturbed, model, replicas):
     settings = {"optimizer": "momentum", "learning_rate": 0.01}
@@ -197,7 +202,11 @@ def test_an_epoch_may_be_a_part_of_a_pass_or_several(run, undisturbed, steps):
 
 
 @pytest.mark.parametrize(
-    ("model", "meeting"), [("plain", 1), ("plain", 4), ("plain", 8), ("dropout", 6)]
+    ("model", "meeting"),
+    [
+        *[("plain", 4), ("dropout", 6)],
+        *(pytest.param("plain", meeting, marks=pytest.mark.long) for meeting in (1, 8)),
+    ],
 )
 def test_a_run_that_was_stopped_ends_bit_for_bit_the_same(run, undisturbed, model, meeting):
     strategy = strategy_of(1)

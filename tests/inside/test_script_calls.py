@@ -291,7 +291,9 @@ def test_a_fit_names_the_settings_that_nothing_heeds(tmp_path, before, devices):
     assert f"ignores {names}: the script" in line
 
 
-@pytest.mark.parametrize(("least", "count"), [("1", 1), ("2", 0)])
+@pytest.mark.parametrize(
+    ("least", "count"), [("1", 1), pytest.param("2", 0, marks=pytest.mark.long)]
+)
 def test_a_fit_whose_sums_are_not_a_rings_says_that_it_needs_all_workers(tmp_path, least, count):
     settings = {"TRAINER_COLLECTIVES": "tensorflow", "TRAINER_RUN_DIR": str(tmp_path)}
     ended = script(FITS, MIN_WORKERS=least, **settings)

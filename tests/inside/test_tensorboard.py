@@ -94,7 +94,7 @@ def remove_checkpoints_behind(board, newest):
     assert newest in places
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_every_metric_is_a_curve_of_epochs_and_one_of_calls(run, board, replicas):
     epochs = run(replicas=replicas)
     assert_epochs(board, epochs)
@@ -172,7 +172,9 @@ def test_checkpoints_show_how_long_they_took(run, board):
         assert {*found} <= {4, 7, 8, 10, 12, 14, 16, 20, 21}
 
 
-@pytest.mark.parametrize("meeting", [1, 2, 3])
+@pytest.mark.parametrize(
+    "meeting", [2, *(pytest.param(one, marks=pytest.mark.long) for one in (1, 3))]
+)
 def test_a_run_that_was_stopped_has_each_step_once(run, board, meeting):
     with pytest.raises(StopRequestedError):
         run(StopsAt(meeting))
@@ -220,7 +222,7 @@ def test_nothing_is_written_where_none_is_wanted(run, board):
     assert not board.exists()
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_histograms_show_all_weights_after_each_epoch(run, board, replicas):
     run(tensorboard="histograms", replicas=replicas)
     train = read(board / "train")
@@ -423,7 +425,7 @@ def test_the_server_does_not_follow_links(tmp_path):
     assert found == {f"{tmp_path}/first/worker-0": [f"{tmp_path}/first/worker-0/file"]}
 
 
-@pytest.mark.parametrize("chosen", ["3-4", "6-9", "20-100"])
+@pytest.mark.parametrize("chosen", [pytest.param("3-4", marks=pytest.mark.long), "6-9", "20-100"])
 def test_a_profile_is_made_of_the_steps_that_were_named(run, board, caplog, chosen):
     logging.getLogger("trainer").propagate = True
     logging.getLogger("trainer").setLevel(logging.INFO)

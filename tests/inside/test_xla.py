@@ -67,7 +67,7 @@ def plain(tmp_path_factory):
     return metrics
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_run_comes_to_the_same_numbers_with_xla(tmp_path, plain, workers):
     metrics, modules = trained(tmp_path, workers, TRAINER_JIT="true")
     assert modules
