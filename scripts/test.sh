@@ -10,7 +10,7 @@ unset PYTHONDONTWRITEBYTECODE # each process would compile all tests anew
 readonly AT_ONCE=3
 ALONE=(tests/cluster/test_{stopping,docker_stop,lost_worker,chaos}.py)
 # A file is one process's, and they are dealt out in this order: what needs most, beside what mostly waits.
-LONGEST_FIRST=(tests/cluster/test_{keras_fit,gate,same_weights,tutorials,stop_and_resume,kept_fit,ring,restart_policies}.py)
+LONGEST_FIRST=(tests/cluster/test_{keras_fit,docker_compose_up,kept_fit,stop_and_resume,same_weights,ring,gate,defaults}.py)
 PYTEST=(.venv/bin/python -m pytest)
 readonly ALONE LONGEST_FIRST PYTEST # not in one line each: bash 3.2 takes no list with braces there
 
