@@ -253,7 +253,8 @@ def resume_at(workbench, tmp_path):
         if settings is not None:
             run = tmp_path / "runs/test"
             run.mkdir(parents=True)
-            (run / "cluster.json").write_text(json.dumps({"settings": settings}))
+            user = User(str(os.getuid()), str(os.getgid()))
+            record_of(tmp_path / "runs", "test", os.environ).remember(settings, user)
             (tmp_path / "runs/latest").symlink_to("test")
         place = {"COMPOSE_PROJECT_NAME": workbench.new_name("resume"), "IMAGE": workbench.image}
         started.append(resume_cluster(tmp_path, place | environ))
@@ -274,7 +275,7 @@ def resume_at(workbench, tmp_path):
             'RUN_NAME: received "other"; accepted: a run that',
         ),
         (
-            {"WORKERS": "1", "CLUSTER_TOKEN": ""},
+            {"WORKERS": "1", "CLUSTER_TOKEN": "x" * 16},
             {},
             "CLUSTER_TOKEN: not set",
         ),

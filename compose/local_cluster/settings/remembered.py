@@ -2,8 +2,8 @@
 
 `make resume` takes mounts, compose files and the user from it, so it lies in a folder of the
 user's (XDG_STATE_HOME) that no container can write. The copy in the run's folder, cluster.json,
-decides nothing: the workers can write it. A run that was moved has only that copy. There, settings
-that decide about this machine have to be given again.
+decides nothing: the workers can write it. So a run that was moved, or that another user started,
+cannot be resumed: its settings have to be given again.
 """
 
 from __future__ import annotations
@@ -25,13 +25,6 @@ FILE = "cluster.json"
 ABOUT, SETTINGS = "about", "settings"
 HEAD = "What this run was started with."
 SECRET = "CLUSTER_TOKEN"  # noqa: S105 -- its name, which is all that is kept of it
-OF_THE_MACHINE = (
-    *("OVERLAYS", "IMAGE", "NETWORK", "SCRIPT", "WORKSPACE_DIR", "DATA_DIR", "RUN_UID", "RUN_GID"),
-    "GRACE_SECONDS",
-    *(f"WORKER_{index}_GPUS" for index in range(names.MAX_WORKERS)),
-)
-"""What decides which files, devices and networks of this machine the workers get, and for how long
-they can keep it from ending them."""
 
 
 @dataclass(frozen=True)
