@@ -1,4 +1,4 @@
-"""How one start deals with its peers: the gate, the watch over them, and the command's rings.
+"""The peers of one start: the gate, the watch over them, and the command's rings.
 
 It is imported before any of these is forked off, and not at all by a worker that is alone.
 """

@@ -62,7 +62,7 @@ class Options:
         "CLUSTER_TOKEN",
         forms.secret(FEWEST_TOKEN_CHARACTERS),
         purpose="A secret that all workers share. It signs the messages by which workers meet and "
-        "form a ring, so that no stranger can take part. It does not protect TensorFlow's own "
+        "form a ring, so that no outsider can take part. It does not protect TensorFlow's own "
         "ports (docs/how-to/firewall.md).",
         example="$(openssl rand -hex 16)",
     )
@@ -76,7 +76,7 @@ class Options:
     min_workers: int | None = option(
         "MIN_WORKERS",
         forms.whole_number(1),
-        purpose="The smallest number of workers that go on after a loss. It must be more than "
+        purpose="The smallest number of workers that continue after a loss. It must be more than "
         "half of all workers. Worker 0 and more than half of the workers that trained last must be "
         "among them. Lost workers rejoin at the end of a call. If unset: all workers. It must be "
         "the same on every worker, and needs a ring (TRAINER_COLLECTIVES) and a meeting "
@@ -87,7 +87,7 @@ class Options:
         "REGROUP_SECONDS",
         forms.seconds(),
         default="5",
-        purpose="Seconds that worker 0 waits for lost workers before it goes on without them "
+        purpose="Seconds that worker 0 waits for lost workers before it continues without them "
         "(MIN_WORKERS), up to half of RENDEZVOUS_TIMEOUT.",
         example="30",
     )
@@ -111,8 +111,9 @@ class Options:
         "MAX_RESTARTS",
         forms.whole_number(0),
         default="3",
-        purpose="How often the command is restarted after a crash and, for each peer, after the "
-        "peer's loss. Progress resets both counts (PROGRESS_FILE).",
+        purpose="How often the command is restarted after a crash. Losses of peers have a "
+        "separate count for each peer, with the same limit. Progress resets all counts "
+        "(PROGRESS_FILE).",
         example="0",
     )
     progress_file: str | None = option(
@@ -125,8 +126,8 @@ class Options:
     failure_file: str | None = option(
         "FAILURE_FILE",
         forms.path("the path of a file that may be created"),
-        purpose="A file that gets the reason of a failure, in a few lines. Give each worker its "
-        "own. A start and a success remove it.",
+        purpose="A file to which the reason of a failure is written, in a few lines. Give each "
+        "worker its own file. It is removed at each start, and after a success.",
         example="/runs/failure",
     )
     peer_lost_exit_code: int = option(
@@ -134,24 +135,24 @@ class Options:
         forms.whole_number(1, LARGEST_EXIT_CODE),
         default="75",
         purpose="The exit code of a worker that lost a peer, for schedulers that retry only some "
-        "codes. Kubeflow's ExitCode policy wants 128 or more.",
+        "codes. Kubeflow's ExitCode policy needs 128 or more.",
         example="203",
     )
     log_format: str = option(
         "LOG_FORMAT",
         forms.choice(TEXT, JSON),
         default=TEXT,
-        purpose="text is for people. json writes each line, the command's too, as an object with "
-        "time, level, worker and message.",
+        purpose="text is for people. json writes each line, including the command's, as an object "
+        "with time, level, worker and message.",
         example="json",
     )
     verbose: int = option(
         "VERBOSE",
         forms.flag(),
         default="0",
-        purpose="1 prints every line of every worker. Otherwise the chief speaks for all: the "
-        "others print only their own waits, warnings, errors, restarts and end, and keep the rest "
-        "in train.log.",
+        purpose="1 prints every line of every worker. Otherwise the chief prints the events of "
+        "the cluster, and the others print only their own waits, warnings, errors, restarts and "
+        "end. train.log has the rest.",
         example="1",
     )
     metrics_port: int | None = option(

@@ -1,4 +1,4 @@
-"""The contracts: each file reads how one system tells a container its peers.
+"""The contracts: each file reads the cluster from one system's variables or files.
 
 A source's `find` is a pure function: None where its variables are not set, a Resolution without a
 task where they do not say which worker this is, and a ConfigurationError with every problem where

@@ -1,4 +1,4 @@
-"""Called when Keras is imported: from then on, any script's `fit` is the image's own.
+"""Called when Keras is imported: puts the engine under the `fit` of every script.
 
 The last lines of the installed Keras's `keras/__init__.py` call it (patches/). It replaces Keras's
 `fit` by the `fit_announced` of engine/calls/announced.py, which calls `_kept`.

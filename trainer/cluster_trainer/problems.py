@@ -1,4 +1,4 @@
-"""Kinds of problems, with the exit codes that tell the parent process which one it was.
+"""Kinds of problems, and the exit codes by which the parent process tells them apart.
 
 The entrypoint prints its own problems in the same form. The two packages share no code on
 purpose: they meet in environment variables and exit codes only.

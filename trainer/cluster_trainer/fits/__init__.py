@@ -1,1 +1,1 @@
-"""All that the image adds to a `fit`, a script's or the trainer's: `fit.py` shows the order."""
+"""All that the image adds to a `fit` of a script or the trainer; `fit.py` shows the order."""

@@ -122,7 +122,7 @@ class TrainerConfig(BaseSettings):
         10,
         le=MOST_SILENCE_SECONDS,
         description="Seconds of silence after which a worker of the ring counts as lost. Holding "
-        "the GIL that long, as while reading a large JSON file, looks like a crash.",
+        "the GIL that long, for example while reading a large JSON file, looks like a crash.",
     )
     epochs: PositiveInt = Field(50, description="Epochs to train.")
     steps_per_epoch: PositiveInt | None = Field(
@@ -171,15 +171,15 @@ class TrainerConfig(BaseSettings):
     )
     warmup_steps: AutoOrNonNegative = Field(
         "auto",
-        description="Steps over which the learning rate rises, from the unscaled rate or, if it "
-        "is not scaled up, from 0. auto: 5 epochs, at most a tenth of the run, if it is scaled "
-        "up; otherwise 0.",
+        description="Steps over which the learning rate rises: from the unscaled rate if it is "
+        "scaled up, otherwise from 0. auto: 5 epochs, but at most a tenth of the run, if it is "
+        "scaled up; otherwise 0.",
     )
     precision: Literal["float32", "bfloat16", "float16"] = Field(
         "float32",
         description="What layers compute in; weights stay float32. bfloat16 and float16 need GPUs "
-        "made for them. float16 scales the loss, and skips a step on all replicas if it overflows "
-        "on one.",
+        "that support them. float16 scales the loss, and skips a step on all replicas if it "
+        "overflows on one.",
     )
     sync_batch_norm: bool = Field(
         False,  # noqa: FBT003  pydantic's signature
@@ -188,8 +188,8 @@ class TrainerConfig(BaseSettings):
     )
     first_batch: Literal["check", "refuse", "off"] = Field(
         "check",
-        description="Compares the first batch as all replicas compute it with the same batch on "
-        "the chief alone, if the model has parts that are not Keras's. check warns about a "
+        description="If the model has parts that are not Keras's, computes the first batch twice, "
+        "on all replicas and on the chief alone, and compares the results. check warns about a "
         "difference, refuse ends the fit, off compares nothing.",
     )
     jit: bool = Field(
@@ -211,24 +211,25 @@ class TrainerConfig(BaseSettings):
     )
     resume: Literal["never", "auto", "must"] = Field(
         "auto",
-        description="auto goes on from the newest checkpoint of any worker. must refuses to start "
+        description="auto resumes from the newest checkpoint of any worker. must refuses to start "
         "without one. never moves earlier results aside and starts over; a restart after a crash "
-        "still goes on.",
+        "still resumes.",
     )
     keep_earlier: NonNegativeInt | None = Field(
         None,
-        description="How many earlier runs stay in each worker's folder `earlier`, into which a "
-        "new run moves the files that it finds. If unset: all of them.",
+        description="How many earlier runs each worker keeps in its folder `earlier`. A new run "
+        "moves the previous run's files there. If unset: all of them.",
     )
     tensorboard: Literal["none", "scalars", "histograms"] = Field(
         "scalars",
-        description="What each worker writes for TensorBoard: curves and texts (scalars), the "
+        description="What each worker writes for TensorBoard: curves and text (scalars), the "
         "weights after each epoch as well (histograms), or nothing (none).",
     )
     profile_steps: Annotated[str, AfterValidator(values.first_and_last_step)] | None = Field(
         None,
-        description="Steps that the chief profiles, into tensorboard/plugins/profile. In a script "
-        "with several fits they are steps of the first. If unset: none.",
+        description="Steps that the chief profiles. The profile is written to "
+        "tensorboard/plugins/profile. In a script with several fits, they are steps of the first. "
+        "If unset: none.",
     )
     steps_per_call: AutoOrPositive = Field(
         "auto",
@@ -237,8 +238,8 @@ class TrainerConfig(BaseSettings):
     )
     threads: AutoOrPositive = Field(
         "auto",
-        description="CPU threads of TensorFlow, also in a script that does not set them itself. "
-        "auto: the CPUs that the container may use.",
+        description="CPU threads of TensorFlow. A script may set another number itself. auto: the "
+        "CPUs that the container may use.",
     )
     startup_timeout_seconds: NonNegativeInt = Field(
         300,
