@@ -23,8 +23,6 @@ TOKEN = "CLUSTER_TOKEN"  # noqa: S105  its name
 PLACES = ("data_dir", "run_dir", "model_dir", "resume")
 OF_A_SCRIPT = ("model", "dataset")
 """What a script gives itself. The settings only record it."""
-IN_THE_IMAGE = "digits"
-"""The data set in the image, which needs no folder."""
 GPUS = "--gpus all --shm-size 1g"
 
 
@@ -83,21 +81,18 @@ def _notes_of_cluster(run: RecordedRun) -> Iterator[str]:
 
 
 def _of_container(run: RecordedRun) -> str:
-    folders = ["runs", "data"] if _needs_data(run) else ["runs"]
-    mounts = [f'-v "$PWD/{name}:/{name}"' for name in folders]
-    if _modules(run) or run.script:
-        mounts.append('-v "$PWD:/workspace:ro"')
     several = _workers(run) > 1
     cluster = ["WORKER_HOSTS=…", "WORKER_INDEX=…"] if several else []
     settings = [f"{name}={text}" for name, text in _changed(run).items()]
-    variables = [
-        f"-e {shlex.quote(one)}" for one in (*cluster, "TRAINER_RUN_DIR=/runs/again", *settings)
-    ]
+    given = [*cluster, "TRAINER_RUN_DIR=/runs/again", *settings]
     words = [
-        *("mkdir", "-p", *folders, "&&", "docker", "run", "--rm"),
-        *(["--network", "host"] if several else []),
-        *('--user "$(id -u):$(id -g)"', *mounts, *variables, "IMAGE"),
-        *(["python", shlex.quote(run.script)] if run.script else []),
+        "mkdir -p runs data && docker run --rm",
+        *(["--network host"] if several else []),
+        '--user "$(id -u):$(id -g)" -v "$PWD/runs:/runs" -v "$PWD/data:/data"',
+        '-v "$PWD:/workspace:ro"',
+        *(f"-e {shlex.quote(one)}" for one in given),
+        "IMAGE",
+        *([f"python {shlex.quote(run.script)}"] if run.script else []),
     ]
     return " ".join(words)
 
@@ -150,22 +145,10 @@ def _workers(run: RecordedRun) -> int:
     return run.fact("workers") or len(run.workers)
 
 
-def _needs_data(run: RecordedRun) -> bool:
-    """Tell whether the run trained on a TensorFlow Datasets set that is not in the image."""
-    name = run.settings.get("dataset")
-    is_name = isinstance(name, str) and " " not in name  # else words in place of arrays
-    return is_name and name != IN_THE_IMAGE and not is_reference(str(name))
-
-
 def _modules(run: RecordedRun) -> list[str]:
     """Return the user's functions that the settings name."""
-    named = [
-        text
-        for name in ("model", "dataset", "optimizer", "loss", "metrics")
-        if isinstance(value := run.settings.get(name), str)
-        for text in value.split(",")
-    ]
-    return [text.strip() for text in named if is_reference(text.strip())]
+    named = [one for text in _changed(run).values() for one in text.split(",")]
+    return [one for one in named if is_reference(one)]
 
 
 def _changed(run: RecordedRun) -> dict[str, str]:
