@@ -123,6 +123,11 @@ def test_an_about_of_any_form_is_read(run, about):
     assert again(found).notes
 
 
+def test_a_name_that_is_no_text_hides_nothing(run):
+    found = run("odd", {"fit": {"epochs": 1}, "script": {"path": "t\udc80.py"}})
+    assert (found.script, found.unread) == ("t?.py", [])
+
+
 def test_what_could_not_be_read_is_said(run, tmp_path):
     run("own", {"fit": {"epochs": 1}})
     (tmp_path / "own/worker-0/fit-1/about.json").write_text('{"fit": {"ep')

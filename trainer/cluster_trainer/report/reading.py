@@ -47,9 +47,9 @@ class FileReader:
         if content is None:
             return None
         try:
-            return form.validate_json(content)
-        except ValidationError as error:
-            self.note(file, _sentence(error))
+            return _parsed(content, form)
+        except ValueError as error:
+            self.note(file, error)
             return None
 
     def lines(self, file: Path, form: TypeAdapter[Any]) -> list[Json]:
@@ -57,9 +57,9 @@ class FileReader:
         found, wrong = [], []
         for number, line in enumerate((self._content(file) or b"").split(b"\n"), start=1):
             try:
-                found += [form.validate_json(line)] if line.strip() else []
-            except ValidationError as error:
-                wrong.append(f"line {number}: {_sentence(error)}")
+                found += [_parsed(line, form)] if line.strip() else []
+            except ValueError as error:
+                wrong.append(f"line {number}: {error}")
         for sentence in wrong[:NAMED]:
             self.note(file, sentence)
         if len(wrong) > NAMED:
@@ -84,10 +84,22 @@ def shown(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def _sentence(error: ValidationError) -> str:
-    """Return what is wrong first."""
-    first = error.errors(include_url=False)[0]
-    if first["type"] == "json_invalid":
-        return f"no JSON, or not all of it: {first['msg']}"
-    place = ".".join(map(str, first["loc"]))
-    return f"{shown(place) or 'it'}: {first['msg']}; received {shown(first['input'])}"
+def _parsed(content: bytes, form: TypeAdapter[Any]) -> Any:
+    """Return the object that a JSON text holds.
+
+    Raises:
+        ValueError: it holds none of that form; the sentence says what is wrong first.
+    """
+    try:
+        found = json.loads(content.decode(errors="replace"))
+        # Names of files need not be text, for which pydantic's own parser has no room.
+        text = json.dumps(found, ensure_ascii=False).encode(errors="replace")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"no JSON, or not all of it: {shown(str(error))}") from None
+    try:
+        return form.validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = shown(".".join(map(str, first["loc"]))) or "it"
+        sentence = f"{place}: {first['msg']}; received {shown(first['input'])}"
+        raise ValueError(sentence) from None
