@@ -99,17 +99,17 @@ def refuse_missing(image: str) -> None:
 
 
 def has_nvidia() -> bool:
-    """Whether the engine gives containers NVIDIA GPUs."""
+    """Tell whether the engine can give containers NVIDIA GPUs."""
     return '"nvidia"' in ask("info", "--format", "{{json .Runtimes}}").stdout
 
 
 def time_of_engine() -> str:
-    """Return the engine's own time: a virtual machine's clock is not always this machine's."""
+    """Return the engine's time. The clock of its virtual machine may differ from this machine's."""
     return output_of("info", "--format", "{{.SystemTime}}")
 
 
 def inspected(container: str, template: str) -> str:
-    """Return what `docker inspect` says of a container, or "" where it is gone."""
+    """Return the output of `docker inspect` for a container; empty if the container is gone."""
     return ask("inspect", "--format", template, container).stdout.strip()
 
 

@@ -1,4 +1,4 @@
-"""`status`: what each worker of the local cluster is at, as a table or as JSON."""
+"""`status`: the status of each worker of the local cluster, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from local_cluster.messages import EXIT_ERROR, EndError, write
 from local_cluster.settings.given import project
 
 ANSWER_SECONDS = 20
-"""For a container to say what it is at; one whose processes hang says nothing."""
+"""The time for a container to answer. If its processes hang, it does not."""
 STOPPED_CODES = (129, 130, 143)
 USAGE = "{{.ID}}\t{{.MemUsage}}\t{{.CPUPerc}}"
 HEADS = ("worker", "state", "step", "up", "restarts", "memory", "CPU", "last line")
 FRACTION = re.compile(r"\.[0-9]+")
-"""Of the engine's times, which have nanoseconds: more than Python 3.9 reads."""
+"""The fraction of the engine's times: nanoseconds, which Python 3.9 cannot read."""
 MINUTE, HOUR = 60, 3600
 GAP = "  "
 TIME_AND_LEVEL = "^([0-9:]{{8}} [A-Z]+) {} "
 """The line's worker is in the first column already."""
 TERMINAL_LINES = 2
-"""Of a terminal, for one worker: who is missing stands far in its last line."""
+"""The most lines of a terminal for one worker: its last line may be long."""
 
 
 def status(environ: Mapping[str, str], *, as_json: bool) -> int:
-    """Print what the workers are at, those that have ended, too; return the exit code.
+    """Print the status of all workers, also of those that have ended; return the exit code.
 
     Raises:
         EndError: there is none, or the engine does not answer.
@@ -56,7 +56,7 @@ def status(environ: Mapping[str, str], *, as_json: bool) -> int:
 
 
 def look_at(workers: Sequence[WorkerContainer]) -> list[dict[str, Any]]:
-    """Return what each worker is at; all are asked at the same time."""
+    """Return the status of each worker. All are asked at the same time."""
     asked = {
         one.container: engine.start(
             ["exec", one.container, "status", "--json"],
@@ -79,7 +79,7 @@ def look_at(workers: Sequence[WorkerContainer]) -> list[dict[str, Any]]:
 
 
 def _now() -> str:
-    """Return the engine's time, an empty text where it does not tell: that is no reason to fail."""
+    """Return the engine's time; empty if it does not answer."""
     try:
         return engine.time_of_engine()
     except EndError:
@@ -87,9 +87,9 @@ def _now() -> str:
 
 
 def _seconds_between(earlier: str, later: str) -> float | None:
-    """Return the seconds between two of the engine's times, None where one is not understood.
+    """Return the seconds between two of the engine's times; None if one cannot be read.
 
-    Of a container the engine tells UTC ("…Z"), of now its own local time ("…+02:00").
+    A container's time is in UTC ("…Z"), and the engine's own in its local time ("…+02:00").
     """
     try:
         first, second = (
@@ -122,7 +122,7 @@ def _usage(line: str) -> tuple[str, dict[str, Any]]:
 
 
 def _answer(process: subprocess.Popen[bytes] | None) -> dict[str, Any]:
-    """Return what a container has said of itself, nothing where it has not."""
+    """Return a container's answer; empty if it gave none."""
     if process is None:
         return {}
     try:
@@ -138,7 +138,7 @@ def _answer(process: subprocess.Popen[bytes] | None) -> dict[str, Any]:
 
 
 def described(container: WorkerContainer, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of a worker: its own word where it runs, else how it ended."""
+    """Return a worker's status: its answer if it runs, otherwise how it ended."""
     has_ended = container.status in ("exited", "dead")
     known: dict[str, Any] = {
         "worker": container.service,
@@ -172,7 +172,7 @@ def _last_line(container: str) -> str:
 
 
 def table(found: Sequence[Mapping[str, Any]], width: int) -> str:
-    """Return a line for each worker, and one for each that is not well.
+    """Return a line for each worker, and one for each problem.
 
     Args:
         found: as `look_at` returns it.
@@ -193,7 +193,7 @@ def _padded(line: Sequence[str], widths: Iterable[int]) -> list[str]:
 
 
 def row(worker: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a worker's cells; what nobody knows is a dash."""
+    """Return a worker's cells. An unknown value is a dash."""
     ended = worker["exit_code"]
     state = f"{worker['state']} ({ended})" if ended else str(worker["state"])
     step = worker["step"]
@@ -212,7 +212,7 @@ def row(worker: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _up(seconds: float | None) -> str:
-    """Return how long a container has been up, in the largest unit that it has lasted."""
+    """Return how long a container has been up, in a suitable unit."""
     if seconds is None:
         return "-"
     if seconds < MINUTE:

@@ -1,4 +1,4 @@
-"""`stop`: all workers, or one of them, save a checkpoint of the same step and end."""
+"""`stop`: all workers, or one of them, save a checkpoint and end."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _wait_for_end(process: int, cluster: engine.Project) -> None:
 
 
 def has_ended(process: int) -> bool:
-    """Whether a process has ended, if only its parent has not looked yet (state Z in /proc)."""
+    """Tell whether a process has ended, even if its parent has not waited for it (a zombie)."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

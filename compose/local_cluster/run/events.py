@@ -1,4 +1,4 @@
-"""What the engine tells of a cluster, and what that means for it."""
+"""The engine's events, and what they mean for a cluster."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Event:
     Attributes:
         action: one of ACTIONS.
         service: the worker.
-        code: its exit code, "-" where it has not died.
-        signal: which one it was sent, "-" where none.
+        code: its exit code; "-": it has not died.
+        signal: the signal that it was sent; "-": none.
         container: its id.
         time: in nanoseconds.
     """
@@ -56,7 +56,7 @@ def parse(line: str) -> Event | None:
 
 @dataclass(frozen=True)
 class Started:
-    """A worker runs: its lines are to be shown from a time on."""
+    """A worker runs. Its lines are shown from a time on."""
 
     service: str
     container: str
@@ -66,7 +66,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Stopped:
-    """A worker was asked to stop and has ended; whether others run on and wait for it."""
+    """A worker was asked to stop and has ended. `others_wait`: others still run."""
 
     service: str
     others_wait: bool
@@ -74,7 +74,7 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Failed:
-    """A worker has ended with an error; whether no other one had ended, or was killed, before."""
+    """A worker has ended with an error. `first`: no other one had ended before."""
 
     service: str
     code: int
@@ -127,7 +127,7 @@ class WorkerStates:
         return EXIT_STOPPED if EXIT_STOPPED in self._codes() else 0
 
     def missing(self) -> list[str]:
-        """Return the workers that have ended otherwise than with success."""
+        """Return the workers that have ended without success."""
         return [service for service, worker in self._workers.items() if worker.code]
 
     def is_one_done(self) -> bool:
@@ -147,7 +147,7 @@ class WorkerStates:
         self._has_one_come_back = True
 
     def take(self, event: Event) -> Change:
-        """Take notice of an event; containers of other services are none of ours."""
+        """Take in an event. Events of other services change nothing."""
         worker = self._workers.get(event.service)
         if worker is None:
             return None

@@ -16,12 +16,12 @@ from local_cluster.shared_folder import SharedFolder
 IN_CONTAINERS = "/runs"
 LOG = "container.log"
 EARLIER = "earlier"
-"""In a run's folder: what earlier starts left, a folder each, named by its time."""
+"""In a run's folder: one folder for what each earlier start left, named by its time."""
 MOST_LETTERS = 60
 
 
 def make_new(above: SharedFolder, name: str) -> str:
-    """Make a folder of this name, or of the next free one where it is taken; return the name.
+    """Make a folder of this name, or of the next free name; return the name.
 
     Raises:
         OSError: it could not be made.
@@ -59,9 +59,9 @@ def make(runs: Path, name: str, services: Iterable[str], *, is_new: bool) -> str
 
 
 def point_to(runs: Path, name: str, project: str) -> None:
-    """Let `latest` lead a person to the run, and the project's file the workers.
+    """Let the link `latest` lead to the run, and the project's file name the run to the workers.
 
-    Both are put in place of earlier ones, which may belong to somebody else.
+    Both replace earlier ones, which may belong to another user.
 
     Raises:
         OSError: the folder of all runs cannot be written; the run's folder is removed if it is
@@ -82,7 +82,7 @@ def run_of(project: str) -> str:
 
 
 def move_aside(folder: SharedFolder, places: Sequence[str], name: str) -> SharedFolder | None:
-    """Move what an earlier start left into a folder of its own, and return that.
+    """Move the files of an earlier start into a folder of their own; return the folder.
 
     Args:
         folder: the run's.

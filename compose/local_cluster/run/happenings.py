@@ -1,4 +1,4 @@
-"""What a run waits for, in one queue: signals, the end of Compose's start, the engine's events."""
+"""One queue of what a run waits for: signals, the end of Compose's start, the engine's events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from local_cluster import engine
 from local_cluster.run.events import ACTIONS, FORMAT, Event, Failed, parse
 
 SIGNALS = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143}
-"""What ends a run, and the exit code that says so."""
+"""The signals that end a run, with their exit codes."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class AskedToStart:
 
 @dataclass(frozen=True)
 class EventsEnded:
-    """The engine tells nothing any more."""
+    """The engine's events have ended."""
 
 
 Happening = Union[Event, SignalReceived, UpEnded, AskedToStart, EventsEnded]
 
 
 def listen_to_signals(queue: SimpleQueue[Happening]) -> None:
-    """Put signals into the queue, but for those that this process was started deaf to (nohup)."""
+    """Put signals into the queue, except those that this process was started to ignore (nohup)."""
 
     def tell(number: int, _frame: FrameType | None) -> None:
         queue.put(SignalReceived(SIGNALS[signal.Signals(number)]))
@@ -59,7 +59,7 @@ def listen_to_signals(queue: SimpleQueue[Happening]) -> None:
 
 
 def ignore_signals() -> None:
-    """Ignore them from now on: what removes a cluster is not to be interrupted."""
+    """Ignore signals from now on: removing a cluster must not be interrupted."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
@@ -81,7 +81,7 @@ def start_again(queue: SimpleQueue[Happening], worker: Failed) -> None:
 
 
 def start_events(project: str, since: str) -> subprocess.Popen[bytes]:
-    """Let the engine tell of a project's containers, from a time on that may have passed."""
+    """Start the engine's events of a project, from a time on that may have passed."""
     filters = [f"event={action}" for action in ACTIONS]
     filters.append(f"label={engine.PROJECT}={project}")
     chosen = [part for text in filters for part in ("--filter", text)]
@@ -90,7 +90,7 @@ def start_events(project: str, since: str) -> subprocess.Popen[bytes]:
 
 
 def read_events(queue: SimpleQueue[Happening], process: subprocess.Popen[bytes]) -> None:
-    """Put what the engine tells into the queue."""
+    """Put the engine's events into the queue."""
 
     def read() -> None:
         for line in engine.lines_of(process):

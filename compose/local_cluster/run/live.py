@@ -21,7 +21,7 @@ from local_cluster.shared_folder import SharedFolder
 FILE = "live.json"
 TICK_SECONDS = 0.5
 STALE_SECONDS = 60.0
-"""A run that was not told of for so long is not where it was told to be."""
+"""After so long without news the line is out of date."""
 BAR_WIDTH = 10
 ELLIPSIS = "\u2026"
 MARKS = ("Mn", "Me")
@@ -33,7 +33,7 @@ AS_PICTURE = "\ufe0f"
 
 
 def may_draw(environ: Mapping[str, str]) -> bool:
-    """Whether the standard output is a terminal that may be sent more than text."""
+    """Tell whether the standard output is a terminal that can draw a line again."""
     is_plain = environ.get("NO_COLOR") or environ.get("TERM", "") in ("", "dumb", "unknown")
     return sys.stdout is not None and sys.stdout.isatty() and not is_plain
 
@@ -62,7 +62,7 @@ class Live:
         messages.draw(sys.stdout, "")
 
     def forget(self) -> None:
-        """Show nothing until the chief tells something new: it is at something else by now."""
+        """Show nothing until the chief writes something new: it now does something else."""
         self._forgotten = self._seen
 
     def _draw(self) -> None:
@@ -85,7 +85,7 @@ class Live:
 
 
 def parsed(told: bytes) -> Mapping[str, Any]:
-    """Return what the chief tells, nothing where it cannot be read: a worker can write there."""
+    """Return the content of the chief's file; empty if it cannot be read."""
     try:
         members = json.loads(told)
     except (ValueError, RecursionError):
@@ -94,7 +94,7 @@ def parsed(told: bytes) -> Mapping[str, Any]:
 
 
 def line(members: Mapping[str, Any]) -> str:
-    """Return what the chief tells as a line, an empty one where something is missing."""
+    """Return the content as a line; empty if something is missing."""
     try:
         done, total = int(members["done"]), members["total"]
         place = f"epoch {members['epoch']}/{members['epochs']}"
@@ -108,15 +108,15 @@ def line(members: Mapping[str, Any]) -> str:
 
 
 def bar(done: int, total: int) -> str:
-    """Return how much is done as a bar."""
+    """Return the progress as a bar."""
     full = min(BAR_WIDTH, BAR_WIDTH * done // total)
     return "\u2501" * full + "\u2500" * (BAR_WIDTH - full)
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text as it fits into so many columns, without what a terminal takes for a command.
+    """Return a text that fits into so many columns, without control characters.
 
-    One column too many would break the line, and what is drawn anew would be the second half.
+    A text that is too wide would wrap, and only its second half would be drawn again.
     """
     plain = "".join(one if one.isprintable() else "?" for one in text)
     if sum(map(columns, plain)) <= width:
@@ -131,7 +131,7 @@ def cut(text: str, width: int) -> str:
 
 
 def columns(letter: str) -> int:
-    """Return how many columns of a terminal a printable character takes, in doubt too many."""
+    """Return how many columns of a terminal a printable character takes at most."""
     if unicodedata.category(letter) in MARKS and letter != AS_PICTURE:
         return 0
     return 2 if unicodedata.east_asian_width(letter) in WIDE else 1

@@ -1,4 +1,4 @@
-"""What is said of a run when it is over."""
+"""The summary that is printed when a run is over."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CURVES = "`make tensorboard` shows those of all runs"
 METRICS, TENSORBOARD = "metrics.jsonl", "tensorboard"
 WHERE_IT_RUNS = "worker-0/workspace"
 MOST_MODELS = 3
-"""That are named: a ModelCheckpoint may have saved one each epoch."""
+"""The most models that are named: a ModelCheckpoint may save one per epoch."""
 TOLD_TO_STOP = (129, 130, 143)
 
 
@@ -39,7 +39,7 @@ def report(settings: Settings, code: int, seconds: int) -> None:
 
 
 def places(settings: Settings, *, is_done: bool) -> Iterator[tuple[str, str]]:
-    """Yield where everything is, by names; a script's results are whatever it has written."""
+    """Yield where everything is, by names."""
     folder = settings.folder.path
     chief = settings.folder.below("worker-0")
     if settings.script:
@@ -61,7 +61,7 @@ def places(settings: Settings, *, is_done: bool) -> Iterator[tuple[str, str]]:
 
 
 def how_to_go_on(code: int, checkpoint: CheckpointFile | None) -> str:
-    """Return the sentence about a run that is not done."""
+    """Return the sentence about a run that is not done, with the way to go on."""
     if code == EXIT_CONFIGURATION:
         return f"failed with exit code {code}"
     if checkpoint:
@@ -74,20 +74,20 @@ def how_to_go_on(code: int, checkpoint: CheckpointFile | None) -> str:
 
 
 def fits_of(chief: SharedFolder) -> list[str]:
-    """Return the folders of a script's fits, the last fit's last."""
+    """Return the folders of a script's fits in order."""
     return sorted(filter(checkpoints.fit_of, chief.names()), key=checkpoints.fit_of)
 
 
 def newest_fit(chief: SharedFolder) -> str | None:
-    """Return the folder of the last fit that a script's chief has numbers of."""
+    """Return the folder of the last fit whose metrics the chief has recorded."""
     found = [fit for fit in fits_of(chief) if chief.below(fit).has_file(METRICS)]
     return found[-1] if found else None
 
 
 def models_of(folder: SharedFolder) -> list[str]:
-    """Return the models that a script has saved in a run's folder, the newest last.
+    """Return the models that a script has saved in the run's folder, the newest last.
 
-    Those that the chief has saved where it runs are among them, but no links to the user's own.
+    They include those in the chief's working directory, but not links to the user's own models.
     """
     found = [
         (folder.below(place).time_of(name), str(PurePosixPath(place, name)))
@@ -110,6 +110,6 @@ def last_epoch(folder: SharedFolder) -> Iterator[tuple[str, str]]:
 
 
 def print_table(rows: Iterable[tuple[str, str]]) -> None:
-    """Print names and what they stand for, in two columns."""
+    """Print rows in two columns."""
     for name, text in rows:
         write(sys.stdout, f"  {name:<20} {text}\n".encode(errors="surrogateescape"))

@@ -34,7 +34,7 @@ UP = ("up", "--detach", "--no-build", "--no-deps", "--remove-orphans", "--force-
 
 
 class LocalRun:
-    """A cluster in progress; other threads tell the main one what happens, which alone acts."""
+    """A cluster in progress. Other threads report events; only the main thread acts."""
 
     def __init__(self, settings: Settings, compose: Compose, screen: ScreenOptions) -> None:
         self._settings, self._compose, self._screen = settings, compose, screen
@@ -62,7 +62,7 @@ class LocalRun:
         return code
 
     def _open_logs(self, files: ExitStack) -> None:
-        """Open each worker's log once: what a worker puts in its place later gets nothing."""
+        """Open each worker's log once, so that a file which a worker puts there gets nothing."""
         for service in self._settings.services:
             folder = self._settings.folder.below(service)
             try:
@@ -71,7 +71,7 @@ class LocalRun:
                 raise refusal(folder, error) from error
 
     def _start(self) -> int:
-        """Start the workers; return 0, or the exit code where that does not come about."""
+        """Start the workers; return 0, or the exit code if they do not start."""
         settings = self._settings
         say(f"{settings.workers} worker(s) of {settings.image}, run {settings.run_name}")
         self._events = happenings.start_events(settings.project, engine.time_of_engine())
@@ -92,8 +92,8 @@ class LocalRun:
     def _watch(self) -> int:
         """Wait until no worker runs, or one has failed; return the exit code.
 
-        TensorFlow would wait for that one for an hour. One that was asked to stop may come back,
-        and one that was killed does.
+        TensorFlow would wait for a failed worker for an hour. A worker that was asked to stop may
+        come back, and a killed one is started again.
         """
         while self._workers.running:
             happening = self._queue.get()
@@ -106,7 +106,7 @@ class LocalRun:
         return self._workers.exit_code()
 
     def _code_of(self, happening: Happening) -> int:
-        """Return the exit code of what ends a run, with a sentence about it."""
+        """Print why a run ends, and return its exit code; 0: it goes on."""
         if isinstance(happening, SignalReceived):
             complain(f"stopping: the workers get {self._settings.grace_seconds} s to end.")
             return happening.code
@@ -125,7 +125,7 @@ class LocalRun:
         return asked.worker.code
 
     def _take(self, event: Event) -> int:
-        """Do what an event asks for; return the exit code where it ends the run, else 0."""
+        """Handle an event; return the exit code if it ends the run, otherwise 0."""
         change = self._workers.take(event)
         if isinstance(change, Started):
             self._show_lines_of(change)
@@ -139,10 +139,9 @@ class LocalRun:
         return 0
 
     def _starts_again(self, worker: Failed) -> bool:
-        """Start a container again that was killed, as a machine's own engine would be told to.
+        """Start a killed container again, as a restart policy would; return whether it is.
 
-        Not where it would begin at step 0 instead of its newest checkpoint, nor where no other
-        worker is left to meet it.
+        It is not if it would begin at step 0, or if another worker is done and cannot be met.
         """
         if not (self._workers.was_killed(worker.service) and self._left[worker.service]):
             return False
@@ -183,7 +182,7 @@ class LocalRun:
     def _remove(self) -> bool:
         """Stop and remove the workers and their network; return whether that was possible.
 
-        A worker's lines are all shown and saved when the thread that follows them has ended.
+        The threads that follow the workers' lines end when all lines are shown and saved.
         """
         grace = ("--timeout", str(self._settings.grace_seconds))
         if self._up and self._up.poll() is None:

@@ -1,4 +1,4 @@
-"""What a script's fit was begun with, on disk: about.json, one object."""
+"""about.json: what a script gave a fit, as one JSON object."""
 
 import json
 import math
@@ -15,7 +15,7 @@ FILE = "about.json"
 
 
 class AboutFile:
-    """A file that is there whole, or not at all.
+    """The file, which is complete or absent.
 
     Args:
         folder: the fit's; it is made if need be.
@@ -32,7 +32,7 @@ class AboutFile:
         """Write it.
 
         Args:
-            about: what it says; of what JSON does not know the type.
+            about: the content. A value that JSON does not know is written as its type.
 
         Raises:
             OSError: it could not be written.
@@ -51,10 +51,9 @@ NAMES = (str, int, float, np.number)
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON knows it: of what it does not know, its type.
+    """Return a value as JSON knows it: an unknown value becomes the name of its type.
 
-    A number that is not finite is a text; what is named neither by a text nor by a number is left
-    out.
+    A number that is not finite becomes a text. Only members whose name is a text or a number stay.
     """
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items() if isinstance(name, NAMES)}

@@ -1,4 +1,4 @@
-"""What has happened to a run on one worker, and when: events.jsonl, which reports are made from.
+"""events.jsonl: what has happened to a run on one worker, and when. Reports are made from it.
 
 One object a line. `time` is in seconds since 1970, by the worker's clock. `state` is what the
 worker is at from then on: waiting (for the others, at the gate), starting, training, evaluating,
@@ -41,17 +41,17 @@ class Journal:
         self._has_warned = False
 
     def note(self, state: str, detail: str = "", **more: Any) -> None:
-        """Note what the worker is at from now on."""
+        """Note the worker's state from now on."""
         self._add({"time": time.time(), "state": state, "detail": detail, **self._of, **more})
 
     def epoch(self, epoch: int, step: int, seconds: dict[str, float]) -> None:
-        """Note where the seconds of an epoch that is over went, name -> how many."""
+        """Note how the seconds of an epoch were spent, name -> seconds."""
         rounded = {name: round(value, 4) for name, value in seconds.items()}
         place = {"time": time.time(), "epoch": epoch, "step": step}
         self._add({**place, "seconds": rounded, **self._of})
 
     def of_fit(self, name: str) -> "Journal":
-        """Return what writes down, in the same file, what is about one fit of a script."""
+        """Return a journal in the same file whose lines are about one fit of a script."""
         return Journal(self._folder, name)
 
     def take_over(self, events_file: Path | None) -> None:
@@ -64,7 +64,7 @@ class Journal:
                 self._add(event)
 
     def _add(self, event: Mapping[str, Any]) -> None:
-        """Add a line; one that was cut off before does not swallow it."""
+        """Add a line, on a line of its own even if the last one was cut off."""
         line = json.dumps(event).encode() + b"\n"
         try:
             append_whole(self._file, line if self._ends_with_a_line() else b"\n" + line)

@@ -1,4 +1,4 @@
-"""Where a run is, for people who look on: as a line, and as a file for a program that draws it."""
+"""The progress of a run: as a line for people, and as a file for a program that draws it."""
 
 import json
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ class Progress:
 
     @property
     def facts(self) -> list[str]:
-        """All the rest, each in words; what a narrow terminal cuts off comes last."""
+        """Everything else in words. What a narrow terminal may cut off comes last."""
         parts = [f"without {', '.join(self.missing)}"] if self.missing else []
         parts += [f"slow: {', '.join(self.slow)}"] if self.slow else []
         if self.seconds_left is not None:
@@ -76,7 +76,7 @@ class Progress:
 
 
 class LiveFile:
-    """A small file that tells where a run is; one that cannot be written costs nothing.
+    """A small file with the progress of a run. If it cannot be written, nothing happens.
 
     Args:
         path: None: nobody looks.
@@ -86,7 +86,7 @@ class LiveFile:
         self._path = path
 
     def write(self, progress: Progress) -> None:
-        """Tell it, as JSON: the members of Progress, and `facts`, texts in their order."""
+        """Write the members of Progress as JSON, and `facts`, a list of texts."""
         if self._path is None:
             return
         members = {**asdict(progress), "facts": progress.facts}
@@ -94,14 +94,14 @@ class LiveFile:
             write_whole(self._path, json.dumps(members, default=str).encode(), durable=False)
 
     def remove(self) -> None:
-        """Tell nothing any more."""
+        """Remove the file."""
         if self._path:
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)
 
 
 def shown(value: Any) -> str:
-    """Return a metric as people are shown it."""
+    """Return a metric as text for people."""
     if not isinstance(value, float):
         return "not finite" if value is None else str(value)
     is_small = 0 < abs(value) < SMALL
