@@ -138,7 +138,7 @@ def test_what_is_too_much_is_said_once(two, disks, monkeypatch, caplog):
 
 
 SCRIPT = """
-import csv, glob, json, os, pathlib, sys
+import csv, glob, json, os, pathlib, shutil, sys
 import keras, numpy as np
 
 RANK = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
@@ -175,6 +175,14 @@ model.fit(rows, rows[:, :1], batch_size=8, verbose=0, callbacks=[
     keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs:
         seen.append(len(glob.glob("step_*")))),
 ] + ([keras.callbacks.Callback()] if RANK else []))  # others than the chief's
+here = pathlib.Path(f"run-{RANK}")  # as one that is named by the time
+here.mkdir()
+model.fit(rows, rows[:, :1], batch_size=8, verbose=0, callbacks=[
+    keras.callbacks.CSVLogger(here / "log.csv"),
+    keras.callbacks.ModelCheckpoint(here / "{epoch}.keras"),
+])
+assert sorted(one.name for one in here.iterdir()) == ["1.keras", "log.csv"]
+shutil.rmtree(here)
 print("SEEN", json.dumps(seen), pathlib.Path("each.txt").read_text(), flush=True)
 """
 

@@ -419,6 +419,26 @@ def test_layers_of_float8_which_cannot_run_eagerly_are_no_warning(caplog):
     assert len(lines(caplog, logging.INFO)) == 1
 
 
+def sensitivity(y, p):
+    """A metric of a batch, as programs copy it from each other."""
+    are_ones = tf.reshape(y, [-1]) == 1
+    hits = are_ones & (tf.argmax(p, -1) == 1)
+    return tf.math.count_nonzero(hits) / tf.maximum(tf.math.count_nonzero(are_ones), 1)
+
+
+@pytest.mark.parametrize("is_mean", [True, False])
+def test_metrics_of_the_scripts_own_are_compared(is_mean, caplog):
+    def right(y, p):
+        return tf.cast(tf.argmax(p, -1) == tf.cast(tf.reshape(y, [-1]), tf.int64), tf.float32)
+
+    with strategy_of(2).scope():
+        model = network(odd=False)
+        model.compile("sgd", crossentropy, metrics=["accuracy", right if is_mean else sensitivity])
+    trained(model)
+    told = [("sensitivity is" in line, "loss is" in line) for line in lines(caplog)]
+    assert told == ([] if is_mean else [(True, False)])
+
+
 def test_each_compiled_model_is_compared_once(caplog):
     model, _ = fitted(masked_mean, strategy_of(2))
     for _ in range(2):

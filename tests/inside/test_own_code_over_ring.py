@@ -1,6 +1,7 @@
 """What a model of a user's own may do in its steps, and a script may give it, over a ring."""
 
 import logging
+from contextlib import nullcontext
 
 import keras
 import numpy as np
@@ -225,6 +226,43 @@ def test_a_step_that_clips_its_shares_gradients_is_told_of_once(
             model.compile("sgd")
             model.fit(TWICE_X, TWICE_Y, epochs=1, **BATCHES)
     assert caplog.text.count("clips gradients before it applies them") == count
+
+
+class Sometimes(OfPairs):
+    """Applies its gradients only if `is_due` says so."""
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self.outputs_of(x) - y) ** 2)
+        gradients = tape.gradient(loss, self.trainable_variables)
+
+        def apply():
+            self.optimizer.apply(gradients, self.trainable_variables)
+            return tf.constant(1)
+
+        tf.cond(self.is_due(loss), apply, lambda: tf.constant(0))
+        return {"error": loss}
+
+    def is_due(self, loss):
+        del loss
+        return self.optimizer.iterations < 3
+
+
+class SometimesByLoss(Sometimes):
+    def is_due(self, loss):
+        return loss > 1
+
+
+@over_ring
+def test_gradients_that_a_share_decides_about_are_refused(strategy):  # noqa: F811
+    for kind in (Sometimes, SometimesByLoss):
+        with strategy.scope():
+            model = kind()
+            model.compile(keras.optimizers.SGD(0.01))
+        refusal = pytest.raises(ConfigurationError, match="only if the batch says so")
+        with refusal if kind is SometimesByLoss else nullcontext():
+            model.fit(TWICE_X, TWICE_Y, **BATCHES)
 
 
 def normalized(data):

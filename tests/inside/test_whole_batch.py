@@ -15,6 +15,7 @@ from conftest import strategy_of
 ON_DEVICES = [
     *["float8", "a_layer_that_overwrites", "apply_within_a_scaled_loss"],
     *["counts", "momentum_encoder"],
+    "state_of_a_step",
 ]
 MORE = [name for name in whole_batch.PROGRAMS if name not in ON_DEVICES]
 # What workers run in the long tests alone: each has its like among the others.

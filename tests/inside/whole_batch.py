@@ -33,7 +33,7 @@ def layers(units=3):
 
 def trained(optimizer, kind=keras.Sequential):
     model = kind(layers())
-    model.compile(optimizer, "mse")
+    model.compile(optimizer or "sgd", "mse")
     model.fit(X, Y, **EPOCHS)
     return values(model)
 
@@ -249,6 +249,56 @@ def momentum_encoder():
     return values(model) | {"seen": seen}
 
 
+class ByHand(keras.Sequential):
+    """Accumulates gradients over three steps, and follows the loss, in variables of its own."""
+
+    def __init__(self, layers):
+        super().__init__(layers)
+        self.steps = tf.Variable(0, trainable=False)
+        self.usual = tf.Variable(1.0, trainable=False, name="usual")
+        self.sums = [
+            tf.Variable(tf.zeros(one.shape), trainable=False) for one in self.trainable_variables
+        ]
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self(x, training=True) - y) ** 2)
+        for held, one in zip(self.sums, tape.gradient(loss, self.trainable_variables), strict=True):
+            held.assign_add(one / self.usual)
+        self.usual.assign(0.5 * self.usual + 0.5 * loss)
+        self.optimizer.learning_rate.assign(0.001 * (1 + self.usual))
+        self.steps.assign_add(1)
+        is_due = tf.cast(self.steps % 3 == 0, tf.float32)
+        due = [is_due * held for held in self.sums]
+        self.optimizer.apply_gradients(zip(due, self.trainable_variables, strict=True))
+        for held in self.sums:
+            held.assign((1 - is_due) * held)
+        return {"loss": loss}
+
+
+def state_of_a_step():
+    model = ByHand(layers())
+    model.compile(keras.optimizers.SGD(0.001))
+    model.fit(X, Y, **EPOCHS)
+    return values(model) | {"usual": model.usual.numpy().tolist()}
+
+
+class WithoutOptimizer(keras.Sequential):
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self(x, training=True) - y) ** 2)
+        variables = self.trainable_variables
+        for one, to in zip(tape.gradient(loss, variables), variables, strict=True):
+            to.assign_sub(0.01 * one)
+        return {"loss": loss}
+
+
+def without_an_optimizer():
+    return trained(None, WithoutOptimizer)
+
+
 def spectral_norm():
     first, hidden, out = layers()
     model = keras.Sequential([first, keras.layers.SpectralNormalization(hidden, name="norm"), out])
@@ -261,6 +311,8 @@ PROGRAMS = {
     "counts": counted,
     "momentum_encoder": momentum_encoder,
     "spectral_norm": spectral_norm,
+    "state_of_a_step": state_of_a_step,
+    "without_an_optimizer": without_an_optimizer,
     "float8": float8,
     "float8_accumulated": float8_accumulated,
     "float8_scaled": float8_scaled,

@@ -186,6 +186,18 @@ def user_losses(model: Any) -> Any:
     return getattr(compiled_loss(model), "_user_loss", None)
 
 
+def user_metrics(model: Any) -> list[Any]:
+    """Return the metrics as a user has given them to `compile`."""
+    compiled = getattr(model, "_compile_metrics", None)
+    names = "_user_metrics", "_user_weighted_metrics"
+    return [*keras.tree.flatten([getattr(compiled, name, None) or [] for name in names])]
+
+
+def function_of_metric(metric: Any) -> Any:
+    """Return the function that a metric takes the mean of; the metric itself if it has none."""
+    return getattr(metric, "_fn", metric)
+
+
 def compute_loss(model: Any, *arguments: Any, **keywords: Any) -> Any:
     """Compute a loss as the model's `train_step` does, which leaves out what a `call` lacks."""
     return model._compute_loss(*arguments, **keywords)
@@ -224,6 +236,18 @@ def trained_by(optimizer: Any) -> Sequence[Any]:
     """Return the variables that an optimizer was built with; none before."""
     found: Sequence[Any] = getattr(optimizer, "_trainable_variables", ())
     return found
+
+
+def optimizers_of(model: Any) -> list[Any]:
+    """Return the optimizers that are attributes of a model, each once."""
+    held = [one for one in vars(model).values() if isinstance(one, BaseOptimizer)]
+    return list({id(one): one for one in held}.values())
+
+
+def rate_variable(optimizer: Any) -> Any:
+    """Return the variable that is an optimizer's learning rate; None: it follows a schedule."""
+    rate = vars(getattr(optimizer, "inner_optimizer", optimizer)).get("_learning_rate")
+    return rate if isinstance(rate, keras.Variable) else None
 
 
 def unknown_to(optimizer: Any, variables: Sequence[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ share has statistics of its own is no difference to warn of.
 import json
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -33,7 +33,7 @@ from cluster_trainer.engine.first_batch.comparison import (
     Outcome,
 )
 from cluster_trainer.engine.first_batch.memory import Peak
-from cluster_trainer.engine.first_batch.own_parts import has_own_parts
+from cluster_trainer.engine.first_batch.own_parts import has_own_parts, own_metrics
 from cluster_trainer.engine.first_batch.snapshot import Snapshot, calls_python, uses_something_up
 from cluster_trainer.engine.first_batch.way import Cut, Way
 from cluster_trainer.engine.functions import function_of
@@ -153,7 +153,8 @@ class FirstBatch:
         before, peak = state.own_values(), Peak.from_now()
         ways = batch.ways()
         last = self._computed(batch.parts, batch.weights, ways, self._packed)
-        losses = _numbers(_losses(self._logs(tuple(last))))
+        names = own_metrics(self._model)
+        losses = _numbers(_compared(self._logs(tuple(last)), names))
         shared = Outcome(losses, self._mean_state(state.own_values(), before, batch), ways[0])
         grown, several = peak.grown(), Replicas.of(self._strategy)
         state.restore()
@@ -163,17 +164,17 @@ class FirstBatch:
         with replicas.alone(), _refusing_sums():
             parts = [batch.whole] * several.local
             ways, weights = batch.whole_ways(), [1.0] * several.local
-            found = self._computed(parts, weights, ways, lambda logs, *_: _losses(logs))
-        names, after = shared.state.keys(), state.own_values()
+            found = self._computed(parts, weights, ways, lambda logs, *_: _compared(logs, names))
+        after = state.own_values()
         whole = Outcome(
             _numbers(found[0]),
-            {name: after[name][0] for name in names},
+            {name: after[name][0] for name in shared.state},
             ways[0],
         )
         both = Both(
             whole,
             shared,
-            {name: before[name][0] for name in names},
+            {name: before[name][0] for name in shared.state},
             several.total,
             "workers" if several.local == 1 else "devices",
             _tolerance(self._model),
@@ -341,13 +342,13 @@ def _on_replicas(
     return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], found)
 
 
-def _losses(logs: Any) -> dict[str, tf.Tensor]:
-    """Return the losses among a step's logs, each one number."""
+def _compared(logs: Any, metrics: Collection[str]) -> dict[str, tf.Tensor]:
+    """Return the losses among a step's logs, and the script's own metrics, each one number."""
     found: dict[str, tf.Tensor] = {}
     for name, value in (logs or {}).items():
         if isinstance(value, dict):
-            found |= _losses(value)
-        elif "loss" in name:
+            found |= _compared(value, metrics)
+        elif "loss" in name or any(name == one or name.endswith(f"_{one}") for one in metrics):
             found[name] = tf.reduce_mean(tf.cast(value, tf.float64))
     return found
 

@@ -20,7 +20,7 @@ class Outcome:
     """What one way has come to.
 
     Attributes:
-        losses: of the step's logs, by their names.
+        losses: of the step's logs, by their names; and the script's own metrics.
         state: what the step has assigned otherwise than by an optimizer, by name.
         way: the gradients, and what was drawn.
     """
@@ -62,15 +62,30 @@ class Both:
         losses, gradients, state = self._of_losses(), self._of_gradients(), self._of_state()
         found = [*losses, *gradients, *state]
         if not found:
-            return ""
+            return self._said_of_metrics()
         return (
             f"On one device this batch's {'; '.join(found[:SHOWN])}. So {self.replicas} "
             f"{self.things} train otherwise than one device: {self._kind(bool(state))}. "
             f"Read {READ_ON}; TRAINER_FIRST_BATCH=off compares nothing, refuse ends such a fit."
         )
 
+    def _said_of_metrics(self) -> str:
+        """Return which of the script's metrics differ where the training does not."""
+        found = self._of_numbers([name for name in self._names if "loss" not in name])
+        if not found:
+            return ""
+        return (
+            f"On one device this batch's {'; '.join(found[:SHOWN])}. The training is the same, but "
+            "not what EarlyStopping and others decide by this: the likely cause is a metric that "
+            "is no mean over examples, such as the precision of a batch. Use one of keras.metrics, "
+            f"or a Metric whose variables are sums. Read {READ_ON}."
+        )
+
     def _of_losses(self) -> list[str]:
-        pairs = [(name, self.whole.losses[name], self.shared.losses[name]) for name in self._names]
+        return self._of_numbers([name for name in self._names if "loss" in name])
+
+    def _of_numbers(self, names: list[str]) -> list[str]:
+        pairs = [(name, self.whole.losses[name], self.shared.losses[name]) for name in names]
         return [self._told(name, *two) for name, *two in pairs if not self._is_close(*two)]
 
     @property

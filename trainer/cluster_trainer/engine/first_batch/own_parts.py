@@ -16,9 +16,19 @@ def has_own_parts(model: keras.Model) -> bool:
     """Tell whether a compiled model has a class, a function or an operation of the script's own.
 
     An operation of `keras.ops` between Keras's layers counts: it may contract the batch. So do the
-    few losses of Keras that compare examples or add them up. Metrics do not: they train nothing.
+    few losses of Keras that compare examples or add them up, and metrics of the script's own.
     """
-    return any(_own_parts(model))
+    return any(_own_parts(model)) or bool(own_metrics(model))
+
+
+def own_metrics(model: keras.Model) -> set[str]:
+    """Return the names of the metrics of a compiled model that are the script's own.
+
+    They train nothing, but callbacks may decide by them.
+    """
+    given = [one for one in keras_names.user_metrics(model) if not isinstance(one, str)]
+    own = [one for one in given if _is_own(keras_names.function_of_metric(one))]
+    return {str(getattr(one, "name", getattr(one, "__name__", ""))) for one in own if one}
 
 
 def _own_parts(model: Any) -> Iterator[bool]:

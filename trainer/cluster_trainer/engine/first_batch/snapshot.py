@@ -105,14 +105,9 @@ def _of_model(model: Any) -> list[Any]:
     found = [*model.variables, *_of_metrics(model), *_of_layers(model), *global_seed()]
     for layer in keras_names.layers_within(model):
         found += [one for one in vars(layer).values() if isinstance(one, tf.Variable)]
-    for optimizer in _optimizers(model):
+    for optimizer in keras_names.optimizers_of(model):
         found += optimizer.variables
     return found
-
-
-def _optimizers(model: Any) -> list[Any]:
-    held = [one for one in vars(model).values() if isinstance(one, keras_names.BaseOptimizer)]
-    return list({id(one): one for one in held}.values())
 
 
 def _copies(variables: Iterable[Any]) -> list[Variable]:
@@ -132,11 +127,12 @@ def _parts(variable: Any) -> Any:
 def _own_state(model: Any, known: Mapping[int, Any]) -> dict[str, list[Variable]]:
     """Return the numbers that a step may assign otherwise than by an optimizer, by name.
 
-    Metrics and what counts random draws are none of them.
+    Metrics and what counts random draws are none of them. An optimizer's learning rate is one.
     """
     others = [*_of_metrics(model), *states_of_draws(model), *global_seed()]
-    for optimizer in _optimizers(model):
-        others += optimizer.variables
+    for optimizer in keras_names.optimizers_of(model):
+        rate = keras_names.rate_variable(optimizer)
+        others += [one for one in optimizer.variables if one is not rate]
     left_out = {id(one.handle) for one in _copies(others)}
     own: dict[str, list[Variable]] = {}
     for variable in _of_model(model):

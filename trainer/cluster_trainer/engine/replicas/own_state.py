@@ -8,7 +8,10 @@ on a replica without examples, too. What does:
   batch that all replicas compute they keep: it is the same on all.
 - Whole numbers that are added up, as counts of words are, get the sum of what all replicas add.
 - Other whole numbers are each replica's own, and a warning says so.
-- So are weights that are assigned without an optimizer. They are averaged; see statistics.py.
+- Numbers with a fraction that a step of the script's own assigns get the mean over all replicas,
+  as gradients do: gradients that it accumulates, the moving average of a loss, weights that it
+  trains without an optimizer, a learning rate.
+- The statistics of Keras's own layers wait until an epoch ends; see statistics.py.
 """
 
 import logging
@@ -23,7 +26,15 @@ import tensorflow as tf
 from cluster_trainer.collectives.replicas import summed
 from cluster_trainer.engine.replicas import queues, statistics, step_context
 from cluster_trainer.engine.replicas.writes import Writes
+from cluster_trainer.problems import ConfigurationError, Problem
 
+SUMS_IN_BRANCHES = Problem(
+    "a step",
+    "gradients that are applied only if the batch says so, as in `tf.cond(loss > 1, …)`",
+    "gradients that are applied in each step, on several workers",
+    "each worker would decide by its share. Multiply the gradients by 0 or 1 instead, or decide by "
+    "numbers that all workers share, such as a count of steps",
+)
 log = logging.getLogger("trainer")
 
 
@@ -40,6 +51,9 @@ def seen_to(
         batch: this replica's share, which the step is given.
         part: what is known of the share.
         guards: whether the replica may be without examples.
+
+    Raises:
+        ConfigurationError: each replica would decide for itself whether gradients are summed.
     """
     whole = statistics.whole_numbers(model)
     state = [*(statistics.of_share(model) if guards else []), *whole]
@@ -49,13 +63,21 @@ def seen_to(
     yield batch
     if tf.executing_eagerly():  # nothing tells whether it depends on the share
         dependent, counts = [one for one in state if _is_another(one, before[id(one)])], []
+        means = []
     else:
-        writes = Writes(batch, [*state, *_weights(model, part, state)])
+        own = _of_script(model, part)
+        writes = Writes(batch, [*state, *(one for one in own if not _is_in(one, state))])
+        if writes.sums_in_branches():
+            raise ConfigurationError([SUMS_IN_BRANCHES])
         dependent = writes.dependent()
         counts = [one for one in dependent if _is_in(one, whole) and writes.adds_to(one)]
+        means = [one for one in own if _is_in(one, dependent) and not queues.is_queue(_copy(one))]
+        if any(_is_in(one, means) for one in statistics.rates(model)):  # with which weights changed
+            means += [one for one in statistics.weights(model) if not _is_in(one, means)]
     _count_all(counts, [before[id(one)] for one in counts], part.weight)
+    _average_all(means, part.weight)
     for variable in (*metrics, *dependent):
-        if id(variable) in before and not _is_in(variable, counts):
+        if id(variable) in before and not _is_in(variable, [*counts, *means]):
             sees_all = part.is_whole if not _is_in(variable, metrics) else False
             _unchanged_by_nothing(
                 variable, before[id(variable)], is_kept=part.has_examples | sees_all
@@ -63,10 +85,6 @@ def seen_to(
     for variable in dependent:
         if _is_in(variable, whole) and not _is_in(variable, counts):
             _warn_of_whole_numbers(_name_of(variable))
-    weights = [one for one in dependent if not _is_in(one, state)]
-    if weights:
-        _warn_of_weights(_name_of(weights[0]))
-        statistics.note_own(model, weights)
 
 
 def _is_another(variable: Any, before: tf.Tensor) -> bool:
@@ -83,19 +101,20 @@ def _of_any_size(part: Any) -> Any:
     return tf.compat.v1.placeholder_with_default(part, [None, *part.shape[1:]])
 
 
-def _weights(model: keras.Model, part: step_context.Share, state: Sequence[Any]) -> list[Any]:
-    """Return what else of a model a step may have assigned, without an optimizer."""
-    own = [*state, *statistics.of_replica(model)]
-    return [
-        one
-        for one in statistics.weights(model)
-        if not _is_in(one, own) and id(step_context.own(one)) not in part.trained
-    ]
+def _of_script(model: keras.Model, part: step_context.Share) -> list[Any]:
+    """Return the numbers with a fraction that only a step of the script's own may assign."""
+    others = [*statistics.of_users(model), *statistics.weights(model), *statistics.rates(model)]
+    found = {id(one): one for one in others if id(_copy(one)) not in part.trained}
+    return [*found.values()]
 
 
 def _is_in(variable: Any, variables: Sequence[Any]) -> bool:
     """Tell whether it is one of them; Keras's compare their values."""
     return any(one is variable for one in variables)
+
+
+def _copy(variable: Any) -> Any:
+    return step_context.own(variable)
 
 
 def _name_of(variable: Any) -> str:
@@ -125,21 +144,21 @@ def _count_all(variables: Sequence[Any], before: Sequence[tf.Tensor], weight: tf
         copy.assign(value + tf.cast(more, value.dtype))
 
 
+def _average_all(variables: Sequence[Any], weight: tf.Tensor) -> None:
+    """Give variables the mean of what all replicas have assigned, weighted with their shares."""
+    if not variables:
+        return
+    copies = [_copy(one) for one in variables]
+    parts = [tf.math.multiply_no_nan(one, tf.cast(weight, one.dtype)) for one in copies]
+    for copy, mean in zip(copies, summed(parts, "what a step assigns"), strict=True):
+        copy.assign(mean)
+
+
 @cache
 def _warn_of_whole_numbers(name: str) -> None:
     log.warning(
         "%s holds whole numbers that depend on a replica's share of the batch and are not added "
         "up, as far as can be told: each replica keeps its own, and the first one's are saved. "
         "What a step adds (`assign_add`) is summed over all replicas, unless it runs eagerly.",
-        name,
-    )
-
-
-@cache
-def _warn_of_weights(name: str) -> None:
-    log.warning(
-        "A step assigns %s without an optimizer, from its replica's share of the batch: the "
-        "replicas' values are averaged when an epoch ends, and differ until then. Give gradients "
-        "to an optimizer, which gets those of the batch.",
         name,
     )

@@ -6,7 +6,7 @@ ring only what steps have changed: what a script gives a worker's model otherwis
 `load_weights` on the chief alone, is no part of a mean, and `alike` sees to it.
 """
 
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -20,8 +20,6 @@ from cluster_trainer.private import keras_names
 
 # Each model's function, by its variables: a new trace would be new collectives on all workers.
 _averaging: MutableMapping[Any, tuple[list[int], Callable[[], Any]]] = WeakKeyDictionary()
-# What each model's steps assign of its weights, without an optimizer; see own_state.py.
-_noted: MutableMapping[Any, list[Any]] = WeakKeyDictionary()
 # By the ring's generation and `id`: a worker that is met in another ring may have changed nothing;
 # and Keras's variables compare their values.
 _changed: MutableMapping[tuple[int, int], Any] = WeakValueDictionary()
@@ -34,8 +32,13 @@ def of_replica(model: keras.Model) -> list[Any]:
     assigns them alike on all replicas. Those of layers that were made without the strategy are none
     of them, as a Normalization has that was adapted before.
     """
-    own = [*_own_state(model), *_noted.get(model, ())]
-    return [one for one in own if _type_of(one).is_floating]
+    return [one for one in _own_state(model) if _type_of(one).is_floating]
+
+
+def of_users(model: keras.Model) -> list[Any]:
+    """Return those of `of_replica` that layers of the script's own have."""
+    state = _own_state(model, is_of_users=True)
+    return [one for one in state if _type_of(one).is_floating]
 
 
 def whole_numbers(model: keras.Model) -> list[Any]:
@@ -54,9 +57,10 @@ def weights(model: keras.Model) -> list[Any]:
     return [one for one in found if step_context.is_of_all(one)]
 
 
-def note_own(model: keras.Model, variables: Sequence[Any]) -> None:
-    """Take some of a model's weights for each replica's own, which are averaged as others are."""
-    _noted.setdefault(model, []).extend(variables)
+def rates(model: keras.Model) -> list[Any]:
+    """Return the learning rates of a model's optimizers that are variables."""
+    found = [keras_names.rate_variable(one) for one in keras_names.optimizers_of(model)]
+    return [one for one in found if one is not None and step_context.is_of_all(one)]
 
 
 def _own_state(model: keras.Model, *, is_of_users: bool = False) -> list[Any]:

@@ -1,6 +1,6 @@
 """What a step assigns, and whether that depends on its share of the batch: read from its graph."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +16,7 @@ ADDS_TO_VARIABLE = (
 ADDS = ("AddV2", "Add")  # to either operand
 ADDS_TO_FIRST = ("Sub", "TensorScatterAdd", "TensorScatterSub")
 PASSES_ON = ("Identity", "Cast", "EnsureShape")
+BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
 # What replicas have in common.
 COLLECTIVES = ("CollectiveReduce", "CollectiveGather", "NcclAllReduce")
 
@@ -63,6 +64,22 @@ class Writes:
             for write in _writes(handle)
         )
 
+    def sums_in_branches(self) -> bool:
+        """Tell whether something is summed over replicas only where the share decides for it.
+
+        Some would sum and others not, or each what belongs to another step.
+        """
+        branches = [one for one in self._graph.get_operations() if one.type in BRANCHES]
+        if not branches:
+            return False
+        made, library = self._made_from(self._given), self._graph.as_graph_def().library.function
+        nodes = {one.signature.name: one.node_def for one in library}
+        return any(
+            one.inputs[0].op.name in made
+            and any(_sums(name, nodes) for name in _functions_of(one.node_def))
+            for one in branches
+        )
+
     def _handle_of(self, variable: Any) -> tf.Tensor:
         return next(handle for one, handle in self._used if one is variable)
 
@@ -73,6 +90,23 @@ class Writes:
             if not _is_collective(one) and any(given.op.name in made for given in one.inputs):
                 made.add(one.name)
         return made
+
+
+def _sums(name: str, nodes: Mapping[str, Sequence[Any]]) -> bool:
+    """Tell whether a function, or one that it calls, sums over replicas."""
+    return any(
+        one.op.startswith(COLLECTIVES)
+        or SUM in one.name
+        or any(_sums(called, nodes) for called in _functions_of(one))
+        for one in nodes.get(name, ())
+    )
+
+
+def _functions_of(node: Any) -> list[str]:
+    """Return the names of the functions that a node calls."""
+    values = [value for value in node.attr.values() if value.HasField("func")]
+    lists = [value.list.func for value in node.attr.values() if value.HasField("list")]
+    return [*(one.func.name for one in values), *(one.name for some in lists for one in some)]
 
 
 def _is_collective(operation: tf.Operation) -> bool:

@@ -2,7 +2,8 @@
 
 What a ModelCheckpoint keeps as the best is shared at each checkpoint, so that it outlives any disk.
 What else the chief's callbacks write stands at the same path on every worker once the callback's
-hook is over: a later hook, or the script after `fit`, may read it there.
+hook is over, or at the path that the worker's own callback names: a later hook, or the script
+after `fit`, may read it there.
 """
 
 import glob
@@ -14,6 +15,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.running import wants_each_batch
 from cluster_trainer.files import make_folder, write_whole
 from cluster_trainer.fits.shared import written
+from cluster_trainer.fits.shared.places import here, paths_of, renamed
 from cluster_trainer.fits.shared.written import WORKING_FOLDER, Written, files_in, named_alike
 
 FILES = "fit (files of ModelCheckpoint)"
@@ -105,6 +108,7 @@ class ChiefsFiles:
         self._own = folder / WORKING_FOLDER
         self._written, self._goes_on = Written(self._own), goes_on
         self._given: dict[Path, int] = {}  # by the chief, with their digests
+        self._renamed: dict[str, str] = {}  # how the chief's paths begin here
         self._allowed: set[Path] = set()
         self._has_left_out, self._bytes = False, 0
 
@@ -113,6 +117,12 @@ class ChiefsFiles:
         names = ",".join(type(one).__name__ for one in self._callbacks).encode()
         digest = int.from_bytes(hashlib.blake2b(names, digest_size=DIGEST_BYTES).digest())
         are_alike = len(set(self._workers.gather(digest, OF_CALLBACKS))) == 1
+        if are_alike and self._workers.members[0] == 0:
+            held = paths_of([*filterfalse(_is_tensorboard, self._callbacks)])
+            mine = {name: str(named_alike(path, self._own)) for name, path in held.items()}
+            told = None if self._workers.rank else json.dumps(mine).encode()
+            chiefs = json.loads(self._workers.broadcast(told, 0, OF_CALLBACKS))
+            self._renamed = renamed(chiefs, mine)
         wants = bool(wants_each_batch(self._callbacks))
         return are_alike, max(self._workers.gather(int(wants), OF_CALLBACKS)) > 0
 
@@ -147,7 +157,7 @@ class ChiefsFiles:
         content = json.dumps([[str(file), digest] for file, digest in news]).encode()
         told = self._workers.broadcast(content if news else None, 0, OF_CALLBACKS)
         for name, digest in json.loads(told):
-            self._take(Path(name), digest)
+            self._take(here(Path(name), self._renamed), digest)
 
     def _news(self, *, is_last: bool) -> Iterator[tuple[Path, int]]:
         """Yield the chief's files that the others have not, with their digests."""
@@ -164,7 +174,7 @@ class ChiefsFiles:
     def _known(self, *, is_last: bool) -> Iterator[Path]:
         """Yield what Keras's own callbacks have written, by what they were told to."""
         for one in self._callbacks:
-            if isinstance(one, keras.callbacks.TensorBoard) and is_last:
+            if _is_tensorboard(one) and is_last:
                 yield Path(one.log_dir)
             elif isinstance(one, keras.callbacks.CSVLogger) and self._goes_on:
                 yield Path(one.filename)
@@ -215,6 +225,11 @@ class ChiefsFiles:
             content = self._workers.broadcast(given, 0, OF_CALLBACKS)
             if is_wanted and not _write(file, content):
                 _not_taken[file] = newest
+
+
+def _is_tensorboard(callback: Any) -> bool:
+    """Tell whether it is one: scripts give each worker's a folder, and no script reads it."""
+    return isinstance(callback, keras.callbacks.TensorBoard)
 
 
 def _matching(pattern: Path) -> list[Path]:

@@ -1,0 +1,44 @@
+"""Where a worker has the files of the chief's callbacks, whose paths may have another name there.
+
+A script that names a folder by the time, or asks for a temporary one, names another on each worker.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def paths_of(callbacks: Sequence[Any]) -> dict[str, Path]:
+    """Return the paths that callbacks hold, by their place among the callbacks and their name."""
+    return {
+        f"{place} {name}": Path(value)
+        for place, callback in enumerate(callbacks)
+        for name, value in vars(callback).items()
+        if isinstance(value, (str, Path)) and os.sep in str(value)
+    }
+
+
+def renamed(chiefs: Mapping[str, str], mine: Mapping[str, str]) -> dict[str, str]:
+    """Return how paths begin on the chief that begin otherwise here.
+
+    Args:
+        chiefs: paths of the chief's callbacks, see `paths_of`.
+        mine: the same of this worker's.
+    """
+    pairs = [(chiefs[name], mine[name]) for name in chiefs.keys() & mine.keys()]
+    return dict(_beginnings(one, other) for one, other in sorted(pairs) if one != other)
+
+
+def _beginnings(one: str, other: str) -> tuple[str, str]:
+    """Return two paths up to what an epoch fills in, without the last parts that are the same."""
+    chiefs, mine = (Path(path.partition("{")[0]) for path in (one, other))
+    while chiefs.name == mine.name and chiefs.name:
+        chiefs, mine = chiefs.parent, mine.parent
+    return str(chiefs), str(mine)
+
+
+def here(file: Path, beginnings: Mapping[str, str]) -> Path:
+    """Return where a file of the chief's is on this worker, see `renamed`."""
+    longest = max(filter(str(file).startswith, beginnings), key=len, default="")
+    return Path(beginnings[longest] + str(file)[len(longest) :]) if longest else file
