@@ -144,6 +144,30 @@ def test_what_such_steps_build_is_alike_on_all_workers(tmp_path):
     assert len(one) == 4 * 3 + 3
 
 
+IN_THREADS = """
+from concurrent.futures import ThreadPoolExecutor
+import keras, numpy as np
+
+rows = np.ones((64, 4), "float32")
+
+def train(_):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(rows, rows[:, :1], epochs=50, verbose=0)
+
+with ThreadPoolExecutor(2) as threads:
+    list(threads.map(train, range(2)))
+"""
+
+
+def test_fits_in_two_threads_are_refused(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(IN_THREADS)
+    with MeetingPlace(tmp_path / "run", 2, str(script)) as place:
+        assert place.wait() == [78, 78], place.logs
+        assert all("two fits at a time" in one.log.read_text() for one in place.workers)
+
+
 def made():
     model = keras.Sequential([keras.layers.Dense(1, kernel_initializer="ones")])
     model.compile("sgd", "mse")

@@ -13,8 +13,10 @@
 """
 
 import inspect
+import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakSet
@@ -28,8 +30,11 @@ from cluster_trainer.fits.lost_worker import INTERRUPTIONS, Survivor
 from cluster_trainer.fits.process import Process
 from cluster_trainer.fits.program import Asked, Program
 from cluster_trainer.fits.script.beginning import begin
+from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.lifecycle import end_by
 from cluster_trainer.results.status_file import status_file
+
+_fitting = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ def fit(
     try:
         program = process.program or begin(process, environ)
         program.begins()
-        with program.guarded():
+        with program.guarded(), _while_no_other_fits(program):
             arrays = GivenArrays(*map(given.arguments.get, ("x", "y", "sample_weight")))
             history = _to_its_end(program, Call(run, given, announced, arrays))
     except BaseException as error:
@@ -97,6 +102,27 @@ def fit(
             program.look_away()
     program.ended(workers_of(given.args[0].distribute_strategy))
     return history
+
+
+@contextmanager
+def _while_no_other_fits(program: Program) -> Iterator[None]:
+    """Refuse a fit in one thread while another one fits, on several workers.
+
+    Threads come to their turn in another order on each worker, and the workers would wait for each
+    other's fits without end.
+
+    Raises:
+        ConfigurationError: another thread fits.
+    """
+    is_alone = _fitting.acquire(blocking=False)
+    if not is_alone and program.job.task.num_workers > 1:
+        received, accepted = "two fits at a time, in two threads", "one after the other"
+        raise ConfigurationError([Problem("fit", received, accepted, "Train without threads.")])
+    try:
+        yield
+    finally:
+        if is_alone:
+            _fitting.release()
 
 
 def _failed(program: Program | None, error: BaseException) -> None:
