@@ -267,7 +267,6 @@ class ByHand(keras.Sequential):
         for held, one in zip(self.sums, tape.gradient(loss, self.trainable_variables), strict=True):
             held.assign_add(one / self.usual)
         self.usual.assign(0.5 * self.usual + 0.5 * loss)
-        self.optimizer.learning_rate.assign(0.001 * (1 + self.usual))
         self.steps.assign_add(1)
         is_due = tf.cast(self.steps % 3 == 0, tf.float32)
         due = [is_due * held for held in self.sums]
@@ -282,6 +281,23 @@ def state_of_a_step():
     model.compile(keras.optimizers.SGD(0.001))
     model.fit(X, Y, **EPOCHS)
     return values(model) | {"usual": model.usual.numpy().tolist()}
+
+
+class FollowsLoss(keras.Sequential):
+    """Has a learning rate that follows the loss."""
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self(x, training=True) - y) ** 2)
+        self.optimizer.learning_rate.assign(0.001 * (1 + loss))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return {"loss": loss}
+
+
+def rate_of_a_step():
+    return trained("sgd", FollowsLoss)
 
 
 class WithoutOptimizer(keras.Sequential):
@@ -312,6 +328,7 @@ PROGRAMS = {
     "momentum_encoder": momentum_encoder,
     "spectral_norm": spectral_norm,
     "state_of_a_step": state_of_a_step,
+    "rate_of_a_step": rate_of_a_step,
     "without_an_optimizer": without_an_optimizer,
     "float8": float8,
     "float8_accumulated": float8_accumulated,

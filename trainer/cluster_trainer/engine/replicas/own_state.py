@@ -105,7 +105,7 @@ def _of_script(model: keras.Model, part: step_context.Share) -> list[Any]:
     """Return the numbers with a fraction that only a step of the script's own may assign."""
     others = [*statistics.of_users(model), *statistics.weights(model), *statistics.rates(model)]
     found = {id(one): one for one in others if id(_copy(one)) not in part.trained}
-    return [*found.values()]
+    return [one for one in found.values() if not step_context.is_aggregated(one)]
 
 
 def _is_in(variable: Any, variables: Sequence[Any]) -> bool:

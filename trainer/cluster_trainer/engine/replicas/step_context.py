@@ -127,6 +127,13 @@ def is_of_all(variable: Any) -> bool:
     )
 
 
+def is_aggregated(variable: Any) -> bool:
+    """Tell whether a strategy makes the copies of a variable alike itself when it is assigned."""
+    variable = _tensorflow_variable(variable)
+    is_one_of_several = isinstance(variable, tensorflow_names.DistributedVariable)
+    return is_one_of_several and variable.aggregation != tf.VariableAggregation.NONE
+
+
 def own(variable: Any) -> Any:
     """Return this replica's own copy of a variable, Keras's or TensorFlow's.
 
