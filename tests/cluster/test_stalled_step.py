@@ -63,13 +63,9 @@ def start(peers, tmp_path):
     return start_both
 
 
-@pytest.mark.parametrize(
-    "stuck",
-    [
-        pytest.param(0, id="the-chief"),
-        pytest.param(1, id="a-worker", marks=pytest.mark.long),
-    ],
-)
+# tests/unit/trainer/test_watch.py ends what is stuck, test_restart_policies.py starts all again.
+@pytest.mark.long
+@pytest.mark.parametrize("stuck", [0, 1], ids=["the-chief", "a-worker"])
 def test_all_start_again_from_the_last_checkpoint(start, stuck):
     workers = start(stuck)
     wait_for_text(workers[stuck], "it hangs", RECOVERY_SECONDS)

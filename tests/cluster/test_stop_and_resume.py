@@ -170,6 +170,7 @@ def assert_every_line_is_shown_and_kept_once(ended):
         assert count == sum(mark in line for line in shown) == (2 if mark == BANNER else 1), mark
 
 
+@pytest.mark.long  # test_lost_worker.py waits in vain, test_wrong_index.py ends a cluster
 def test_others_that_wait_in_vain_end_the_cluster(start):
     cluster = start(RENDEZVOUS_TIMEOUT=10, **RUN)
     cluster.wait_for_text(FIRST_EPOCH, START_SECONDS)
@@ -224,6 +225,7 @@ def test_a_worker_that_is_killed_again_and_again_ends_the_cluster(idle, workbenc
     assert "worker-1 ended, with exit code 137 (killed)" in ended.output
 
 
+@pytest.mark.long  # tests/unit/compose/test_killed.py
 def test_a_container_that_was_removed_ends_the_cluster(idle, workbench):
     (victim,) = (item for item in workbench.containers() if "worker-1" in item.name)
     victim.remove(force=True)
