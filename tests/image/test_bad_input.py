@@ -1,6 +1,7 @@
 """What a person may get wrong: one message, exit code 78, at once, and nothing starts.
 
-Each case is a process of one container, started by the image's entrypoint.
+Each case is a process of one container, started by the image's entrypoint. More of them are in
+tests/unit/entrypoint/test_start.py.
 """
 
 import json
@@ -23,9 +24,8 @@ ONE_HOST = {"SM_HOSTS": '["algo-1"]', "SM_CURRENT_HOST": "algo-1"}
 FOLDERS = {"TRAINER_RUN_DIR": "/tmp/run", "TRAINER_MODEL_DIR": "/tmp/model"}
 
 
-def tf_config(task=None, **cluster):
-    described = {"cluster": cluster or {"worker": ["h0:2222", "h1:2222"]}}
-    return json.dumps(described | ({"task": task} if task else {}))
+def tf_config(task):
+    return json.dumps({"cluster": {"worker": ["h0:2222", "h1:2222"]}, "task": task})
 
 
 # variables, who is named in the message, a part of what it says was received or is accepted
@@ -35,42 +35,14 @@ BAD = {
         "WORKER_INDEX",
         ['received "2"', "0 to 1"],
     ),
-    "index-negative": (
-        {"WORKER_HOSTS": TWO, "WORKER_INDEX": "-1"},
-        "WORKER_INDEX",
-        ['received "-1"'],
-    ),
-    "index-not-a-number": (
-        {"WORKER_HOSTS": TWO, "WORKER_INDEX": "one"},
-        "WORKER_INDEX",
-        ['received "one"'],
-    ),
     "index-without-hosts": ({"WORKER_INDEX": "0"}, "WORKER_INDEX", ["WORKER_HOSTS"]),
-    "hosts-empty": ({"WORKER_HOSTS": "", "WORKER_INDEX": "0"}, "WORKER_HOSTS", ['received ""']),
     "hosts-duplicate": (
         {"WORKER_HOSTS": "h0:1,h0:1", "WORKER_INDEX": "0"},
         "WORKER_HOSTS",
         ["h0:1"],
     ),
     "port-0": ({"WORKER_HOSTS": "h0:0,h1:1", "WORKER_INDEX": "0"}, "WORKER_HOSTS", ["1 to 65535"]),
-    "port-70000": (
-        {"WORKER_HOSTS": "h0:70000,h1:1", "WORKER_INDEX": "0"},
-        "WORKER_HOSTS",
-        ["70000", "1 to 65535"],
-    ),
-    "no-host": ({"WORKER_HOSTS": ":2222,h1", "WORKER_INDEX": "0"}, "WORKER_HOSTS", [":2222"]),
     "tf-config-not-json": ({"TF_CONFIG": "{"}, "TF_CONFIG", ["JSON", "line 1, column 2"]),
-    "tf-config-without-task": ({"TF_CONFIG": tf_config()}, "TF_CONFIG", ["task"]),
-    "tf-config-unknown-type": (
-        {"TF_CONFIG": tf_config({"type": "boss", "index": 0})},
-        "TF_CONFIG",
-        ["boss", "worker"],
-    ),
-    "tf-config-two-chiefs": (
-        {"TF_CONFIG": tf_config({"type": "chief", "index": 0}, chief=["h0:1", "h1:1"])},
-        "TF_CONFIG",
-        ["chief"],
-    ),
     "tf-config-and-hosts-disagree": (
         {
             "TF_CONFIG": tf_config({"type": "worker", "index": 0}),
