@@ -18,7 +18,7 @@ from local_cluster.run.lines import ScreenOptions
 from local_cluster.run.report import report
 from local_cluster.run.run import LocalRun
 from local_cluster.settings import locks, remembered
-from local_cluster.settings.remembered import Before, RunRecord
+from local_cluster.settings.remembered import RunRecord
 from local_cluster.settings.settings import Settings, read
 from local_cluster.shared_folder import SharedFolder, refusal
 
@@ -101,12 +101,12 @@ class StartRecord:
 
     Attributes:
         record: where it is.
-        before: what was there.
+        before: what was kept there; empty: nothing.
         aside: the folder into which cluster.json was moved; None: into none.
     """
 
     record: RunRecord
-    before: Before
+    before: bytes
     aside: SharedFolder | None
 
 
@@ -133,9 +133,10 @@ def remember(
         EndError: it cannot be written.
     """
     record = remembered.record_of(settings.runs, settings.run_name, environ)
-    before = record.before()
+    before = record.text()
     try:
-        aside = keep_earlier(settings, before, decided)
+        was = remembered.parse(before or record.copy())
+        aside = keep_earlier(settings, was, decided)
         folders.make(settings.runs, settings.run_name, settings.services, is_new=False)
         record.remember(decided, settings.user)
         if os.getuid() == 0:
@@ -146,7 +147,7 @@ def remember(
 
 
 def keep_earlier(
-    settings: Settings, before: Before, decided: Mapping[str, str]
+    settings: Settings, was: Mapping[str, str], decided: Mapping[str, str]
 ) -> SharedFolder | None:
     """Move aside what the run's last start left and this one would replace.
 
@@ -155,7 +156,7 @@ def keep_earlier(
     Raises:
         OSError: it could not be moved.
     """
-    was, folder = before.settings, settings.folder
+    folder = settings.folder
     if not was or was == remembered.decided(decided):
         return None
     script, now = was.get("SCRIPT", ""), decided.get("SCRIPT", "")
@@ -169,7 +170,8 @@ def keep_earlier(
 def forget(settings: Settings, start: StartRecord) -> None:
     """Put back what the run was started with before this start, which the workers refused."""
     try:
-        start.record.forget(start.before, settings.user)
+        if start.before or start.aside:
+            start.record.forget(start.before, settings.user)
         if start.aside:
             start.aside.move(remembered.FILE, settings.folder)
             start.aside.remove_empty()

@@ -28,24 +28,6 @@ SECRET = "CLUSTER_TOKEN"  # noqa: S105 -- its name, which is all that is kept of
 
 
 @dataclass(frozen=True)
-class Before:
-    """What an earlier start has left, or nothing.
-
-    Attributes:
-        kept: what was kept of it.
-        copy: its cluster.json.
-    """
-
-    kept: bytes
-    copy: bytes
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """What the run was started with, as far as it is known."""
-        return parse(self.kept or self.copy)
-
-
-@dataclass(frozen=True)
 class RunRecord:
     """Where what a run was started with is kept.
 
@@ -57,14 +39,6 @@ class RunRecord:
     folder: SharedFolder
     kept: Path
 
-    def before(self) -> Before:
-        """Return what an earlier start of the run has left.
-
-        Raises:
-            EndError: it cannot be read.
-        """
-        return Before(self.text(), self.copy()) if self.folder.is_there() else Before(b"", b"")
-
     def remember(self, environ: Mapping[str, str], user: User) -> None:
         """Write down what decides the run.
 
@@ -74,18 +48,17 @@ class RunRecord:
         """
         self._write(render(decided(environ)), user)
 
-    def forget(self, before: Before, user: User) -> None:
-        """Put back what was there before: the workers have refused what came after it.
+    def forget(self, before: bytes, user: User) -> None:
+        """Keep what was kept before again: the workers have refused what came after it.
 
         Raises:
             OSError: the copy cannot be written, or the record cannot be removed.
             EndError: the record cannot be written.
         """
-        if before.kept:
-            self._write(before.kept, user)
-        elif before.copy:  # it must not become what decides
+        if before:
+            self._write(before, user)
+        else:
             self.kept.unlink(missing_ok=True)
-            self.folder.replace(FILE, before.copy)
 
     def text(self) -> bytes:
         """Return what is kept of the last start; empty: nothing is.

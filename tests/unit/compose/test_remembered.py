@@ -79,26 +79,10 @@ def test_it_is_kept_where_no_container_writes_and_copied_to_read(record, tmp_pat
 
 def test_settings_that_were_refused_are_forgotten_for_the_earlier_ones(record):
     record.remember({"WORKERS": "1"}, ME)
-    before = record.before()
+    before = record.text()
     record.remember({"WORKERS": "2"}, ME)
     record.forget(before, ME)
     assert remembered.parse(record.text()) == remembered.parse(record.copy()) == {"WORKERS": "1"}
-
-
-def test_what_a_worker_could_write_is_put_back_but_not_kept(record):
-    theirs = remembered.render({"OVERLAYS": "theirs.yaml"})
-    record.folder.replace(remembered.FILE, theirs)
-    before = record.before()
-    record.remember({"WORKERS": "2"}, ME)
-    record.forget(before, ME)
-    assert (record.text(), record.copy()) == (b"", theirs)
-
-
-def test_the_first_settings_of_a_run_stay_even_if_they_were_refused(record):
-    before = record.before()
-    record.remember({"WORKERS": "1"}, ME)
-    record.forget(before, ME)
-    assert remembered.parse(record.text()) == {"WORKERS": "1"}
 
 
 def test_a_link_in_the_place_of_the_copy_is_replaced_and_not_followed(record, tmp_path):
@@ -131,11 +115,10 @@ def test_what_decides_a_run_is_remembered(name):
 
 def test_a_record_that_cannot_be_read_is_named(record):
     record.kept.mkdir(parents=True)
-    for read in (record.text, record.before):
-        with pytest.raises(EndError) as caught:
-            read()
-        assert caught.value.code == 78
-        assert str(record.kept) in caught.value.sentences[0]
+    with pytest.raises(EndError) as caught:
+        record.text()
+    assert caught.value.code == 78
+    assert str(record.kept) in caught.value.sentences[0]
 
 
 def test_without_a_home_it_does_not_lie_in_the_working_directory(monkeypatch):

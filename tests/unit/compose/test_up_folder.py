@@ -120,6 +120,23 @@ def test_what_the_workers_refuse_leaves_the_settings_as_they_were(up, tmp_path):
     assert not list((run / "earlier").iterdir())
 
 
+def test_what_a_worker_could_write_is_put_back_but_not_kept(up, tmp_path):
+    run = tmp_path / "runs/x"
+    run.mkdir(parents=True)
+    theirs = '{"settings": {"OVERLAYS": "theirs.yaml"}}'
+    (run / "cluster.json").write_text(theirs)
+    refused = up(code=78, RUN_NAME="x", TRAINER_MODEL="other")
+    assert refused.returncode == 78, refused
+    assert (run / "cluster.json").read_text() == theirs
+    assert not list((tmp_path / "state/cluster-trainer/runs").glob("*/*.json"))
+
+
+def test_the_first_settings_of_a_run_stay_even_if_they_were_refused(up, tmp_path):
+    assert up(code=78, RUN_NAME="x", TRAINER_EPOCHS="2").returncode == 78
+    (kept,) = (tmp_path / "state/cluster-trainer/runs").glob("*/x.json")
+    assert '"TRAINER_EPOCHS": "2"' in kept.read_text()
+
+
 def wait_for(condition, what):
     limit = time.monotonic() + 30
     while not condition():
