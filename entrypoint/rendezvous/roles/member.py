@@ -6,17 +6,16 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Coroutine
-from dataclasses import replace
 from math import inf
 
-from entrypoint.errors import Problem, escaped, shortened
+from entrypoint.errors import Problem
 from entrypoint.rendezvous.attempt import FAREWELL_SECONDS, Attempt
 from entrypoint.rendezvous.comparison import Contradictions
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.outcome import WENT_AHEAD, ContradictionError, Meeting
 from entrypoint.rendezvous.roles.chief_lines import ChiefLines
 from entrypoint.rendezvous.roles.conversation import answer, compare, follow, hello
-from entrypoint.rendezvous.roles.links import Circle, Links
+from entrypoint.rendezvous.roles.linking import Linking, note_positions
 from entrypoint.rendezvous.states import Expected, MemberState, member_state
 from entrypoint.rendezvous.transport.connection import Connection, Dialer
 from entrypoint.rendezvous.transport.listener import Listener, Settle, Strangers
@@ -28,7 +27,6 @@ from entrypoint.rendezvous.transport.messages import (
     GO,
     JOIN,
     LINK,
-    LONGEST_TEXT,
     PING,
     READY,
     RELEASE,
@@ -56,13 +54,12 @@ class MemberRole:
         self._dialer = Dialer(connector, terms.token, self._timing)
         strangers = Strangers(len(attempt.spec.members))
         self.listener = Listener(port, strangers, terms.token, self._timing, self._receive)
-        self._links, self._lines = Links(attempt), ChiefLines(attempt, self._chief)
+        self._linking, self._lines = Linking(attempt), ChiefLines(attempt, self._chief)
         expected = terms.roll.expected(terms.places[self._chief.task])
         attempt.limit.note(is_starting=expected is Expected.STARTS)
         self._state = MemberState.DIALS
         """Where the conversation with the chief has led."""
         self._session: Connection | None = None
-        self._linking: asyncio.Task[None] | None = None
         self._promised_until = 0.0
         self._redial = self._timing.redial_seconds / FIRST_REDIALS
         self._final: tuple[Problem, ...] = ()
@@ -142,7 +139,7 @@ class MemberRole:
     async def _receive(self, connection: Connection, hello: Message, settle: Settle) -> None:
         """Answer one who has dialled this member: the chief, a neighbour, or one that errs."""
         if hello.kind == JOIN:
-            await self._links.receive(connection, hello, settle)
+            await self._linking.links.receive(connection, hello, settle)
             return
         card = Card.read(hello)
         await connection.send(self._attempt.answer_card())
@@ -180,7 +177,8 @@ class MemberRole:
                 await self._attend(connection, card)
             finally:
                 self._session = None
-                self._unlink(MemberState.DIALS)
+                self._linking.stop()
+                self._enter(MemberState.DIALS)
                 # A chief that ends it at once, each time, need not be asked more often for that.
                 if attempt.now - since > self._timing.redial_seconds:
                     self._redial = self._timing.redial_seconds / FIRST_REDIALS
@@ -236,11 +234,13 @@ class MemberRole:
             self._attempt.limit.renew(is_starting=True)
             raise PeerError(NOT_ASKED)
         elif message.kind == LINK and asks:
-            self._link(connection, message)
+            self._linking.start(connection, message)
+            self._enter(MemberState.LINKED)
         elif message.kind == AGAIN and asks:
-            self._unlink(MemberState.CHECKED_IN)
-        elif message.kind == GO and self._linking and self._linking.done():
-            self._attempt.ring = self._links.hand_over()
+            self._linking.stop()
+            self._enter(MemberState.CHECKED_IN)
+        elif message.kind == GO and asks:
+            self._linking.finish()
             self._enter(MemberState.WENT)
         else:
             raise PeerError(NO_MESSAGE)
@@ -254,8 +254,7 @@ class MemberRole:
 
     async def _release(self, connection: Connection, message: Message) -> None:
         """Close the own port, say so, and wait for the others' ports to be closed, too."""
-        attempt, positions = self._attempt, self._positions_in(message)
-        attempt.meeting = replace(attempt.meeting, positions=positions)
+        note_positions(self._attempt, message)
         self._promise()
         await self.listener.close()
         with contextlib.suppress(PeerError):  # what cannot be said any more is not waited for
@@ -263,47 +262,6 @@ class MemberRole:
             while (await connection.receive(self._timing.release_seconds)).kind != GO:
                 pass
         self._enter(MemberState.WENT)
-
-    def _link(self, connection: Connection, message: Message) -> None:
-        """Begin to connect with the neighbours; raise PeerError for what can be no ring."""
-        attempt, positions = self._attempt, self._positions_in(message)
-        generation, number = message.number("generation"), message.number("number")
-        if generation <= attempt.terms.generation:
-            raise PeerError(NO_MESSAGE)
-        self._unlink(MemberState.LINKED)
-        attempt.meeting = replace(attempt.meeting, positions=positions)
-        circle = Circle(attempt.meeting.identity, generation, positions or attempt.terms.everyone)
-        self._linking = asyncio.create_task(self._connect(connection, circle, number))
-
-    async def _connect(self, connection: Connection, circle: Circle, number: int) -> None:
-        missing = await self._links.connect(circle, self._timing.link_seconds)
-        with contextlib.suppress(PeerError):  # it is noticed where the chief's words are read
-            fields = {"number": number, "missing": shortened(escaped(missing), LONGEST_TEXT)}
-            await connection.send(Message(LINK, fields))
-
-    def _unlink(self, state: MemberState) -> None:
-        """Give up the neighbours, and enter a state."""
-        self._links.drop()
-        if self._linking:
-            self._linking.cancel()
-        self._linking = None
-        self._enter(state)
-
-    def _positions_in(self, message: Message) -> tuple[int, ...]:
-        """Return the places of those who go on, () for all; raise PeerError for what cannot be."""
-        positions = message.numbers("positions")
-        if positions and not self._may_be(positions):
-            raise PeerError(NO_MESSAGE)
-        return positions
-
-    def _may_be(self, positions: tuple[int, ...]) -> bool:
-        """Whether these can go on without the others: with worker 0, this one, and the most."""
-        attempt, count = self._attempt, len(self._attempt.spec.members)
-        return (
-            list(positions) == sorted({*positions})
-            and positions[-1] < count < 2 * len(positions)
-            and {attempt.spec.members.index(self._chief), attempt.place} <= {*positions}
-        )
 
     def _promise(self) -> None:
         """Leave the decision to the chief for as long as it may take."""

@@ -1,0 +1,72 @@
+"""A member's part in a ring: it connects with its neighbours as worker 0 tells it to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import replace
+
+from entrypoint.errors import escaped, shortened
+from entrypoint.rendezvous.attempt import Attempt
+from entrypoint.rendezvous.roles.links import Circle, Links
+from entrypoint.rendezvous.transport.connection import Connection
+from entrypoint.rendezvous.transport.messages import LINK, LONGEST_TEXT, Message
+from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError
+
+
+class Linking:
+    """The neighbours that a member was told to connect with last, if any."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt, self.links = attempt, Links(attempt)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, connection: Connection, message: Message) -> None:
+        """Start to connect with the neighbours; raise PeerError for what can be no ring."""
+        attempt, number = self._attempt, message.number("number")
+        generation = message.number("generation")
+        if generation <= attempt.terms.generation:
+            raise PeerError(NO_MESSAGE)
+        self.stop()
+        note_positions(attempt, message)
+        positions = attempt.meeting.positions or attempt.terms.everyone
+        circle = Circle(attempt.meeting.identity, generation, positions)
+        self._task = asyncio.create_task(self._connect(connection, circle, number))
+
+    async def _connect(self, connection: Connection, circle: Circle, number: int) -> None:
+        """Connect with the neighbours, and tell the chief who is missing."""
+        missing = await self.links.connect(circle, self._attempt.timing.link_seconds)
+        with contextlib.suppress(PeerError):  # it is noticed where the chief's words are read
+            fields = {"number": number, "missing": shortened(escaped(missing), LONGEST_TEXT)}
+            await connection.send(Message(LINK, fields))
+
+    def stop(self) -> None:
+        """Give up the neighbours."""
+        self.links.drop()
+        if self._task:
+            self._task.cancel()
+        self._task = None
+
+    def finish(self) -> None:
+        """Take the ring; raise PeerError where there is none to take."""
+        if not (self._task and self._task.done()):
+            raise PeerError(NO_MESSAGE)
+        self._attempt.ring = self.links.hand_over()
+
+
+def note_positions(attempt: Attempt, message: Message) -> None:
+    """Note the places of those who go on, () for all; raise PeerError for what cannot be."""
+    positions = message.numbers("positions")
+    if positions and not _may_be(attempt, positions):
+        raise PeerError(NO_MESSAGE)
+    attempt.meeting = replace(attempt.meeting, positions=positions)
+
+
+def _may_be(attempt: Attempt, positions: tuple[int, ...]) -> bool:
+    """Whether these can go on without the others: with worker 0, this one, and the most."""
+    count, chief = len(attempt.spec.members), attempt.terms.places[attempt.spec.chief.task]
+    return (
+        list(positions) == sorted({*positions})
+        and positions[-1] < count < 2 * len(positions)
+        and {chief, attempt.place} <= {*positions}
+    )
