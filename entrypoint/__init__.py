@@ -7,5 +7,5 @@ they agree), `start.py` (a resolved start), `peers.py` (what it does about its p
 
 Imports the standard library and python-dotenv, never tensorflow and never the trainer. All of it
 runs at every start of every container, so no module on the good path imports what is slow to
-import: typing, pathlib, socket, subprocess, asyncio.
+import: dotenv, socket, threading, subprocess, asyncio.
 """

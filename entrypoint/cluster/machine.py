@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import queue
 import socket
 import time
@@ -96,8 +95,12 @@ def _ask(
     """Ask for all names at once, and wait as long as `seconds` says by what is known so far."""
     answers: queue.SimpleQueue[tuple[str, Found]] = queue.SimpleQueue()
     look_ups = LookUps()
+
+    def ask(name: str) -> None:
+        look_ups.ask(name, 0, lambda found: answers.put((name, found)))
+
     for name in names:
-        look_ups.ask(name, 0, functools.partial(_put, answers, name))
+        ask(name)
     start = time.monotonic()
     known: dict[str, tuple[str, ...]] = {}
     with contextlib.suppress(queue.Empty):  # the time is over
@@ -113,7 +116,3 @@ def _addresses(found: Found) -> tuple[str, ...]:
     if isinstance(found, Exception):
         return ()
     return tuple(dict.fromkeys(str(address[0]) for _, address in found))
-
-
-def _put(answers: queue.SimpleQueue[tuple[str, Found]], name: str, found: Found) -> None:
-    answers.put((name, found))

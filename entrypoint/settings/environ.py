@@ -86,7 +86,11 @@ def read_environ(environ: Mapping[str, str], directory: Path, *, root: Path = Pa
 
 def _read_layer(texts: Mapping[str, str], source: str, directory: Path) -> Environ:
     """Return one layer's variables; each X_FILE has become the X that is in the file."""
-    given = {name: text for name, text in texts.items() if text or not _empty_is_unset(name)}
+    given = {
+        name: text
+        for name, text in texts.items()
+        if text or not may_be_empty(_target(name) or name)
+    }
     values, broken, problems = {}, set(), []
     for name, text in given.items():
         target = _target(name)
@@ -108,11 +112,6 @@ def _target(name: str) -> str | None:
     """Return X for X_FILE, None for a name that is not the file form of one of our variables."""
     target = name.removesuffix(FILE_SUFFIX)
     return target if target != name and has_file_form(target) else None
-
-
-def _empty_is_unset(name: str) -> bool:
-    """Whether an empty value of this name, or of the X that X_FILE is for, says nothing."""
-    return may_be_empty(_target(name) or name)
 
 
 def _both(name: str, text: str, path: str) -> Problem:

@@ -50,17 +50,14 @@ def read_entries(
 ) -> dict[int, Address]:
     """Return the addresses by index; what is wrong with one goes to `complain`."""
     found: dict[int, Address] = {}
-    for key, entry in _items(entries):
+    pairs = entries.items() if isinstance(entries, dict) else enumerate(entries)
+    for key, entry in pairs:
         index = read_index(key)
         if index is None or index in found:
             complain(f"{place}[{key}]", str(key), "each index once, a whole number from 0")
         else:
             found[index] = _address(f"{place}[{key}]", entry, default_port, complain)
     return found
-
-
-def _items(entries: dict[str, object] | list[object]) -> Iterable[tuple[object, object]]:
-    return list(entries.items()) if isinstance(entries, dict) else enumerate(entries)
 
 
 def _address(place: str, entry: object, default_port: int, complain: Complain) -> Address:
