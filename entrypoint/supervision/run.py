@@ -63,8 +63,7 @@ def run(  # noqa: PLR0913 -- what, with what, by which rules, with whom, and whe
         pass_gate=lambda count: _pass_gate(peers, count, log, board, command.mark_in(runs)),
         run_command=command.run,
         restarts=Restarts(limit, peers.number if peers else 0, ProgressFile(path)),
-        peer_lost_exit_code=options.peer_lost_exit_code,
-        failure_file=options.failure_file,
+        options=options,
         board=board,
     )
     return supervise(job, log)

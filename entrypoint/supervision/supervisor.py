@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from entrypoint.errors import EXIT_PEER_LOST
 from entrypoint.log import Log
@@ -24,7 +24,7 @@ from entrypoint.supervision.restarts import Count, Restarts
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisedCommand:
-    """What is run, and by which rules."""
+    """What is run, and by which options."""
 
     pass_gate: Callable[[int], Ended]
     """Waits for the peers, after so many restarts; code 0 lets the command start."""
@@ -32,10 +32,8 @@ class SupervisedCommand:
     """Runs it to its end, after so many restarts, with what the gate has found; the last lines that
     it printed come with it."""
     restarts: Restarts
-    peer_lost_exit_code: int = EXIT_PEER_LOST
-    """What 75 becomes for whoever started the container."""
-    failure_file: str | None = None
-    board: Board = field(default_factory=Board)
+    options: Options
+    board: Board
     """Is told of restarts."""
 
 
@@ -45,35 +43,33 @@ def supervise(job: SupervisedCommand, log: Log) -> int:
     while True:
         gate = job.pass_gate(restart_count)
         if gate.code or gate.leaves_nothing:
-            return end(gate, (), job, log)
+            return end(gate, (), job.options, log)
         ended, last_lines = job.run_command(restart_count, gate.found)
         if not ended.may_be_retried:
-            return end(ended, last_lines, job, log)
+            return end(ended, last_lines, job.options, log)
         peer_lost = job.restarts.has_peers and ended.code == EXIT_PEER_LOST
         restarts = job.restarts.after(peer_lost=peer_lost)
         if not restarts.take():
-            return end(_given_up(ended, restarts), last_lines, job, log)
+            return end(_given_up(ended, restarts), last_lines, job.options, log)
         job.board.restarts = restart_count + 1
         stop = _pause(ended, restarts, log, job.board, peer_lost=peer_lost)
         if stop:
-            return end(stop, (), job, log)
+            return end(stop, (), job.options, log)
         restart_count += 1
 
 
-def end(
-    ended: Ended, last_lines: Sequence[str], rules: SupervisedCommand | Options, log: Log
-) -> int:
+def end(ended: Ended, last_lines: Sequence[str], options: Options, log: Log) -> int:
     """Say how it ended, where that is not with 0, and leave the reason of a failure behind.
 
     Behind a success nothing is left: the command, too, may have written the file before a restart.
     """
-    code = rules.peer_lost_exit_code if ended.code == EXIT_PEER_LOST else ended.code
+    code = options.peer_lost_exit_code if ended.code == EXIT_PEER_LOST else ended.code
     if ended.stopped:
         log.info(ended.reason)
     elif code == 0:
-        remove_failure(rules.failure_file, log)
+        remove_failure(options.failure_file, log)
     else:
-        write_failure(rules.failure_file, log, ended.reason, last_lines)
+        write_failure(options.failure_file, log, ended.reason, last_lines)
         if code not in FINAL_CODES:  # there a message has said it already
             log.error(_with_code(ended.reason, code))
     return code
