@@ -57,20 +57,13 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
             environment = requirements.added_to(environment)
         if request.is_trainer:
             environment = {**trainer_settings(variables, options), **environment}
+        # The trainer's own check looks at its flags, too.
+        collectives = "" if request.is_trainer else environment.get("TRAINER_COLLECTIVES", "")
         found_ports = answer.resolution.ports if answer.resolution else ()
         all_of(
             lambda: check_machine(options.gpus_per_worker, environment),
             lambda: check_metrics_port(options.metrics_port, found_ports),
-            lambda: check_min_workers(
-                options.min_workers,
-                len(found_ports) or 1,
-                regroup_seconds=options.regroup_seconds,
-                at_gate_seconds=options.rendezvous_timeout_seconds,
-                # The trainer's own check looks at its flags, too.
-                collectives=""
-                if request.is_trainer
-                else environment.get("TRAINER_COLLECTIVES", ""),
-            ),
+            lambda: check_min_workers(options, len(found_ports) or 1, collectives),
         )
     except ConfigurationError as error:
         # What is imported below runs another process, and a good start of one worker needs none.

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 
 from entrypoint.errors import ConfigurationError, Problem
+from entrypoint.settings.options import Options
 
 METRICS_PORT, MIN_WORKERS = "METRICS_PORT", "MIN_WORKERS"
 TENSORFLOW = "tensorflow"
@@ -35,23 +36,12 @@ def _reason(port: int) -> str:
     return ""
 
 
-def check_min_workers(
-    least: int | None,
-    workers: int,
-    *,
-    regroup_seconds: float,
-    at_gate_seconds: int,
-    collectives: str = "",
-) -> None:
-    """Raise ConfigurationError unless so many of all workers may go on without the others.
+def check_min_workers(options: Options, workers: int, collectives: str = "") -> None:
+    """Raise ConfigurationError unless MIN_WORKERS of all workers may go on without the others.
 
-    Args:
-        least: MIN_WORKERS; None: it is not given.
-        workers: how many there are.
-        regroup_seconds: REGROUP_SECONDS.
-        at_gate_seconds: RENDEZVOUS_TIMEOUT.
-        collectives: TRAINER_COLLECTIVES; "": it is not given.
+    `collectives` is TRAINER_COLLECTIVES; "" where it is not given.
     """
+    least, at_gate_seconds = options.min_workers, options.rendezvous_timeout_seconds
     if least is None:
         return
     problems = []
@@ -61,9 +51,9 @@ def check_min_workers(
     if least < workers and not at_gate_seconds:
         accepted = f"1 or more, if {MIN_WORKERS} is set: the remaining workers meet at the gate"
         problems.append(Problem("RENDEZVOUS_TIMEOUT", "0", accepted))
-    elif least < workers and regroup_seconds > at_gate_seconds / 2:
+    elif least < workers and options.regroup_seconds > at_gate_seconds / 2:
         accepted = f"at most half of RENDEZVOUS_TIMEOUT ({at_gate_seconds}), which ends all waiting"
-        problems.append(Problem("REGROUP_SECONDS", f"{regroup_seconds:.15g}", accepted))
+        problems.append(Problem("REGROUP_SECONDS", f"{options.regroup_seconds:.15g}", accepted))
     if least < workers and collectives.strip().lower() == TENSORFLOW:
         accepted = f"auto or ring, if {MIN_WORKERS} is less than {workers}, the number of workers"
         advice = "TensorFlow's cluster has to start again, complete, when a worker is lost."

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
-from entrypoint.checks.options import check_min_workers
+from entrypoint.checks import options
 from entrypoint.errors import ConfigurationError
 
 THREE = {"WORKER_HOSTS": "127.0.0.1:2222,127.0.0.2:2222,127.0.0.3:2222", "WORKER_INDEX": "0"}
 DEFAULTS = {"regroup_seconds": 5.0, "at_gate_seconds": 300}
+
+
+def check_min_workers(
+    least: int | None, workers: int, *, regroup_seconds: float, at_gate_seconds: int, **more: str
+) -> None:
+    """Check options that are nothing but these."""
+    given = SimpleNamespace(
+        min_workers=least,
+        regroup_seconds=regroup_seconds,
+        rendezvous_timeout_seconds=at_gate_seconds,
+    )
+    options.check_min_workers(given, workers, **more)
 
 
 @pytest.mark.parametrize(
