@@ -11,20 +11,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from entrypoint.arguments import STATUS, parse_arguments
+from entrypoint.arguments import STATUS, Request, parse_arguments
 from entrypoint.checks.machine import check_machine
 from entrypoint.checks.options import check_metrics_port, check_min_workers, regroup_warning
 from entrypoint.cluster.spec import ALONE
 from entrypoint.errors import ConfigurationError, all_of, raise_any
 from entrypoint.log import Log
-from entrypoint.packages.requirements import find_requirements
+from entrypoint.packages.requirements import Requirements, find_requirements
 from entrypoint.report.banner import banner
 from entrypoint.settings.command_environment import command_environment, trainer_settings
-from entrypoint.settings.environ import read_environ
-from entrypoint.settings.options import JSON, read_options
+from entrypoint.settings.environ import Environ, read_environ
+from entrypoint.settings.options import JSON, Options, read_options
 from entrypoint.settings.set_by_others import proxy_note, service_links_note
 from entrypoint.sources import with_contract_settings
-from entrypoint.sources.resolve import find_on_this_machine, resolve
+from entrypoint.sources.resolve import Answer, find_on_this_machine, resolve
 from entrypoint.start import ResolvedStart, start
 from entrypoint.status.places import places
 from entrypoint.supervision.child.child_process import hold_notices
@@ -51,20 +51,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
                 label=variables.label("REQUIREMENTS_FILE"),
             ),
         )
-        found_hosts = answer.resolution.hosts if answer.resolution else ()
-        environment = command_environment(variables, answer.tf_config_text, found_hosts)
-        if requirements:
-            environment = requirements.added_to(environment)
-        if request.is_trainer:
-            environment = {**trainer_settings(variables, options), **environment}
-        # The trainer's own check looks at its flags, too.
-        collectives = "" if request.is_trainer else environment.get("TRAINER_COLLECTIVES", "")
-        found_ports = answer.resolution.ports if answer.resolution else ()
-        all_of(
-            lambda: check_machine(options.gpus_per_worker, environment),
-            lambda: check_metrics_port(options.metrics_port, found_ports),
-            lambda: check_min_workers(options, len(found_ports) or 1, collectives),
-        )
+        environment = _environment(request, variables, options, answer, requirements)
+        _check(request, options, environment, answer.ports)
     except ConfigurationError as error:
         # What is imported below runs another process, and a good start of one worker needs none.
         from entrypoint.report.refuse import refuse  # noqa: PLC0415
@@ -78,9 +66,48 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
     log = Log(str(task), as_json=options.log_format == JSON)
     own_line = banner(answer.resolution, environ.get("CLUSTER_TRAINER_VERSION"))
     log.shared(own_line, is_chief=not answer.resolution or not answer.resolution.rank)
-    if warning := regroup_warning(
-        options.min_workers, is_given=variables.given("REGROUP_SECONDS") and len(found_ports) > 1
-    ):
+    _say_more(variables, options, answer, directory, log)
+    found = ResolvedStart(
+        request, answer.resolution, options, environment, requirements, places(environ)
+    )
+    return start(found, log)
+
+
+def _environment(
+    request: Request,
+    variables: Environ,
+    options: Options,
+    answer: Answer,
+    requirements: Requirements | None,
+) -> Mapping[str, str]:
+    """Return the command's variables; raise ConfigurationError."""
+    environment = command_environment(variables, answer.tf_config_text, answer.hosts)
+    if requirements:
+        environment = requirements.added_to(environment)
+    if request.is_trainer:
+        environment = {**trainer_settings(variables, options), **environment}
+    return environment
+
+
+def _check(
+    request: Request, options: Options, environment: Mapping[str, str], ports: Sequence[int]
+) -> None:
+    """Raise ConfigurationError for options that do not fit this machine, or each other."""
+    # The trainer's own check looks at its flags, too.
+    collectives = "" if request.is_trainer else environment.get("TRAINER_COLLECTIVES", "")
+    all_of(
+        lambda: check_machine(options.gpus_per_worker, environment),
+        lambda: check_metrics_port(options.metrics_port, ports),
+        lambda: check_min_workers(options, len(ports) or 1, collectives),
+    )
+
+
+def _say_more(
+    variables: Environ, options: Options, answer: Answer, directory: Path, log: Log
+) -> None:
+    """Say what may surprise somebody about this start."""
+    is_given = variables.given("REGROUP_SECONDS") and len(answer.ports) > 1
+    if warning := regroup_warning(options.min_workers, is_given=is_given):
         log.warning(warning)
     if not os.access(directory, os.X_OK):
         log.warning(
@@ -88,14 +115,10 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
         )
     for note in (
         service_links_note(variables.service_links),
-        proxy_note(variables.texts(), found_hosts),
+        proxy_note(variables.texts(), answer.hosts),
     ):
         if note:
             log.info(note)
-    found = ResolvedStart(
-        request, answer.resolution, options, environment, requirements, places(environ)
-    )
-    return start(found, log)
 
 
 def _die_of_interrupt() -> None:

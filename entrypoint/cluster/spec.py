@@ -137,11 +137,6 @@ class Resolution:
         """The hosts of the cluster's members, in rank order."""
         return tuple(address.host for address in self.spec.addresses)
 
-    @property
-    def ports(self) -> tuple[int, ...]:
-        """The ports of the cluster's members, in rank order."""
-        return tuple(address.port for address in self.spec.addresses)
-
     def tf_config(self) -> dict[str, object]:
         """Return the TF_CONFIG object; the task must be known."""
         if self.task is None:

@@ -33,6 +33,16 @@ class Answer:
         """TF_CONFIG for the command, None where there is no cluster."""
         return self.resolution.tf_config_text() if self.resolution else None
 
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts of the cluster's members, in rank order; none where there is no cluster."""
+        return self.resolution.hosts if self.resolution else ()
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Their ports."""
+        return tuple(one.port for one in self.resolution.spec.addresses) if self.resolution else ()
+
 
 def resolve(environ: Environ, find: Callable[[Resolution], OwnTask]) -> Answer:
     """Return the cluster that the environment describes; `find` is asked for a missing index.
