@@ -115,6 +115,23 @@ class GateInMemory:
             self._world.loop.run_until_complete(asyncio.wait([self._task]))
 
 
+def tasks_of(count: int, *, with_chief: bool = False) -> list[Task]:
+    """Return the tasks of so many workers, in the order of their ranks."""
+    workers = [Task(WORKER, index) for index in range(count)]
+    return [Task(CHIEF, 0), *workers[:-1]] if with_chief else workers
+
+
+def moved(spec: ClusterSpec, **places: str) -> ClusterSpec:
+    """Return the list with other addresses: `worker_1="127.0.0.1:5"`."""
+    return ClusterSpec(
+        tuple(
+            replace(member, address=parse_address(places.get(name, str(member.address)), 1))
+            for member in spec.members
+            for name in [str(member.task).replace("-", "_")]
+        ),
+    )
+
+
 def facts_of(spec: ClusterSpec) -> Facts:
     """Return the facts of equal workers."""
     return Facts(
@@ -131,9 +148,7 @@ class GatesInMemory:
 
     def __init__(self, world: World, count: int, *, with_chief: bool = False) -> None:
         self.world = world
-        tasks = [Task(WORKER, index) for index in range(count)]
-        if with_chief:
-            tasks = [Task(CHIEF, 0), *tasks[:-1]]
+        tasks = tasks_of(count, with_chief=with_chief)
         ports = [next(world.ports) for _ in tasks]
         self.spec = ClusterSpec(
             tuple(
@@ -171,11 +186,5 @@ class GatesInMemory:
         return [self.start(rank, **options) for rank in ranks or range(len(self.spec.members))]
 
     def moved(self, **places: str) -> ClusterSpec:
-        """Return the list with other addresses: `worker_1="127.0.0.1:5"`."""
-        return ClusterSpec(
-            tuple(
-                replace(member, address=parse_address(places.get(name, str(member.address)), 1))
-                for member in self.spec.members
-                for name in [str(member.task).replace("-", "_")]
-            ),
-        )
+        """Return the list with other addresses; see `moved`."""
+        return moved(self.spec, **places)

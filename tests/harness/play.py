@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from entrypoint.cluster.addresses import Address
-from entrypoint.cluster.spec import CHIEF, WORKER, ClusterSpec, Member, Task
+from entrypoint.cluster.spec import ClusterSpec, Member, Task
 from entrypoint.rendezvous.commands.group import Group, Waiting
-from entrypoint.rendezvous.facts import Facts, host_list
 from entrypoint.rendezvous.gate import released
 from entrypoint.rendezvous.generations import Generations
 from entrypoint.rendezvous.outcome import Fewer, Meeting, Ring
 from entrypoint.rendezvous.terms import Terms
 from entrypoint.rendezvous.transport.timing import Timing
+from harness.gates import facts_of, tasks_of
 from harness.simulation import MemoryNetwork, Space
 
 LONG_SECONDS = 3600.0
@@ -173,22 +173,14 @@ class Play:
 
     def __init__(self, count: int, *, with_chief: bool = False, **options: Any) -> None:
         self.space, self.options = Space(), options
-        tasks = [Task(WORKER, index) for index in range(count)]
-        if with_chief:
-            tasks = [Task(CHIEF, 0), *tasks[:-1]]
+        tasks = tasks_of(count, with_chief=with_chief)
         self.spec = ClusterSpec(
             tuple(
                 Member(task, Address(f"10.0.{rank // 250}.{rank % 250 + 1}", 2222))
                 for rank, task in enumerate(tasks)
             )
         )
-        self.facts = Facts(
-            hosts=host_list(self.spec),
-            image="0.1.0 (3a4601d)",
-            tensorflow="2.21.0",
-            gpus_per_worker="",
-            settings={"TRAINER_EPOCHS": "3"},
-        )
+        self.facts = facts_of(self.spec)
         self.players = [self.player(place) for place in range(count)]
 
     def player(self, place: int, **options: Any) -> Player:

@@ -8,18 +8,18 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from entrypoint.cluster.addresses import Address, parse_address
-from entrypoint.cluster.spec import CHIEF, WORKER, ClusterSpec, Member, Task
+from entrypoint.cluster.addresses import Address
+from entrypoint.cluster.spec import ClusterSpec, Member, Task
 from entrypoint.rendezvous.facts import Facts
 from entrypoint.rendezvous.gate import pass_gate
 from entrypoint.rendezvous.terms import Terms
 from entrypoint.rendezvous.transport.timing import Timing
-from harness.gates import facts_of
+from harness.gates import facts_of, moved, tasks_of
 from harness.ports import free_ports
 from harness.timing import QUICK
 
@@ -203,14 +203,8 @@ class Cluster:
         )
 
     def moved(self, **places: str) -> ClusterSpec:
-        """Return the list with other addresses: `worker_1="127.0.0.1:5"`."""
-        return ClusterSpec(
-            tuple(
-                replace(member, address=parse_address(places.get(name, str(member.address)), 1))
-                for member in self.spec.members
-                for name in [str(member.task).replace("-", "_")]
-            ),
-        )
+        """Return the list with other addresses; see `moved`."""
+        return moved(self.spec, **places)
 
 
 @pytest.fixture
@@ -221,9 +215,7 @@ def cluster() -> Iterator[Callable[..., Cluster]]:
     def make(count: int, *, with_chief: bool = False) -> Cluster:
         ports = free_ports(count)
         addresses = [Address(f"127.0.0.{rank + 1}", port) for rank, port in enumerate(ports)]
-        tasks = [Task(WORKER, index) for index in range(count)]
-        if with_chief:
-            tasks = [Task(CHIEF, 0), *tasks[:-1]]
+        tasks = tasks_of(count, with_chief=with_chief)
         members = [Member(task, address) for task, address in zip(tasks, addresses, strict=True)]
         made.append(Cluster(ClusterSpec(tuple(members))))
         return made[-1]
