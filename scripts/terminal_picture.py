@@ -60,9 +60,9 @@ TEMPLATE = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" \
 xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="title description">
 <title id="title">A run that survives a kill</title>
-<desc id="description">Two workers train. The container of worker-1 is killed, and started again.
-Both meet again, go on from the newest checkpoint, and end with the same weights, to the last bit,
-as a run that was not disturbed.</desc>
+<desc id="description">Two workers train. The container of worker-1 is killed, and restarted.
+Both meet again, resume from the newest checkpoint, and end with the weights of an undisturbed run,
+bit for bit.</desc>
 <style>
 .{unique_id}-matrix {{
   font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace;
