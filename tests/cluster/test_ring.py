@@ -55,23 +55,22 @@ def test_the_workers_are_a_ring(run_on, workers):
 
 @pytest.fixture(scope="module")
 def without_fit(workbench, tmp_path_factory):
-    """Two workers of a script that never calls `fit`: what each says, and its exit code."""
-    cases = [
-        Case(what, 2, RING, ("python", "/scripts/without_fit.py", what))
-        for what in ("well", "lost", "chief-predicts")
-    ]
-    folder = tmp_path_factory.mktemp("without_fit")
-    ended = run_cases(workbench, folder, cases, [f"{WORKSPACE}:/scripts:ro"])
-    codes = {
-        what: json.loads((run.folder / "codes.json").read_text()) for what, run in ended.items()
-    }
-    return {what: (run.output, codes[what]) for what, run in ended.items()}
+    """Run two workers of a script that never calls `fit`; return their output and exit codes."""
+
+    @cache
+    def run(what):
+        case = Case(what, 2, RING, ("python", "/scripts/without_fit.py", what))
+        folder = tmp_path_factory.mktemp("without_fit")
+        ended = run_cases(workbench, folder, [case], [f"{WORKSPACE}:/scripts:ro"])[what]
+        return ended.output, json.loads((ended.folder / "codes.json").read_text())
+
+    return run
 
 
 @pytest.fixture
 def ended_well(without_fit):
     """What the last worker has seen of the other, both of them in their ring."""
-    output, codes = without_fit["well"]
+    output, codes = without_fit("well")
     assert codes == [0, 0], output
     (result,) = [line for line in output.splitlines() if line.startswith("RESULT ")]
     return json.loads(result.removeprefix("RESULT "))
@@ -85,14 +84,16 @@ def test_nobody_can_connect_to_a_worker_that_is_in_a_ring(ended_well):
     assert ended_well["knocked"] == ["ECONNREFUSED"] * 2
 
 
+@pytest.mark.long  # tests/inside/test_script_calls.py loses a peer in each of such calls
 def test_a_peer_that_is_lost_outside_of_a_fit_is_worth_another_start(without_fit):
-    output, codes = without_fit["lost"]
+    output, codes = without_fit("lost")
     assert codes == [75, 137], output
     assert "a peer was lost (PeerLost: rank 1" in output
 
 
+@pytest.mark.long  # tests/inside/test_over_ring.py has workers at different calls
 def test_a_call_of_the_chief_alone_ends_all_and_is_named(without_fit):
-    output, codes = without_fit["chief-predicts"]
+    output, codes = without_fit("chief-predicts")
     assert codes == [78, 78], output
     said = [line for line in output.splitlines() if "failed: out of step" in line]
     assert len(said) == 2, output
