@@ -165,6 +165,7 @@ def test_another_token_lets_nobody_in_and_is_named(peers):
     assert not [one for one in ended if "secret" in one.err + one.out]
 
 
+@pytest.mark.long  # tests/unit/entrypoint/rendezvous/meetings/test_processes.py
 def test_a_frozen_worker_is_missing_with_the_reason(peers):
     cluster = peers(3)
     first = cluster.start(0, *COMMAND, **PATIENT)
