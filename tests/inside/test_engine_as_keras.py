@@ -469,7 +469,7 @@ class OneHot(keras.utils.PyDataset):
         return np.eye(30, dtype=np.float32)[[index] * 8], np.zeros([8, 1], np.float32)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_each_batch_of_a_pydataset_is_trained_once_a_pass(strategy, workers):
     with strategy.scope():
         count = layers.Dense(1, use_bias=False, kernel_initializer="zeros")

@@ -201,7 +201,7 @@ def test_a_second_fit_is_not_taken_for_a_first_that_the_script_left_out(start):
     assert ended.told[0]["losses"] == pytest.approx(undisturbed.told[0]["losses"], rel=1e-6)
 
 
-@pytest.mark.parametrize("seeded", [True, False])
+@pytest.mark.parametrize("seeded", [pytest.param(True, marks=pytest.mark.long), False])
 def test_one_of_a_loop_is_not_taken_for_another_that_the_script_left_out(start, seeded):
     """An ensemble whose members that are done are left out, from one line of the script."""
     program = f"""
@@ -301,7 +301,9 @@ def test_a_script_whose_text_alone_differs_goes_on_and_says_so(start):
     assert len(ended.told[0]["losses"]) == 5
 
 
-@pytest.mark.parametrize("seed", ["", "keras.utils.set_random_seed(3)"])
+@pytest.mark.parametrize(
+    "seed", ["", pytest.param("keras.utils.set_random_seed(3)", marks=pytest.mark.long)]
+)
 def test_a_plain_script_goes_on_where_it_was_killed(start, seed):
     """With a seed and without, so that the model begins with other weights at each start."""
     assert start(seed + PLAIN).code == -9
