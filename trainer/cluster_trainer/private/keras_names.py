@@ -4,6 +4,7 @@ Public names are not here: other modules import them from `keras`.
 """
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import keras
@@ -120,50 +121,29 @@ IS_VALIDATION_OF_FIT = "_use_cached_eval_dataset"
 
 # Models and layers.
 
+own_trainable = attrgetter("_trainable_variables")
+"""The variables that a layer has itself made as trainable, frozen or not."""
+own_non_trainable = attrgetter("_non_trainable_variables")
+"""The variables that a layer has itself made as not trainable: its statistics."""
+own_metrics = attrgetter("_metrics")
+"""The metrics that a layer holds, which `model.metrics` may be told to leave out."""
+seed_generators = attrgetter("_seed_generators")
+"""What a layer draws from, whose state is no variable of its model."""
+tracker = attrgetter("_tracker")
+"""The object that holds what a layer tracks, to put a failed `build` back."""
+call_takes_training = attrgetter("_call_has_training_arg")
+"""Whether a layer's `call` takes `training`."""
+reduction_axes = attrgetter("_reduction_axes")
+"""The axes over which BatchNormalization averages."""
+strategy_given = attrgetter("_distribute_strategy")
+"""The strategy in whose scope a model was made; None: in none."""
+made_by = attrgetter("_keras_history.operation")
+"""The operation that a tensor of symbols comes from."""
+
 
 def layers_within(layer: Any, *, include_self: bool = True) -> list[Any]:
     """Return a layer or model and all layers within, however deep: `layers` has one level."""
     return [*layer._flatten_layers(include_self=include_self)]
-
-
-def own_trainable(layer: Any) -> list[Any]:
-    """Return the variables that a layer has itself made as trainable, frozen or not."""
-    return list(layer._trainable_variables)
-
-
-def own_non_trainable(layer: Any) -> list[Any]:
-    """Return the variables that a layer has itself made as not trainable: its statistics."""
-    return list(layer._non_trainable_variables)
-
-
-def own_metrics(layer: Any) -> list[Any]:
-    """Return the metrics that a layer holds, which `model.metrics` may be told to leave out."""
-    return list(layer._metrics)
-
-
-def seed_generators(layer: Any) -> list[Any]:
-    """Return what a layer draws from, whose state is no variable of its model."""
-    return list(layer._seed_generators)
-
-
-def tracker(layer: Any) -> Any:
-    """Return the object that holds what a layer tracks, to put a failed `build` back."""
-    return layer._tracker
-
-
-def call_takes_training(layer: Any) -> bool:
-    """Tell whether a layer's `call` takes `training`."""
-    return bool(layer._call_has_training_arg)
-
-
-def reduction_axes(batch_normalization: Any) -> Any:
-    """Return the axes over which BatchNormalization averages."""
-    return batch_normalization._reduction_axes
-
-
-def strategy_given(model: Any) -> Any:
-    """Return the strategy in whose scope a model was made; None: in none."""
-    return model._distribute_strategy
 
 
 def compiled_loss(model: Any) -> Any:
@@ -219,17 +199,14 @@ def is_validated_after(model: Any, epoch: int, frequency: Any) -> bool:
     return bool(model._should_eval(epoch, frequency))
 
 
-def made_by(tensor: Any) -> Any:
-    """Return the operation that a tensor of symbols comes from."""
-    return tensor._keras_history.operation
-
-
 # Optimizers and variables.
 
-
-def step_counter(optimizer: Any) -> Any:
-    """Return the variable that counts an optimizer's steps; `iterations` gives its value."""
-    return optimizer._iterations
+step_counter = attrgetter("_iterations")
+"""The variable that counts an optimizer's steps; `iterations` gives its value."""
+averages_of = attrgetter("_model_variables_moving_average")
+"""The moving averages of the variables that an optimizer with `use_ema` trains."""
+value_of = attrgetter("_value")
+"""TensorFlow's variable of Keras's; None: it is not initialised yet."""
 
 
 def trained_by(optimizer: Any) -> Sequence[Any]:
@@ -263,38 +240,18 @@ def is_decayed(optimizer: Any, variable: Any) -> bool:
     return bool(optimizer._use_weight_decay(variable))
 
 
-def averages_of(optimizer: Any) -> Sequence[Any]:
-    """Return the moving averages of the variables that an optimizer with `use_ema` trains."""
-    averages: Sequence[Any] = optimizer._model_variables_moving_average
-    return averages
+# Data adapters and callbacks.
 
-
-def value_of(variable: Any) -> Any:
-    """Return TensorFlow's variable of Keras's; None: it is not initialised yet."""
-    return variable._value
-
-
-# Data adapters.
-
-
-def arrays_of(adapter: ArrayDataAdapter) -> Any:
-    """Return the arrays as Keras has taken them."""
-    return adapter._inputs
-
-
-def num_examples(adapter: ArrayDataAdapter) -> int:
-    """Return how many rows the arrays have."""
-    return int(adapter._num_samples)
-
-
-def shuffle_of(adapter: ArrayDataAdapter) -> Any:
-    """Return what `shuffle` was given as."""
-    return adapter._shuffle
-
-
-def signature_of(adapter: PyDatasetAdapter) -> Any:
-    """Return what is known of a PyDataset's batches; None: it has to be read for that."""
-    return adapter._output_signature
+arrays_of = attrgetter("_inputs")
+"""The arrays of an ArrayDataAdapter, as Keras has taken them."""
+num_examples = attrgetter("_num_samples")
+"""How many rows these have."""
+shuffle_of = attrgetter("_shuffle")
+"""What `shuffle` was given as to an ArrayDataAdapter."""
+signature_of = attrgetter("_output_signature")
+"""What is known of a PyDataset's batches; None: it has to be read for that."""
+is_to_profile = attrgetter("_should_trace")
+"""Whether a TensorBoard callback is to profile some batches."""
 
 
 def set_signature(adapter: PyDatasetAdapter, signature: Any) -> None:
@@ -305,11 +262,3 @@ def set_signature(adapter: PyDatasetAdapter, signature: Any) -> None:
 def first_batches(adapter: Any) -> Any:
     """Return the batches that Keras has read of a generator to see what they are; None: none."""
     return getattr(adapter, "_first_batches", None)
-
-
-# Callbacks.
-
-
-def is_to_profile(tensorboard: keras.callbacks.TensorBoard) -> bool:
-    """Tell whether a TensorBoard callback is to profile some batches."""
-    return bool(tensorboard._should_trace)

@@ -4,6 +4,7 @@ Public names are not here: other modules import `tensorflow`.
 """
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import tensorflow as tf
@@ -25,6 +26,7 @@ from tensorflow.python.distribute.distribute_lib import (
 from tensorflow.python.distribute.distribute_utils import regroup as _regroup
 
 # Tell a variable that each replica has a copy of, and a batch that each has a part of.
+from tensorflow.python.distribute.mirrored_strategy import MirroredExtended as _MirroredExtended
 from tensorflow.python.distribute.values import DistributedVariable, PerReplicaSpec
 from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import random_seed as _random_seed
@@ -42,6 +44,7 @@ NUM_REPLICAS_IN_SYNC = Replaceable(_StrategyBase, "num_replicas_in_sync")
 ASSIGN = Replaceable(_BaseVariable, "assign")
 ASSIGN_OF_RESOURCE = Replaceable(_ResourceVariable, "assign")  # TensorFlow gives this class its own
 GET_SEED = Replaceable(_random_seed, "get_seed")
+CROSS_DEVICE_OPS_OF_MIRRORED = Replaceable(_MirroredExtended, "_get_cross_device_ops")
 CROSS_DEVICE_OPS = Replaceable(CollectiveAllReduceExtended, "_get_cross_device_ops")
 
 # The classes of tf.data's steps, by name: TensorFlow exports none of them.
@@ -63,16 +66,10 @@ AS_THEY_ARE = (
 
 # The process.
 
-
-def global_seed() -> int | None:
-    """Return the seed of `tf.random.set_seed`; None: nobody has called it."""
-    seed: int | None = _random_seed.context.global_seed()
-    return seed
-
-
-def next_operation_seed() -> int:
-    """Return the next of the seeds that follow from the global one, and use it up."""
-    return int(_random_seed.context.internal_operation_seed())
+global_seed = _random_seed.context.global_seed
+"""Returns the seed of `tf.random.set_seed`; None: nobody has called it."""
+next_operation_seed = _random_seed.context.internal_operation_seed
+"""Returns the next of the seeds that follow from the global one, and uses it up."""
 
 
 def operation_seeds() -> Any:
@@ -86,6 +83,9 @@ def has_cluster() -> bool:
 
 
 # Strategies and what they distribute.
+
+copy_here = methodcaller("_get")
+"""Returns the copy of a DistributedVariable of the replica that asks."""
 
 
 def replicas_in_sync(strategy: tf.distribute.Strategy) -> int:
@@ -103,11 +103,6 @@ def for_each_replica(values: Sequence[Any]) -> Any:
     return _regroup(tuple(values)) if len(values) > 1 else values[0]
 
 
-def copy_here(variable: DistributedVariable) -> Any:
-    """Return the copy of the replica that asks."""
-    return variable._get()
-
-
 def spec_of_first(spec: PerReplicaSpec) -> Any:
     """Return what the first replica gets."""
     return spec._value_specs[0]
@@ -115,20 +110,17 @@ def spec_of_first(spec: PerReplicaSpec) -> Any:
 
 # Operations, functions, tensors and variables.
 
+is_stateful = attrgetter("_is_stateful")
+"""Whether an operation has effects, so that it runs even if nobody reads what it gives."""
+type_spec = attrgetter("_type_spec")
+"""The specification of an iterator, which a loop carries on."""
+table_as_tensors = methodcaller("_serialize_to_tensors")
+"""Returns the keys and values of a lookup table, by name."""
+
 
 def run_after(operation: tf.Operation, other: tf.Operation) -> None:
     """Have an operation of a graph wait for another."""
     operation._add_control_input(other)
-
-
-def is_stateful(operation: tf.Operation) -> bool:
-    """Tell whether an operation has effects, so that it runs even if nobody reads what it gives."""
-    return bool(operation._is_stateful)
-
-
-def type_spec(iterator: Any) -> Any:
-    """Return the specification of an iterator, which a loop carries on."""
-    return iterator._type_spec
 
 
 def handle_data(resource: Any) -> Any:
@@ -141,12 +133,6 @@ def without_wrapper(container: Any) -> Any:
     return getattr(container, "__wrapped__", getattr(container, "_storage", container))
 
 
-def table_as_tensors(table: Any) -> Mapping[str, tf.Tensor]:
-    """Return the keys and values of a lookup table."""
-    tensors: Mapping[str, tf.Tensor] = table._serialize_to_tensors()
-    return tensors
-
-
 def fill_table(table: Any, tensors: Mapping[str, tf.Tensor]) -> None:
     """Give a lookup table the keys and values that another one had."""
     table._restore_from_tensors(tensors)
@@ -154,16 +140,18 @@ def fill_table(table: Any, tensors: Mapping[str, tf.Tensor]) -> None:
 
 # Steps of tf.data.
 
+inputs_of = methodcaller("_inputs")
+"""Returns the datasets that one is made from."""
+
+
+def count_of(take: Any) -> int:
+    """Return how many elements a `take` lets through; -1: all."""
+    return int(take._count)
+
 
 def single(variant: tf.Tensor, spec: Any) -> tf.data.Dataset:
     """Return a dataset of what an operation of tf.data gives."""
     return _VariantDataset(variant, spec)
-
-
-def inputs_of(dataset: Any) -> Sequence[Any]:
-    """Return the datasets that one is made from."""
-    found: Sequence[Any] = dataset._inputs()
-    return found
 
 
 def seeds_of(dataset: Any) -> tuple[int, int] | None:
@@ -191,11 +179,6 @@ def gives_what_is_ready(dataset: Any) -> bool:
 def batch_size_of(dataset: Any) -> Any:
     """Return the size that a step batches to, as a tensor; None: it does not batch."""
     return getattr(dataset, "_batch_size", None)
-
-
-def count_of(take: Any) -> int:
-    """Return how many elements a `take` lets through; -1: all."""
-    return int(take._count)
 
 
 def graphs_of(dataset: Any) -> Sequence[Any]:
