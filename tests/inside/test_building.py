@@ -672,6 +672,26 @@ def test_layers_that_make_no_variables_need_not_be_built(strategy):
     assert (dense.get_weights()[0] != before[0]).all()
 
 
+class DrawsFromNumPy(layers.Layer):
+    def call(self, inputs):
+        return inputs * np.random.uniform(0.5, 1.5)  # noqa: NPY002  as a script may
+
+
+@without_a_strategy
+def test_layers_of_an_eager_model_draw_from_numpy_what_they_draw_by_hand(strategy):
+    def make():
+        return keras.Sequential([DrawsFromNumPy(), layers.Dense(1, kernel_initializer="ones")])
+
+    np.random.seed(3)  # noqa: NPY002
+    expected = by_hand(make(), keras.optimizers.SGD(0.01), keras.losses.MeanSquaredError(), 1)
+    np.random.seed(3)  # noqa: NPY002
+    with strategy.scope():
+        model = make()
+        model.compile(keras.optimizers.SGD(0.01), "mse", run_eagerly=True)
+    model.fit(TWICE_X, TWICE_Y, **BATCHES)
+    assert_same(model.get_weights(), expected)
+
+
 @without_a_strategy
 def test_an_evaluation_builds_no_optimizer(strategy):
     """Its variables would take the memory of a model that nobody trains."""

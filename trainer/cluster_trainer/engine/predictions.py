@@ -20,16 +20,10 @@ FEW_ROWS = 256
 
 
 class Predictions:
-    """What Keras calls `predict_function`.
-
-    Args:
-        model: whose predictions are asked for.
-
-    Attributes:
-        alone: the same for rows that this worker predicts by itself; None: there were none yet.
-    """
+    """What Keras calls `predict_function`."""
 
     alone: "Predictions | None" = None
+    """The same for rows that this worker predicts by itself; None: there were none yet."""
 
     def __init__(self, model: keras.Model) -> None:
         self._model, self._strategy = model, model.distribute_strategy
@@ -43,11 +37,7 @@ class Predictions:
         self._compiled = predict
 
     def __call__(self, batches: list[Any]) -> Any:
-        """Return the predictions for some batches, one after the other.
-
-        Args:
-            batches: as the engine has shared them out, or one that every worker has.
-        """
+        """Return the predictions for batches that were shared out, or for one that all have."""
         if ring_of(self._strategy):  # else each worker would draw its own variables
             is_shared = isinstance(batches[0], Shared)
             build_to_predict(self._model, batches[0].shares[0][0] if is_shared else batches[0])
@@ -108,17 +98,15 @@ def are_few(rows: Any) -> bool:
 
 
 def build_to_predict(model: keras.Model, batch: Any) -> None:
-    """Build a model that is not built yet; it need not be compiled.
+    """Build a model for a batch, or the specification of one; it need not be compiled.
 
-    Args:
-        model: one whose parts steps of a user's own have built stays as it is: its `call` may take
-            other inputs.
-        batch: what it is to predict, or the specification of that.
+    One whose parts steps of a user's own have built stays as it is: its `call` may take other
+    inputs.
     """
     if model.built or _is_built_by_its_steps(model):
         return
     inputs, _, _ = keras.utils.unpack_x_y_sample_weight(batch)
-    given = keras.tree.map_structure(_symbolic, inputs)
+    given = keras.tree.map_structure(_symbol_of, inputs)
     keras_names.compute_output_spec(model, given, training=False)
 
 
@@ -127,8 +115,5 @@ def _is_built_by_its_steps(model: keras.Model) -> bool:
     return has_own_step and bool(model.layers) and not building.unbuilt_parts(model)
 
 
-def _symbolic(value: Any) -> keras.KerasTensor | None:
-    if value is None:
-        return None
-    like = value if isinstance(value, tf.TypeSpec) else as_tensor(value)
-    return keras.KerasTensor(like.shape, keras.backend.standardize_dtype(like.dtype))
+def _symbol_of(value: Any) -> Any:
+    return building.symbol(value if isinstance(value, tf.TypeSpec) else as_tensor(value))

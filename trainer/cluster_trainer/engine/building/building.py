@@ -2,24 +2,16 @@
 
 TensorFlow traces a function a second time whose first trace has created variables, which takes
 seconds where a model has many layers. And with several replicas no variable of a layer or of a
-metric may be created within a step. So what a step would create is created before it is traced:
+metric may be created within a step. So what a step would create is created before it is traced; a
+table of decision 9 says when.
 
-| | without a strategy | over a ring | in a strategy's scope |
-| --- | --- | --- | --- |
-| `fit`: layers, loss, metrics | just before its first step | before callbacks | before callbacks |
-| `fit`: optimizer | just before its first step | after `on_train_begin` | before callbacks |
-| `evaluate` | by its first step | before it, but no optimizer | all before it |
-| a call on one batch | by its first step | all before it | all before it |
+For training the outputs are those of `training=True`, as in a step, and the layers all that these
+need. A step builds what it needs itself:
 
-Keras without a strategy builds in the trace of the first step, so that what callbacks have done to
-the model by then counts; and in a scope before callbacks have the model. Over a ring all workers'
-weights are made alike before that. For training the outputs are those of `training=True`, as in a
-step, and the layers all that these need.
-
-Without a strategy a `train_step` of a user's own, one that runs eagerly, and one of a model that
-has layers with a `build` of their own, still to be called, build what they need. So does the
-`train_step` of a model without `call`, wherever it runs, and over a ring one of a model whose
-`call` does not take what the step is given.
+- without a strategy, if it is a user's own or runs eagerly, or if layers have a `build` of their
+  own, still to be called;
+- if the model has no `call`;
+- over a ring, if it is a user's own, and the model's `call` does not take what it is given.
 """
 
 import logging
@@ -30,6 +22,7 @@ from typing import Any
 from weakref import WeakSet
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import ring_of
@@ -89,7 +82,6 @@ def refuse_unbuilt(model: Any) -> None:
 
 
 def _makes_variables(layer: Any) -> bool:
-    """Tell whether a layer's `build` may make variables of its own; those within are others'."""
     return not any(type(layer).build is kind.build for kind in MAKE_NOTHING)
 
 
@@ -114,7 +106,7 @@ def build(
     Returns:
         whether it could be built.
     """
-    with model.distribute_strategy.scope():
+    with model.distribute_strategy.scope(), _drawing_once(model):
         if may_trace and model in _built_by_steps:
             return False
         if not _all_built(model):
@@ -140,9 +132,7 @@ def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
 
     Where that cannot be known the step builds it, and says what is wrong, if anything is.
 
-    Args:
-        model: compiled; over a ring `build` has built all but its optimizer.
-        batch: see `build`.
+    Over a ring `build` has built all but the optimizer before.
     """
     if model.optimizer is None or not has_call(model):
         return
@@ -151,8 +141,25 @@ def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
             _try(model, _all_as_a_step, batch)
         return
     # A callback may have changed what is called.
-    if model.optimizer.built or not _lacks_layers(model) or _try(model, _call, batch):
-        _build_optimizer(model)
+    with _drawing_once(model):
+        if model.optimizer.built or not _lacks_layers(model) or _try(model, _call, batch):
+            _build_optimizer(model)
+
+
+@contextmanager
+def _drawing_once(model: Any) -> Iterator[None]:
+    """Leave NumPy's generator as it is if a model runs eagerly: its first step draws from it anew.
+
+    Python's is not put back: Keras's initializers that a `build` makes take their seeds from it.
+    """
+    if not model.run_eagerly:
+        yield
+        return
+    state = np.random.get_state()  # noqa: NPY002  what layers draw from
+    try:
+        yield
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
 
 
 def _try(
@@ -215,21 +222,15 @@ def _as_in_a_scope(model: Any, batch: Callable[[], Any]) -> None:
     try:
         _whole(model, _by_keras, batch)
     except Exception as error:
-        if not has_call(model) or not _could_call(model, batch, instead_of=error):
+        if not has_call(model):
+            raise
+        try:
+            is_built = _try(model, call_on_zeros, batch)
+        except CallChangesError as changes:
+            raise changes from error
+        if not is_built:
             raise
         _by_keras(model, batch)
-
-
-def _could_call(model: Any, batch: Callable[[], Any], *, instead_of: Exception) -> bool:
-    """Tell whether a call on zeros could build layers, where Keras's symbols could not.
-
-    Raises:
-        CallChangesError: it would have, but for what it changes.
-    """
-    try:
-        return _try(model, call_on_zeros, batch)
-    except CallChangesError as error:
-        raise error from instead_of
 
 
 def _by_keras(model: Any, batch: Callable[[], Any]) -> None:
@@ -266,7 +267,6 @@ def _as_a_step(model: Any, batch: Callable[[], Any]) -> None:
 
 
 def _call(model: Any, batch: Callable[[], Any]) -> None:
-    """Build the layers that a model calls when it is trained."""
     _in_symbols(lambda x, *_: _outputs(model, x), batch)
 
 
@@ -279,7 +279,7 @@ def _in_symbols(function: Callable[..., Any], batch: Callable[[], Any]) -> None:
 
     Keras assigns to no variable meanwhile, draws no seed, and keeps no loss that is added.
     """
-    symbols = keras.tree.map_structure(_symbol, batch())
+    symbols = keras.tree.map_structure(symbol, batch())
     with _functions_inlined():
         keras_names.compute_output_spec(function, *keras.utils.unpack_x_y_sample_weight(symbols))
 
@@ -298,7 +298,8 @@ def _functions_inlined() -> Iterator[None]:
         tf.config.run_functions_eagerly(before)
 
 
-def _symbol(value: Any) -> Any:
+def symbol(value: Any) -> Any:
+    """Return what stands in Keras's symbols for a tensor or its specification; None for None."""
     if value is None:
         return None
     return keras.KerasTensor(value.shape, keras.backend.standardize_dtype(value.dtype))
@@ -326,7 +327,6 @@ def _has_own_builds(model: Any) -> bool:
 
 
 def _compiled(model: Any) -> list[Any]:
-    """Return what computes the loss, and what holds the metrics, that a model was compiled with."""
     compiled = keras_names.compiled_loss(model), keras_names.compiled_metrics(model)
     return [one for one in compiled if one is not None]
 

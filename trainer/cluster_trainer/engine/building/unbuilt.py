@@ -15,9 +15,6 @@ class Unbuilt:
 
     A `build` that fails has mostly made some variables before, and called again makes them twice,
     with other values. Of an object that is no layer nothing is put back.
-
-    Args:
-        model: whose layers they are; itself, too.
     """
 
     def __init__(self, model: Any) -> None:
@@ -42,25 +39,14 @@ def held_as_before(model: Any) -> Iterator[None]:
 
 
 def _of_layers(layers: Iterable[Any]) -> Iterator[Callable[[], None]]:
-    """Yield what gives layers what they hold now."""
+    """Yield what gives layers the attributes that they have now, with their contents."""
     held = [*layers]
     trackers = [keras_names.tracker(one) for one in held]  # what a layer holds, once more
     seen: set[int] = set()
     for one in (*held, *trackers):
-        yield from _of_object(one, seen)
-
-
-def _of_object(one: Any, seen: set[int]) -> Iterator[Callable[[], None]]:
-    """Yield what gives an object the attributes that it has now, with their contents."""
-    attributes, before = vars(one), dict(vars(one))
-
-    def put_back() -> None:
-        attributes.clear()
-        attributes.update(before)
-
-    yield put_back
-    for value in before.values():
-        yield from _of_container(value, seen)
+        yield _refill(vars(one))
+        for value in [*vars(one).values()]:
+            yield from _of_container(value, seen)
 
 
 def _of_container(value: Any, seen: set[int]) -> Iterator[Callable[[], None]]:
@@ -68,12 +54,9 @@ def _of_container(value: Any, seen: set[int]) -> Iterator[Callable[[], None]]:
 
     Past Keras's own kinds, which keep an account of each change. TensorFlow's dictionaries and
     lists have another one within.
-
-    Args:
-        value: that of an attribute, which need be no container.
-        seen: the ids of what has been looked at.
     """
-    value = _without_wrapper(value)
+    if type(value).__module__.startswith("tensorflow."):
+        value = tensorflow_names.without_wrapper(value)
     if id(value) in seen or not isinstance(value, (dict, list, set, tuple)):
         return
     seen.add(id(value))
@@ -81,13 +64,6 @@ def _of_container(value: Any, seen: set[int]) -> Iterator[Callable[[], None]]:
         yield _refill(value)
     for part in [*(value.values() if isinstance(value, dict) else value)]:
         yield from _of_container(part, seen)
-
-
-def _without_wrapper(value: Any) -> Any:
-    """Return the container within one of TensorFlow's."""
-    if type(value).__module__.startswith("tensorflow."):
-        return tensorflow_names.without_wrapper(value)
-    return value
 
 
 def _refill(value: Any) -> Callable[[], None]:
