@@ -1,6 +1,8 @@
 """The first batch is computed both ways: what differs is warned of, and nothing else is."""
 
 import logging
+import random
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -10,7 +12,10 @@ from keeping import fits_run_by
 from keras import layers, ops
 from meeting_place import MeetingPlace
 
-from cluster_trainer.engine.first_batch import mode
+from cluster_trainer.engine.first_batch.comparison import A_STATE, Both, Outcome
+from cluster_trainer.engine.first_batch.mode import FirstBatchMode
+from cluster_trainer.engine.first_batch.way import Way
+from cluster_trainer.engine.running import Watched
 from cluster_trainer.problems import ConfigurationError
 from conftest import strategy_of
 
@@ -19,6 +24,7 @@ NUMBERS = np.random.default_rng(3)
 X = NUMBERS.normal(size=(48, 6)).astype(np.float32)
 LABELS = NUMBERS.integers(0, 3, 48)
 BATCH = 16
+CHECK = FirstBatchMode()
 crossentropy = keras.losses.sparse_categorical_crossentropy
 
 
@@ -229,18 +235,23 @@ OTHERS = [
 ]
 
 
-def fitted(make, strategy, **options):
+def fitted(make, strategy, mode=CHECK, **options):
     keras.utils.set_random_seed(1)
     with strategy.scope():
         model, optimizer, loss = make()
         model.compile(optimizer, loss, **options)
-    return model, trained(model, epochs=2)
+    return model, trained(model, mode, epochs=2)
 
 
-def trained(model, **options):
+def trained(model, mode=CHECK, **options):
     """Train as `fit` does, without what a script's fits get from outside of the engine."""
-    with fits_run_by(lambda run, given, call: run(given, call)):
-        return model.fit(X, LABELS, batch_size=BATCH, shuffle=False, verbose=0, **options).history
+
+    def around(run, given, call):
+        return run(given, replace(call, watched=Watched(first_batch=mode)))
+
+    arrays = {"x": X, "y": LABELS, "batch_size": BATCH, "shuffle": False}
+    with fits_run_by(around):
+        return model.fit(**(arrays if "x" not in options else {}), verbose=0, **options).history
 
 
 @pytest.fixture(autouse=True)
@@ -295,20 +306,42 @@ def with_memory():
 
 
 @pytest.mark.parametrize(("make", "eagerly"), [(with_state, False), (with_memory, True)])
-def test_nothing_stays_of_it(make, eagerly, monkeypatch):
+def test_nothing_stays_of_it(make, eagerly):
     strategy = strategy_of(2)
     with_it = fitted(make, strategy, run_eagerly=eagerly)
-    monkeypatch.setattr(mode, "is_off", lambda: True)
-    without = fitted(make, strategy, run_eagerly=eagerly)
+    without = fitted(make, strategy, FirstBatchMode("off"), run_eagerly=eagerly)
     for one, other in zip(with_it[0].variables, without[0].variables, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
     assert with_it[1] == without[1]
 
 
-def test_it_may_be_refused(monkeypatch):
-    monkeypatch.setattr(mode, "refuses", lambda: True)
+def given_by_threads():
+    """Batches that a thread asks Python for, and may draw for them."""
+    for start in range(0, len(X), BATCH):
+        yield X[start : start + BATCH], LABELS[start : start + BATCH]
+
+
+@pytest.mark.parametrize("module", [np.random, random])
+def test_what_the_step_draws_beside_threads_that_read_data_is_not_used_up(module):
+    def loss_of(self, x, y):
+        return OwnStep.loss_of(self, x, y) * (1 + module.uniform(0.0, 1.0))
+
+    def drawn_after(mode):
+        with strategy_of(2).scope():
+            model, optimizer, loss = bad(loss_of)()
+            model.compile(optimizer, loss)
+        module.seed(5)
+        types = (tf.TensorSpec([BATCH, 6]), tf.TensorSpec([BATCH], tf.int64))
+        data = tf.data.Dataset.from_generator(given_by_threads, output_signature=types)
+        trained(model, mode, x=data)
+        return module.uniform(0.0, 1.0)
+
+    assert drawn_after(CHECK) == drawn_after(FirstBatchMode("off"))
+
+
+def test_it_may_be_refused():
     with pytest.raises(ConfigurationError, match="the first batch"):
-        fitted(masked_mean, strategy_of(2))
+        fitted(masked_mean, strategy_of(2), FirstBatchMode("refuse"))
 
 
 def with_a_loss_over_a_mask():
@@ -467,6 +500,40 @@ def test_orders_of_the_batch_that_are_drawn_cannot_be_compared(caplog):
     assert len(lines(caplog, logging.INFO)) == 1
 
 
+def test_what_any_of_the_replicas_draws_counts(caplog):
+    def mixed_on_the_second(self, x, y):
+        context = tf.distribute.get_replica_context()
+        if int(tf.get_static_value(context.replica_id_in_sync_group)) == 1:
+            x = 0.7 * x + 0.3 * tf.random.shuffle(x)
+        return tf.reduce_mean(crossentropy(y, self(x, training=True)))
+
+    fitted(bad(mixed_on_the_second), strategy_of(2))
+    assert lines(caplog) == []
+    assert len(lines(caplog, logging.INFO)) == 1
+
+
+def test_a_step_that_sums_over_a_strategys_replicas_itself_is_not_compared(caplog):
+    def by_itself(self, x, y):
+        losses = crossentropy(y, self(x, training=True))
+        examples = tf.cast(tf.size(losses), tf.float32)
+        of_all = tf.distribute.get_replica_context().all_reduce("SUM", examples)
+        return tf.reduce_mean(losses) * of_all / BATCH
+
+    fitted(bad(by_itself), strategy_of(2))
+    assert lines(caplog) == []
+    assert len(lines(caplog, logging.INFO)) == 1
+
+
+def test_where_only_state_differs_no_loss_is_the_likely_cause():
+    def outcome(state, gradient):
+        way = Way([], gradients=[[np.full(1, gradient, np.float32)]], sizes=[1.0])
+        return Outcome({"loss": 1.0}, {"centre": np.full(1, state)}, way)
+
+    # Of the gradients rounding has left half as much by chance.
+    both = Both(outcome(2.0, 2e-8), outcome(1.0, 1e-8), {"centre": np.zeros(1)}, 2, "devices")
+    assert A_STATE in both.said()
+
+
 def test_a_step_that_fails_when_it_is_compared_trains_all_the_same(caplog):
     def only_traced(self, x, y):
         if tf.executing_eagerly():
@@ -479,9 +546,8 @@ def test_a_step_that_fails_when_it_is_compared_trains_all_the_same(caplog):
     assert "too large" in line
 
 
-def test_nothing_is_computed_where_too_little_memory_is_left(caplog, monkeypatch):
-    monkeypatch.setattr(mode, "available_bytes", lambda: -1)
-    fitted(masked_mean, strategy_of(2))
+def test_nothing_is_computed_where_too_little_memory_is_left(caplog):
+    fitted(masked_mean, strategy_of(2), FirstBatchMode(available_bytes=lambda: -1))
     (line,) = lines(caplog)
     assert "MiB" in line
 

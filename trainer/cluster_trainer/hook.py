@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from cluster_trainer.engine.first_batch import mode as first_batch
+from cluster_trainer.engine.first_batch.mode import MODES, FirstBatchMode
 from cluster_trainer.engine.install import install as install_engine
 from cluster_trainer.engine.progress_bar import can_draw
 from cluster_trainer.engine.running import Running
@@ -34,11 +34,10 @@ def install() -> None:
     os.environ.setdefault("START_ID", os.urandom(8).hex())
     if _one_of("CLUSTER_TRAINER_ENGINE", ("on", "off"), "on or off") == "on":
         _begin_log()
-        install_engine(_kept, _called, plain_bars=not can_draw(os.environ))
+        mode = FirstBatchMode(_one_of("TRAINER_FIRST_BATCH", MODES, ACCEPTED["first_batch"]))
+        install_engine(_kept, _called, mode, plain_bars=not can_draw(os.environ))
         sys.excepthook = _telling_of_lost_peers(sys.excepthook)
         ways = ("auto", "tensorflow", "ring")
-        accepted = ACCEPTED["first_batch"]
-        first_batch.use(_one_of("TRAINER_FIRST_BATCH", first_batch.MODES, accepted))
         if _one_of("TRAINER_COLLECTIVES", ways, ACCEPTED["collectives"]) != "tensorflow":
             _offer_ring()
 

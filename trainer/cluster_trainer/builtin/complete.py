@@ -8,10 +8,8 @@ from cluster_trainer.builtin.run import Completed, Run, described_of
 from cluster_trainer.builtin.trainer import Trainer
 from cluster_trainer.callbacks.divergence import Divergence
 from cluster_trainer.data.feeds import fit_arguments
-from cluster_trainer.data.memory import available_bytes
 from cluster_trainer.engine import install
 from cluster_trainer.engine.calls import announced
-from cluster_trainer.engine.first_batch import mode as first_batch
 from cluster_trainer.engine.running import is_in_fit
 from cluster_trainer.fits.process import present
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -34,7 +32,6 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
         PeerLostError, RingError: a worker was lost, and only a new process could go on.
     """
     _refuse_other_engines(run.model)
-    first_batch.use(run.job.config.first_batch, available_bytes)
     _tell_what_is_used(run, reporter)
     trainer = Trainer(run, described_of(run), stop, deadline, reporter)
     with present().running(trainer):

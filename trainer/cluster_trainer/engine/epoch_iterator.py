@@ -6,7 +6,7 @@ What happens in one call of a `fit`, in this order:
    pass or `CheckpointCallback.steps_left` has fewer. It hands Keras an `Execution`.
 2. Keras calls `on_train_batch_begin` of all callbacks.
 3. Keras calls `Steps.__call__`, which runs the steps in TensorFlow within `StallLimit.call`. Each
-   step sums the gradients over all replicas; after the last, `Steps._logs` sums the metrics.
+   step sums the gradients over all replicas; after the last, `PackedLogs` sums the metrics.
 4. Keras calls `on_train_batch_end` of all callbacks. `CheckpointCallback` asks the other workers
    whether a callback of theirs has stopped the fit. If one has, `_taking_a_stop` counts the steps,
    and 5. to 7. are left out.
@@ -22,10 +22,10 @@ tests. `CheckpointCallback` has no part in them: nothing is asked in 4., and in 
 """
 
 import logging
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -56,6 +56,7 @@ log = logging.getLogger("trainer")
 NOTHING = object()
 
 
+@dataclass
 class Execution:
     """Some steps on the next batches: what Keras hands from its epochs to a train function.
 
@@ -65,27 +66,21 @@ class Execution:
         source: where the batches come from.
         workers: who reads them.
         spec: returns what a replica gets of a batch; see EpochIterator.spec.
+        is_first: whether they begin an epoch or a pass, whose first batch may take long.
         begins: whether they are the first of all.
         done: how many were done; fewer than `steps` where the batches ended before.
-        is_first: whether they begin an epoch or a pass, whose first batch may take long.
         seconds: how long they took.
     """
 
-    def __init__(  # noqa: PLR0913
-        self,
-        batches: Any,
-        steps: int,
-        source: Source,
-        workers: Workers,
-        spec: Callable[[], Any],
-        *,
-        is_first: bool = False,
-    ) -> None:
-        # NumPy's whole numbers, as a dataset's cardinality is one, are taken, too.
-        self.batches, self.steps = batches, int(steps)
-        self.source, self.workers, self.spec = source, workers, spec
-        self.begins = False
-        self.is_first, self.done, self.seconds = is_first, 0, 0.0
+    batches: Any
+    steps: int
+    source: Source
+    workers: Workers
+    spec: Callable[[], Any]
+    is_first: bool = False
+    begins: bool = False
+    done: int = 0
+    seconds: float = 0.0
 
     def __next__(self) -> Any:
         """Return the next batch of this call, as `predict` asks for it; see Source.shares."""
@@ -108,10 +103,6 @@ class Execution:
         if not all(are_there):
             raise StopIteration
         return batch
-
-    def over(self, done: int, began: float) -> None:
-        """Note that the steps have been done."""
-        self.done, self.seconds = done, time.monotonic() - began
 
 
 class Shared(tuple[Any, ...]):  # noqa: SLOT001  a tuple's kind cannot have any
@@ -205,21 +196,31 @@ class EpochIterator(keras_names.EpochIterator):
         return Pace(fixed or (1 if one_batch else None), call.watched.agree or slowest, target)
 
     def _refuse_own_rows(self) -> None:
-        """Refuse to predict together what each worker was given by itself.
-
-        Raises:
-            RowsOfItsOwnError: they were given different rows.
-        """
         source = self.source
         facts = {"batches": str(self._num_batches), "examples": str(source.num_examples)}
         if has_own_rows(self._workers, source, facts | source.described):
             raise RowsOfItsOwnError(self.spec())
 
     def _refuse_other_lengths(self, things: str, count: int | None) -> None:
-        """Refuse what the workers would wait for each other for; see `_refuse_different`."""
-        what = f"{self._call.name} (number of {things})"
-        counts = self._workers.gather(-1 if count is None else count, what)
-        _refuse_different(things, counts, self._workers)
+        """Refuse what the workers would wait for each other for, or what nobody would be given.
+
+        Raises:
+            ValueError: on all workers.
+            ConfigurationError: on one that is new, and that the others go on without.
+            PeerUnfit: on the others then; see newcomers.py.
+        """
+        what, workers = f"{self._call.name} (number of {things})", self._workers
+        counts = workers.gather(-1 if count is None else count, what)
+        if len(set(counts)) == 1:
+            return
+        message = (
+            f"The workers' data have different numbers of {things}: {counts}, in the order of the "
+            "workers (-1: unknown). Each worker needs all of the data, of which it takes its share."
+        )
+        if workers.leave_out(counts, f"the number of its {things}"):
+            mine = f"{counts[workers.rank]} {things}"
+            raise ConfigurationError([Problem("the data", mine, "those of the others", message)])
+        raise ValueError(message)
 
     def _may_be_done_alone(self, call: running.Running) -> bool:
         """Tell whether each worker may predict rows of its own by itself; see predicting.py.
@@ -253,10 +254,7 @@ class EpochIterator(keras_names.EpochIterator):
         return self._checkpoint_callback is not None
 
     def is_put_back(self) -> bool:
-        """Tell whether they begin with a checkpoint's values, whatever the model has by then.
-
-        All workers call it.
-        """
+        """Tell whether they begin with a checkpoint's values; all workers call it."""
         return self._checkpoint_callback is not None and self._checkpoint_callback.puts_all_back()
 
     @property
@@ -273,12 +271,8 @@ class EpochIterator(keras_names.EpochIterator):
     def begin_at(self, epochs: int, passes: int, seen: int, done: int, *, is_over: bool) -> None:
         """Begin with another batch than the first.
 
-        Args:
-            epochs: how many epochs have ended.
-            passes: how many passes are over.
-            seen: how many batches of the next.
-            done: how many steps of the first epoch are done.
-            is_over: whether all of them are.
+        So many `epochs` have ended, so many `passes` are over, and so many batches of the next pass
+        were `seen`; `done` steps of the first epoch are done, or all of them (`is_over`).
         """
         self._pass, self._first, self._is_over = passes, seen, is_over
         self._done = 0 if is_over else done
@@ -372,7 +366,11 @@ class EpochIterator(keras_names.EpochIterator):
                     self._interrupted_warning()
                 break
             left = self._left(wanted, done)
-            steps = self._pace.steps(_smallest(left, self._until_checkpoint()))
+            until_checkpoint = (
+                self._checkpoint_callback.steps_left() if self._checkpoint_callback else None
+            )
+            # NumPy's whole numbers, as a dataset's cardinality is one, are taken, too.
+            steps = int(self._pace.steps(_smallest(left, until_checkpoint)))
             call = Execution(
                 self._current_iterator,
                 steps,
@@ -380,9 +378,9 @@ class EpochIterator(keras_names.EpochIterator):
                 self._workers,
                 self.spec,
                 is_first=is_first or self._ends_pass(steps),
+                begins=self.position == (0, 0) and done == 0,
             )
             running.current().done = partial(_done_with, call, done)
-            call.begins = self.position == (0, 0) and done == 0
             with self._taking_a_stop(call, done):
                 yield done, done + self._said(steps, left) - 1, call
             self._pace.synchronise_after_call(call.done, call.seconds, is_first=call.is_first)
@@ -422,12 +420,6 @@ class EpochIterator(keras_names.EpochIterator):
         of_epoch = None if wanted is None else wanted - done
         of_pass = self._num_batches and self._num_batches - self._steps_seen
         return _smallest(of_epoch, None if self._goes_on else of_pass)
-
-    def _until_checkpoint(self) -> int | None:
-        left: int | None = (
-            self._checkpoint_callback.steps_left() if self._checkpoint_callback else None
-        )
-        return left
 
     def _said(self, steps: int, left: int | None) -> int:
         """Return how many steps callbacks are told that a call has.
@@ -519,25 +511,6 @@ def _done_with(call: Execution, before: int) -> int:
 
 def _smallest(*limits: int | None) -> int | None:
     return min((one for one in limits if one is not None), default=None)
-
-
-def _refuse_different(things: str, counts: list[int], workers: Workers) -> None:
-    """Refuse what the workers would wait for each other for, or what nobody would be given.
-
-    Raises:
-        ValueError: on all workers.
-        ConfigurationError: on one that is new, and that the others go on without; see newcomers.py.
-        PeerUnfit: on the others then.
-    """
-    if len(set(counts)) > 1:
-        message = (
-            f"The workers' data have different numbers of {things}: {counts}, in the order of the "
-            "workers (-1: unknown). Each worker needs all of the data, of which it takes its share."
-        )
-        if workers.leave_out(counts, f"the number of its {things}"):
-            mine = f"{counts[workers.rank]} {things}"
-            raise ConfigurationError([Problem("the data", mine, "those of the others", message)])
-        raise ValueError(message)
 
 
 def _none_or_spec(spec: Any) -> Any:

@@ -11,15 +11,9 @@ Facts = Mapping[str, str]
 
 
 def of_all(workers: Workers, facts: Facts, what: str) -> list[dict[str, str]]:
-    """Let all workers compare their facts; each of them must call this.
+    """Return every worker's facts, in the order of their ranks; none where they are the same.
 
-    Args:
-        workers: who compare them.
-        facts: this worker's.
-        what: the call is for; see Workers.
-
-    Returns:
-        every worker's, in the order of their ranks; none at all where they are the same.
+    All workers call it, with the same words for `what` it is for; see Workers.
     """
     content = json.dumps(facts, sort_keys=True).encode()
     digest = int.from_bytes(sha256(content).digest()[: WORD.itemsize], signed=True)

@@ -58,12 +58,9 @@ class Traced:
 
 @contextmanager
 def explained(model: Any, name: str, batch: Callable[[], Any]) -> Iterator[None]:
-    """Say in plain words if what is called inside fails because of a fixed batch size.
+    """Say in plain words if a call, as in STEPS, fails because of a fixed batch size.
 
-    Args:
-        model: whose step it calls.
-        name: of the call, as in STEPS.
-        batch: returns a whole batch of its data, as one device would get it; None: there is none.
+    `batch` returns a whole batch of its data, as one device would get it; None: there is none.
 
     Raises:
         ConfigurationError: it does, with the place in the script.

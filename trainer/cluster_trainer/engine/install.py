@@ -1,30 +1,7 @@
 """What of Keras and TensorFlow is replaced: all of it is here, and stays for the whole process.
 
-| replaced | where | by |
-| --- | --- | --- |
-| `TFEpochIterator` | replicas are kept in step | calls of several steps on exact shares |
-| `make_train_function`, `make_test_function` | the same | `steps.Steps` |
-| `make_predict_function` | the same | `predictions.Predictions` |
-| `_maybe_symbolic_build` | the same | `building.build`, for what a replica gets |
-| `num_replicas_in_sync` | within a step of several replicas | 1 |
-| optimizers' `apply`, `apply_gradients`, `scale_loss` | the same | reduced gradients |
-| what optimizers do with several replicas | the same | each replica's own copies |
-| a variable's `_direct_assign` | the same | the replica's own copy |
-| losses' reduction and masks | the same | the whole batch's, not the share's |
-| `GradientTape.gradient`, `add_loss` of a vector | the same | sums over the whole batch |
-| `assign` of a variable that is a queue of rows | the same | the rows of all replicas |
-| `Mean.update_state` | the same | a number for a share, as much as the share |
-| averages of `synchronized` BatchNorm | the same | sums without borrowed examples |
-| `SeedGenerator.next` | the same | seeds of each replica's own |
-| `get_data_adapter` | data are a source of single examples | `random_access.RandomAccess` |
-| `fit`, `evaluate`, `predict`, `…_on_batch` | everywhere | the same, announced (`running`) |
-| the progress bar's count | everywhere | of the batches that there were |
-| the progress bar | nothing but text may be printed | one line at its end |
-| variables' `value` and `assign` | everywhere | the same, told between a script's fits |
-| `_get_metrics_result_or_logs` | everywhere | the results of all replicas |
-
 For a moment, and put back at once: `_direct_assign` while a model is called on zeros
-(building/on_zeros.py), and TensorFlow's random functions and sums over its cluster while the first
+(building/on_zeros.py), and TensorFlow's random functions and sums over replicas while the first
 batch is compared (first_batch/). Outside of the engine: `Model.export` of a script's fit
 (fits/shared/written.py).
 """
@@ -45,6 +22,8 @@ from cluster_trainer.engine.calls import announced, others, predicting
 from cluster_trainer.engine.calls.in_step import average, keeps_in_step
 from cluster_trainer.engine.data import random_access
 from cluster_trainer.engine.epoch_iterator import EpochIterator
+from cluster_trainer.engine.first_batch.mode import FirstBatchMode
+from cluster_trainer.engine.logs import StepLogs
 from cluster_trainer.engine.predictions import Predictions
 from cluster_trainer.engine.replicas import (
     alike,
@@ -56,7 +35,7 @@ from cluster_trainer.engine.replicas import (
     random_layers,
     step_context,
 )
-from cluster_trainer.engine.steps import StepLogs, Steps
+from cluster_trainer.engine.steps import Steps
 from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.private.replaceable import Replaceable
 
@@ -71,30 +50,39 @@ def is_installed() -> bool:
 
 
 def install(
-    around: announced.AroundFit, around_other: others.AroundOther, *, plain_bars: bool = False
+    around: announced.AroundFit,
+    around_other: others.AroundOther,
+    first_batch: FirstBatchMode,
+    *,
+    plain_bars: bool = False,
 ) -> None:
     """Replace it; once in a process.
 
     Args:
         around: what a `fit` gets from outside of the engine.
         around_other: the same of the other calls, outside of a `fit`.
-        plain_bars: whether nothing but text may be printed.
+        first_batch: what is done with a first batch, unless a `fit` says otherwise.
+        plain_bars: whether nothing but text may be printed: a progress bar is one line at its end.
     """
     # What the repaired Keras says of arrays (patches/) does not hold here.
     warnings.filterwarnings("ignore", "No random seed is set, so each worker shuffles the arrays")
     _replace_in_steps()
     _replace_of_optimizers()
-    keras_names.GET_DATA_ADAPTER.wrap(random_access.accepting)
+    keras_names.GET_DATA_ADAPTER.wrap(random_access.accepting)  # sources of single examples
     keras_names.VALUE.wrap(reads.telling_value)
     keras_names.ASSIGN.wrap(reads.telling_assign)
     keras_names.UPDATE_PROGBAR.wrap(progress_bar.counting)
     if plain_bars:
         Replaceable(keras.utils.Progbar, "__init__").wrap(progress_bar.plain)
-    _replace_of_models(around, around_other)
+    _replace_of_models(around, around_other, first_batch)
 
 
 def _replace_in_steps() -> None:
-    """Replace what takes a replica's share for the whole batch."""
+    """Replace what takes a replica's share for the whole batch, within a step of several replicas.
+
+    A loss is that of the whole batch, a queue gets the rows of all replicas, and each replica draws
+    from seeds of its own.
+    """
     is_shared = step_context.is_shared
     tensorflow_names.NUM_REPLICAS_IN_SYNC.wrap(step_context.seeing_one_replica)
     keras_names.REDUCE_VALUES.put_if(losses.reduced, is_shared)
@@ -110,7 +98,10 @@ def _replace_in_steps() -> None:
 
 
 def _replace_of_optimizers() -> None:
-    """Replace what of Keras's optimizers knows of several replicas."""
+    """Replace what of Keras's optimizers knows of several replicas: they get gradients of all.
+
+    Each replica updates its own copies of the variables.
+    """
     base, scaling = keras_names.BaseOptimizer, keras.optimizers.LossScaleOptimizer
     for kind in (base, scaling, keras.optimizers.MultiOptimizer):
         if "scale_loss" in vars(kind):
@@ -126,30 +117,27 @@ def _replace_of_optimizers() -> None:
     keras_names.DIRECT_ASSIGN.put(optimizers.assign)
 
 
-def _replace_of_models(around: announced.AroundFit, around_other: others.AroundOther) -> None:
+def _replace_of_models(
+    around: announced.AroundFit, around_other: others.AroundOther, first_batch: FirstBatchMode
+) -> None:
     """Replace what Keras's models are trained, evaluated and asked for predictions by."""
     keras_names.EPOCH_ITERATOR.put(_iterator)
     KerasTrainer.make_train_function = _making(
-        "train_function", lambda it: Steps(it, it.train_step, "training")
+        "train_function", lambda it: Steps(it, it.train_step, "training", first_batch)
     )
     KerasTrainer.make_test_function = _making(
-        "test_function", lambda it: Steps(it, it.test_step, "evaluation")
+        "test_function", lambda it: Steps(it, it.test_step, "evaluation", first_batch)
     )
     KerasTrainer.make_predict_function = _making("predict_function", Predictions)
     keras_names.MAYBE_SYMBOLIC_BUILD.wrap(_building)
-    KerasTrainer.fit = announced.announced_fit(KerasTrainer.fit, around)
-    KerasTrainer.evaluate = announced.announced_evaluate(
-        others.with_averages(KerasTrainer.evaluate)
-    )
-    KerasTrainer.predict = predicting.batch_by_batch(others.with_averages(KerasTrainer.predict))
-    for name in ("test_on_batch", "predict_on_batch"):
-        setattr(KerasTrainer, name, others.with_averages(getattr(KerasTrainer, name), in_loop=True))
-    KerasTrainer.train_on_batch = others.averaging(KerasTrainer.train_on_batch)
-    for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
-        setattr(KerasTrainer, name, others.with_failures_told(getattr(KerasTrainer, name)))
-    for name in ("evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
-        setattr(KerasTrainer, name, others.run_by(getattr(KerasTrainer, name), around_other))
     keras_names.METRICS_RESULT_OR_LOGS.wrap(_of_all_replicas)
+    KerasTrainer.fit = announced.announced_fit(KerasTrainer.fit, around)
+    KerasTrainer.evaluate = announced.announced_evaluate(KerasTrainer.evaluate)
+    KerasTrainer.predict = predicting.batch_by_batch(KerasTrainer.predict)
+    for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
+        Replaceable(KerasTrainer, name).wrap(others.on_batch)
+    for name in ("evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
+        Replaceable(KerasTrainer, name).wrap(partial(others.run_by, around=around_other))
 
 
 def _iterator(*arguments: Any, distribute_strategy: tf.distribute.Strategy, **keywords: Any) -> Any:
@@ -178,7 +166,7 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(keras_own)
     def build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
         """Build what a model has not built yet, for what a replica gets; see building.py."""
-        if building.is_alone(self):
+        if building.is_alone(self):  # its first step does
             return
         if isinstance(iterator, KerasIterator) or not keeps_in_step(self.distribute_strategy):
             keras_own(self, iterator, data_batch)

@@ -39,11 +39,7 @@ class Pace:
         self._begin(1)
 
     def steps(self, limit: int | None) -> int:
-        """Return how many steps the next call takes.
-
-        Args:
-            limit: more are not left; None: nobody knows.
-        """
+        """Return how many steps the next call takes; more than `limit` are not left, if any is."""
         return self._steps if limit is None else min(self._steps, limit)
 
     def synchronise_after_call(self, steps: int, seconds: float, *, is_first: bool = False) -> None:
@@ -52,11 +48,8 @@ class Pace:
         It is due after each call, but for calls of a fixed length: these may be short, and the
         workers exchange the time of several together.
 
-        Args:
-            steps: that it did.
-            seconds: that it took.
-            is_first: whether it began a pass. Its time is not that of its steps where it waited for
-                the first batch, and does not shorten the calls that follow.
+        A call that is the first of a pass may have waited for its batch: that does not shorten the
+        calls that follow.
         """
         self._calls_left -= 1
         self._seconds += seconds

@@ -12,11 +12,7 @@ PLAIN = 2
 
 
 def can_draw(environ: Mapping[str, str]) -> bool:
-    """Tell whether a bar can be drawn anew: on a terminal, or in a notebook.
-
-    Args:
-        environ: NO_COLOR and TERM, by which a terminal is told to be one of text alone.
-    """
+    """Tell whether a bar can be drawn anew: on a terminal that draws, or in a notebook."""
     draws_well = environ.get("TERM", "") not in ("", "dumb", "unknown")
     is_terminal = getattr(sys.stdout, "isatty", lambda: False)()  # a script may have its own stdout
     is_drawn = is_terminal and draws_well and not environ.get("NO_COLOR")

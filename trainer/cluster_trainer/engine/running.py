@@ -11,19 +11,9 @@ import keras
 from keras.callbacks import Callback
 
 from cluster_trainer.engine.data.given import GivenArrays
+from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.private import keras_names
 
-# Keras's own that look at single batches, and bear to be called once for several; some of them
-# are asked what they were told to do (`_is_told_to`).
-KERAS_OWN = (
-    Callback,
-    keras.callbacks.History,
-    keras.callbacks.ProgbarLogger,
-    keras.callbacks.TerminateOnNaN,
-    keras.callbacks.ModelCheckpoint,
-    keras.callbacks.BackupAndRestore,
-    keras.callbacks.TensorBoard,
-)
 NOT_A_USERS = ("keras.", "cluster_trainer.")
 TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
 BEGINNING_HOOKS = ("set_model", "set_params", "on_train_begin")
@@ -67,6 +57,7 @@ class Watched:
         meet: raises what ends the fit, if all workers have agreed to.
         limit: limits the time of a call of TensorFlow.
         traces: is called within it where that traces.
+        first_batch: what is done with a fit's first batch; None: what holds for the process.
     """
 
     checkpoint_callback: Any = None
@@ -74,6 +65,7 @@ class Watched:
     meet: Callable[[], None] = lambda: None
     limit: Callable[..., AbstractContextManager[Any]] = lambda *_, **__: nullcontext()
     traces: Callable[[], None] = lambda: None
+    first_batch: FirstBatchMode | None = None
 
 
 @dataclass
@@ -168,73 +160,47 @@ def announced(running: Running) -> Iterator[None]:
 def wants_each_batch(callbacks: Any, hooks: Sequence[str] = FIT_HOOKS) -> list[str]:
     """Return the names of the callbacks that want to be called for each batch.
 
-    Args:
-        callbacks: as a user gives them.
-        hooks: the methods that are called for a batch.
+    Keras's own bear to be called once for several, unless they were told otherwise. A user's may
+    say that it does, too: `several_batches_a_call = True`.
     """
     return [
         type(one).__name__
         for one in flat(callbacks)
-        if _is_told_to(one) or any(_is_a_users(one, name) for name in hooks)
+        if _is_told_to(one)
+        or (not getattr(one, "several_batches_a_call", False) and _has_own(one, hooks))
     ]
 
 
 def prepares(callbacks: Any, hooks: Sequence[str] = PREPARING_HOOKS) -> list[str]:
-    """Return the names of a user's own that may make the model what its first step is traced of.
-
-    Args:
-        callbacks: as a user gives them; the image's own leave the model as it is.
-        hooks: the methods by which it may.
-    """
-    return [
-        type(one).__name__ for one in flat(callbacks) if any(_has_own(one, hook) for hook in hooks)
-    ]
+    """Return the names of a user's own that may make the model what its first step is traced of."""
+    return [type(one).__name__ for one in flat(callbacks) if _has_own(one, hooks)]
 
 
 def of_a_user(callbacks: Any) -> list[Callback]:
-    """Return the callbacks of a class of the user's own.
-
-    Args:
-        callbacks: as a user gives them.
-    """
+    """Return those of the callbacks that a user gives whose class is the user's own."""
     return [one for one in flat(callbacks) if not type(one).__module__.startswith(NOT_A_USERS)]
 
 
 def flat(callbacks: Any) -> Sequence[Callback]:
-    """Return callbacks in one list.
-
-    Args:
-        callbacks: as a user gives them.
-    """
+    """Return callbacks, as a user gives them, in one list."""
     is_list = isinstance(callbacks, keras.callbacks.CallbackList)
     inner = callbacks.callbacks if is_list else callbacks
     return [one for one in keras.tree.flatten(inner) if one is not None]
 
 
-def _has_own(callback: Any, hook: str) -> bool:
-    """Tell whether a callback, which need not be one of Keras's kind, has a method of its own."""
-    # As a LambdaCallback has them in its attributes, or of one that stands for another.
-    method = getattr(callback, hook, None)
-    return method is not None and not str(method.__module__).startswith(NOT_A_USERS)
+def _has_own(callback: Any, hooks: Sequence[str]) -> bool:
+    """Tell whether a callback, which need not be one of Keras's kind, has methods of its own.
+
+    A LambdaCallback has them in its attributes.
+    """
+    methods = [getattr(callback, hook, None) for hook in hooks]
+    return any(one and not str(one.__module__).startswith(NOT_A_USERS) for one in methods)
 
 
 def _is_told_to(callback: Callback) -> bool:
-    if isinstance(callback, (keras.callbacks.ModelCheckpoint, keras.callbacks.BackupAndRestore)):
-        return bool(callback.save_freq != "epoch")
+    if getattr(callback, "save_freq", "epoch") != "epoch":  # of what saves the model
+        return True
     if isinstance(callback, keras.callbacks.TensorBoard):
         is_for_steps = callback.update_freq != "epoch" or callback.write_steps_per_second
         return bool(is_for_steps or keras_names.is_to_profile(callback))
     return False
-
-
-def _is_a_users(callback: Callback, hook: str) -> bool:
-    """Tell whether what is called for each batch is not one of Keras's own that bear it.
-
-    A callback may say of itself that it does: `several_batches_a_call = True`.
-    """
-    if getattr(callback, "several_batches_a_call", False):
-        return False
-    if hook in vars(callback):  # as a LambdaCallback has them
-        return True
-    method = getattr(type(callback), hook, None)
-    return method is not None and all(method is not getattr(kind, hook) for kind in KERAS_OWN)

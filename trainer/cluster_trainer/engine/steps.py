@@ -4,14 +4,12 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial
 from typing import Any, NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from cluster_trainer.collectives.replicas import Replicas, count, gathered, ring_of, summed
+from cluster_trainer.collectives.replicas import Replicas, count, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.building import building
@@ -21,37 +19,20 @@ from cluster_trainer.engine.data.comparing import (
     leaving_generators,
     warn,
 )
-from cluster_trainer.engine.data.cut import count_in, cut, handed_out, rows_known, without_rows
+from cluster_trainer.engine.data.cut import count_in, cut, handed_out, rows_known
 from cluster_trainer.engine.data.sources.source import Source
 from cluster_trainer.engine.epoch_iterator import EpochIterator, Execution
-from cluster_trainer.engine.first_batch.again import iterator_of
+from cluster_trainer.engine.first_batch.batch import iterator_of
 from cluster_trainer.engine.first_batch.check import FirstBatch
+from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.functions import function_of
+from cluster_trainer.engine.logs import Logs, PackedLogs, refuse_different
 from cluster_trainer.engine.replicas import own_state, statistics, step_context
 from cluster_trainer.engine.waits import INPUT, Waits
 from cluster_trainer.private import keras_names, tensorflow_names
 
-Logs = dict[str, Any]
 TRAINING = "training"
 SHOWN = 5
-ALMOST_ALL = 0.999
-ROUNDING = 1e-6
-
-
-class StepLogs(dict[str, Any]):
-    """What a step returned, and what the metrics of all replicas say after it.
-
-    Attributes:
-        of_metrics: every metric's result, until it is taken for an epoch's logs; None with one
-            replica, where anybody may ask the metrics.
-    """
-
-    of_metrics: Logs | None = None
-
-    def taken(self) -> Logs | None:
-        """Return `of_metrics` once; the epoch after may be one without any step."""
-        results, self.of_metrics = self.of_metrics, None
-        return results
 
 
 class Reading(NamedTuple):
@@ -68,20 +49,6 @@ class Reading(NamedTuple):
     guards: bool
 
 
-class Layout(NamedTuple):
-    """What is in a replica's vector of logs; each other value is another trace of their sums.
-
-    Attributes:
-        counts: how many numbers of examples come first.
-        summed: how many of the rest are summed over replicas, the weight with them.
-        width: how many an example has of what is left, which has a row for each.
-    """
-
-    counts: int
-    summed: int
-    width: int
-
-
 class Steps:
     """What Keras calls `train_function` and `test_function`.
 
@@ -89,49 +56,51 @@ class Steps:
         model: compiled.
         step: its `train_step` or `test_step`, from a replica's batch to its logs.
         name: what it is a step of.
+        first_batch: what is done with the first batch of a fit that does not say.
 
     Attributes:
         logs: as they were after the last call.
         waits: for how long the steps have waited.
+        trains: how many variables they train, as traced first; None: they are not.
     """
 
-    def __init__(self, model: keras.Model, step: Callable[[Any], Any], name: str) -> None:
+    def __init__(
+        self,
+        model: keras.Model,
+        step: Callable[[Any], Any],
+        name: str,
+        first_batch: FirstBatchMode,
+    ) -> None:
         self._model, self._strategy = model, model.distribute_strategy
         self._replicas, self._name = Replicas.of(self._strategy), name
         self.waits = Waits(self._replicas)
-        if self._replicas.total > 1:  # the function of one replica is not that of another
+        is_one = self._replicas.total == 1
+        if not is_one:  # the function of one replica is not that of another
             step = getattr(step, "python_function", step)
         self._step = keras_names.with_optionals(model, step)  # None in a tf.data.Dataset
-        is_one = self._replicas.total == 1 or name != TRAINING
-        self._first_batch = None if is_one else self._first_batch_of(model)
-        self._compiles_between_sums = model.jit_compile and self._replicas.total > 1
-        self._own_logs: list[tuple[str, tf.TensorShape, tf.DType]] = []
-        self._row_logs: list[tuple[str, tf.TensorShape, tf.DType]] = []
-        self._packed_size = 0
+        self._packed = PackedLogs(model, self._step, name)
+        self._first_batch = None
+        if name == TRAINING and not is_one:
+            self._first_batch = FirstBatch(model, self._step, self._packed, first_batch)
+        self._compiles_between_sums = model.jit_compile and not is_one
         self._guards = self._gathers = self._has_variables = self._is_prepared = False
         self._has_compared = False
         self._trained: tuple[running.Running, set[int]] | None = None
         self.trains: int | None = None
         self.logs: Logs = {}
-        if model.jit_compile and self._replicas.total == 1:
+        if model.jit_compile and is_one:
             self._step = function_of(self._step, jit_compile=True)
         self._make_functions()
 
     def forget_traces(self) -> None:
         """Trace the steps anew when they are done next: something has changed that traces hold."""
         self._make_functions()
+        self._packed.forget_traces()
 
     def _make_functions(self) -> None:
-        """Make what is called, of which nothing is traced yet."""
-        self._many: Any = None
-        self._one: Any = None
-        self._results: Any = None
-        if self._model.run_eagerly:
-            self._one, self._results = self._one_step, self._reduced
-        else:
-            self._many = function_of(self._many_steps)
-            self._one = function_of(self._one_step)
-            self._results = function_of(self._reduced)
+        is_eager = self._model.run_eagerly
+        self._many: Any = None if is_eager else function_of(self._many_steps)
+        self._one: Any = self._one_step if is_eager else function_of(self._one_step)
 
     def __call__(self, batches: Execution | Iterator[Any]) -> Logs:
         """Do the steps of a call; return the logs as they are afterwards.
@@ -145,10 +114,10 @@ class Steps:
         limit = running.current().watched.limit
         with limit(self, is_first=batches.is_first), self._changes_noted():
             done, last = self._run(batches)
-        batches.over(done, began)
+        batches.done, batches.seconds = done, time.monotonic() - began
         if not done:
             raise StopIteration
-        self.logs = self._logs(last)
+        self.logs = self._packed.unpacked(last)
         return self.logs
 
     @contextmanager
@@ -163,13 +132,8 @@ class Steps:
     def create_variables(self, iterator: EpochIterator) -> bool:
         """Trace the steps on an iterator's batches, so that all variables exist before the first.
 
-        Once is enough, whatever the batches are like the next time.
-
-        Args:
-            iterator: whose source the batches will come from.
-
-        Returns:
-            Whether they were traced now, for the first time.
+        Once is enough, whatever the batches are like the next time. Tell whether they were traced
+        now, for the first time.
         """
         if self._has_variables:
             return False
@@ -196,11 +160,7 @@ class Steps:
             self.trains = len(self._model.trainable_variables)
 
     def _prepare(self, spec: Callable[[], Any]) -> None:
-        """Build what a `fit` builds in its first step, so that TensorFlow traces that once.
-
-        Args:
-            spec: returns what a replica gets.
-        """
+        """Build what a `fit` builds in its first step, so that TensorFlow traces that once."""
         if not self._is_prepared and self._name == TRAINING and running.current().name == "fit":
             self._is_prepared = True
             building.build_for_first_step(self._model, spec)
@@ -228,7 +188,7 @@ class Steps:
                 f"{changed} after the first step was traced. Set `trainable` before `compile`, or "
                 "in a callback's `on_train_begin`, which is called again when a fit goes on."
             )
-        self._make_functions()
+        self.forget_traces()
 
     def _reading(self, source: Source) -> Reading:
         self._guards = source.may_lack_examples and not source.is_distributed
@@ -243,14 +203,14 @@ class Steps:
             examples = count_in(batch)
             self._compare_data(batch, examples)
             shares = self._shares_of(batch)
-            if self._is_first_to_compare():
+            if self._first_batch and self._first_batch.is_due():
                 self._compare_first(shares, self._one, (shares,), 0)
             self._first_batch = None  # and at no later one
             with self._changes_noted():
                 last = self._one(shares)
         if last is None:
             raise StopIteration
-        logs = self._logs(last, examples)
+        logs = self._packed.unpacked(last, examples)
         return {name: tf.convert_to_tensor(value) for name, value in logs.items()}
 
     def _compare_data(self, batch: Any, examples: int) -> None:
@@ -263,7 +223,7 @@ class Steps:
         if self._has_compared or running.is_announced() or workers.count == 1:
             return
         self._has_compared, what = True, f"{self._name} (the first batch)"
-        _refuse_different(np.array(workers.gather(examples, what)))
+        refuse_different(workers.gather(examples, what))
         if others := differing_batches(workers, batch, what):
             warn("train_on_batch" if self._name == TRAINING else "test_on_batch", others)
 
@@ -274,7 +234,7 @@ class Steps:
         if self._model.run_eagerly:
             return self._run_eagerly(call, reading)
         self._look_again()
-        if call.begins and self._is_first_to_compare(source):
+        if self._is_to_compare(call):
             return self._run_after_comparing(call, reading)
         return self._run_many(call, reading)
 
@@ -287,47 +247,26 @@ class Steps:
         self._note_trained()
         return int(done), last
 
-    def _is_first_to_compare(self, source: Source | None = None) -> bool:
-        """Tell whether the next batch is to be computed both ways; all workers ask.
+    def _is_to_compare(self, call: Execution) -> bool:
+        """Tell whether a call's first batch is to be computed both ways; all workers ask.
 
         At the beginning of each fit, as a worker that is new does not know that the others have.
-
-        Args:
-            source: where it comes from; None: every worker has the whole batch.
         """
-        if self._first_batch is None or not self._first_batch.is_due():
-            return False
-        if source is not None and source.is_distributed:
-            self._first_batch.say_left_out("TensorFlow shares the data out")
-            return False
-        if source is not None and source.calls_users and self._model.run_eagerly:
-            # Both may draw from NumPy, whose generator nobody can put back meanwhile.
-            self._first_batch.say_left_out("the step runs eagerly, beside threads that read data")
-            return False
-        return True
-
-    def _first_batch_of(self, model: keras.Model) -> FirstBatch:
-        return FirstBatch(model, self._step, self._times_weight, self._logs)
+        return call.begins and bool(self._first_batch and self._first_batch.is_due(call.source))
 
     def _compare_first(
         self, shares: Any, function: Any, arguments: tuple[Any, ...], iterators: int
     ) -> None:
-        """Compute a batch both ways before it is trained on; see FirstBatch.
+        """Compute the local replicas' shares of a batch both ways before they are trained on.
 
-        Args:
-            shares: the local replicas'.
-            function: that does the step, which is traced now if it was not.
-            arguments: of it.
-            iterators: how often it takes a batch.
+        `function` does the step with these arguments, and takes a batch so often from iterators.
         """
         if self._model.run_eagerly:
             traced = self._traced_to_compare(shares)
         else:
             traced = function.get_concrete_function(*arguments)
-        of_trace = self._own_logs, self._row_logs, self._packed_size
-        assert self._first_batch  # noqa: S101  `_is_first_to_compare` was asked
+        assert self._first_batch  # noqa: S101  it was asked whether it is due
         self._first_batch.compare(shares, traced, iterators)
-        self._own_logs, self._row_logs, self._packed_size = of_trace
 
     def _traced_to_compare(self, shares: Any) -> Any:
         """Return a trace of steps that run eagerly, which tells what they change; None: nobody can.
@@ -381,7 +320,7 @@ class Steps:
                 batch = call.take()
             except (StopIteration, tf.errors.OutOfRangeError):
                 return done, last
-            if call.begins and not done and self._is_first_to_compare(call.source):
+            if not done and self._is_to_compare(call):
                 self._compare_first(batch, None, (), 0)
             last = self._one(self._weighted(batch, reading))
         return call.steps, last
@@ -484,7 +423,7 @@ class Steps:
         return tuple(self._strategy.experimental_local_results(vectors))
 
     def _alone(self, batch: Any) -> tf.Tensor:
-        return self._packed(self._step(batch))
+        return self._packed.of_one(self._step(batch))
 
     def _shared(
         self, batch: Any, weight: tf.Tensor, is_whole: tf.Tensor | None = None
@@ -496,174 +435,11 @@ class Steps:
             with own_state.seen_to(self._model, batch, part, guards=self._guards) as given:
                 logs = self._step(given)
             self._gathers |= part.gathers and ring_of(self._strategy) is None
-            return self._times_weight(logs, weight, given)
-
-    def _times_weight(self, logs: Any, weight: tf.Tensor, batch: Any) -> tf.Tensor:
-        """Return a step's logs in one vector; the weight is before them, and rows are behind."""
-        # What a replica computes of a borrowed example may be NaN.
-        exact = tf.cast(weight, tf.float64)
-        logs, of_rows = self._divided(logs, batch)
-        weighted = tf.math.multiply_no_nan(self._packed(logs), exact)
-        return tf.concat([exact[tf.newaxis], weighted, self._packed_rows(of_rows)], 0)
-
-    def _divided(self, logs: Any, batch: Any) -> tuple[Logs, Logs]:
-        """Return a step's logs, and apart from them those that have a row for each example."""
-        flat = {name: tf.convert_to_tensor(one) for name, one in _flat_logs(logs or {}).items()}
-        known = rows_known(batch)
-        names = [
-            name
-            for name, value in flat.items()
-            if value.shape.rank and value.shape[1:].is_fully_defined() and value.shape[0] in known
-        ]
-        if names and None not in known:  # by chance, as of 8 classes and 8 rows
-            varying = self._varying_with_rows(batch)
-            names = [name for name in names if name in varying]
-        of_rows = {name: flat.pop(name) for name in names}
-        return flat, of_rows
-
-    def _varying_with_rows(self, batch: Any) -> set[str]:
-        """Return the logs whose first dimension is unknown where that of the batch is."""
-        found: set[str] = set()
-
-        def trace(*leaves: Any) -> None:
-            with step_context.computing(tf.ones([])) as part:
-                part.applies = False
-                logs = self._step(tf.nest.pack_sequence_as(batch, leaves))
-            for name, value in _flat_logs(logs or {}).items():
-                shape = tf.convert_to_tensor(value).shape
-                if shape.rank and shape[0] is None:
-                    found.add(name)
-
-        specs = [without_rows(one) for one in tf.nest.flatten(batch)]
-        with suppress(Exception), tf.init_scope():
-            tf.function(trace, autograph=False).get_concrete_function(*specs)
-        return found
-
-    def _packed_rows(self, logs: Logs) -> tf.Tensor:
-        """Return logs that have a row for each example in one vector, row by row, float64 [n]."""
-        self._row_logs = [(name, value.shape[1:], value.dtype) for name, value in logs.items()]
-        parts = [
-            tf.reshape(tf.cast(value, tf.float64), [-1, value.shape[1:].num_elements()])
-            for value in logs.values()
-        ]
-        return tf.reshape(tf.concat(parts, 1), [-1]) if parts else tf.zeros([0], tf.float64)
+            return self._packed.of_share(logs, weight, given)
 
     def _compiled_between_sums(self) -> AbstractContextManager[Any]:
         """Ask for XLA, which compiles what it can of a step and leaves sums over replicas out."""
         return tf.xla.experimental.jit_scope() if self._compiles_between_sums else nullcontext()
-
-    def _packed(self, logs: Any) -> tf.Tensor:
-        """Return a step's logs in one vector, float64 [n], which holds every int32 and float32.
-
-        Their names and shapes are noted when the step is traced. With several replicas a name that
-        a metric has, too, is followed by 1 where the value is that metric's result, 0 otherwise.
-        """
-        values = {
-            name: tf.convert_to_tensor(value) for name, value in _flat_logs(logs or {}).items()
-        }
-        self._own_logs = [(name, value.shape, value.dtype) for name, value in values.items()]
-        unknown = [name for name, shape, _ in self._own_logs if shape.num_elements() is None]
-        if len(unknown) > (self._replicas.total == 1):
-            message = (
-                f"A step returned {', '.join(unknown)} of unknown shape. Return a mean, a row for "
-                "each example, or what a metric has come to."
-            )
-            raise ValueError(message)
-        flat = [_as_vector(value) for value in values.values()]
-        if self._replicas.total > 1:
-            results = _flat_logs(self._model.get_metrics_result())
-            flat += [
-                _is_equal(value, results[name]) for name, value in values.items() if name in results
-            ]
-            sizes = sum(shape.num_elements() for _, shape, _ in self._own_logs)
-            self._packed_size = 1 + sizes + len(flat) - len(values)  # with the weight before it
-        return tf.concat(flat, 0) if flat else tf.zeros([0], tf.float64)
-
-    def _logs(self, last: tuple[tf.Tensor, ...], examples: int | None = None) -> StepLogs:
-        """Return what the replicas' logs come to.
-
-        Args:
-            last: each local replica's own.
-            examples: of the batch that this worker was given, of which it took its share; None
-                where the engine has read it.
-        """
-        given = None
-        if examples is not None and self._replicas.total > 1:
-            given = Replicas.of(self._strategy)
-            last = _with_examples(last, given, examples)
-        counts = given.total if given else 0
-        width = sum(shape.num_elements() for _, shape, _ in self._row_logs)
-        layout = Layout(counts, self._packed_size, width)
-        results, own = ({}, last[0]) if self._replicas.total == 1 else self._results(last, layout)
-        results, own = _flat_logs(results), np.asarray(own)
-        if given:
-            examples_of_all, own = np.split(own, [counts])
-            _refuse_different(examples_of_all[:: given.local])
-        of_rows = np.zeros([0])
-        if self._replicas.total > 1:
-            own, of_rows = np.split(own, [self._packed_size])
-            own = own[1:] / own[0]  # the weights add up to 1 but for rounding
-        logs, begin = StepLogs(), 0
-        for name, shape, dtype in self._own_logs:
-            size = shape.num_elements()
-            if size is None:  # one alone may be unknown: it has what the others leave
-                size = len(own) - sum(one.num_elements() or 0 for _, one, _ in self._own_logs)
-            form = [-1 if side is None else side for side in shape]
-            logs[name] = _as_of(dtype, own[begin : begin + size].reshape(form))
-            begin += size
-        if self._replicas.total > 1:
-            # The mean of the replicas' results need not be the result of all.
-            names = [name for name in logs if name in results]
-            are_results = dict(zip(names, own[begin:] > ALMOST_ALL, strict=True))
-            logs.update({name: results[name] for name in names if are_results[name]})
-            logs.of_metrics = results
-            logs.update(self._unpacked_rows(of_rows))
-        return logs
-
-    def _unpacked_rows(self, flat: np.ndarray) -> Logs:
-        """Return the logs that have a row for each example, of all replicas."""
-        sizes = [shape.num_elements() for _, shape, _ in self._row_logs]
-        rows = flat.reshape([-1, sum(sizes)]) if sizes else flat
-        parts = np.split(rows, np.cumsum(sizes)[:-1], axis=1) if sizes else []
-        return {
-            name: part.reshape([-1, *shape]).astype(dtype.as_numpy_dtype)
-            for (name, shape, dtype), part in zip(self._row_logs, parts, strict=True)
-        }
-
-    def _reduced(self, last: tuple[tf.Tensor, ...], layout: Layout) -> tuple[Logs, tf.Tensor]:
-        """Return the metrics of all replicas together, and the means of their own logs."""
-        given = tensorflow_names.for_each_replica(last)
-        on_replica = partial(self._results_on_replica, layout=layout)
-        results = self._strategy.run(on_replica, args=(given,))
-        first = tf.nest.map_structure(
-            lambda value: self._strategy.experimental_local_results(value)[0], results
-        )
-        return first[0], first[1]
-
-    def _results_on_replica(self, own: tf.Tensor, layout: Layout) -> tuple[Logs, tf.Tensor]:
-        summable = [one for one in statistics.of_metrics(self._model) if one.aggregation == "sum"]
-        copies = [step_context.own(one) for one in summable]
-        # Whole numbers stay exact, and on the device that the others are on.
-        values = [tf.cast(one, tf.float64 if one.dtype.is_integer else one.dtype) for one in copies]
-        own, of_rows = self._without_rows(own, layout)
-        given = [*map(tf.identity, values), tf.identity(own)]
-        *totals, own_total = summed(given, f"{self._name} (metrics)")
-        own_total = tf.concat([own_total, of_rows], 0)
-        mapping = [
-            (variable, tf.cast(total, copy.dtype))
-            for variable, total, copy in zip(summable, totals, copies, strict=True)
-        ]
-        with keras.StatelessScope(state_mapping=mapping):
-            return self._model.get_metrics_result(), own_total
-
-    def _without_rows(self, own: tf.Tensor, layout: Layout) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return a replica's own logs but those of single examples, and these of all replicas."""
-        if not layout.width:
-            return own, tf.zeros([0], tf.float64)
-        begin = layout.counts + layout.summed
-        rows = tf.reshape(own[begin:], [-1, layout.width])
-        mine = rows[: tf.where(own[layout.counts] > 0, tf.shape(rows)[0], 0)]
-        return own[:begin], tf.reshape(gathered(mine, f"{self._name} (logs)"), [-1])
 
 
 def waits_of(model: keras.Model) -> dict[str, float]:
@@ -675,59 +451,3 @@ def waits_of(model: keras.Model) -> dict[str, float]:
 def as_tensor(value: Any) -> Any:
     """Return what a user gives for a batch as a tensor; None stays None."""
     return None if value is None else keras_names.convert_to_tensor(value)
-
-
-def _with_examples(
-    last: tuple[tf.Tensor, ...], replicas: Replicas, examples: int
-) -> tuple[tf.Tensor, ...]:
-    """Put a place for each replica's number of examples before logs; a replica fills its own."""
-    places = [tf.one_hot(replicas.first + index, replicas.total) for index in range(len(last))]
-    return tuple(
-        tf.concat([tf.cast(place, tf.float64) * examples, logs], 0)
-        for logs, place in zip(last, places, strict=True)
-    )
-
-
-def _refuse_different(counts: np.ndarray) -> None:
-    """Refuse batches of which the workers' shares do not add up to one.
-
-    Raises:
-        ValueError: on all workers.
-    """
-    if len({*counts}) > 1:
-        raise ValueError(
-            f"The workers' batches have different numbers of examples: {[*map(int, counts)]}, in "
-            "the order of the workers. Each worker needs the whole batch, of which it takes its "
-            "share."
-        )
-
-
-def _flat_logs(logs: Any) -> Logs:
-    """Return logs without the dicts within them, as Keras shows them."""
-    flat: Logs = {}
-    for name, value in logs.items():
-        flat.update(_flat_logs(value) if isinstance(value, dict) else {name: value})
-    return flat
-
-
-def _as_of(dtype: tf.DType, value: np.ndarray) -> np.ndarray:
-    """Return a mean over replicas in the type of what it is a mean of, if it can be told there."""
-    kind = np.dtype(dtype.as_numpy_dtype)
-    if dtype.is_floating:
-        return value.astype(kind)
-    whole = np.rint(value)
-    return whole.astype(kind) if np.allclose(value, whole, rtol=0, atol=ROUNDING) else value
-
-
-def _as_vector(value: Any) -> tf.Tensor:
-    return tf.reshape(tf.cast(value, tf.float64), [-1])
-
-
-def _is_equal(value: Any, other: Any) -> tf.Tensor:
-    """Tell, as float64 [1], whether two values are the same but for rounding, or both are NaN."""
-    if value.shape != tf.convert_to_tensor(other).shape:
-        return tf.zeros([1], tf.float64)
-    one, two = _as_vector(value), _as_vector(other)
-    is_close = tf.abs(one - two) <= ROUNDING * tf.abs(two)
-    same = is_close | (tf.math.is_nan(one) & tf.math.is_nan(two))
-    return tf.cast(tf.reduce_all(same), tf.float64)[tf.newaxis]

@@ -26,8 +26,7 @@ class Waits:
     That is the waiting for slower workers, and the sums themselves, which take as long on all: what
     a worker has more of it than the one that has the least, it has waited for others.
 
-    Args:
-        replicas: only where this process has one, on a CPU, is anything measured.
+    Only where this process has one replica, on a CPU, is anything measured.
     """
 
     def __init__(self, replicas: Replicas) -> None:
@@ -44,11 +43,8 @@ class Waits:
     def measured(self, name: str, ready: Any, take: Callable[[], T]) -> T:
         """Return what `take` returns, and count the time until all of it is there.
 
-        Args:
-            name: what is waited for.
-            ready: tensors, in any structure; the time begins when all of them are there.
-            take: makes the operations that wait; none of them begins before all that is `ready` is
-                there, if they have effects as the ring's have.
+        The time begins when all tensors in `ready` are there. None of the operations that `take`
+        makes begins before, if they have effects as the ring's have.
         """
         if not self._is_possible or tf.executing_eagerly():
             return take()

@@ -11,6 +11,7 @@ from typing import Any
 from cluster_trainer.collectives import group
 from cluster_trainer.engine import reads, running
 from cluster_trainer.engine.calls.in_step import average, keeps_in_step
+from cluster_trainer.engine.calls.others import average_before
 from cluster_trainer.engine.fixed_size import explained
 from cluster_trainer.private import keras_names, tensorflow_names
 
@@ -27,33 +28,28 @@ def seed_of_fit(number: int) -> int:
     """
     if tensorflow_names.global_seed() is None:
         return number
-    return tensorflow_names.next_operation_seed()
-
-
-MAKERS = ("make_train_function", "make_test_function", "make_predict_function")
+    return int(tensorflow_names.next_operation_seed())
 
 
 def own_functions(model: Any) -> list[str]:
     """Return the methods by which a model makes the functions itself that take Keras's batches."""
+    makers = ("make_train_function", "make_test_function", "make_predict_function")
     return [
-        name for name in MAKERS if getattr(type(model), name) is not getattr(KerasTrainer, name)
+        name for name in makers if getattr(type(model), name) is not getattr(KerasTrainer, name)
     ]
 
 
-def has_own_functions(model: Any) -> bool:
-    """Tell whether a model has such methods.
-
-    They get batches from Keras's own iterators, then; what they do on several replicas is theirs.
-    """
-    own = own_functions(model)
-    if own:
+def _has_own_functions(model: Any) -> bool:
+    """Tell whether it has any: they get Keras's own batches, and what they do is theirs."""
+    if own := own_functions(model):
         log.warning(
             "%s has a %s of its own: it trains as Keras alone does, without checkpoints; on "
             "several replicas the result depends on their number",
             type(model).__name__,
             ", ".join(own),
         )
-    return bool(own)
+        return True
+    return False
 
 
 def announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., Any]:
@@ -67,8 +63,7 @@ def announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., A
     def fit_announced(self: Any, *arguments: Any, **keywords: Any) -> Any:
         given = signature.bind(self, *arguments, **keywords)
         call = announcement_of("fit", self, given.arguments.get("callbacks"), running.FIT_HOOKS)
-        is_inner = running.is_in_fit()  # a callback's own
-        call = replace(call, is_fit=True)
+        call, is_inner = replace(call, is_fit=True), running.is_in_fit()  # a callback's own
         if is_inner or call.has_own_functions or not keeps_in_step(self.distribute_strategy):
             reads.note(self)
             order = running.Order(seed=seed_of_fit(0))
@@ -102,6 +97,7 @@ def announced_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         is_fits = bool(keywords.get(keras_names.IS_VALIDATION_OF_FIT))
         call = announcement_of("evaluate", self, callbacks, running.TEST_HOOKS, is_fits=is_fits)
         with running.announced(call), group.failure_told(), explained_by_batch(self, call):
+            average_before(self)
             return evaluate(self, *arguments, **keywords)
 
     return evaluate_announced
@@ -117,9 +113,8 @@ def announcement_of(
         model: whose it is.
         callbacks: as they are given.
         hooks: their methods that are called for each batch.
-        is_fits: whether it is the validation of the fit that runs. A call of a callback's own does
-            not end the fit, which is not kept then: the workers agree on that in it, and the next
-            call of the fit's own does.
+        is_fits: whether it is the validation of the fit that runs, which may end the fit, as a call
+            of a callback's own may not.
     """
     wanting = running.wants_each_batch(callbacks, hooks) if model.steps_per_execution == 1 else []
     if wanting:
@@ -129,7 +124,7 @@ def announcement_of(
         running.current(),
         name=name,
         one_batch_a_call=bool(wanting),
-        has_own_functions=has_own_functions(model),
+        has_own_functions=_has_own_functions(model),
         is_of_callback=running.is_in_fit() and not is_fits,
         has_iterator=running.is_in_fit(),  # also where its data predict, before it is made
         watched=watched if is_fits else replace(watched, meet=lambda: None),

@@ -25,57 +25,38 @@ def as_tensors(batch: Any) -> Any:
     return keras.tree.map_structure(as_tensor, batch)
 
 
-def with_averages(method: Callable[..., Any], *, in_loop: bool = False) -> Callable[..., Any]:
-    """Average a model's statistics before it is looked at.
+def average_before(model: Any) -> None:
+    """Average a model's statistics before it is looked at."""
+    call = running.current()
+    if not (call.is_fit and model not in call.alike and ring_of(model.distribute_strategy)):
+        average(model)  # else `alike` does it, once it is known that all workers have it
 
-    Args:
-        method: looks at it.
-        in_loop: whether it may be called for each batch: only if steps have changed them.
+
+def on_batch(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a call on one batch that averages statistics, and tells and explains a failure.
+
+    Over a ring they are averaged after a step that trains, since whatever looks at them next may be
+    called by this worker alone; else before they are looked at, if steps have changed them.
     """
-
-    @wraps(method)
-    def averaged(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        call = running.current()
-        is_due = not in_loop or statistics.are_changed(self)
-        is_alikes = call.is_fit and self not in call.alike and ring_of(self.distribute_strategy)
-        if is_due and not is_alikes:
-            average(self)  # else `alike` does it, once it is known that all workers have it
-        return method(self, *arguments, **keywords)
-
-    return averaged
-
-
-def averaging(train_on_batch: Callable[..., Any]) -> Callable[..., Any]:
-    """Average a model's statistics after a step, over a ring.
-
-    Whatever looks at them next may be called by this worker alone.
-    """
-
-    @wraps(train_on_batch)
-    def train_and_average(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        logs = train_on_batch(self, *arguments, **keywords)
-        if ring_of(self.distribute_strategy):
-            average(self)
-        return logs
-
-    return train_and_average
-
-
-def with_failures_told(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a call on one batch that tells the others of a failure, and explains it."""
     signature = inspect.signature(method)
+    trains = method.__name__ == "train_on_batch"
 
     @wraps(method)
-    def failing(self: Any, *arguments: Any, **keywords: Any) -> Any:
+    def call_on_batch(self: Any, *arguments: Any, **keywords: Any) -> Any:
         def batch() -> Any:
             given = signature.bind(self, *arguments, **keywords).arguments
             parts = [given.get(name) for name in ("x", "y", "sample_weight")]
             return as_tensors(keras.utils.pack_x_y_sample_weight(*parts))
 
         with group.failure_told(), explained(self, method.__name__, batch):
-            return method(self, *arguments, **keywords)
+            if not trains and statistics.are_changed(self):
+                average_before(self)
+            result = method(self, *arguments, **keywords)
+            if trains and ring_of(self.distribute_strategy):
+                average(self)
+            return result
 
-    return failing
+    return call_on_batch
 
 
 def run_by(method: Callable[..., Any], around: AroundOther) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import cache, partial, wraps
+from functools import cache, wraps
 from typing import Any
 from weakref import WeakSet
 
@@ -14,6 +14,7 @@ from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.calls.announced import announcement_of, explained_by_batch
 from cluster_trainer.engine.calls.in_step import average
+from cluster_trainer.engine.calls.others import average_before
 from cluster_trainer.engine.data.comparing import RowsOfItsOwnError
 from cluster_trainer.engine.predictions import Predictions, are_few, build_to_predict
 from cluster_trainer.engine.replicas import alike, statistics
@@ -31,7 +32,10 @@ def batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(predict)
     def predict_batches(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        run = partial(predict, self, *arguments, **keywords)
+        def run() -> Any:
+            average_before(self)
+            return predict(self, *arguments, **keywords)
+
         call = announcement_of("predict", self, None, ())
         call.one_batch_a_call = self.steps_per_execution == 1
         call.asked = WeakSet()  # what Keras calls for each batch does not know the first
@@ -51,13 +55,8 @@ def batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
 def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Running) -> Any:
     """Return what this worker predicts without the others, who need not predict as often.
 
-    All meet the first time that a model predicts, and get the chief's values.
-
-    Args:
-        model: which predicts.
-        rows: what it is given, or the specification of that.
-        run: predicts.
-        call: what is announced.
+    All meet the first time that a model predicts, and get the chief's values. `rows` are what it is
+    given, or the specification of that.
     """
 
     def alone() -> Any:

@@ -4,17 +4,16 @@ All replicas compute their shares, as in every step, and the chief the whole bat
 the same random numbers. Optimizers are given gradients and apply none. Nothing stays of either: all
 that the step has assigned gets its value back. Both run eagerly, so that nothing is traced for it.
 
-Synchronized BatchNorm sees the whole batch both ways, and so does any other for this once: that a
-share has statistics of its own is no difference to warn of.
+Each BatchNormalization sees the whole batch both ways: that a share has statistics of its own is no
+difference to warn of.
 """
 
 import json
 import logging
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Self
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import keras
 import numpy as np
@@ -22,35 +21,33 @@ import tensorflow as tf
 
 from cluster_trainer.collectives import group, replicas
 from cluster_trainer.collectives.renewable import RenewableRing
-from cluster_trainer.collectives.replicas import Replicas, gathered, ring_of, summed
-from cluster_trainer.collectives.workers import Workers, workers_of
+from cluster_trainer.collectives.replicas import Replicas, ring_of, summed
+from cluster_trainer.collectives.workers import workers_of
+from cluster_trainer.engine import facts, running
 from cluster_trainer.engine.data.cut import rows_known
-from cluster_trainer.engine.first_batch import draws, mode
+from cluster_trainer.engine.data.sources.source import Source
+from cluster_trainer.engine.first_batch import draws
+from cluster_trainer.engine.first_batch.batch import WHAT, Batch, NotComparableError, on_replicas
 from cluster_trainer.engine.first_batch.comparison import (
     ROUNDING,
     ROUNDING_OF_16_BITS,
     Both,
     Outcome,
 )
-from cluster_trainer.engine.first_batch.memory import Peak
+from cluster_trainer.engine.first_batch.memory import Peak, refuse_to_run_out
+from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.first_batch.own_parts import has_own_parts, own_metrics
 from cluster_trainer.engine.first_batch.snapshot import Snapshot, calls_python, uses_something_up
-from cluster_trainer.engine.first_batch.way import Cut, Way
-from cluster_trainer.engine.functions import function_of
+from cluster_trainer.engine.first_batch.way import Way
+from cluster_trainer.engine.logs import PackedLogs
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
-WHAT = "training (the first batch)"
 MARK = "_cluster_trainer_has_checked"
 VARIABLE = "TRAINER_FIRST_BATCH"
-MIB = 2**20
 log = logging.getLogger("trainer")
 Values = dict[str, list[np.ndarray]]
-
-
-class NotComparableError(Exception):
-    """The two ways cannot be compared; the text says why."""
 
 
 class FirstBatch:
@@ -59,24 +56,31 @@ class FirstBatch:
     Args:
         model: compiled.
         step: from a replica's batch to its logs, not a function of TensorFlow's.
-        packed: from a replica's logs, its weight and its share to a vector.
-        logs: from the local replicas' vectors to the logs of all.
+        logs: what they have come to.
+        otherwise: what is done with it where a call of Keras's does not say.
     """
 
     def __init__(
         self,
         model: keras.Model,
         step: Callable[[Any], Any],
-        packed: Callable[[Any, tf.Tensor, Any], tf.Tensor],
-        logs: Callable[[tuple[tf.Tensor, ...]], dict[str, Any]],
+        logs: PackedLogs,
+        otherwise: FirstBatchMode,
     ) -> None:
-        self._model, self._step, self._packed, self._logs = model, step, packed, logs
-        self._strategy = model.distribute_strategy
+        self._model, self._step, self._logs = model, step, logs
+        self._strategy, self._otherwise = model.distribute_strategy, otherwise
 
-    def is_due(self) -> bool:
-        """Tell whether it is to be compared; all workers call it, and get the same answer."""
+    @property
+    def _mode(self) -> FirstBatchMode:
+        return running.current().watched.first_batch or self._otherwise
+
+    def is_due(self, source: Source | None = None) -> bool:
+        """Tell whether it is to be compared; all workers call it, and get the same answer.
+
+        It comes from a source, or was given to every worker.
+        """
         ring = ring_of(self._strategy)
-        if mode.is_off() or (isinstance(ring, RenewableRing) and ring.is_rehearsed):
+        if self._mode.name == "off" or (isinstance(ring, RenewableRing) and ring.is_rehearsed):
             return False
         if Replicas.of(self._strategy).total == 1 or not has_own_parts(self._model):
             return False
@@ -85,9 +89,19 @@ class FirstBatch:
         is_new = not getattr(compiled, MARK, False)
         if compiled is not None:
             setattr(compiled, MARK, True)
-        return all(workers_of(self._strategy).gather(int(is_new), WHAT))
+        if not all(workers_of(self._strategy).gather(int(is_new), WHAT)):
+            return False
+        why = ""
+        if source is not None and source.is_distributed:
+            why = "TensorFlow shares the data out"
+        elif source is not None and source.calls_users and self._model.run_eagerly:
+            # Both may draw from NumPy, whose generator nobody can put back meanwhile.
+            why = "the step runs eagerly, beside threads that read data"
+        if why:
+            _say_unknown(why)
+        return not why
 
-    def compare(self, shares: Sequence[Any], traced: Any = None, iterators: int = 0) -> None:
+    def compare(self, shares: Sequence[Any], traced: Any, iterators: int) -> None:
         """Compare the two ways; say what differs.
 
         Args:
@@ -101,7 +115,8 @@ class FirstBatch:
         """
         workers = workers_of(self._strategy)
         try:
-            found = self._compared(shares, traced, iterators)
+            self._must_be_comparable(traced, iterators)
+            found = self._compared(shares, traced)
         except NotComparableError as error:
             found = {"unknown": str(error)}
         except Exception as error:  # a step of the script's own, which need not run eagerly
@@ -113,26 +128,22 @@ class FirstBatch:
         told = workers.broadcast(json.dumps(found).encode() if is_chief else None, 0, WHAT)
         self._say(json.loads(told) if workers.count > 1 else found)
 
-    def say_left_out(self, why: str) -> None:
-        """Say that the two ways are not compared, and why."""
-        self._say({"unknown": why})
-
     def _say(self, found: dict[str, str]) -> None:
         if text := found.get("differs"):
-            if mode.refuses():
+            if self._mode.name == "refuse":
                 accepted = f"the same on one device and on several ({VARIABLE} is refuse)"
                 raise ConfigurationError([Problem("the first batch", "it differs", accepted, text)])
             log.warning("the first batch: %s", text)
         elif text := found.get("unknown"):
-            log.info("the first batch cannot be compared with one device's: %s", text)
+            _say_unknown(text)
         elif text := found.get("failed"):
             log.warning(
                 "the first batch could not be compared with one device's: %s. Training goes on",
                 text,
             )
 
-    def _compared(self, shares: Sequence[Any], traced: Any, iterators: int) -> dict[str, str]:
-        """Compute both ways; return what is to be said, by its kind."""
+    def _must_be_comparable(self, traced: Any, iterators: int) -> None:
+        """Refuse a step that cannot be done twice, or not eagerly."""
         if traced is None:
             raise NotComparableError("the step runs eagerly, and may change anything")
         if any(map(_is_of_float8, keras_names.layers_within(self._model))):
@@ -141,46 +152,45 @@ class FirstBatch:
             raise NotComparableError("the step calls a function of Python's each time")
         if uses_something_up(traced, iterators):
             raise NotComparableError("the step takes data from an iterator or a queue of its own")
+
+    def _compared(self, shares: Sequence[Any], traced: Any) -> dict[str, str]:
+        """Compute both ways; return what is to be said, by its kind."""
         batch = Batch.of(shares, self._strategy)
-        state = Snapshot(self._model, traced)
+        state, noted = Snapshot(self._model, traced), self._logs.noted
         try:
             with _as_one_device(self._model):
                 return self._both(batch, state)
         finally:
             state.restore()
+            self._logs.noted = noted
 
-    def _both(self, batch: "Batch", state: Snapshot) -> dict[str, str]:
-        before, peak = state.own_values(), Peak.from_now()
-        ways = batch.ways()
-        last = self._computed(batch.parts, batch.weights, ways, self._packed)
+    def _both(self, batch: Batch, state: Snapshot) -> dict[str, str]:
+        before, peak, ways = state.own_values(), Peak.from_now(), batch.ways()
+        last = self._computed(batch.parts, batch.weights, ways, self._logs.of_share)
         names = own_metrics(self._model)
-        losses = _numbers(_compared(self._logs(tuple(last)), names))
+        losses = _numbers(_compared(self._logs.unpacked(tuple(last)), names))
         shared = Outcome(losses, self._mean_state(state.own_values(), before, batch), ways[0])
+        drawn, workers = _drawn(ways), workers_of(self._strategy)
+        of_all = facts.of_all(workers, drawn, WHAT) or [drawn]
         grown, several = peak.grown(), Replicas.of(self._strategy)
         state.restore()
-        if workers_of(self._strategy).rank:
+        if workers.rank:
             return {}
-        _refuse_to_run_out(grown * several.total)
+        refuse_to_run_out(grown * several.total, self._mode.available_bytes)
         with replicas.alone(), _refusing_sums():
-            parts = [batch.whole] * several.local
-            ways, weights = batch.whole_ways(), [1.0] * several.local
+            parts, weights = [batch.whole] * several.local, [1.0] * several.local
+            ways = batch.whole_ways()
             found = self._computed(parts, weights, ways, lambda logs, *_: _compared(logs, names))
-        after = state.own_values()
-        whole = Outcome(
-            _numbers(found[0]),
-            {name: after[name][0] for name in shared.state},
-            ways[0],
-        )
+        _must_be_alike([*of_all, _drawn(ways)])
+        after = {name: values[0] for name, values in state.own_values().items()}
         both = Both(
-            whole,
+            Outcome(_numbers(found[0]), after, ways[0]),
             shared,
             {name: before[name][0] for name in shared.state},
             several.total,
             "workers" if several.local == 1 else "devices",
             _tolerance(self._model),
         )
-        if drawn := both.drawn_apart():
-            raise NotComparableError(f"it draws at random ({', '.join(sorted(drawn))})")
         return {"differs": both.said()}
 
     def _computed(
@@ -211,7 +221,7 @@ class FirstBatch:
             for place in range(several.local)
         ]
 
-    def _mean_state(self, after: Values, before: Values, batch: "Batch") -> dict[str, np.ndarray]:
+    def _mean_state(self, after: Values, before: Values, batch: Batch) -> dict[str, np.ndarray]:
         """Return the state that any replica has changed: the mean, weighted with the shares."""
         flags = [not _are_same(now, before[name]) for name, now in after.items()]
         changed = self._summed([np.array(flags, np.float64)] * len(batch.parts))
@@ -231,115 +241,32 @@ class FirstBatch:
         if not rows[0].size:  # TensorFlow's collectives crash at sums of nothing
             return rows[0]
         each = tensorflow_names.for_each_replica([tf.constant(row) for row in rows])
-
-        def on_replica(vector: tf.Tensor) -> tf.Tensor:
-            return summed([tf.identity(vector)], WHAT)[0]
-
-        return np.asarray(_on_replicas(self._strategy, on_replica, each))
+        found = on_replicas(self._strategy, lambda row: summed([tf.identity(row)], WHAT)[0], each)
+        return np.asarray(found)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """The first batch.
+def _drawn(ways: Sequence[Way]) -> dict[str, str]:
+    """Return what replicas have drawn: what cannot be drawn alike, and the shapes of all else."""
+    differing = sorted({name for way in ways for name in way.differing})
+    shapes = sorted({str(way.shapes) for way in ways})
+    return {"differing": json.dumps(differing), "shapes": json.dumps(shapes)}
 
-    Attributes:
-        parts: the local replicas' shares.
-        weights: how much of the batch each is.
-        cuts: what each has of the parts of the batch.
-        whole: all of it.
-    """
 
-    parts: Sequence[Any]
-    weights: Sequence[float]
-    cuts: Sequence[Sequence[Cut]]
-    whole: Any
+def _must_be_alike(drawn: Sequence[facts.Facts]) -> None:
+    """Refuse to compare where not the same was drawn both ways, and on all replicas."""
+    names = {name for one in drawn for name in json.loads(one["differing"])}
+    if len({shapes for one in drawn for shapes in json.loads(one["shapes"])}) > 1:
+        names.add("numbers whose shape does not grow with the batch")
+    if names:
+        raise NotComparableError(f"it draws at random ({', '.join(sorted(names))})")
 
-    @classmethod
-    def of(cls, shares: Sequence[Any], strategy: tf.distribute.Strategy) -> Self:
-        """Return it, put together of what all replicas have; all workers call it.
 
-        Raises:
-            NotComparableError: on all workers: a replica has no examples, or rows of no fixed size.
-        """
-        if any(bool(is_whole) for _, _, *flags in shares for is_whole in flags):  # on all workers
-            raise NotComparableError("every replica computes the whole batch")
-        parts, weights = [one[0] for one in shares], [float(one[1]) for one in shares]
-        rows = [_rows(part) for part in parts]
-        workers = workers_of(strategy)
-        if not all(workers.gather(int(all(map(all, rows)) and all(weights)), WHAT)):
-            raise NotComparableError("it has too few examples, or sparse or ragged ones")
-        cuts = _cuts(rows, workers)
-        return cls(parts, weights, cuts, _gathered(parts, strategy))
-
-    def ways(self) -> list[Way]:
-        """Return what each local replica computes of it."""
-        return [Way(cuts) for cuts in self.cuts]
-
-    def whole_ways(self) -> list[Way]:
-        """Return the same where each computes all of it."""
-        return [Way([*dict.fromkeys(map(_all_of, cuts))]) for cuts in self.cuts]
+def _say_unknown(why: str) -> None:
+    log.info("the first batch cannot be compared with one device's: %s", why)
 
 
 def _is_of_float8(layer: Any) -> bool:
     return isinstance(layer.dtype_policy, keras.dtype_policies.QuantizedFloat8DTypePolicy)
-
-
-def _all_of(cut: Cut) -> Cut:
-    return Cut(0, cut.of_batch, cut.of_batch)
-
-
-def _rows(part: Any) -> list[int]:
-    """Return how many rows each dense part of a share has; a 0 where one is not dense."""
-    leaves = [leaf for leaf in tf.nest.flatten(part) if leaf is not None]
-    if not all(isinstance(leaf, tf.Tensor) for leaf in leaves):
-        return [0]
-    return [int(leaf.shape[0]) for leaf in leaves if leaf.shape.rank]
-
-
-def _cuts(rows: Sequence[Sequence[int]], workers: Workers) -> list[list[Cut]]:
-    """Return what each local replica has of the batch; all workers call it.
-
-    Args:
-        rows: how many each local replica has, of each part of the batch.
-        workers: who have the other rows.
-    """
-    found: list[dict[Cut, None]] = [{} for _ in rows]
-    for of_part in zip(*rows, strict=True):
-        counts = workers.gather(sum(of_part), WHAT)
-        start = sum(counts[: workers.rank])
-        for cuts, mine in zip(found, of_part, strict=True):
-            cuts[Cut(start, mine, sum(counts))] = None
-            start += mine
-    return [[*cuts] for cuts in found]
-
-
-def _gathered(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
-    """Return the rows of all replicas, in order; what has no rows is the same on all."""
-
-    def gather(value: Any) -> Any:
-        return gathered(value, WHAT) if value is not None and value.shape.rank else value
-
-    def of_all(part: Any) -> Any:
-        return tf.nest.map_structure(gather, part)
-
-    each = tensorflow_names.for_each_replica(parts)
-    return _on_replicas(strategy, of_all, each)
-
-
-def _on_replicas(
-    strategy: tf.distribute.Strategy, function: Callable[[Any], Any], given: Any
-) -> Any:
-    """Return what a function of each replica's own comes to on the first one of this process.
-
-    Workers of TensorFlow's cluster gather within a trace only.
-    """
-
-    def run(each: Any) -> Any:
-        return strategy.run(function, args=(each,))
-
-    is_cluster = ring_of(strategy) is None and Replicas.of(strategy).workers > 1
-    found = (function_of(run) if is_cluster else run)(given)
-    return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], found)
 
 
 def _compared(logs: Any, metrics: Collection[str]) -> dict[str, tf.Tensor]:
@@ -365,20 +292,6 @@ def _as_vector(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.zeros(0), *(one.reshape(-1) for one in arrays)])
 
 
-def _refuse_to_run_out(wanted: int) -> None:
-    """Refuse to compute the whole batch where that may take all memory.
-
-    Raises:
-        MemoryError: it may.
-    """
-    available = mode.available_bytes()
-    if available is not None and wanted > available:
-        raise MemoryError(
-            f"the whole batch may take {wanted // MIB} MiB on this worker, and {available // MIB} "
-            "MiB are left"
-        )
-
-
 def _tolerance(model: Any) -> float:
     """Return how far apart rounding may be, relatively."""
     types = {layer.compute_dtype for layer in keras_names.layers_within(model)}
@@ -389,11 +302,8 @@ def _tolerance(model: Any) -> float:
 @contextmanager
 def _as_one_device(model: Any) -> Iterator[None]:
     """Let each BatchNormalization see the whole batch."""
-    layers = [
-        one
-        for one in keras_names.layers_within(model)
-        if isinstance(one, keras.layers.BatchNormalization)
-    ]
+    kind = keras.layers.BatchNormalization
+    layers = [one for one in keras_names.layers_within(model) if isinstance(one, kind)]
     before = [one.synchronized for one in layers]
     try:
         for one in layers:
@@ -406,15 +316,19 @@ def _as_one_device(model: Any) -> Iterator[None]:
 
 @contextmanager
 def _refusing_sums() -> Iterator[None]:
-    """Refuse what a step of the script's own sums over TensorFlow's cluster.
+    """Refuse what a step of the script's own sums over a strategy's replicas.
 
-    The other workers do not compute the whole batch, and would be waited for without end.
+    Each replica has the whole batch, so that such a sum has it several times; and the workers of a
+    cluster, who do not compute it, would be waited for without end.
     """
 
     def refuse(*_: Any) -> Any:
-        raise NotComparableError("the step itself sums over workers, or gathers from them")
+        raise NotComparableError("the step itself sums over replicas, or gathers from them")
 
-    with tensorflow_names.CROSS_DEVICE_OPS.put_for_now(refuse):
+    names = tensorflow_names
+    with ExitStack() as refused:
+        for one in (names.CROSS_DEVICE_OPS, names.CROSS_DEVICE_OPS_OF_MIRRORED):
+            refused.enter_context(one.put_for_now(refuse))
         yield
 
 
@@ -426,7 +340,7 @@ def _eagerly() -> Iterator[None]:
     """
     was_eager, level = tf.config.functions_run_eagerly(), tf.get_logger().level
     tf.config.run_functions_eagerly(True)  # noqa: FBT003
-    tf.get_logger().setLevel(logging.ERROR)  # it warns of steps that are slow so
+    tf.get_logger().setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)

@@ -4,10 +4,12 @@ A share draws what the whole batch would draw, and takes its own rows of that. W
 so, such as an order of the batch, is noted: the two ways cannot be compared then.
 """
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.engine.data.comparing import leaving_generators
@@ -26,7 +28,8 @@ OF_GENERATORS = ("normal", "uniform", "truncated_normal", "uniform_full_int", "b
 def alike() -> Iterator[None]:
     """Have all draws of a step's way made so, and leave all generators as they are.
 
-    But not Python's and NumPy's while threads that read data may draw from them.
+    Threads that read data meanwhile draw from Python's and NumPy's, which nobody can put back then:
+    the step draws from copies of these.
     """
     seeds = tensorflow_names.operation_seeds()
     of_operations = seeds.getstate() if seeds is not None else None
@@ -42,6 +45,8 @@ def alike() -> Iterator[None]:
 
 
 def _replacements() -> Iterator[tuple[Replaceable, Callable[..., Any]]]:
+    yield from _of_copy(random, _copy_of_pythons())
+    yield from _of_copy(np.random, _copy_of_numpys())
     for name in SHAPED:
         theirs = Replaceable(tf.random, name)
         yield theirs, _in_rows(theirs.own)
@@ -62,6 +67,33 @@ def _replacements() -> Iterator[tuple[Replaceable, Callable[..., Any]]]:
     yield argsort, _argsort(argsort.own)
 
 
+def _copy_of_pythons() -> random.Random:
+    copy = random.Random()  # noqa: S311  what users draw from
+    copy.setstate(random.getstate())
+    return copy
+
+
+def _copy_of_numpys() -> np.random.RandomState:
+    copy = np.random.RandomState()
+    copy.set_state(np.random.get_state())  # noqa: NPY002  what users draw from
+    return copy
+
+
+def _of_copy(module: Any, copy: Any) -> Iterator[tuple[Replaceable, Callable[..., Any]]]:
+    """Yield the functions of a module's generator, of which a step calls a copy's."""
+    for name in dir(copy):
+        if not name.startswith("_") and callable(getattr(module, name, None)):
+            theirs = Replaceable(module, name)
+            yield theirs, _chosen(theirs.own, getattr(copy, name))
+
+
+def _chosen(own: Callable[..., Any], of_step: Callable[..., Any]) -> Callable[..., Any]:
+    def draw(*arguments: Any, **keywords: Any) -> Any:
+        return (of_step if _way() else own)(*arguments, **keywords)
+
+    return draw
+
+
 def _way() -> Way | None:
     part = step_context.current()
     return part.first_batch if part else None
@@ -70,7 +102,7 @@ def _way() -> Way | None:
 def _noted(own: Callable[..., Any], name: str) -> Callable[..., Any]:
     def draw(*arguments: Any, **keywords: Any) -> Any:
         if way := _way():
-            way.note_draw(name)
+            way.differing.add(name)
         return own(*arguments, **keywords)
 
     return draw
@@ -138,7 +170,7 @@ def _argsort(own: Callable[..., Any]) -> Callable[..., Any]:
     def argsort(values: Any, *arguments: Any, **keywords: Any) -> Any:
         way = _way()
         if way and id(values) in way.drawn:
-            way.note_draw("an order of the batch")
+            way.differing.add("an order of the batch")
         return own(values, *arguments, **keywords)
 
     return argsort

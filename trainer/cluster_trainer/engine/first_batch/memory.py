@@ -1,25 +1,24 @@
 """How much memory a computation has taken at most; the whole batch takes so many times more."""
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 RESET_PEAK = "5"
-# What TensorFlow takes at its first steps, whatever they compute.
-NOT_COUNTED = 64 * 2**20
+MIB = 2**20
+NOT_COUNTED = 64 * MIB
+"""What TensorFlow takes at its first steps, whatever they compute."""
 
 
+@dataclass(frozen=True)
 class Peak:
-    """The most memory that this process takes, beyond what it had.
+    """The most memory that this process takes, beyond the bytes that it had before."""
 
-    Args:
-        before: how many bytes it had.
-    """
-
-    def __init__(self, before: int) -> None:
-        self._before = before
+    before: int
 
     @classmethod
     def from_now(cls) -> Self:
@@ -30,7 +29,21 @@ class Peak:
 
     def grown(self) -> int:
         """Return by how many bytes it has grown at most since; 0 where that cannot be known."""
-        return max(0, _resident("VmHWM") - self._before - NOT_COUNTED)
+        return max(0, _resident("VmHWM") - self.before - NOT_COUNTED)
+
+
+def refuse_to_run_out(wanted: int, available_bytes: Callable[[], int] | None) -> None:
+    """Refuse to take more bytes than are left.
+
+    Raises:
+        MemoryError: they are not.
+    """
+    available = available_bytes() if available_bytes else None
+    if available is not None and wanted > available:
+        raise MemoryError(
+            f"the whole batch may take {wanted // MIB} MiB on this worker, and {available // MIB} "
+            "MiB are left"
+        )
 
 
 def _resident(name: str) -> int:

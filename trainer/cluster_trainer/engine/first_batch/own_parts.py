@@ -32,35 +32,18 @@ def own_metrics(model: keras.Model) -> set[str]:
 
 
 def _own_parts(model: Any) -> Iterator[bool]:
-    yield _has_own_steps(model)
-    yield from (_is_own_layer(one) for one in keras_names.layers_within(model))
-    yield from (_is_own_operation(one) for one in getattr(model, "operations", ()))
-    yield from map(_may_cross_examples, _losses(model))
+    yield any(name in vars(model) for name in ("train_step", "compute_loss", "call"))
+    for layer in keras_names.layers_within(model):
+        yield _is_own(layer) or isinstance(layer, keras.layers.Lambda)
+    for operation in getattr(model, "operations", ()):
+        yield not isinstance(operation, keras.Layer)
+    for given in keras.tree.flatten(keras_names.user_losses(model)):
+        if given is not None and given != "":
+            loss = keras.losses.get(given)
+            loss = getattr(loss, "fn", loss)
+            yield _is_own(loss) or getattr(loss, "__name__", "") in ACROSS_EXAMPLES
     optimizer = getattr(model, "optimizer", None)
     yield optimizer is not None and _is_own(getattr(optimizer, "inner_optimizer", optimizer))
-
-
-def _has_own_steps(model: Any) -> bool:
-    return any(name in vars(model) for name in ("train_step", "compute_loss", "call"))
-
-
-def _is_own_layer(layer: Any) -> bool:
-    return _is_own(layer) or isinstance(layer, keras.layers.Lambda)
-
-
-def _is_own_operation(operation: Any) -> bool:
-    """Tell whether a functional model has something else than a layer there."""
-    return not isinstance(operation, keras.Layer)
-
-
-def _losses(model: Any) -> list[Any]:
-    given = keras.tree.flatten(keras_names.user_losses(model))
-    losses = [keras.losses.get(one) for one in given if one is not None and one != ""]
-    return [getattr(one, "fn", one) for one in losses]
-
-
-def _may_cross_examples(loss: Any) -> bool:
-    return _is_own(loss) or getattr(loss, "__name__", "") in ACROSS_EXAMPLES
 
 
 def _is_own(thing: Any) -> bool:

@@ -37,21 +37,18 @@ class Variable(NamedTuple):
 class Snapshot:
     """All that a step may change: variables, and attributes of the model and its layers.
 
-    Nothing is copied until something is assigned.
-
-    Args:
-        model: whose step it is.
-        traced: the step; None: it runs eagerly, and only what the model tracks is known.
+    Nothing is copied until something is assigned. `traced` is the step.
     """
 
-    def __init__(self, model: keras.Model, traced: Any = None) -> None:
+    def __init__(self, model: keras.Model, traced: Any) -> None:
         known = {id(one.handle): one for one in _copies(_of_model(model))}
-        captured = [] if traced is None else traced.graph.external_captures
-        known |= {id(one): Variable(one, dtype) for one, dtype in _variables_in(captured)}
+        for one in traced.graph.external_captures:
+            if (dtype := _dtype_of(one)) is not None:
+                known[id(one)] = Variable(one, dtype)
         self._before = {key: (one, one.read()) for key, one in known.items()}
         self._attributes = [(one, dict(vars(one))) for one in keras_names.layers_within(model)]
         local = Replicas.of(model.distribute_strategy).local
-        own = _own_state(model, self._before)
+        own = _own_state(model, known)
         self._own = {name: copies for name, copies in own.items() if len(copies) == local}
 
     def restore(self) -> None:
@@ -70,13 +67,10 @@ class Snapshot:
 def uses_something_up(traced: Any, known_iterators: int) -> bool:
     """Tell whether a traced step takes from an iterator, a queue or a table of its own.
 
-    Args:
-        traced: the step.
-        known_iterators: how often it takes a batch.
+    It takes a batch so often from those that are known.
     """
     captured = traced.graph.external_captures
-    others = [one for one in captured if one.dtype == tf.resource and _dtype_of(one) is None]
-    if not others:
+    if all(one.dtype != tf.resource or _dtype_of(one) is not None for one in captured):
         return False
     return sum(node.op in USED_UP for node in nodes_within(traced.graph)) > known_iterators
 
@@ -87,35 +81,43 @@ def calls_python(traced: Any) -> bool:
     return any(over_ring.SUM not in node.name for node in own)
 
 
-def _variables_in(captured: Iterable[Any]) -> Iterable[tuple[Any, tf.DType]]:
-    for one in captured:
-        if one.dtype == tf.resource and (dtype := _dtype_of(one)) is not None:
-            yield one, dtype
-
-
-def _dtype_of(resource: Any) -> tf.DType | None:
-    """Return the type of a variable's numbers; None: it is none."""
-    data = tensorflow_names.handle_data(resource)
+def _dtype_of(captured: Any) -> tf.DType | None:
+    """Return the type of a variable's numbers; None: it is no variable."""
+    data = tensorflow_names.handle_data(captured) if captured.dtype == tf.resource else None
     if data is None or not data.is_set or len(data.shape_and_type) != 1:
         return None
     return tf.as_dtype(data.shape_and_type[0].dtype)
 
 
 def _of_model(model: Any) -> list[Any]:
-    found = [*model.variables, *_of_metrics(model), *_of_layers(model), *global_seed()]
+    rates = map(keras_names.rate_variable, keras_names.optimizers_of(model))
+    found = [*model.variables, *_not_own(model), *(one for one in rates if one is not None)]
     for layer in keras_names.layers_within(model):
+        found += keras_names.own_non_trainable(layer)
         found += [one for one in vars(layer).values() if isinstance(one, tf.Variable)]
-    for optimizer in keras_names.optimizers_of(model):
-        found += optimizer.variables
     return found
+
+
+def _not_own(model: Any) -> list[Any]:
+    """Return what no step assigns by itself: that of metrics, of draws and of optimizers.
+
+    An optimizer's learning rate may be assigned.
+    """
+    found = [*global_seed()]
+    metrics = [*model.metrics]  # and those that `metrics` of the script's leaves out
+    for layer in keras_names.layers_within(model):
+        metrics += keras_names.own_metrics(layer)
+        metrics += [one for one in vars(layer).values() if isinstance(one, keras.Metric)]
+        found += [one.state for one in keras_names.seed_generators(layer)]
+    for optimizer in keras_names.optimizers_of(model):
+        rate = keras_names.rate_variable(optimizer)
+        found += [one for one in optimizer.variables if one is not rate]
+    return found + [variable for one in metrics for variable in one.variables]
 
 
 def _copies(variables: Iterable[Any]) -> list[Variable]:
     """Return the resources of variables, Keras's or TensorFlow's: one of each local replica."""
-    found = []
-    for variable in variables:
-        found += [Variable(part.handle, part.dtype) for part in _parts(variable)]
-    return found
+    return [Variable(part.handle, part.dtype) for one in variables for part in _parts(one)]
 
 
 def _parts(variable: Any) -> Any:
@@ -124,55 +126,19 @@ def _parts(variable: Any) -> Any:
     return value.values if isinstance(value, tensorflow_names.DistributedVariable) else [value]
 
 
-def _own_state(model: Any, known: Mapping[int, Any]) -> dict[str, list[Variable]]:
-    """Return the numbers that a step may assign otherwise than by an optimizer, by name.
-
-    Metrics and what counts random draws are none of them. An optimizer's learning rate is one.
-    """
-    others = [*_of_metrics(model), *states_of_draws(model), *global_seed()]
-    for optimizer in keras_names.optimizers_of(model):
-        rate = keras_names.rate_variable(optimizer)
-        others += [one for one in optimizer.variables if one is not rate]
-    left_out = {id(one.handle) for one in _copies(others)}
+def _own_state(model: Any, known: Mapping[int, Variable]) -> dict[str, list[Variable]]:
+    """Return the numbers that a step may assign otherwise than by an optimizer, by name."""
+    left_out = {id(one.handle) for one in _copies(_not_own(model))}
     own: dict[str, list[Variable]] = {}
     for variable in _of_model(model):
         copies = _copies([variable])
-        is_own = copies[0].dtype.is_floating and id(copies[0].handle) not in left_out
-        if any(map(queues.is_queue, _parts(variable))):  # whose rows only a trace gathers
-            left_out |= {id(one.handle) for one in copies}
-            continue
-        if is_own and not any(id(one.handle) in left_out for one in copies):
+        is_queue = any(map(queues.is_queue, _parts(variable)))  # whose rows only a trace gathers
+        is_new = not any(id(one.handle) in left_out for one in copies)
+        if is_new and not is_queue and copies[0].dtype.is_floating:
             own[getattr(variable, "path", variable.name)] = copies
+        if is_new and (is_queue or copies[0].dtype.is_floating):
             left_out |= {id(one.handle) for one in copies}
-    untracked = [one for key, (one, _) in known.items() if key not in left_out]
+    untracked = [one for key, one in known.items() if key not in left_out]
     for number, one in enumerate(one for one in untracked if one.dtype.is_floating):
         own[f"variable {number + 1} that the model does not track"] = [one]
     return own
-
-
-def _of_metrics(model: Any) -> list[Any]:
-    """Return the variables of all metrics, those too that `metrics` of the script's leaves out."""
-    found = [*model.metrics]
-    for layer in keras_names.layers_within(model):
-        found += [
-            *keras_names.own_metrics(layer),
-            *(one for one in vars(layer).values() if _is_metric(one)),
-        ]
-    return [variable for metric in found for variable in metric.variables]
-
-
-def _is_metric(thing: Any) -> bool:
-    return isinstance(thing, keras.Metric)
-
-
-def _of_layers(model: Any) -> list[Any]:
-    """Return what layers keep beside weights, such as what they have drawn so far."""
-    layers = keras_names.layers_within(model)
-    own = [variable for one in layers for variable in keras_names.own_non_trainable(one)]
-    return [*own, *states_of_draws(model)]
-
-
-def states_of_draws(model: Any) -> list[Any]:
-    """Return what counts the draws of a model's layers."""
-    layers = keras_names.layers_within(model)
-    return [one.state for layer in layers for one in keras_names.seed_generators(layer)]

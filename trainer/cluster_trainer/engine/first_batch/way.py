@@ -49,10 +49,6 @@ class Way:
         self.gradients.append([_as_array(one) for one in over_all])
         self.sizes.append(norm([_as_array(one) for one in given]))
 
-    def note_draw(self, name: str) -> None:
-        """Note what cannot be drawn alike."""
-        self.differing.add(name)
-
     def next_draw(self) -> int:
         """Return how often something was drawn before."""
         self.draws += 1
@@ -61,9 +57,7 @@ class Way:
     def rows_of(self, draw: Callable[[Any], Any], shape: Any) -> Any:
         """Return this replica's rows of what the whole batch draws; what has no rows is the same.
 
-        Args:
-            draw: from a shape to what is drawn.
-            shape: that the share asks for: blocks of its rows, one after the other, or none.
+        The share asks for a shape of blocks of its rows, one after the other, or of none.
         """
         sides = [int(side) for side in np.asarray(shape).reshape(-1)]
         cut = self._cut_of(sides[0]) if sides else None
@@ -82,7 +76,7 @@ class Way:
         exact = [one for one in self.cuts if one.rows == drawn]
         found = exact or [one for one in self.cuts if one.rows and drawn % one.rows == 0]
         if len(found) > 1:
-            self.note_draw("numbers for parts of different sizes")
+            self.differing.add("numbers for parts of different sizes")
             return None
         return found[0] if found else None
 

@@ -19,7 +19,9 @@ from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.collectives.workers import Workers, workers_of
+from cluster_trainer.data.memory import available_bytes
 from cluster_trainer.engine import running
+from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.running import Running, Watched, flat, prepares
 from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.fits.kept.arguments import arrange, own_callbacks, telling_callbacks
@@ -224,8 +226,14 @@ class KeptFit:
         """Return what watches over the fit: its callback, its vote and the limits of its calls."""
         options, coordinator = self._options, begun.coordinator
         stall = StallLimit(options.deadline, options.job.config.stall_timeout_seconds)
-        agree, meet = coordinator.vote.agree, coordinator.meet
-        return Watched(begun.checkpoint_callback, agree, meet, stall.call, stall.traces)
+        return Watched(
+            begun.checkpoint_callback,
+            coordinator.vote.agree,
+            coordinator.meet,
+            stall.call,
+            stall.traces,
+            FirstBatchMode(options.job.config.first_batch, available_bytes),
+        )
 
     def _with_checkpoint_callback(
         self, start: Start, given: inspect.BoundArguments, seed: int, callbacks: Sequence[Any]

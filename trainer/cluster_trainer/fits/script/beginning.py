@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from tempfile import gettempdir
 
-from cluster_trainer.data.memory import available_bytes
-from cluster_trainer.engine.first_batch import mode as first_batch
 from cluster_trainer.fits.identity.owner import Claim, Lock, Owner, script_name, this_process
 from cluster_trainer.fits.process import Process
 from cluster_trainer.fits.script.script import Script, Taken
@@ -43,7 +41,6 @@ def _begun(process: Process, environ: Mapping[str, str]) -> Script:
     script = Script(job, stop, environ, Taken(claim.before, lock), process.numbers)
     process.script = script
     script.look_away()  # from what a start has left that was killed
-    first_batch.use(job.config.first_batch, available_bytes)
     os.register_at_fork(after_in_child=_forget_signals)
     return script
 

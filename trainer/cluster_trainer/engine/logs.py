@@ -1,0 +1,326 @@
+"""A step's logs in one vector of each replica, and what they come to over all replicas.
+
+With several replicas a vector has, in this order:
+
+1. how much of the batch the replica's share is;
+2. the step's own logs, times that;
+3. for each of them that a metric has, too: 1 if it is that metric's result, else 0, times that;
+4. logs that have a row for each example, row by row.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from cluster_trainer.collectives.replicas import Replicas, gathered, summed
+from cluster_trainer.engine.data.cut import rows_known, without_rows
+from cluster_trainer.engine.functions import function_of
+from cluster_trainer.engine.replicas import statistics, step_context
+from cluster_trainer.private import tensorflow_names
+
+Logs = dict[str, Any]
+ALMOST_ALL = 0.999
+ROUNDING = 1e-6
+
+
+class StepLogs(dict[str, Any]):
+    """What a step returned, and what the metrics of all replicas say after it.
+
+    Attributes:
+        of_metrics: every metric's result, until it is taken for an epoch's logs; None with one
+            replica, where anybody may ask the metrics.
+    """
+
+    of_metrics: Logs | None = None
+
+    def taken(self) -> Logs | None:
+        """Return `of_metrics` once; the epoch after may be one without any step."""
+        results, self.of_metrics = self.of_metrics, None
+        return results
+
+
+class Entry(NamedTuple):
+    """A log in a vector; of a row for each example, that of a row."""
+
+    name: str
+    shape: tf.TensorShape
+    dtype: tf.DType
+
+
+class Noted(NamedTuple):
+    """What is in the vectors, as a step was traced.
+
+    Attributes:
+        own: the step's own logs.
+        rows: those that have a row for each example.
+        size: how many numbers come before these.
+    """
+
+    own: tuple[Entry, ...] = ()
+    rows: tuple[Entry, ...] = ()
+    size: int = 0
+
+
+class Layout(NamedTuple):
+    """How vectors are summed; each other value is another trace.
+
+    Attributes:
+        counts: how many numbers of examples come first.
+        summed: how many of the rest are summed over replicas.
+        width: how many an example has of what is left, which has a row for each.
+    """
+
+    counts: int
+    summed: int
+    width: int
+
+
+class PackedLogs:
+    """The logs of a model's steps, and what was noted of them when a step was traced."""
+
+    def __init__(self, model: keras.Model, step: Callable[[Any], Any], name: str) -> None:
+        self._model, self._step, self._name = model, step, name
+        self._strategy = model.distribute_strategy
+        self._is_one = Replicas.of(self._strategy).total == 1
+        self.noted = Noted()
+        self.forget_traces()
+
+    def forget_traces(self) -> None:
+        """Trace anew how vectors are summed."""
+        is_eager = self._model.run_eagerly
+        self._results: Any = self._reduced if is_eager else function_of(self._reduced)
+
+    def of_one(self, logs: Any) -> tf.Tensor:
+        """Return the vector of the only replica, float64 [n], which has just the logs."""
+        flat = _flat_logs(logs)
+        self.noted = Noted(_entries(flat))
+        self._refuse_unknown(most=1)
+        return _joined(map(_as_vector, flat.values()))
+
+    def of_share(self, logs: Any, weight: tf.Tensor, batch: Any) -> tf.Tensor:
+        """Return the vector of one of several replicas, float64 [n]."""
+        flat, of_rows = self._divided(_flat_logs(logs), batch)
+        rows = tuple(Entry(name, one.shape[1:], one.dtype) for name, one in of_rows.items())
+        self.noted = Noted(_entries(flat), rows)
+        self._refuse_unknown(most=0)
+        results = _flat_logs(self._model.get_metrics_result())
+        are_results = [
+            _is_equal(one, results[name]) for name, one in flat.items() if name in results
+        ]
+        sizes = sum(entry.shape.num_elements() for entry in self.noted.own)
+        self.noted = self.noted._replace(size=1 + sizes + len(are_results))
+        # What a replica computes of a borrowed example may be NaN.
+        exact = tf.cast(weight, tf.float64)
+        own = _joined([*map(_as_vector, flat.values()), *are_results])
+        weighted = tf.math.multiply_no_nan(own, exact)
+        by_row = [
+            tf.reshape(tf.cast(one, tf.float64), [-1, one.shape[1:].num_elements()])
+            for one in of_rows.values()
+        ]
+        packed_rows = [tf.reshape(tf.concat(by_row, 1), [-1])] if by_row else []
+        return tf.concat([exact[tf.newaxis], weighted, *packed_rows], 0)
+
+    def _refuse_unknown(self, most: int) -> None:
+        """Refuse more logs of unknown shape than can be told apart.
+
+        Raises:
+            ValueError: with their names.
+        """
+        unknown = [one.name for one in self.noted.own if one.shape.num_elements() is None]
+        if len(unknown) > most:
+            raise ValueError(
+                f"A step returned {', '.join(unknown)} of unknown shape. Return a mean, a row for "
+                "each example, or what a metric has come to."
+            )
+
+    def _divided(self, flat: Logs, batch: Any) -> tuple[Logs, Logs]:
+        """Return a step's logs, and apart from them those that have a row for each example."""
+        known = rows_known(batch)
+        names = [
+            name
+            for name, value in flat.items()
+            if value.shape.rank and value.shape[1:].is_fully_defined() and value.shape[0] in known
+        ]
+        if names and None not in known:  # by chance, as of 8 classes and 8 rows
+            varying = self._varying_with_rows(batch)
+            names = [name for name in names if name in varying]
+        of_rows = {name: flat.pop(name) for name in names}
+        return flat, of_rows
+
+    def _varying_with_rows(self, batch: Any) -> set[str]:
+        """Return the logs whose first dimension is unknown where that of the batch is."""
+        found: set[str] = set()
+
+        def trace(*leaves: Any) -> None:
+            with step_context.computing(tf.ones([])) as part:
+                part.applies = False
+                logs = _flat_logs(self._step(tf.nest.pack_sequence_as(batch, leaves)))
+            shapes = {name: one.shape for name, one in logs.items()}
+            found.update(name for name, one in shapes.items() if one.rank and one[0] is None)
+
+        specs = [without_rows(one) for one in tf.nest.flatten(batch)]
+        with suppress(Exception), tf.init_scope():
+            tf.function(trace, autograph=False).get_concrete_function(*specs)
+        return found
+
+    def unpacked(self, last: tuple[tf.Tensor, ...], examples: int | None = None) -> StepLogs:
+        """Return what the local replicas' vectors come to over all replicas.
+
+        Args:
+            last: the vectors.
+            examples: of the batch that this worker was given, of which it took its share; None
+                where the engine has read it.
+
+        Raises:
+            ValueError: the workers' batches have different numbers of them, on all workers.
+        """
+        if self._is_one:
+            return StepLogs(_own(self.noted.own, np.asarray(last[0])))
+        replicas, counts = Replicas.of(self._strategy), 0
+        if examples is not None:
+            last, counts = _with_examples(last, replicas, examples), replicas.total
+        width = sum(one.shape.num_elements() for one in self.noted.rows)
+        found, flat = self._results(last, Layout(counts, self.noted.size, width))
+        results, places = _flat_logs(found), [counts, counts + self.noted.size]
+        examples_of_all, own, of_rows = np.split(np.asarray(flat), places)
+        refuse_different(examples_of_all[:: replicas.local])
+        own = own[1:] / own[0]  # the weights add up to 1 but for rounding
+        logs = StepLogs(_own(self.noted.own, own))
+        # The mean of the replicas' results need not be the result of all.
+        names = [name for name in logs if name in results]
+        are_results = own[sum(one.shape.num_elements() for one in self.noted.own) :] > ALMOST_ALL
+        for name, is_result in zip(names, are_results, strict=True):
+            if is_result:
+                logs[name] = results[name]
+        logs.of_metrics = results
+        logs.update(_rows(self.noted.rows, of_rows))
+        return logs
+
+    def _reduced(self, last: tuple[tf.Tensor, ...], layout: Layout) -> tuple[Logs, tf.Tensor]:
+        """Return the metrics of all replicas together, and the sums of their vectors."""
+        given = tensorflow_names.for_each_replica(last)
+        results = self._strategy.run(partial(self._on_replica, layout=layout), args=(given,))
+        first: tuple[Logs, tf.Tensor] = tf.nest.map_structure(
+            lambda value: self._strategy.experimental_local_results(value)[0], results
+        )
+        return first
+
+    def _on_replica(self, own: tf.Tensor, layout: Layout) -> tuple[Logs, tf.Tensor]:
+        summable = [one for one in statistics.of_metrics(self._model) if one.aggregation == "sum"]
+        copies = [step_context.own(one) for one in summable]
+        # Whole numbers stay exact, and on the device that the others are on.
+        values = [tf.cast(one, tf.float64 if one.dtype.is_integer else one.dtype) for one in copies]
+        own, of_rows = self._without_rows(own, layout)
+        given = [*map(tf.identity, values), tf.identity(own)]
+        *totals, own_total = summed(given, f"{self._name} (metrics)")
+        mapping = [
+            (variable, tf.cast(total, copy.dtype))
+            for variable, total, copy in zip(summable, totals, copies, strict=True)
+        ]
+        with keras.StatelessScope(state_mapping=mapping):
+            return self._model.get_metrics_result(), tf.concat([own_total, of_rows], 0)
+
+    def _without_rows(self, own: tf.Tensor, layout: Layout) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return a replica's own logs but those of single examples, and these of all replicas."""
+        if not layout.width:
+            return own, tf.zeros([0], tf.float64)
+        begin = layout.counts + layout.summed
+        rows = tf.reshape(own[begin:], [-1, layout.width])
+        mine = rows[: tf.where(own[layout.counts] > 0, tf.shape(rows)[0], 0)]
+        return own[:begin], tf.reshape(gathered(mine, f"{self._name} (logs)"), [-1])
+
+
+def refuse_different(counts: Sequence[int] | np.ndarray) -> None:
+    """Refuse batches of which the workers' shares do not add up to one.
+
+    Raises:
+        ValueError: on all workers.
+    """
+    if len({*counts}) > 1:
+        raise ValueError(
+            f"The workers' batches have different numbers of examples: {[*map(int, counts)]}, in "
+            "the order of the workers. Each worker needs the whole batch, of which it takes its "
+            "share."
+        )
+
+
+def _with_examples(
+    last: tuple[tf.Tensor, ...], replicas: Replicas, examples: int
+) -> tuple[tf.Tensor, ...]:
+    """Put a place for each replica's number of examples before vectors; a replica fills its own."""
+    places = [tf.one_hot(replicas.first + index, replicas.total) for index in range(len(last))]
+    return tuple(
+        tf.concat([tf.cast(place, tf.float64) * examples, vector], 0)
+        for vector, place in zip(last, places, strict=True)
+    )
+
+
+def _flat_logs(logs: Any) -> Logs:
+    """Return logs as tensors, without the dicts within them, as Keras shows them."""
+    flat: Logs = {}
+    for name, value in (logs or {}).items():
+        is_dict = isinstance(value, dict)
+        flat.update(_flat_logs(value) if is_dict else {name: tf.convert_to_tensor(value)})
+    return flat
+
+
+def _entries(flat: Logs) -> tuple[Entry, ...]:
+    return tuple(Entry(name, value.shape, value.dtype) for name, value in flat.items())
+
+
+def _own(entries: Sequence[Entry], numbers: np.ndarray) -> Logs:
+    """Return a step's own logs; one alone may be of unknown size, and has what others leave."""
+    logs, begin = {}, 0
+    for name, shape, dtype in entries:
+        size = shape.num_elements()
+        if size is None:
+            size = len(numbers) - sum(one.shape.num_elements() or 0 for one in entries)
+        form = [-1 if side is None else side for side in shape]
+        logs[name] = _as_of(dtype, numbers[begin : begin + size].reshape(form))
+        begin += size
+    return logs
+
+
+def _rows(entries: Sequence[Entry], numbers: np.ndarray) -> Logs:
+    """Return the logs that have a row for each example, of all replicas."""
+    if not entries:
+        return {}
+    sizes = [one.shape.num_elements() for one in entries]
+    parts = np.split(numbers.reshape([-1, sum(sizes)]), np.cumsum(sizes)[:-1], axis=1)
+    return {
+        name: part.reshape([-1, *shape]).astype(dtype.as_numpy_dtype)
+        for (name, shape, dtype), part in zip(entries, parts, strict=True)
+    }
+
+
+def _as_of(dtype: tf.DType, value: np.ndarray) -> np.ndarray:
+    """Return a mean over replicas in the type of what it is a mean of, if it can be told there."""
+    kind = np.dtype(dtype.as_numpy_dtype)
+    if dtype.is_floating:
+        return value.astype(kind)
+    whole = np.rint(value)
+    return whole.astype(kind) if np.allclose(value, whole, rtol=0, atol=ROUNDING) else value
+
+
+def _joined(vectors: Iterable[tf.Tensor]) -> tf.Tensor:
+    return tf.concat([tf.zeros([0], tf.float64), *vectors], 0)
+
+
+def _as_vector(value: tf.Tensor) -> tf.Tensor:
+    """Return a value as float64 [n], which holds every int32 and float32."""
+    return tf.reshape(tf.cast(value, tf.float64), [-1])
+
+
+def _is_equal(value: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    """Tell, as float64 [1], whether two values are the same but for rounding, or both are NaN."""
+    if value.shape != other.shape:
+        return tf.zeros([1], tf.float64)
+    one, two = _as_vector(value), _as_vector(other)
+    is_close = tf.abs(one - two) <= ROUNDING * tf.abs(two)
+    same = is_close | (tf.math.is_nan(one) & tf.math.is_nan(two))
+    return tf.cast(tf.reduce_all(same), tf.float64)[tf.newaxis]
