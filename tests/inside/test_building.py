@@ -677,10 +677,21 @@ class DrawsFromNumPy(layers.Layer):
         return inputs * np.random.uniform(0.5, 1.5)  # noqa: NPY002  as a script may
 
 
+class DrawsInItsCall(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.draws, self.last = DrawsFromNumPy(), layers.Dense(1, kernel_initializer="ones")
+
+    def call(self, inputs):
+        return self.last(self.draws(inputs))
+
+
 @without_a_strategy
-def test_layers_of_an_eager_model_draw_from_numpy_what_they_draw_by_hand(strategy):
+@pytest.mark.parametrize("is_sequential", [True, False])
+def test_layers_of_an_eager_model_draw_from_numpy_what_they_draw_by_hand(strategy, is_sequential):
     def make():
-        return keras.Sequential([DrawsFromNumPy(), layers.Dense(1, kernel_initializer="ones")])
+        model = DrawsInItsCall()
+        return keras.Sequential([model.draws, model.last]) if is_sequential else model
 
     np.random.seed(3)  # noqa: NPY002
     expected = by_hand(make(), keras.optimizers.SGD(0.01), keras.losses.MeanSquaredError(), 1)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from keeping import fits_run_by
 from keras import layers, ops
 from meeting_place import MeetingPlace
+from tensorflow.python.eager import context
 
 from cluster_trainer.engine.first_batch.comparison import A_STATE, Both, Outcome
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
@@ -278,6 +279,16 @@ def test_what_one_device_would_train_otherwise_is_warned_of(make, caplog):
     assert "TRAINER_FIRST_BATCH" in line
 
 
+def test_so_is_a_script_without_a_seed(caplog, monkeypatch):
+    monkeypatch.delattr(context.context(), "_rng", raising=False)
+    with strategy_of(2).scope():
+        model, optimizer, loss = masked_mean()
+        model.compile(optimizer, loss)
+    trained(model)
+    (line,) = lines(caplog)
+    assert "on 2 devices" in line
+
+
 def test_the_warning_has_both_numbers(caplog):
     fitted(divided_by_the_global_batch, strategy_of(2))
     (line,) = lines(caplog)
@@ -322,7 +333,7 @@ def given_by_threads():
 
 
 @pytest.mark.parametrize("module", [np.random, random])
-def test_what_the_step_draws_beside_threads_that_read_data_is_not_used_up(module):
+def test_what_the_step_draws_beside_threads_that_read_data_is_not_used_up(module, caplog):
     def loss_of(self, x, y):
         return OwnStep.loss_of(self, x, y) * (1 + module.uniform(0.0, 1.0))
 
@@ -334,6 +345,7 @@ def test_what_the_step_draws_beside_threads_that_read_data_is_not_used_up(module
         types = (tf.TensorSpec([BATCH, 6]), tf.TensorSpec([BATCH], tf.int64))
         data = tf.data.Dataset.from_generator(given_by_threads, output_signature=types)
         trained(model, mode, x=data)
+        assert "could not" not in caplog.text
         return module.uniform(0.0, 1.0)
 
     assert drawn_after(CHECK) == drawn_after(FirstBatchMode("off"))

@@ -80,6 +80,7 @@ TFEpochIterator = _trainer.TFEpochIterator
 # What is replaced; engine/install.py says by what.
 
 EPOCH_ITERATOR = Replaceable(_trainer, "TFEpochIterator")
+MAYBE_BUILD = Replaceable(keras.Layer, "_maybe_build")
 MAYBE_SYMBOLIC_BUILD = Replaceable(TensorFlowTrainer, "_maybe_symbolic_build")
 METRICS_RESULT_OR_LOGS = Replaceable(TensorFlowTrainer, "_get_metrics_result_or_logs")
 AGGREGATE_ADDITIONAL_LOSS = Replaceable(_Trainer, "_aggregate_additional_loss")

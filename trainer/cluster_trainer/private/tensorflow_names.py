@@ -74,7 +74,7 @@ next_operation_seed = _random_seed.context.internal_operation_seed
 
 def operation_seeds() -> Any:
     """Return the generator of those seeds, to put it back; None: there is none yet."""
-    return _context.context()._rng
+    return getattr(_context.context(), "_rng", None)
 
 
 def has_cluster() -> bool:

@@ -148,16 +148,33 @@ def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
 
 @contextmanager
 def _drawing_once(model: Any) -> Iterator[None]:
-    """Leave NumPy's generator as it is if a model runs eagerly: its first step draws from it anew.
+    """Leave to the first step of a model that runs eagerly what its layers draw from NumPy.
 
-    Python's is not put back: Keras's initializers that a `build` makes take their seeds from it.
+    That step calls the layers anew, but builds none of them: what is drawn while a layer is built
+    is used up, as by the Sequential models that Keras builds by a call on symbols. Python's
+    generator is not put back: Keras's initializers that a `build` makes take their seeds from it.
     """
     if not model.run_eagerly:
         yield
         return
-    state = np.random.get_state()  # noqa: NPY002  what layers draw from
+    own, state, is_building = keras_names.MAYBE_BUILD.own, np.random.get_state(), False  # noqa: NPY002
+
+    def build_layer(layer: Any, *arguments: Any) -> None:
+        nonlocal state, is_building
+        if is_building:
+            own(layer, *arguments)
+            return
+        np.random.set_state(state)  # noqa: NPY002
+        is_building = True
+        try:
+            own(layer, *arguments)
+        finally:
+            is_building = False
+            state = np.random.get_state()  # noqa: NPY002
+
     try:
-        yield
+        with keras_names.MAYBE_BUILD.put_for_now(build_layer):
+            yield
     finally:
         np.random.set_state(state)  # noqa: NPY002
 
