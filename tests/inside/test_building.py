@@ -952,7 +952,7 @@ def test_keras_warnings_of_a_way_to_build_that_fails_are_not_shown(recwarn, work
         if not works:
             raise TypeError
 
-    assert building._try(dense(), part, lambda: (X, Y)) == works  # noqa: SLF001
+    assert building._try(dense(), part, (X, Y)) == works  # noqa: SLF001
     assert [str(one.message) for one in recwarn] == works * ["looks like it has unbuilt state"]
 
 

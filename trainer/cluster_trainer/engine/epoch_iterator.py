@@ -23,9 +23,8 @@ tests. `CheckpointCallback` has no part in them: nothing is asked in 4., and in 
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -33,7 +32,7 @@ import keras
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas
-from cluster_trainer.collectives.workers import Workers, WorkersOfRing, workers_of
+from cluster_trainer.collectives.workers import WorkersOfRing, workers_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data.comparing import (
     PREDICT,
@@ -48,82 +47,12 @@ from cluster_trainer.engine.data.comparing import (
 from cluster_trainer.engine.data.sources.choice import batch_size_of, source_of
 from cluster_trainer.engine.data.sources.dataset import DistributedSource
 from cluster_trainer.engine.data.sources.source import Source
+from cluster_trainer.engine.execution import Execution
 from cluster_trainer.engine.pace import SHORT_SECONDS, TARGET_SECONDS, Pace
 from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
 log = logging.getLogger("trainer")
-NOTHING = object()
-
-
-@dataclass
-class Execution:
-    """Some steps on the next batches: what Keras hands from its epochs to a train function.
-
-    Attributes:
-        batches: TensorFlow's iterator.
-        steps: how many steps to do.
-        source: where the batches come from.
-        workers: who reads them.
-        spec: returns what a replica gets of a batch; see EpochIterator.spec.
-        is_first: whether they begin an epoch or a pass, whose first batch may take long.
-        begins: whether they are the first of all.
-        done: how many were done; fewer than `steps` where the batches ended before.
-        seconds: how long they took.
-    """
-
-    batches: Any
-    steps: int
-    source: Source
-    workers: Workers
-    spec: Callable[[], Any]
-    is_first: bool = False
-    begins: bool = False
-    done: int = 0
-    seconds: float = 0.0
-
-    def __next__(self) -> Any:
-        """Return the next batch of this call, as `predict` asks for it; see Source.shares."""
-        if self.done == self.steps:
-            raise StopIteration
-        batch = Shared(self.take(), self.source)
-        self.done += 1
-        return batch
-
-    def take(self) -> Any:
-        """Return the next batch.
-
-        Raises:
-            StopIteration: this worker has none, or another.
-        """
-        batch = next(self.batches, NOTHING)
-        are_there = [int(batch is not NOTHING)]
-        if not self.source.is_known:
-            are_there = self.workers.gather(are_there[0], "the next batch")
-        if not all(are_there):
-            raise StopIteration
-        return batch
-
-
-class Shared(tuple[Any, ...]):  # noqa: SLOT001  a tuple's kind cannot have any
-    """A batch that was shared out, with a value for each replica of this process, as Keras's own.
-
-    Attributes:
-        shares: see Source.shares.
-        source: where they come from.
-    """
-
-    def __new__(cls, shares: Any, source: Source) -> Self:
-        """Return the parts of a batch, as they are or in TensorFlow's PerReplica."""
-        batch = shares
-        if source.has_weights:
-            batch = tensorflow_names.for_each_replica([part for part, *_ in shares])
-        shared = super().__new__(cls, batch if isinstance(batch, tuple) else (batch,))
-        shared.shares, shared.source = shares, source
-        return shared
-
-    shares: Any
-    source: Source
 
 
 class EpochIterator(keras_names.EpochIterator):

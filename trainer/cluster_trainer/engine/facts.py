@@ -1,4 +1,4 @@
-"""What each worker has found, compared word for word: whether all have the same."""
+"""Facts that each worker has found, compared word for word."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,12 +27,12 @@ def of_all(workers: Workers, facts: Facts, what: str) -> list[dict[str, str]]:
 
 
 def differing(everyone: Sequence[Facts]) -> dict[str, list[str]]:
-    """Return of each fact that is not the same for all what each has found, in their order."""
+    """Return each fact that is not the same for all workers, with their values in order."""
     names = sorted({name for facts in everyone for name in facts})
     values = {name: [facts.get(name, "") for facts in everyone] for name in names}
     return {name: found for name, found in values.items() if len(set(found)) > 1}
 
 
 def told(names: Sequence[str], values: Sequence[str]) -> str:
-    """Return who has found what, in words: `worker-0 has 3, worker-1 has 4`."""
+    """Say which worker has which value: `worker-0 has 3, worker-1 has 4`."""
     return ", ".join(f"{name} has {value}" for name, value in zip(names, values, strict=True))

@@ -21,7 +21,8 @@ from cluster_trainer.engine.data.comparing import (
 )
 from cluster_trainer.engine.data.cut import count_in, cut, handed_out, rows_known
 from cluster_trainer.engine.data.sources.source import Source
-from cluster_trainer.engine.epoch_iterator import EpochIterator, Execution
+from cluster_trainer.engine.epoch_iterator import EpochIterator
+from cluster_trainer.engine.execution import Execution
 from cluster_trainer.engine.first_batch.batch import iterator_of
 from cluster_trainer.engine.first_batch.check import FirstBatch
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode

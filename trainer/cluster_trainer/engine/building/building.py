@@ -1,12 +1,11 @@
-"""What of a model is built before a step needs it, and when: where Keras would build it.
+"""Builds the parts of a model before a step needs them, at the time when Keras would.
 
-TensorFlow traces a function a second time whose first trace has created variables, which takes
-seconds where a model has many layers. And with several replicas no variable of a layer or of a
-metric may be created within a step. So what a step would create is created before it is traced; a
-table of decision 9 says when.
+TensorFlow traces a function twice if its first trace has created variables, which takes seconds for
+a model of many layers. And within a step of several replicas no layer or metric may create any. So
+what a step would create is created before it is traced; a table in decision 9 says when.
 
-For training the outputs are those of `training=True`, as in a step, and the layers all that these
-need. A step builds what it needs itself:
+If the model is to be trained, the outputs are those of `training=True`, as in a step. A step builds
+what it needs itself:
 
 - without a strategy, if it is a user's own or runs eagerly, or if layers have a `build` of their
   own, still to be called;
@@ -106,14 +105,15 @@ def build(
     Returns:
         whether it could be built.
     """
-    with model.distribute_strategy.scope(), _drawing_once(model):
+    with model.distribute_strategy.scope():
         if may_trace and model in _built_by_steps:
             return False
         if not _all_built(model):
-            as_in_step = trains and trains_as_keras(model) and _try(model, _as_a_step, batch)
+            given = batch()
+            as_in_step = trains and trains_as_keras(model) and _try(model, _as_a_step, given)
             try:
                 with _as_if_built(model.optimizer):
-                    _as_in_a_scope(model, batch)
+                    _as_in_a_scope(model, given)
             except Exception as error:
                 if not may_trace or _is_as_keras(model, STEP if trains else TEST_STEP):
                     raise
@@ -121,7 +121,7 @@ def build(
                 _built_by_steps.add(model)
                 return False
             if (trains or with_optimizer) and not as_in_step and _lacks_layers(model):
-                _try(model, _call, batch)
+                _try(model, _call, given)
         if with_optimizer:
             _build_optimizer(model)
     return True
@@ -137,13 +137,40 @@ def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
     if model.optimizer is None or not has_call(model):
         return
     if is_alone(model):
-        if trains_as_keras(model) and not model.run_eagerly and not _has_own_builds(model):
-            _try(model, _all_as_a_step, batch)
+        is_built = all(one.built for one in (*_compiled(model), model.optimizer))
+        if trains_as_keras(model) and not (is_built or model.run_eagerly or _has_own_builds(model)):
+            _try(model, _all_as_a_step, batch())
         return
     # A callback may have changed what is called.
-    with _drawing_once(model):
-        if model.optimizer.built or not _lacks_layers(model) or _try(model, _call, batch):
-            _build_optimizer(model)
+    if model.optimizer.built or not _lacks_layers(model) or _try(model, _call, batch()):
+        _build_optimizer(model)
+
+
+def _try(model: Any, build_part: Callable[[Any, Any], None], batch: Any) -> bool:
+    """Tell whether something could be built; if not, nothing of it is left."""
+    try:
+        _whole(model, build_part, batch)
+    except CallChangesError:
+        raise
+    except Exception as error:  # noqa: BLE001  a user's own code, which a step may call otherwise
+        log.debug("%s is built by its first step: %s", model.name, error)
+        return False
+    return True
+
+
+def _whole(model: Any, build_part: Callable[[Any, Any], None], batch: Any) -> None:
+    """Build something, or nothing of it; raises what is raised."""
+    unbuilt, layers = [one for one in _compiled(model) if not one.built], Unbuilt(model)
+    try:
+        with _warnings_if_it_works(), _drawing_once(model):
+            build_part(model, batch)
+    except BaseException:
+        layers.restore()
+        for one in unbuilt:
+            one.built = False
+            if one is keras_names.compiled_loss(model):
+                one.metrics.clear()  # it adds to them when it is built
+        raise
 
 
 @contextmanager
@@ -179,37 +206,6 @@ def _drawing_once(model: Any) -> Iterator[None]:
         np.random.set_state(state)  # noqa: NPY002
 
 
-def _try(
-    model: Any, build_part: Callable[[Any, Callable[[], Any]], None], batch: Callable[[], Any]
-) -> bool:
-    """Tell whether something could be built; if not, nothing of it is left."""
-    try:
-        _whole(model, build_part, batch)
-    except CallChangesError:
-        raise
-    except Exception as error:  # noqa: BLE001  a user's own code, which a step may call otherwise
-        log.debug("%s is built by its first step: %s", model.name, error)
-        return False
-    return True
-
-
-def _whole(
-    model: Any, build_part: Callable[[Any, Callable[[], Any]], None], batch: Callable[[], Any]
-) -> None:
-    """Build something, or nothing of it; raises what is raised."""
-    unbuilt, layers = [one for one in _compiled(model) if not one.built], Unbuilt(model)
-    try:
-        with _warnings_if_it_works():
-            build_part(model, batch)
-    except BaseException:
-        layers.restore()
-        for one in unbuilt:
-            one.built = False
-            if one is keras_names.compiled_loss(model):
-                one.metrics.clear()  # it adds to them when it is built
-        raise
-
-
 @contextmanager
 def _warnings_if_it_works() -> Iterator[None]:
     """Show warnings once what is done inside has worked, and drop them if it raises.
@@ -225,7 +221,7 @@ def _warnings_if_it_works() -> Iterator[None]:
         )
 
 
-def _as_in_a_scope(model: Any, batch: Callable[[], Any]) -> None:
+def _as_in_a_scope(model: Any, batch: Any) -> None:
     """Build what Keras builds in a strategy's scope, if need be by a call on numbers.
 
     A layer may make variables of numbers, which Keras lets none do within symbols; and what
@@ -237,7 +233,7 @@ def _as_in_a_scope(model: Any, batch: Callable[[], Any]) -> None:
     if _try(model, _inlined, batch):
         return
     try:
-        _whole(model, _by_keras, batch)
+        _whole(model, keras_names.symbolic_build, batch)
     except Exception as error:
         if not has_call(model):
             raise
@@ -247,29 +243,22 @@ def _as_in_a_scope(model: Any, batch: Callable[[], Any]) -> None:
             raise changes from error
         if not is_built:
             raise
-        _by_keras(model, batch)
+        _whole(model, keras_names.symbolic_build, batch)
 
 
-def _by_keras(model: Any, batch: Callable[[], Any]) -> None:
-    keras_names.symbolic_build(model, batch())
-
-
-def _inlined(model: Any, batch: Callable[[], Any]) -> None:
-    given = batch()  # of a data set, whose functions cannot be called as Python's are
+def _inlined(model: Any, batch: Any) -> None:
     with _functions_inlined():
-        _by_keras(model, lambda: given)
+        keras_names.symbolic_build(model, batch)
 
 
-def _all_as_a_step(model: Any, batch: Callable[[], Any]) -> None:
-    if all(one.built for one in (*_compiled(model), model.optimizer)):
-        return
+def _all_as_a_step(model: Any, batch: Any) -> None:
     if not _all_built(model):
         _as_a_step(model, batch)
     if model.trainable_variables:  # Keras applies no optimizer otherwise
         _build_optimizer(model)
 
 
-def _as_a_step(model: Any, batch: Callable[[], Any]) -> None:
+def _as_a_step(model: Any, batch: Any) -> None:
     """Build layers, loss and metrics as TensorFlowTrainer.train_step does; nothing else changes."""
 
     def step(x: Any, y: Any, sample_weight: Any) -> None:
@@ -283,7 +272,7 @@ def _as_a_step(model: Any, batch: Callable[[], Any]) -> None:
     _in_symbols(step, batch)
 
 
-def _call(model: Any, batch: Callable[[], Any]) -> None:
+def _call(model: Any, batch: Any) -> None:
     _in_symbols(lambda x, *_: _outputs(model, x), batch)
 
 
@@ -291,12 +280,12 @@ def _outputs(model: Any, x: Any) -> Any:
     return model(x, training=True) if keras_names.call_takes_training(model) else model(x)
 
 
-def _in_symbols(function: Callable[..., Any], batch: Callable[[], Any]) -> None:
+def _in_symbols(function: Callable[..., Any], batch: Any) -> None:
     """Call a function of (x, y, sample_weight) of which nothing stays but what it builds.
 
     Keras assigns to no variable meanwhile, draws no seed, and keeps no loss that is added.
     """
-    symbols = keras.tree.map_structure(symbol, batch())
+    symbols = keras.tree.map_structure(symbol, batch)
     with _functions_inlined():
         keras_names.compute_output_spec(function, *keras.utils.unpack_x_y_sample_weight(symbols))
 

@@ -1,6 +1,6 @@
 """A call of a model on zeros, which builds layers that cannot be built of Keras's symbols."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,13 +17,13 @@ class CallChangesError(ValueError):
     """A call on zeros would leave something behind, for which a fit would not be as in Keras."""
 
 
-def call_on_zeros(model: Any, batch: Callable[[], Any]) -> None:
+def call_on_zeros(model: Any, batch: Any) -> None:
     """Build layers as a call of the model does, of which nothing else stays.
 
     Raises:
         CallChangesError: something would, in a variable that the call has made.
     """
-    x, *_ = keras.utils.unpack_x_y_sample_weight(batch())
+    x, *_ = keras.utils.unpack_x_y_sample_weight(batch)
     before = {id(one): (one, one.numpy()) for one in _that_a_call_may_change(model)}
     with _noting_assignments() as assigned:
         model(keras.tree.map_structure(_zeros, x), training=False)

@@ -1,4 +1,4 @@
-"""Layers as they were before something tried to build them and failed, or only tried them."""
+"""Puts layers back as they were before an attempt to build them that failed."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What calls on one batch, and looks at a model from outside of a `fit`, get besides."""
+"""Calls on one batch, and calls that look at a model from outside of a `fit`."""
 
 import inspect
 from collections.abc import Callable

@@ -90,8 +90,8 @@ class Both:
         return (
             f"On one device this batch's {shown}. The training is the same, but not what "
             "EarlyStopping and others decide by this: the likely cause is a metric that is no mean "
-            "over examples, such as the precision of a batch. Use one of keras.metrics, or a Metric "
-            f"whose variables are sums. Read {READ_ON}."
+            "over examples, such as the precision of a batch. Use one of keras.metrics, or a "
+            f"Metric whose variables are sums. Read {READ_ON}."
         )
 
     def _cause(self, trained: list[Difference]) -> str:

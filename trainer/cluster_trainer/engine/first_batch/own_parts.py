@@ -1,4 +1,4 @@
-"""What of a program is not Keras's: only that may be another training on several replicas."""
+"""Parts of a program that are not Keras's: only these may train otherwise on several replicas."""
 
 from collections.abc import Iterator
 from typing import Any
