@@ -72,6 +72,12 @@ def examples_of_keras(k):
         "compiled_metrics": lambda: k.compiled_metrics(model).built,
         "compile_config": lambda: k.compile_config(model).config["loss"] == "mse",
         "user_losses": lambda: k.user_losses(model) == "mse",
+        "user_metrics": lambda: k.user_metrics(model) == ["mae"],
+        "function_of_metric": lambda: (
+            k.function_of_metric(keras.metrics.MeanMetricWrapper(abs)) is abs
+        ),
+        "optimizers_of": lambda: k.optimizers_of(model) == [optimizer],
+        "rate_variable": lambda: k.rate_variable(optimizer) is not None,
         "compute_loss": lambda: k.compute_loss(model, None, one, one) == 0,
         "symbolic_build": lambda: k.symbolic_build(model, (tf.ones([1, 2]), one)) is None,
         "with_optionals": lambda: k.with_optionals(model, abs)(-3) == 3,
