@@ -118,17 +118,22 @@ class Card:
             task=Task(message.text("task", LONGEST_VALUE), message.number("index")),
             is_chief=message.flag("is_chief"),
             settings=message.mapping("settings", LONGEST_VALUE),
-            asks=message.flag("asks"),
-            generation=message.number("generation"),
-            ring_size=message.number("ring_size"),
+            # An image of another version, which has to hear that it is one, may not tell these.
+            generation=message.number("generation") if "generation" in message.fields else 0,
+            ring_size=message.number("ring_size") if "ring_size" in message.fields else 0,
+            devices=_optional(message, "devices"),
+            min_workers=_optional(message, "min_workers"),
+            asks=message.flag("asks") if "asks" in message.fields else False,
             **{name: message.text(name, LONGEST_VALUE) for name in _TEXTS},
         )
 
 
-_TEXTS = (
-    *("boot", "hosts", "image", "tensorflow", "gpus_per_worker", "settings_digest", "trouble"),
-    *("devices", "min_workers"),
-)
+_TEXTS = ("boot", "hosts", "image", "tensorflow", "gpus_per_worker", "settings_digest", "trouble")
+
+
+def _optional(message: Message, name: str) -> str:
+    """Return a text that another image may not tell."""
+    return message.text(name, LONGEST_VALUE) if name in message.fields else ""
 
 
 def _short(value: str) -> str:
