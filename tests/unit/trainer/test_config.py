@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_trainer import problems
@@ -226,7 +226,6 @@ TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",
 NUMBERS = st.one_of(st.integers(), st.floats()).map(str)
 
 
-@settings(max_examples=150)
 @given(st.dictionaries(NAMES, TEXTS | NUMBERS), st.lists(TEXTS | NAMES, max_size=3))
 def test_any_environment_is_read_or_refused(environ, arguments):
     if any(argument.startswith("-h") or "--help".startswith(argument) for argument in arguments):

@@ -81,10 +81,7 @@ ENVIRONMENTS = st.dictionaries(NAMES, LIKELY | BYTES, max_size=6)
 MACHINE = Machine("a", lambda address: address == "::1", lambda hosts: {h: (h,) for h in hosts})
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    max_examples=500,
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(ENVIRONMENTS, st.none() | st.binary(max_size=60) | st.just(b"WORKER_HOSTS=a:1\nB=2\n"))
 def test_any_environment_is_resolved_or_refused(
     tmp_path: Path,
