@@ -15,14 +15,14 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from cluster_trainer.models import mnist_cnn
+from cluster_trainer.models import networks
 
 STEP = int(os.environ.get("HANGS_IN_STEP", 0))
 HUNG = Path("/runs/hung")
 steps = itertools.count(1)
 
 def build(input_shape, num_classes):
-    network = mnist_cnn.build(input_shape, num_classes)
+    network = networks.mnist_cnn(input_shape, num_classes)
     return keras.Sequential([keras.Input(input_shape), Hangs(), network])
 
 class Hangs(keras.layers.Layer):

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from cluster_trainer.collectives import group
+from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.ring import Ring
 
 SECONDS = 60.0
@@ -22,11 +23,11 @@ class Peer:
 
     def __init__(self) -> None:
         one, two = socket.socketpair(), socket.socketpair()  # the first ends are the ranks' right
-        self.mine = Ring(0, 2, 1, two[1], one[0])
-        self.ring = Ring(1, 2, 1, one[1], two[0])
+        self.mine = RenewableRing(lambda: Ring(0, 2, 1, two[1], one[0]))
+        self.ring = RenewableRing(lambda: Ring(1, 2, 1, one[1], two[0]))
         self._pool = ThreadPoolExecutor(1)
 
-    def calls(self, *calls: Callable[[Ring], Any]) -> Future[list[Any]]:
+    def calls(self, *calls: Callable[[RenewableRing], Any]) -> Future[list[Any]]:
         """Make calls of the ring, one after the other, while rank 0 makes its own."""
         return self._pool.submit(lambda: [call(self.ring) for call in calls])
 

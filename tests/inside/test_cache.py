@@ -12,7 +12,6 @@ import tensorflow_datasets as tfds
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.data import registry
 from cluster_trainer.data.feeds import ExampleRows
-from cluster_trainer.data.pictures import cache as caches
 from cluster_trainer.data.pictures import kept as pictures
 from cluster_trainer.data.pictures import tfds_pictures
 from cluster_trainer.engine.data.sources.rows import RowSource
@@ -152,7 +151,7 @@ def test_a_picture_is_resized_bilinearly_and_rounded(data_dir):
 )
 def test_auto_takes_the_first_cache_that_has_room(room, chosen):
     sizes = {"decoded": 100, "encoded": 10, "disk": 1000, "directory": "/data"} | room
-    assert caches.choose("some", "auto", caches.Room(**sizes)) == chosen
+    assert tfds_pictures.choose_cache("some", "auto", tfds_pictures.Room(**sizes)) == chosen
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer.models import mnist_cnn
+from cluster_trainer.models import networks
 from cluster_trainer.results import export
 from cluster_trainer.results.weights import digest, values_of
 
@@ -12,7 +12,7 @@ PICTURES = np.random.default_rng(0).random([8, 28, 28, 1], np.float32)
 
 
 def test_both_forms_predict_what_the_model_predicts(tmp_path):
-    model = mnist_cnn.build((28, 28, 1), 10)
+    model = networks.mnist_cnn((28, 28, 1), 10)
     export.save(model, tmp_path)
     expected = model(PICTURES).numpy()
     reloaded = keras.models.load_model(tmp_path / export.KERAS_FILE)
@@ -29,7 +29,7 @@ def test_a_missing_folder_is_made_and_one_that_cannot_be_renamed_is_copied(tmp_p
         raise OSError(errno.EMFILE, "directory has more entries than the limit")
 
     monkeypatch.setattr("os.rename", rename)
-    export.save(mnist_cnn.build((28, 28, 1), 10), tmp_path / "bucket" / "model")
+    export.save(networks.mnist_cnn((28, 28, 1), 10), tmp_path / "bucket" / "model")
     folder = tmp_path / "bucket" / "model"
     assert sorted(entry.name for entry in folder.iterdir()) == ["model.keras", "saved_model"]
     tf.saved_model.load(folder / export.SAVED_MODEL)
@@ -37,12 +37,12 @@ def test_a_missing_folder_is_made_and_one_that_cannot_be_renamed_is_copied(tmp_p
 
 def test_an_earlier_export_is_replaced_and_nothing_else_is_left(tmp_path):
     for _ in range(2):
-        export.save(mnist_cnn.build((28, 28, 1), 10), tmp_path)
+        export.save(networks.mnist_cnn((28, 28, 1), 10), tmp_path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["model.keras", "saved_model"]
 
 
 def test_what_is_exported_survives_a_loss_of_power(tmp_path, disk):
-    export.save(mnist_cnn.build((28, 28, 1), 10), tmp_path)
+    export.save(networks.mnist_cnn((28, 28, 1), 10), tmp_path)
     unfinished, moved = f".unfinished.{export.KERAS_FILE}", ".unfinished.saved_model"
     assert disk.index(f"sync {unfinished}") < disk.index(f"rename {unfinished} {export.KERAS_FILE}")
     named = disk.index(f"rename {moved} {export.SAVED_MODEL}")

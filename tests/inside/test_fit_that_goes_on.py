@@ -29,7 +29,7 @@ from cluster_trainer.collectives.rehearsal import Rehearsal
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.errors import OtherCall, PeerLost, PeerUnfit
 from cluster_trainer.engine import running
-from cluster_trainer.engine.replicas import metric_rows, statistics
+from cluster_trainer.engine.replicas import of_model
 from cluster_trainer.engine.running import Running
 from cluster_trainer.fits.kept.coordinator import Coordinator
 from cluster_trainer.fits.kept.kept_fit import KeptFit
@@ -536,9 +536,9 @@ def test_what_a_checkpoint_takes_from_all_workers_is_compiled_too(keep, every):
     model = keras.Sequential(layers)
     model.compile("sgd", "mse", metrics=["mae"])
     rehearsed(KeptFit(kept._options, model), model, ROWS, WANTED, batch_size=8)  # noqa: SLF001
-    _, averaging = statistics._averaging[model]  # noqa: SLF001
-    assert averaging.experimental_get_tracing_count() == 1
-    assert (model in metric_rows._taking) == bool(every)  # noqa: SLF001
+    functions = of_model.of(model).functions
+    assert functions["average"][1].experimental_get_tracing_count() == 1
+    assert ("metrics" in functions) == bool(every)
 
 
 class SetsModel(keras.callbacks.Callback):

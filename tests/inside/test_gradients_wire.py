@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from cluster_trainer.collectives import group, over_ring
+from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.ring import Ring
 from cluster_trainer.fits.kept import comparing
 from cluster_trainer.problems import ConfigurationError
@@ -36,11 +37,12 @@ def summed_on(size, values_of, wire):
     Eagerly: within a graph each rank would take one of TensorFlow's threads until all have come.
     """
     pairs = [socket.socketpair() for _ in range(size)]
-    rings = [Ring(rank, size, 1, pairs[rank - 1][1], pairs[rank][0]) for rank in range(size)]
+    ranks = [Ring(rank, size, 1, pairs[rank - 1][1], pairs[rank][0]) for rank in range(size)]
+    rings = [RenewableRing(lambda ring=ring: ring) for ring in ranks]
 
     def on_rank(ring):
         values = [tf.constant(value) for value in values_of(ring.rank)]
-        return [total.numpy() for total in over_ring.summed(ring, values, wire=wire)]
+        return [total.numpy() for total in over_ring.begin_sums(ring, values, wire=wire)()]
 
     try:
         with ThreadPoolExecutor(size) as pool:
@@ -90,7 +92,8 @@ class Echo:
         sums: (how many numbers, their type, what they travel as) of each sum, in their order.
     """
 
-    size, rank, generation, error = WORKERS, 0, 1, None
+    size, rank, generation, operations = WORKERS, 0, 1, 0
+    error, is_closed = None, False
     members = tuple(range(WORKERS))
 
     def __init__(self):
@@ -110,6 +113,9 @@ class Echo:
     def barrier(self, **_):
         pass
 
+    def doubt(self, _):
+        pass
+
 
 @pytest.mark.usefixtures("_as_bfloat16")
 def test_gradients_alone_travel_so():
@@ -120,7 +126,7 @@ def test_gradients_alone_travel_so():
     )
     model.compile("sgd", "mse", metrics=["mae"])
     ring = Echo()
-    group.use(ring)
+    group.use(RenewableRing(lambda: ring))
     model.fit(np.ones((16, 4), np.float32), np.ones((16, 5), np.float32), batch_size=8, verbose=0)
     rounded = {size for size, _, wire in ring.sums if wire == "bfloat16"}
     assert rounded == {sum(int(np.prod(one.shape)) for one in model.trainable_variables)}

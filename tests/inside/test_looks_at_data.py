@@ -1,11 +1,16 @@
 """How data are read is traced as seldom as can be: it takes time at each start and after a loss."""
 
+from types import SimpleNamespace
+
 import keras
 import numpy as np
 import pytest
 
+from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.engine.data.sources.py_dataset import PyDatasetSource
 from cluster_trainer.engine.data.sources.rows import RowSource
 from cluster_trainer.engine.epoch_iterator import EpochIterator
+from cluster_trainer.private import keras_names
 
 X = np.random.default_rng(0).random((32, 4), np.float32)
 Y = (X.sum(1, keepdims=True) > 2).astype(np.float32)
@@ -41,3 +46,25 @@ def test_what_an_iterator_is_like_is_found_out_once(strategy, readings):
     assert iterator.spec()[0].shape[1:] == [4]
     assert iterator.to_trace() == iterator.to_trace()
     assert len(readings) == 1
+
+
+class Two(keras.utils.PyDataset):
+    num_batches = 2
+
+    def __getitem__(self, index):
+        return X[index::2], Y[index::2]
+
+
+def test_a_reading_whose_end_fails_is_ended_once():
+    ended = []
+
+    def stop():
+        ended.append(1)
+        raise OSError("in a queue")
+
+    source = PyDatasetSource(keras_names.PyDatasetAdapter(Two()), Replicas(), 0)
+    source._reading = SimpleNamespace(enqueuer=SimpleNamespace(stop=stop))  # noqa: SLF001
+    with pytest.raises(OSError, match="in a queue"):
+        source.end_pass()
+    source.end_pass()
+    assert ended == [1]

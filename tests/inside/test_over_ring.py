@@ -35,6 +35,10 @@ def adds(value, what):
     return lambda ring: ring.all_reduce(np.asarray(value), what=what)
 
 
+def summed(*given, **how):
+    return over_ring.begin_sums(*given, **how)()
+
+
 ONE = np.ones(1, np.float32)
 eagerly_or_not = pytest.mark.parametrize("compiled", [tf.function, lambda one: one])
 
@@ -44,7 +48,7 @@ def test_sums_of_one_type_are_one_message_in_the_order_of_types(peer, compiled):
     peers = peer.calls(adds(np.arange(5, dtype=np.float32), "g"), adds([10, 20], "g"))
     values = [tf.constant([[1.0, 2.0]]), tf.constant(3, tf.int64), tf.constant([4.0, 5.0, 6.0])]
     values += [tf.constant(7, tf.int64)]
-    sums = compiled(lambda *values: over_ring.summed(peer.mine, values, "g"))(*values)
+    sums = compiled(lambda *values: summed(peer.mine, values, "g"))(*values)
     assert [one.numpy().tolist() for one in sums] == [[[1, 3]], 13, [6, 8, 10], 27]
     assert [one.dtype for one in sums] == [one.dtype for one in values]
     peers.result(SECONDS)
@@ -56,7 +60,7 @@ def test_sums_of_one_type_are_one_message_in_the_order_of_types(peer, compiled):
 def test_every_type_is_summed_by_one_that_holds_it(peer, dtype):
     carrier = over_ring.CARRIERS.get(dtype, dtype).as_numpy_dtype
     peers = peer.calls(adds(np.array([1, 0], carrier), ""))
-    (total,) = over_ring.summed(peer.mine, [tf.cast([1, 0], dtype)])
+    (total,) = summed(peer.mine, [tf.cast([1, 0], dtype)])
     assert total.dtype == dtype
     expected = [True, False] if dtype == tf.bool else [2, 0]
     assert total.numpy().tolist() == expected
@@ -74,7 +78,7 @@ def test_sparse_gradients_are_the_rows_of_all_in_the_order_of_ranks(peer, compil
     def sums():
         slices = tf.constant([[1.0, 2.0]]), tf.constant([4], tf.int64), tf.constant([9, 2])
         rows = tf.IndexedSlices(*slices)
-        return over_ring.summed(peer.mine, [rows, tf.ones([1])], "g")
+        return summed(peer.mine, [rows, tf.ones([1])], "g")
 
     sparse, dense = compiled(sums)()
     assert sparse.values.numpy().tolist() == [[1, 2], [5, 6], [7, 8]]
@@ -172,7 +176,7 @@ def test_calls_of_a_step_keep_their_order_whatever_they_wait_for(peer):
             value = start
             for _ in range(len(names) - number):  # the first have the longest way
                 value = tf.linalg.matmul(value, start) / 300.0
-            found += over_ring.summed(peer.mine, [value[0, :1]], name)
+            found += summed(peer.mine, [value[0, :1]], name)
         return found
 
     step(tf.ones([300, 300]))
@@ -184,7 +188,7 @@ def test_calls_keep_their_order_in_conditions_loops_and_functions_within_a_step(
     peers = peer.calls(*(adds(ONE, name) for name in expected))
 
     def summed(value, what):
-        return over_ring.summed(peer.mine, [value], what)[0]
+        return summed(peer.mine, [value], what)[0]
 
     @tf.function
     def within(value):
@@ -210,7 +214,7 @@ def test_calls_keep_their_order_in_conditions_loops_and_functions_within_a_step(
 
 def test_a_function_that_was_traced_sums_again_in_each_step(peer):
     peers = peer.calls(*[adds(ONE, "step")] * 5)
-    step = tf.function(lambda value: over_ring.summed(peer.mine, [value], "step")[0])
+    step = tf.function(lambda value: summed(peer.mine, [value], "step")[0])
     assert [step(tf.constant([float(turn)])).numpy()[0] for turn in range(5)] == [1, 2, 3, 4, 5]
     assert step.experimental_get_tracing_count() == 1
     peers.result(SECONDS)
@@ -228,7 +232,7 @@ def test_workers_at_different_calls_both_hear_what_each_is_at(peer):
 
 def test_a_step_whose_peer_is_lost_fails_with_the_rings_reason(peer):
     peers = peer.calls(adds(ONE, ""), lambda ring: ring.close())
-    step = tf.function(lambda: over_ring.summed(peer.mine, [tf.ones([1])])[0])
+    step = tf.function(lambda: summed(peer.mine, [tf.ones([1])])[0])
     step()
     peers.result(SECONDS)
     with pytest.raises(PeerLost) as caught, group.failure_told():

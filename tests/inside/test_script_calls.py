@@ -72,7 +72,7 @@ def test_a_lost_peer_ends_the_process_as_in_a_fit(model, peer, call):
 def takes_values(model):
     """Let the peer take the chief's values into a model of its own."""
     variables = [*model.variables, *model.optimizer.variables]
-    return lambda ring: alike._take_from_chief(variables, ring)  # noqa: SLF001
+    return lambda ring: alike._take_from_chief(model, variables, ring)  # noqa: SLF001
 
 
 def test_an_error_of_the_script_stays_its_own(model, peer):

@@ -26,6 +26,7 @@ tf.config.threading.set_intra_op_parallelism_threads(1)
 import keras
 from cluster_trainer.collectives import group, buckets
 from cluster_trainer.collectives.rehearsal import Rehearsal
+from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.engine.steps import waits_of
 
 LATE = 0.05
@@ -45,8 +46,11 @@ class Others(Rehearsal):
     def close(self):
         self.is_closed = True
 
+    def doubt(self, _):
+        pass
 
-group.use(Others(2))
+
+group.use(RenewableRing(lambda: Others(2)))
 """
 IN_ONE_THREAD = """SIDE, LAYERS, STEPS = 64, 6, 5
 buckets.BYTES_PER_RANK = SIDE * SIDE * 4
@@ -177,6 +181,10 @@ def peer(monkeypatch):
         yield made
 
 
+def summed(*given):
+    return over_ring.begin_sums(*given)()
+
+
 def adds(*values):
     return lambda ring: ring.all_reduce(np.array(values, np.float32), what="g")
 
@@ -194,7 +202,7 @@ def in_lists(tensors):
 @pytest.mark.parametrize("compiled", [tf.function, lambda one: one], ids=["traced", "eager"])
 def test_each_value_has_its_own_sum(peer, compiled):
     peers = peer.calls(FIRST, SECOND)
-    step = compiled(lambda *values: over_ring.summed(peer.mine, values, "g"))
+    step = compiled(lambda *values: summed(peer.mine, values, "g"))
     assert in_lists(step(*map(tf.constant, VALUES))) == SUMS
     peers.result(SECONDS)
 
@@ -209,7 +217,7 @@ def test_sparse_rows_are_gathered_after_buckets(peer):
     @tf.function
     def step(*values):
         rows = tf.IndexedSlices(tf.zeros([1, 1]), tf.constant([3]), tf.constant([9, 1]))
-        return over_ring.summed(peer.mine, [*values[:2], rows, *values[2:]], "g")
+        return summed(peer.mine, [*values[:2], rows, *values[2:]], "g")
 
     first, second, rows, *others = step(*map(tf.constant, VALUES))
     assert in_lists([first, second, *others]) == SUMS
@@ -232,7 +240,7 @@ def test_buckets_of_two_types_are_begun_before_any_is_waited_for(peer, monkeypat
     monkeypatch.setattr(peer.mine, "begin_all_reduce", counted)
     all_begun = lambda _: [begun.acquire(timeout=SECONDS / 10) for _ in range(4)]  # noqa: E731
     peers = peer.calls(all_begun, FIRST, SECOND, *of_wide)
-    step = tf.function(lambda *values: over_ring.summed(peer.mine, values, "g"))
+    step = tf.function(lambda *values: summed(peer.mine, values, "g"))
     sums = step(*map(tf.constant, VALUES), *wide)
     assert in_lists(sums) == [*SUMS, [8, 10], [8, 10]]
     assert peers.result(SECONDS)[0] == [True] * 4
@@ -266,7 +274,7 @@ def test_a_backward_pass_may_have_effects_anywhere(peer, place):
                 value = (noted(value) if number == place else value) * kernel
             loss = tf.reduce_sum(value)
         gradients = tape.gradient(loss, kernels)
-        return over_ring.summed(peer.mine, gradients, "g")
+        return summed(peer.mine, gradients, "g")
 
     for turn in range(3):
         assert in_lists(step()) == [[4] * 4] * 3
@@ -283,7 +291,7 @@ def test_a_step_that_has_failed_leaves_nothing_to_the_next(peer):
     def step(*values):
         both = values[0] * values[-1] / values[-1]  # so that the first bucket is begun before
         later = tf.gather(both, tf.where(fails, [7, 7], [0, 1]))
-        return over_ring.summed(peer.mine, [later, *values[1:]], "g")
+        return summed(peer.mine, [later, *values[1:]], "g")
 
     given = [*map(tf.constant, VALUES)]
     with pytest.raises(tf.errors.InvalidArgumentError, match="7 is not in"):
@@ -295,7 +303,7 @@ def test_a_step_that_has_failed_leaves_nothing_to_the_next(peer):
 
 def test_a_peer_that_is_lost_between_buckets_is_named(peer):
     peers = peer.calls(FIRST, lambda ring: ring.close())
-    step = tf.function(lambda *values: over_ring.summed(peer.mine, values, "g"))
+    step = tf.function(lambda *values: summed(peer.mine, values, "g"))
     with pytest.raises(PeerLost) as caught, group.failure_told():
         step(*map(tf.constant, VALUES))
     assert caught.value.rank == 1

@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives import buckets
 from cluster_trainer.data import registry
-from cluster_trainer.models import mnist_cnn
+from cluster_trainer.models import networks
 
 CHAOS = Path("/chaos")
 RECORDS = CHAOS / "records.jsonl"
@@ -56,7 +56,7 @@ def load() -> tuple[Split, Split]:
 
 def build(input_shape: tuple[int, ...], num_classes: int) -> keras.Model:
     """The tutorials' network behind a layer that records what it is given."""
-    network = mnist_cnn.build(input_shape, num_classes)
+    network = networks.mnist_cnn(input_shape, num_classes)
     if bucket_bytes := os.environ["SABOTEUR_PACK_BYTES"]:
         _sum_in_buckets(network, int(bucket_bytes))
     return keras.Sequential([keras.Input(input_shape), Recorder(), network], name="saboteur")

@@ -3,57 +3,56 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
+from dataclasses import dataclass
 
 from cluster_trainer.collectives.renewable import RenewableRing
-from cluster_trainer.collectives.ring.ring import Ring
 
-AnyRing: TypeAlias = Ring | RenewableRing
-
-
-def _none() -> AnyRing | None:
-    return None
+Form = Callable[[], RenewableRing | None]
 
 
-class _RingOfThread(threading.local):
+@dataclass
+class _OfProcess:
+    """What this process has: a ring, or what forms one once somebody asks for it."""
+
+    ring: RenewableRing | None = None
+    form: Form | None = None
+    gradients_wire: str | None = None
+
+
+class _OfThread(threading.local):
     is_left_out = False
 
 
-_of_thread = _RingOfThread()
-_form: Callable[[], AnyRing | None] = _none
-_ring: AnyRing | None = None
-_gradients_wire: str | None = None
+_of_process, _of_thread = _OfProcess(), _OfThread()
 
 
-def offer(form: Callable[[], AnyRing | None]) -> None:
+def offer(form: Form) -> None:
     """Let the ring be formed by a function, once somebody asks for it.
 
     Args:
         form: meets the other workers; None where there are none, or TensorFlow's cluster is wanted.
             It is called once, unless it raises.
     """
-    global _form  # noqa: PLW0603  it is this process's
-    _form = form
+    _of_process.form = form
 
 
-def use(ring: AnyRing | None) -> None:
+def use(ring: RenewableRing | None) -> None:
     """Take a ring, or none from now on."""
-    global _form, _ring
-    _form, _ring = _none, ring
+    _of_process.ring, _of_process.form = ring, None
 
 
 def is_wanted() -> bool:
     """Tell whether this process has a ring, or will have one when somebody asks for it."""
-    return _ring is not None or _form is not _none
+    return _of_process.ring is not None or _of_process.form is not None
 
 
-def current() -> AnyRing | None:
+def current() -> RenewableRing | None:
     """Return the ring; None where this process has none, or this thread leaves it out."""
     if _of_thread.is_left_out:
         return None
-    if _form is not _none:
-        use(_form())
-    return _ring
+    if _of_process.form:
+        use(_of_process.form())
+    return _of_process.ring
 
 
 @contextmanager
@@ -71,13 +70,12 @@ def left_out() -> Iterator[None]:
 
 def send_gradients_as(wire: str) -> None:
     """Let gradients of float32 travel round the ring as float32, or rounded to bfloat16."""
-    global _gradients_wire  # noqa: PLW0603  it is this process's
-    _gradients_wire = wire
+    _of_process.gradients_wire = wire
 
 
 def gradients_wire() -> str | None:
     """Return what gradients of float32 travel as; None: as they are."""
-    return _gradients_wire
+    return _of_process.gradients_wire
 
 
 @contextmanager
@@ -92,8 +90,9 @@ def failure_told() -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        ring = _of_process.ring
         is_tensorflows = any(kind.__name__ == "OpError" for kind in type(error).__mro__)
-        why = _ring.error if _ring and is_tensorflows else None
+        why = ring.error if ring and is_tensorflows else None
         if why is None:
             raise
         raise why from error

@@ -7,7 +7,6 @@ The entrypoint's side is entrypoint/rendezvous/commands/. The two meet in one pa
 socket that the command has inherited. docs/explanation/decisions/0011-neighbours.md says why.
 """
 
-import array
 import contextlib
 import json
 import secrets
@@ -74,11 +73,8 @@ def join(environ: Mapping[str, str]) -> Neighbours | None:
     for whoever replaces one that was lost, it waits at the gate first, as long as
     RENDEZVOUS_TIMEOUT says. That it lives it says every few seconds.
 
-    Args:
-        environ: the variables that the entrypoint has started this command with.
-
     Returns:
-        None where the entrypoint knows of no other worker.
+        None where the entrypoint that set these variables knows of no other worker.
 
     Raises:
         NeighboursError: the ring cannot be formed.
@@ -106,9 +102,6 @@ def who_waits(environ: Mapping[str, str]) -> tuple[str, ...] | None:
 
     While a ring goes on without some of the workers, worker 0's entrypoint says so once whenever
     one of them is back, or has gone again.
-
-    Args:
-        environ: see `join`.
     """
     text = environ.get(VARIABLE)
     names: tuple[str, ...] | None = None
@@ -149,11 +142,6 @@ def _not_the_entrypoints(text: str, reason: str) -> NotTheEntrypointsError:
 
 
 def _wait_for_packet(asks: socket.socket) -> None:
-    """Wait until the entrypoint has said something.
-
-    Raises:
-        NeighboursError: it says nothing any more.
-    """
     waiting = select.poll()
     waiting.register(asks, select.POLLIN)
     # Second by second: of the time in which both stood still, as in a paused container, one counts.
@@ -166,41 +154,20 @@ def _wait_for_packet(asks: socket.socket) -> None:
 
 
 def _receive(asks: socket.socket, flags: int = 0) -> tuple[dict[str, Any], list[socket.socket]]:
-    """Return the next packet and the sockets that came with it.
-
-    Args:
-        asks: where it comes from.
-        flags: of recvmsg().
-
-    Raises:
-        NeighboursError: the entrypoint's process has ended, or says something else.
-        OSError: the socket has failed.
-    """
-    integers = array.array("i")
-    room = socket.CMSG_SPACE(MOST_DESCRIPTORS * integers.itemsize)
-    content, others, *_ = asks.recvmsg(LONGEST_ANSWER, room, socket.MSG_CMSG_CLOEXEC | flags)
-    for level, kind, data in others:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            integers.frombytes(data[: len(data) - len(data) % integers.itemsize])
-    sockets = [socket.socket(fileno=descriptor) for descriptor in integers]
+    """Return the next packet and the sockets that came with it."""
+    flags |= socket.MSG_CMSG_CLOEXEC
+    content, descriptors, *_ = socket.recv_fds(asks, LONGEST_ANSWER, MOST_DESCRIPTORS, flags)
+    sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
     if not content:
         raise NeighboursError("the entrypoint's process that connects neighbours has ended")
-    try:
-        answer = json.loads(content)
-    except ValueError:
-        answer = None
-    if not isinstance(answer, dict):
-        _close(sockets)
-        raise NeighboursError(f"the entrypoint answers {content[:100]!r}, which is no JSON object")
-    return answer, sockets
+    with contextlib.suppress(ValueError):
+        if isinstance(answer := json.loads(content), dict):
+            return answer, sockets
+    _close(sockets)
+    raise NeighboursError(f"the entrypoint answers {content[:100]!r}, which is no JSON object")
 
 
 def _read(answer: dict[str, Any], sockets: list[socket.socket]) -> Neighbours:
-    """Return what an answer says.
-
-    Raises:
-        NeighboursError: it says that there is no ring, or not what it should.
-    """
     if "error" in answer:
         raise NeighboursError(str(answer["error"]), int(answer.get("code", EX_TEMPFAIL)))
     try:
@@ -216,11 +183,7 @@ def _read(answer: dict[str, Any], sockets: list[socket.socket]) -> Neighbours:
 
 
 def _members(answer: dict[str, Any], size: int) -> tuple[int, ...]:
-    """Return which of all workers are in the ring; all of them where the answer does not say.
-
-    Raises:
-        ValueError, TypeError: they are not so many, or in no order.
-    """
+    """Return which of all workers are in the ring; all of them where the answer does not say."""
     members = tuple(map(int, answer.get("members", range(size))))
     if len(members) != size or [*members] != sorted({*members}):
         raise ValueError(f"{members} are no members of a ring of {size}")
@@ -228,6 +191,5 @@ def _members(answer: dict[str, Any], size: int) -> tuple[int, ...]:
 
 
 def _close(sockets: list[socket.socket]) -> None:
-    """Close what nobody takes."""
     for connection in sockets:
         connection.close()

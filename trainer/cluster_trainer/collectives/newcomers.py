@@ -6,29 +6,14 @@ ends alone if it differs from those who are not.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
-from cluster_trainer.collectives.ring.errors import PeerUnfit, RingError
+import numpy as np
+
+from cluster_trainer.collectives.ring.errors import RingError
 from cluster_trainer.collectives.ring.ring import Ring
 
-MEETING, LEAVING = "the beginning of a ring", "leaving who does not fit"
-NUMBER_BYTES = 8
-
-
-class RingWithNewcomers(Protocol):
-    """A ring that knows who of its ranks is new."""
-
-    @property
-    def rank(self) -> int:
-        """This process's number."""
-
-    @property
-    def newcomers(self) -> frozenset[int]:
-        """The ranks that are new to the others."""
-
-    def barrier(self, *, what: str = "") -> None:
-        """See Ring.barrier."""
+MEETING = "the beginning of a ring"
 
 
 class Newcomers:
@@ -55,21 +40,17 @@ class Newcomers:
         Where nobody is new to anybody, as at a first start, there is none. Nor is there any where
         the ring fails at this: whoever uses it next hears of that.
         """
-        numbers = [one.to_bytes(NUMBER_BYTES) for one in (self._trusted, self._before)]
-        mine = b"".join([*numbers, bytes([self._has_met])])
+        mine = np.array([self._trusted, self._before, self._has_met], np.int64)
         try:
             rows = ring.all_gather(mine, what=MEETING)
         except RingError:
             return frozenset()
-        self.began_together, self._has_met = not any(row[-1] for row in rows), True
-        told = [
-            (int.from_bytes(row[:NUMBER_BYTES]), int.from_bytes(row[NUMBER_BYTES:-1]))
-            for row in rows
-        ]
-        self._latest, before = max(told)
+        told = [np.frombuffer(row, np.int64).tolist() for row in rows]
+        self.began_together, self._has_met = not any(has_met for *_, has_met in told), True
+        self._latest, before, _ = max(told)
         found = frozenset(
             rank
-            for rank, (trusted, _) in enumerate(told)
+            for rank, (trusted, *_) in enumerate(told)
             if trusted < self._latest and (not trusted or trusted < before)
         )
         if not found:
@@ -79,31 +60,6 @@ class Newcomers:
     def trust(self, ring: Ring) -> None:
         """Take all workers of a ring for ones that fit."""
         self._trusted, self._before = ring.generation, self._latest
-
-
-def leave_out(ring: RingWithNewcomers, answers: Sequence[Any], what: str) -> bool:
-    """Have the others go on without newcomers that answer otherwise; all workers call it.
-
-    Args:
-        ring: of the workers.
-        answers: of all workers, in the order of their ranks; the same on all, not all equal.
-        what: they were asked for, in words for a person.
-
-    Returns:
-        whether this worker is one that differs: it has to say in what, and to end. Nobody is left
-        out where those who are not new differ, too; it is False then on all.
-
-    Raises:
-        PeerUnfit: on those that fit.
-    """
-    unfit = differing(answers, ring.newcomers)
-    if not unfit:
-        return False
-    with suppress(RingError):  # the last call: who leaves before the others have read tears it
-        ring.barrier(what=LEAVING)
-    if ring.rank in unfit:
-        return True
-    raise PeerUnfit(f"rank {unfit[0]}, which is new, differs in {what}", unfit[0])
 
 
 def differing(answers: Sequence[Any], newcomers: frozenset[int]) -> list[int]:

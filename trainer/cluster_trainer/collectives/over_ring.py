@@ -9,16 +9,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives.buckets import buckets_of, hold_up, needed_later
-from cluster_trainer.collectives.group import AnyRing
 from cluster_trainer.collectives.renewable import RenewableRing
 
-SUMMED = (tf.float32, tf.float64, tf.float16, tf.int32, tf.int64)
 # The ring adds few types; what carries another one holds each of its values.
 CARRIERS = {
     tf.bfloat16: tf.float32,
@@ -30,36 +28,24 @@ TURN = "cluster_trainer_turn_of_ring"
 _numbers = itertools.count()
 
 
-def summed(
-    ring: AnyRing,
+def begin_sums(
+    ring: RenewableRing,
     values: Sequence[tf.Tensor | tf.IndexedSlices],
     what: str = "",
     *,
     wire: str | None = None,
-) -> list[Any]:
-    """Return each value's sum over all workers, packed into one message for each type of numbers.
+) -> Wait:
+    """Begin the sums of values over all workers, as far as that can be done beside the step.
 
-    Many numbers are several messages, in the reverse order of the values: of gradients the last
-    layers' are there first, and are summed while the others are computed. Of sparse gradients, all
-    workers' rows, in the order of the workers.
+    The values of each type of numbers are packed into one message. Many numbers are several
+    messages, in the reverse order of the values: of gradients the last layers' are there first, and
+    are summed while the others are computed. Sparse gradients are concatenated, in rank order.
 
     Args:
         ring: of the workers.
         values: of any shapes and types.
         what: they are, see Ring; the same on all workers.
         wire: what float32 travels as, see `Ring.all_reduce`; sparse rows travel as they are.
-    """
-    return begin_sums(ring, values, what, wire=wire)()
-
-
-def begin_sums(
-    ring: AnyRing,
-    values: Sequence[tf.Tensor | tf.IndexedSlices],
-    what: str = "",
-    *,
-    wire: str | None = None,
-) -> Wait:
-    """Begin what `summed` does, as far as it can be done beside the step.
 
     Returns:
         a function to be called once, in the same trace; it waits for the rest, and returns the
@@ -68,11 +54,11 @@ def begin_sums(
     dense: dict[tf.DType, list[int]] = {}
     for place, value in enumerate(values):
         if not isinstance(value, tf.IndexedSlices):
-            dense.setdefault(_carrier(value.dtype), []).append(place)
+            dense.setdefault(CARRIERS.get(value.dtype, value.dtype), []).append(place)
     under_way = []
     for dtype, places in dense.items():
-        sums = Sums(ring, what, wire if dtype == tf.float32 else None)
-        under_way.append((places, _begin([values[place] for place in places], dtype, sums)))
+        how = {"wire": wire if dtype == tf.float32 else None, "what": what}
+        under_way.append((places, _begin(ring, [values[place] for place in places], dtype, how)))
 
     def wait() -> list[Any]:
         results: dict[int, Any] = {}
@@ -88,13 +74,10 @@ def begin_sums(
     return wait
 
 
-def gathered(ring: AnyRing, value: tf.Tensor, what: str = "") -> tf.Tensor:
+def gathered(ring: RenewableRing, value: tf.Tensor, what: str = "") -> tf.Tensor:
     """Return the values of all workers, one after the other along their first dimension.
 
-    Args:
-        ring: of the workers.
-        value: [n, …] of any type, strings too, with an n of each worker's own.
-        what: it is for; see Ring.
+    Each is [n, …] of any type, strings too, with an n of the worker's own.
     """
 
     def gather(mine: np.ndarray) -> np.ndarray:
@@ -107,11 +90,7 @@ def gathered(ring: AnyRing, value: tf.Tensor, what: str = "") -> tf.Tensor:
 
 
 def _refuse_unlike(shapes: Sequence[tuple[int, ...]], what: str) -> None:
-    """Refuse tensors that cannot be put together, on all workers.
-
-    Raises:
-        ValueError: they differ in more than their first dimension.
-    """
+    """Refuse tensors that cannot be put together, on all workers."""
     if len({shape[1:] for shape in shapes}) > 1:
         raise ValueError(
             f"{what or 'a tensor'}: the workers' shares have other sizes than each other, "
@@ -143,52 +122,28 @@ def _from_bytes(content: bytes, like: np.ndarray) -> np.ndarray:
     return strings.reshape(shape)
 
 
-def rank_of(ring: AnyRing) -> tf.Tensor:
+def rank_of(ring: RenewableRing) -> tf.Tensor:
     """Return this process's rank when the step runs, int32 []."""
     return _place(ring)[0]
 
 
-def most_of(ring: AnyRing) -> int | None:
-    """Return how many ranks there are when no worker is missing, if one may be."""
-    return ring.most if isinstance(ring, RenewableRing) else None
-
-
-def size_of_all(ring: AnyRing) -> int:
-    """Return how many ranks there are when no worker is missing."""
-    return most_of(ring) or ring.size
-
-
-def size_of(ring: AnyRing) -> tf.Tensor:
+def size_of(ring: RenewableRing) -> tf.Tensor:
     """Return how many ranks there are when the step runs, int32 []."""
     return _place(ring)[1]
 
 
-class Sums(NamedTuple):
-    """How sums are made: over which ring, what for, and what numbers travel as."""
-
-    ring: AnyRing
-    what: str
-    wire: str | None
-
-    def make(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the sum of [n] over all workers."""
-        return self.ring.all_reduce(numbers, wire=self.wire, what=self.what)
-
-    def begin(self, numbers: np.ndarray) -> Future[np.ndarray]:
-        """Return what will have the sum."""
-        return self.ring.begin_all_reduce(numbers, wire=self.wire, what=self.what)
-
-
-def _begin(values: list[tf.Tensor], dtype: tf.DType, sums: Sums) -> Wait:
+def _begin(
+    ring: RenewableRing, values: list[tf.Tensor], dtype: tf.DType, how: dict[str, Any]
+) -> Wait:
     """Begin the sums of dense values if they are several buckets; one is summed when waited for."""
-    buckets = buckets_of(values, dtype, size_of_all(sums.ring))
+    buckets = buckets_of(values, dtype, ring.size_of_all)
     flat = [tf.reshape(tf.cast(value, dtype), [-1]) for value in values]
     parts = [[flat[place] for place in bucket] for bucket in buckets]
     packed = [tf.concat(bucket, 0) if len(bucket) > 1 else bucket[0] for bucket in parts]
-    is_one = len(buckets) == 1
-    totals = (
-        partial(_called, sums.make, packed, [dtype]) if is_one else _begin_buckets(packed, sums)
-    )
+    if len(buckets) == 1:
+        totals = partial(_called, partial(ring.all_reduce, **how), packed, [dtype])
+    else:
+        totals = _begin_buckets(packed, partial(ring.begin_all_reduce, **how))
 
     def wait() -> list[tf.Tensor]:
         found: dict[int, tf.Tensor] = {}
@@ -207,7 +162,9 @@ def _as_of(value: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
     return tf.cast(shaped, value.dtype)
 
 
-def _begin_buckets(packed: list[tf.Tensor], sums: Sums) -> Wait:
+def _begin_buckets(
+    packed: list[tf.Tensor], begin_sum: Callable[[np.ndarray], Future[np.ndarray]]
+) -> Wait:
     """Begin each bucket's sum when its numbers are there.
 
     A thread of the ring's makes them. The step's own threads, of which there may be one, go on.
@@ -218,7 +175,7 @@ def _begin_buckets(packed: list[tf.Tensor], sums: Sums) -> Wait:
     def begin(numbers: np.ndarray, *, is_first: bool) -> np.int32:
         if is_first:
             under_way.clear()  # a step that has failed may have left some
-        under_way.append(sums.begin(numbers))
+        under_way.append(begin_sum(numbers))
         return np.int32(len(under_way))
 
     def end(*_: Any) -> list[np.ndarray]:
@@ -244,23 +201,18 @@ def _called(
     Each call takes a turn, a variable that TensorFlow reads before and writes after it. So it
     orders a step's calls as they were traced, in functions, conditions and loops within it, too.
     """
-
-    def take_turn(_: Any, *values: Any) -> Any:
-        return call(*values)
-
     turn = _turn()
     with _not_by_xla(), tf.device("CPU:0"):
         number = tf.raw_ops.ReadVariableOp(resource=turn, dtype=tf.int64)
-        results = tf.nest.flatten(tf.numpy_function(take_turn, [number, *given], dtypes, name=SUM))
+        taken = tf.numpy_function(lambda _, *own: call(*own), [number, *given], dtypes, name=SUM)
+        results = tf.nest.flatten(taken)
         with tf.control_dependencies(results):
             tf.raw_ops.AssignVariableOp(resource=turn, value=number + 1)
     return list(results)
 
 
-def _place(ring: AnyRing) -> tf.Tensor:
+def _place(ring: RenewableRing) -> tf.Tensor:
     """Return the rank and how many there are, int32 [2]; a step outlives a ring that is renewed."""
-    if not isinstance(ring, RenewableRing):
-        return tf.constant([ring.rank, ring.size])
     with tf.device("CPU:0"):
         place = tf.raw_ops.ReadVariableOp(resource=_variable_of(ring), dtype=tf.int32)
     place.set_shape([2])
@@ -296,7 +248,3 @@ def _turn() -> tf.Tensor:
         turn = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name=TURN)
         tf.raw_ops.AssignVariableOp(resource=turn, value=tf.constant(0, tf.int64))
     return turn
-
-
-def _carrier(dtype: tf.DType) -> tf.DType:
-    return dtype if dtype in SUMMED else CARRIERS[dtype]

@@ -1,19 +1,21 @@
 """The ring of a process for as long as that lives, however often its workers have to meet anew."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import numpy as np
 
-from cluster_trainer.collectives.newcomers import Newcomers
+from cluster_trainer.collectives.newcomers import Newcomers, differing
 from cluster_trainer.collectives.rehearsal import Rehearsal
-from cluster_trainer.collectives.ring.errors import RingError
+from cluster_trainer.collectives.ring.errors import PeerUnfit, RingError
 from cluster_trainer.collectives.ring.ring import Ring
 
 DOUBT_SECONDS, DOUBT_OF_NEW_SECONDS = 5.0, 1.0
 """How long a newcomer that is at another call than its left neighbour waits until somebody says so
 of itself; and how long one waits so whose left neighbour is new."""
+LEAVING = "leaving who does not fit"
 
 
 class RenewableRing:
@@ -62,6 +64,11 @@ class RenewableRing:
         finally:
             self._rehearsal = None
 
+    @property
+    def is_rehearsed(self) -> bool:
+        """Whether this worker does by itself what it would do with the others; see `rehearsed`."""
+        return self._rehearsal is not None
+
     def renew(self) -> Ring:
         """Leave the present ring, and meet the other workers in another one.
 
@@ -73,6 +80,10 @@ class RenewableRing:
         for tell in self._tell:
             tell()
         return ring
+
+    def tell_of_renewals(self, tell: Callable[[], object]) -> None:
+        """Call a function whenever this worker is in another ring, before anybody uses that."""
+        self._tell.append(tell)
 
     def _met(self) -> Ring:
         """Return a ring, once it is known who is new to it."""
@@ -106,9 +117,28 @@ class RenewableRing:
             self._looks.trust(self._ring)
             self._ring.doubt(0.0)
 
-    def tell_of_renewals(self, tell: Callable[[], object]) -> None:
-        """Call a function whenever this worker is in another ring, before anybody uses that."""
-        self._tell.append(tell)
+    def leave_out(self, answers: Sequence[Any], what: str) -> bool:
+        """Have the others go on without newcomers that answer otherwise; all workers call it.
+
+        Args:
+            answers: of all workers, in the order of their ranks; the same on all, not all equal.
+            what: they were asked for, in words for a person.
+
+        Returns:
+            whether this worker is one that differs: it has to say in what, and to end. Nobody is
+            left out where those who are not new differ, too; it is False then on all.
+
+        Raises:
+            PeerUnfit: on those that fit.
+        """
+        unfit = differing(answers, self.newcomers)
+        if not unfit:
+            return False
+        with suppress(RingError):  # the last call: who leaves before the others have read tears it
+            self.barrier(what=LEAVING)
+        if self.rank in unfit:
+            return True
+        raise PeerUnfit(f"rank {unfit[0]}, which is new, differs in {what}", unfit[0])
 
     @property
     def _present(self) -> Ring | Rehearsal:
@@ -116,11 +146,6 @@ class RenewableRing:
         if self._rehearsal:
             return self._rehearsal
         return self._ring or self.renew()
-
-    @property
-    def is_rehearsed(self) -> bool:
-        """Whether this worker does what it would do with the others by itself; see `rehearsed`."""
-        return self._rehearsal is not None
 
     @property
     def rank(self) -> int:
@@ -131,6 +156,11 @@ class RenewableRing:
     def size(self) -> int:
         """How many processes are in the present ring."""
         return self._present.size
+
+    @property
+    def size_of_all(self) -> int:
+        """How many processes there are when no worker is missing."""
+        return self.most or self.size
 
     @property
     def members(self) -> tuple[int, ...]:

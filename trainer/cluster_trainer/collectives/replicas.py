@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from cluster_trainer.collectives import group, over_ring
-from cluster_trainer.collectives.group import AnyRing
 from cluster_trainer.collectives.over_ring import CARRIERS
+from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.private import tensorflow_names
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
@@ -44,10 +44,10 @@ def count_of_all(strategy: tf.distribute.Strategy) -> int:
     Whoever trains, the global batch and its order stay the same.
     """
     ring = ring_of(strategy)
-    return over_ring.size_of_all(ring) if ring else _count_of(strategy)
+    return ring.size_of_all if ring else _count_of(strategy)
 
 
-def ring_of(strategy: tf.distribute.Strategy) -> AnyRing | None:
+def ring_of(strategy: tf.distribute.Strategy) -> RenewableRing | None:
     """Return the ring over which a strategy's replica is summed; None where TensorFlow does it."""
     return group.current() if _count_of(strategy) == 1 else None
 
@@ -78,7 +78,7 @@ class Replicas:
     def of(cls, strategy: tf.distribute.Strategy) -> "Replicas":
         """Return those of a strategy that keeps its replicas in step."""
         if ring := ring_of(strategy):
-            return cls(ring.size, ring.rank, most=over_ring.most_of(ring))
+            return cls(ring.size, ring.rank, most=ring.most)
         return cls.of_strategy(strategy)
 
     @classmethod
@@ -111,11 +111,7 @@ class Replicas:
         return examples < (self.most or self.total)
 
     def bounds(self, examples: Any) -> list[tuple[Any, Any]]:
-        """Return where each local replica's share of a batch begins and ends: contiguous parts.
-
-        Args:
-            examples: how many the global batch has: a number, or a tensor int64 [].
-        """
+        """Return where each local replica's share of so many examples begins and ends."""
         local = range(self.first, self.first + self.local)
         return [
             (examples * index // self.total, examples * (index + 1) // self.total)
@@ -123,25 +119,25 @@ class Replicas:
         ]
 
 
-def summed(
-    values: Sequence[Gradient], what: str = "", *, wire: str | None = None
-) -> list[Gradient]:
-    """Return each value's sum over all replicas, in one message for each type of numbers.
-
-    Call it in a replica context, as `gathered`.
+def summed(values: Sequence[Gradient], what: str = "") -> list[Gradient]:
+    """Return each value's sum over all replicas; call it in a replica context, as `gathered`.
 
     Args:
         values: the same number, and of the same shapes, on all replicas.
         what: they are, in a few words, the same on all workers; a ring compares them.
-        wire: what float32 travels as over a ring; None: as it is.
     """
-    return begin_sums(values, what, wire=wire)()
+    return begin_sums(values, what)()
 
 
 def begin_sums(
     values: Sequence[Gradient], what: str = "", *, wire: str | None = None
 ) -> Callable[[], list[Gradient]]:
     """Begin what `summed` does, as far as it can be done beside the step.
+
+    Args:
+        values: see `summed`.
+        what: the same.
+        wire: what float32 travels as over a ring; None: as it is.
 
     Returns:
         a function to be called once, in the same trace; it waits for the rest, and returns the
@@ -167,9 +163,7 @@ def _summed_by_strategy(values: Sequence[Gradient]) -> list[Gradient]:
 def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
     """Return the values of all replicas, one after the other along their first dimension.
 
-    Args:
-        value: [n, …], with an n of each replica's own.
-        what: it is; see `summed`.
+    Each is [n, …], with an n of the replica's own.
     """
     if _is_alone:
         return value

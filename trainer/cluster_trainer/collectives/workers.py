@@ -4,16 +4,17 @@ Both go the way of the gradients, so that they need no port, no address and no s
 Every worker calls the same methods in the same order.
 """
 
+# ruff: noqa: D102  Workers says what each method does
+
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer.collectives.group import AnyRing
-from cluster_trainer.collectives.newcomers import leave_out
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import Replicas, gathered, ring_of, summed
 from cluster_trainer.collectives.ring.errors import PeerLeft, RingError
@@ -24,7 +25,7 @@ CHUNK_WORDS = 2**19
 CHUNK_BYTES = CHUNK_WORDS * WORD.itemsize
 
 
-class Workers(Protocol):
+class Workers(ABC):
     """The processes that train together.
 
     What a call is for (`what`), in a few words, has to be the same on all. A ring compares it, and
@@ -32,39 +33,51 @@ class Workers(Protocol):
     """
 
     @property
+    @abstractmethod
     def count(self) -> int:
         """How many there are."""
 
     @property
+    @abstractmethod
     def rank(self) -> int:
         """This one's place among them, from 0."""
 
     @property
     def members(self) -> tuple[int, ...]:
         """Each rank's place in the list of all workers, of which some may be missing."""
+        return tuple(range(self.count))
 
     @property
     def newcomers(self) -> frozenset[int]:
         """The ranks that are new to the others; see newcomers.py."""
+        return frozenset()
 
     def slowest(self, seconds: float, what: str = "") -> float:
         """Return the largest of all workers' times."""
+        return self.largest([seconds], what)[0]
 
     def largest(self, numbers: list[float], what: str = "") -> list[float]:
         """Return the largest of each number over all workers."""
+        rows = self._rows(np.array(numbers, np.float64), what)
+        return [float(number) for number in rows.max(axis=0)]
 
     def gather(self, number: int, what: str = "") -> list[int]:
         """Return every worker's number, in the order of their ranks."""
+        return [int(one) for one in self._rows(np.array([number], WORD), what)[:, 0]]
 
+    @abstractmethod
+    def _rows(self, mine: np.ndarray, what: str) -> np.ndarray:
+        """Return every worker's numbers [n], in the order of their ranks: [count, n]."""
+
+    @abstractmethod
     def broadcast(self, content: bytes | None, holder: int, what: str = "") -> bytes:
         """Return the content that the worker of rank `holder` gives; the others give None."""
 
-    def leave_out(self, answers: Sequence[Any], what: str) -> bool:
-        """Have the others go on without newcomers that answer otherwise; see newcomers.py."""
+    def leave_out(self, answers: Sequence[Any], what: str) -> bool:  # noqa: ARG002
+        """Have the others go on without newcomers that answer otherwise; see RenewableRing."""
+        return False
 
-    def trust_newcomers(self) -> None:
-        """Take all for workers that fit; all of them call it."""
-
+    @abstractmethod
     def part(self) -> Exception | None:
         """Meet once more before all workers end: one that leaves early tears the others' last call.
 
@@ -72,11 +85,15 @@ class Workers(Protocol):
             what has ended one before it came here; None where none has failed, as far as is known.
         """
 
-    def leave(self) -> None:
-        """Say that this worker has waited long enough to part; a strategy cannot."""
+    # TensorFlow's cluster takes nobody in, and has no words for these.
+    def trust_newcomers(self) -> None:  # noqa: B027
+        """Take all for workers that fit; all of them call it."""
 
-    def fail(self, reason: str) -> None:
-        """Say that this worker fails before it has parted; a strategy cannot."""
+    def leave(self) -> None:  # noqa: B027
+        """Say that this worker has waited long enough to part."""
+
+    def fail(self, reason: str) -> None:  # noqa: B027
+        """Say that this worker fails before it has parted."""
 
 
 def workers_of(strategy: tf.distribute.Strategy) -> Workers:
@@ -92,71 +109,45 @@ def _workers_of_strategy(strategy: tf.distribute.Strategy) -> "WorkersOfStrategy
     return WorkersOfStrategy(strategy, Replicas.of_strategy(strategy))
 
 
-class WorkersOfRing:
-    """Those of a ring.
+class WorkersOfRing(Workers):
+    """Those of a ring, which is of no use once they have parted."""
 
-    Args:
-        ring: which connects them.
-    """
-
-    def __init__(self, ring: AnyRing) -> None:
+    def __init__(self, ring: RenewableRing) -> None:
         self._ring = ring
 
     @property
     def count(self) -> int:
-        """How many there are."""
         return self._ring.size
 
     @property
     def rank(self) -> int:
-        """This one's place among them, from 0."""
         return self._ring.rank
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Each rank's place in the list of all workers, of which some may be missing."""
         return self._ring.members
 
     @property
     def newcomers(self) -> frozenset[int]:
-        """The ranks that are new to the others; see newcomers.py."""
-        return self._ring.newcomers if isinstance(self._ring, RenewableRing) else frozenset()
+        return self._ring.newcomers
 
-    def slowest(self, seconds: float, what: str = "") -> float:
-        """Return the largest of all workers' times."""
-        return self.largest([seconds], what)[0]
-
-    def largest(self, numbers: list[float], what: str = "") -> list[float]:
-        """Return the largest of each number over all workers."""
-        rows = self._ring.all_gather(np.array(numbers, np.float64), what=what)
-        found = np.max([np.frombuffer(row, np.float64) for row in rows], axis=0)
-        return [float(number) for number in found]
-
-    def gather(self, number: int, what: str = "") -> list[int]:
-        """Return every worker's number, in the order of their ranks."""
-        rows = self._ring.all_gather(np.array([number], WORD), what=what)
-        return [int(np.frombuffer(row, WORD)[0]) for row in rows]
+    def _rows(self, mine: np.ndarray, what: str) -> np.ndarray:
+        rows = self._ring.all_gather(mine, what=what)
+        return np.stack([np.frombuffer(row, mine.dtype) for row in rows])
 
     def broadcast(self, content: bytes | None, holder: int, what: str = "") -> bytes:
-        """Return the content that the worker of rank `holder` gives; the others give None."""
         return self._ring.broadcast(content, holder, what=what)
 
     def leave_out(self, answers: Sequence[Any], what: str) -> bool:
-        """Have the others go on without newcomers that answer otherwise; see newcomers.py."""
-        return isinstance(self._ring, RenewableRing) and leave_out(self._ring, answers, what)
+        return self._ring.leave_out(answers, what)
 
     def trust_newcomers(self) -> None:
-        """Take all for workers that fit; all of them call it."""
-        if isinstance(self._ring, RenewableRing):
-            self._ring.trust_newcomers()
+        self._ring.trust_newcomers()
 
     def part(self) -> Exception | None:
-        """Meet once more before all workers end; the ring is of no use after that.
+        """Meet once more; None, too, where this process has parted before.
 
-        Returns:
-            what has ended one before it came here; None where none has failed. One that has left
-            has not: it did not wait any longer for this worker. None, too, where this process has
-            parted before.
+        One that has left has not failed: it did not wait any longer for this worker.
         """
         failure = None
         if self._ring.is_closed:
@@ -171,68 +162,36 @@ class WorkersOfRing:
         return failure
 
     def leave(self) -> None:
-        """Say that this worker has waited long enough to part; the ring is of no use after that."""
         self._ring.leave()
 
     def fail(self, reason: str) -> None:
-        """Say that this worker fails before it has parted; the ring is of no use after that."""
         self._ring.abort(reason)
 
 
-class WorkersOfStrategy:
-    """The processes of a strategy.
-
-    Args:
-        strategy: whose replicas are in step.
-        replicas: which those are.
-    """
+class WorkersOfStrategy(Workers):
+    """The processes of a strategy, whose replicas are in step."""
 
     def __init__(self, strategy: tf.distribute.Strategy, replicas: Replicas) -> None:
         self._strategy, self._replicas = strategy, replicas
 
     @property
     def count(self) -> int:
-        """How many there are."""
         return self._replicas.workers
 
     @property
     def rank(self) -> int:
-        """This one's place among them, from 0."""
         return self._replicas.first // self._replicas.local
 
-    @property
-    def members(self) -> tuple[int, ...]:
-        """Each rank's place in the list of all workers: none is missing."""
-        return tuple(range(self.count))
+    def _rows(self, mine: np.ndarray, what: str) -> np.ndarray:  # noqa: ARG002
+        if self.count == 1:
+            return mine[np.newaxis]
+        rows: np.ndarray = self._gathered(tf.constant(mine[np.newaxis])).numpy()
+        return rows[:: self._replicas.local]
 
-    @property
-    def newcomers(self) -> frozenset[int]:
-        """None: TensorFlow's cluster takes nobody in."""
-        return frozenset()
-
-    def slowest(self, seconds: float, what: str = "") -> float:
-        """Return the largest of all workers' times."""
-        return self.largest([seconds], what)[0]
-
-    def largest(self, numbers: list[float], what: str = "") -> list[float]:  # noqa: ARG002
-        """Return the largest of each number over all workers."""
-        if self._replicas.workers == 1:
-            return numbers
-        rows = self._gathered(tf.constant([numbers], tf.float32)).numpy()
-        return [float(number) for number in rows.max(axis=0)]
-
-    def gather(self, number: int, what: str = "") -> list[int]:  # noqa: ARG002
-        """Return every worker's number, in the order of their ranks."""
-        if self._replicas.workers == 1:
-            return [number]
-        numbers = self._gathered(tf.constant([number], tf.int64)).numpy()
-        return [int(value) for value in numbers[:: self._replicas.local]]
-
-    def broadcast(self, content: bytes | None, holder: int, what: str = "") -> bytes:  # noqa: ARG002
-        """Return the content that the worker of rank `holder` gives; the others give None."""
-        if self._replicas.workers == 1:
+    def broadcast(self, content: bytes | None, holder: int, what: str = "") -> bytes:
+        if self.count == 1:
             return content or b""
-        size = self.gather(len(content or b""))[holder]
+        size = self.gather(len(content or b""), what)[holder]
         replica = tf.constant(holder * self._replicas.local, tf.int32)
         parts = [
             self._from(tf.constant(_words(content, first)), replica).numpy().tobytes()
@@ -240,27 +199,11 @@ class WorkersOfStrategy:
         ]
         return b"".join(parts)[:size]
 
-    def leave_out(self, answers: Sequence[Any], what: str) -> bool:  # noqa: ARG002
-        """Return False: TensorFlow's cluster has no newcomers."""
-        return False
-
-    def trust_newcomers(self) -> None:
-        """Do nothing: there are none."""
-
     def part(self) -> Exception | None:
-        """Meet once more before all workers end: one that leaves early tears the others' last call.
-
-        That this meeting fails only says that somebody has left.
-        """
+        """Meet once more; that this fails only says that somebody has left."""
         with suppress(tf.errors.OpError):
             self.gather(0)
         return None
-
-    def leave(self) -> None:
-        """Do nothing: TensorFlow's cluster has no words for it."""
-
-    def fail(self, reason: str) -> None:
-        """Do nothing: TensorFlow's cluster has no words for it."""
 
     @tf.function
     def _gathered(self, rows: tf.Tensor) -> tf.Tensor:

@@ -26,12 +26,9 @@ class Augmentation:
     crops: bool
 
     def apply(self, pictures: tf.Tensor, seed: int, sightings: tf.Tensor) -> tf.Tensor:
-        """Return the pictures as they look this time.
+        """Return pictures, float32 [n, height, width, channels], as they look this time.
 
-        Args:
-            pictures: float32 [n, height, width, channels].
-            seed: of the run.
-            sightings: int64 [n], a number for each time that each example is seen in the run.
+        `sightings`, int64 [n], has a number for each time that each example is seen in the run.
         """
         keys = tf.stack([tf.fill(tf.shape(sightings), tf.constant(seed, tf.int64)), sightings], 1)
         boxes = tf.map_fn(self._box, keys, fn_output_signature=tf.TensorSpec([4], tf.float32))

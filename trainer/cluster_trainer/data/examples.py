@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,14 +35,13 @@ class Examples:
         shapes = f"inputs {list(self.inputs.shape)}, labels {list(self.labels.shape)}"
         belong = self.labels.ndim >= 1 and self.inputs.shape[:1] == self.labels.shape[:1]
         if not belong or not len(self.labels):
-            message = f"expected inputs [n, …] and labels [n, …] with n of 1 or more, got {shapes}"
-            raise ValueError(message)
+            raise ValueError(
+                f"expected inputs [n, …] and labels [n, …], n at least 1, got {shapes}"
+            )
         if self.labels.dtype.kind not in "biuf":
-            message = f"expected numbers as labels, got {self.labels.dtype}"
-            raise ValueError(message)
+            raise ValueError(f"expected numbers as labels, got {self.labels.dtype}")
         if self.inputs.dtype.kind not in "iuf":
-            message = f"expected numbers as inputs, got {self.inputs.dtype}"
-            raise ValueError(message)
+            raise ValueError(f"expected numbers as inputs, got {self.inputs.dtype}")
 
     def __len__(self) -> int:
         """Return the number of examples."""
@@ -92,18 +92,15 @@ class Examples:
         They are as a model gets them: pictures from 0 to 1, other numbers float32, but whole
         numbers as they are, since a float32 could not hold every id.
         """
-        take = self._taker()
+        if isinstance(self.inputs, Encoded):
+            take = self.inputs.take
+        else:
+            take = partial(tf.gather, arrays.as_tensor(self.inputs))
         if self.are_pictures:
             return lambda rows: tf.cast(take(rows), tf.float32) / 255.0
         if self.inputs.dtype.kind in "iu":
             return take
         return lambda rows: tf.cast(take(rows), tf.float32)
-
-    def _taker(self) -> Callable[[tf.Tensor], tf.Tensor]:
-        if isinstance(self.inputs, Encoded):
-            return self.inputs.take
-        inputs = arrays.as_tensor(self.inputs)
-        return lambda rows: tf.gather(inputs, rows)
 
 
 @dataclass(frozen=True)
@@ -131,6 +128,6 @@ class DataSet:
 
 
 def classes_of(*parts: Examples) -> int | None:
-    """Return how many classes there are in all parts, None where one's labels are none."""
+    """Return how many classes there are in all parts; None where one's labels are none."""
     counts = [part.num_classes for part in parts]
     return None if None in counts else max(count or 0 for count in counts)

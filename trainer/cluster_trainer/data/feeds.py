@@ -19,11 +19,8 @@ FLOAT_BYTES = 4
 class ExampleRows(RowDataset):
     """Batches of a split's examples: inputs as `Examples.taker` gives them, and labels.
 
-    Args:
-        examples: all of them.
-        batch_size: of the global batch.
-        seed: of the augmentation.
-        augmentation: what happens to pictures each time they are seen; None: nothing.
+    `batch_size` is that of the global batch. `seed` is that of the augmentation, which happens to
+    pictures each time they are seen.
     """
 
     def __init__(

@@ -59,9 +59,7 @@ def make_plan(config: TrainerConfig, data: DataSet, num_replicas: int) -> RunLen
     """Cut the data as the settings say.
 
     Raises:
-        ConfigurationError: the global batch size cannot be shared out among the replicas, the data
-            come in batches of their own, never end or only once, or what is to be augmented are no
-            pictures.
+        ConfigurationError: the settings do not fit the data or the replicas.
     """
     if config.augment != "none":
         _refuse_augmenting(config, data)
@@ -72,11 +70,7 @@ def make_plan(config: TrainerConfig, data: DataSet, num_replicas: int) -> RunLen
 
 
 def _refuse_endings(config: TrainerConfig, data: DataSet) -> None:
-    """Refuse data that would end too early, or never.
-
-    Raises:
-        ConfigurationError: with all that is wrong with them.
-    """
+    """Refuse data that would end too early, or never."""
     steps, problems = shown_name("steps_per_epoch"), []
     if config.steps_per_epoch is None and _is_endless(data.train):
         accepted = f"a number, since the training data of {data.name} never end"
@@ -144,11 +138,7 @@ def as_arrays(part: Any) -> tuple[Any, ...] | None:
 
 
 def _refuse_augmenting(config: TrainerConfig, data: DataSet) -> None:
-    """Refuse to augment what are no pictures.
-
-    Raises:
-        ConfigurationError: they are none.
-    """
+    """Refuse to augment what are no pictures."""
     if not data.has_examples:
         accepted, advice = "none, since the data come as they are", "Augment them there."
     elif len(data.train.input_shape) != PICTURE_RANK:

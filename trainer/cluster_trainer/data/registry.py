@@ -46,7 +46,7 @@ def load(
     """
     if references.is_reference(name):
         refuse_image_size(image_size, name)
-        return _from_function(name)
+        return from_parts(VARIABLE, name, references.resolve(VARIABLE, name))
     # Slow to import, and a user's own data need none of it.
     from cluster_trainer.data import tfds_source  # noqa: PLC0415
 
@@ -54,20 +54,11 @@ def load(
 
 
 def refuse_image_size(image_size: int | None, name: str) -> None:
-    """Refuse to resize what a user's own code gives.
-
-    Raises:
-        ConfigurationError: a size is given.
-    """
+    """Refuse to resize what a user's own code gives."""
     if image_size is not None:
         accepted = f"not given, since {name} is not a set of TensorFlow Datasets"
         problem = Problem(IMAGE_SIZE, str(image_size), accepted, "Return pictures of that size.")
         raise ConfigurationError([problem])
-
-
-def _from_function(reference: str) -> DataSet:
-    function = references.resolve(VARIABLE, reference)
-    return from_parts(VARIABLE, reference, function)
 
 
 def from_parts(variable: str, name: str, load: Callable[[], Any]) -> DataSet:
@@ -96,15 +87,10 @@ def from_parts(variable: str, name: str, load: Callable[[], Any]) -> DataSet:
 
 
 def _two(parts: Any) -> tuple[Any, Any]:
-    """Return what to train on and what to evaluate on.
-
-    Raises:
-        ValueError: there is more or less.
-    """
+    """Return what to train on and what to evaluate on."""
     if not isinstance(parts, (tuple, list)) or len(parts) != len(("train", "test")):
         what = f"{len(parts)} parts" if isinstance(parts, (tuple, list)) else type(parts).__name__
-        message = f"expected (train, test), got {what}; test may be None"
-        raise ValueError(message)
+        raise ValueError(f"expected (train, test), got {what}; test may be None")
     return parts[0], parts[1]
 
 
@@ -127,14 +113,9 @@ def _is_array(one: Any) -> bool:
 
 
 def _batches(part: Any) -> Any:
-    """Return what Keras's fit takes as it is.
-
-    Raises:
-        ValueError: it gives single examples.
-    """
+    """Return what Keras's fit takes as it is."""
     if isinstance(part, tf.data.Dataset) and _gives_single_examples(part):
-        message = "one part gives single examples, the other does not"
-        raise ValueError(message)
+        raise ValueError("one part gives single examples, the other does not")
     return part
 
 
@@ -146,15 +127,12 @@ def _gives_single_examples(dataset: tf.data.Dataset) -> bool:
 
 
 def _refuse_differing(train: Examples, test: Examples | None) -> None:
-    """Refuse two parts that would reach a model in different ways.
-
-    Raises:
-        ValueError: with the types and shapes of both.
-    """
+    """Refuse two parts that would reach a model in different ways."""
     if test is None:
         return
     floats = {part.inputs.dtype.kind for part in (train, test)} == {"f"}
     same_type = floats or train.inputs.dtype == test.inputs.dtype
     if not same_type or train.input_shape != test.input_shape:
-        message = f"the inputs to train on are {train.described}, those to test {test.described}"
-        raise ValueError(message)
+        raise ValueError(
+            f"the inputs to train on are {train.described}, those to test {test.described}"
+        )

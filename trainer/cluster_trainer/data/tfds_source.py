@@ -12,7 +12,7 @@ from cluster_trainer.data.examples import DataSet, Examples, classes_of
 from cluster_trainer.data.memory import available_bytes
 from cluster_trainer.data.pictures import tfds_pictures
 from cluster_trainer.data.pictures.kept import Keeping
-from cluster_trainer.data.preparing import digits
+from cluster_trainer.data.preparing import digits  # which registers its builder  # noqa: F401
 from cluster_trainer.data.preparing.prepare import is_sample, prepare
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.names import data_sets as names
@@ -22,9 +22,6 @@ log = logging.getLogger("trainer")
 
 BATCH = 256
 HELD_OUT_PERCENT = 10
-
-# Importing `digits` registers its builder, so that tfds.load finds it by name.
-assert digits.Digits.name == "digits"  # noqa: S101
 
 
 def load(name: str, image_size: int | None, keeping: Keeping) -> DataSet:
@@ -64,14 +61,9 @@ def directory_of(name: str, data_dir: Path) -> Path:
 
 
 def splits_of(available: list[str]) -> list[str]:
-    """Choose what to train on and what to evaluate on.
-
-    Raises:
-        ValueError: there is no split called train.
-    """
+    """Choose what to train on and what to evaluate on."""
     if "train" not in available:
-        message = f"the set has no split called train, only {', '.join(available)}"
-        raise ValueError(message)
+        raise ValueError(f"the set has no split called train, only {', '.join(available)}")
     for held_out in ("test", "validation"):
         if held_out in available:
             return ["train", held_out]

@@ -24,11 +24,9 @@ from cluster_trainer.private import tensorflow_names
 from cluster_trainer.problems import ConfigurationError, PeerLostError, Problem, Told
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.names.variables import shown_name, variable_of
-from cluster_trainer.settings.refusals import ACCEPTED, MOST_SILENCE_SECONDS
 from cluster_trainer.settings.task import as_started, comes_late, from_environment, may_be_fewer
 
 SWITCH_SECONDS = 0.0005
-WIRES = ("float32", "bfloat16")
 log = logging.getLogger("trainer")
 
 
@@ -66,12 +64,7 @@ def form(
 
 
 def _meet(environ: Mapping[str, str], silence_seconds: int) -> Ring:
-    """Return a ring on connections that the entrypoint makes now.
-
-    Raises:
-        PeerLostError: a neighbour has not come.
-        ConfigurationError: there are no connections; NoEntrypointError: nobody makes any.
-    """
+    """Return a ring on connections that the entrypoint makes now; see `form`."""
     try:
         neighbours = join(environ)
     except NotTheEntrypointsError as error:
@@ -83,9 +76,10 @@ def _meet(environ: Mapping[str, str], silence_seconds: int) -> Ring:
     if neighbours is None:
         advice = f"{VARIABLE} is not set: start the command by the image's entrypoint."
         raise NoEntrypointError(_refused(advice).problems)
-    place = neighbours.rank, neighbours.size, neighbours.generation
     return Ring(
-        *place,
+        neighbours.rank,
+        neighbours.size,
+        neighbours.generation,
         neighbours.left,
         neighbours.right,
         time_limit_seconds=silence_seconds,
@@ -102,8 +96,7 @@ def _forget(ring: RenewableRing) -> None:
 def offer_to_script(environ: Mapping[str, str]) -> None:
     """Let a script's models be trained over the ring, unless it makes a strategy for TensorFlow's.
 
-    Args:
-        environ: what the entrypoint has started the script with.
+    `environ` is what the entrypoint has started the script with.
     """
     if VARIABLE in environ:
         group.offer(lambda: _form_for_script(environ))
@@ -118,12 +111,12 @@ def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
         if not must_be_a_ring:
             return None
         refuse_devices(("GPU:0",))
-    group.send_gradients_as(_wire_of(environ))
-    silence_seconds = _silence_of(environ)
+    config = _settings_of_ring(environ)
+    group.send_gradients_as(config.wire)
     try:
         count = from_environment(as_started(environ)).num_workers
         most = count if may_be_fewer(environ, count) else None
-        ring = form(environ, silence_seconds, most, is_late=comes_late(environ))
+        ring = form(environ, config.silence_seconds, most, is_late=comes_late(environ))
     except NoEntrypointError as error:
         if must_be_a_ring:
             raise
@@ -134,32 +127,10 @@ def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
     return ring
 
 
-def _wire_of(environ: Mapping[str, str]) -> str:
-    """Return what a script's gradients travel as; a `fit` reads the other settings, too.
-
-    Raises:
-        ConfigurationError: they cannot.
-    """
-    wire = environ.get(variable_of("wire"), "").strip() or WIRES[0]
-    if wire not in WIRES:
-        raise ConfigurationError([Problem(variable_of("wire"), wire, ACCEPTED["wire"])])
-    return wire
-
-
-def _silence_of(environ: Mapping[str, str]) -> int:
-    """Return after how many seconds another worker of a script's ring is lost.
-
-    Raises:
-        ConfigurationError: it is no number of seconds.
-    """
-    text = environ.get(variable_of("silence_seconds"), "").strip()
-    if not text:
-        return int(TrainerConfig.model_fields["silence_seconds"].default)
-    is_short = text.isdecimal() and len(text) <= len(str(MOST_SILENCE_SECONDS))
-    if not (is_short and 1 <= int(text) <= MOST_SILENCE_SECONDS):
-        accepted = ACCEPTED["silence_seconds"]
-        raise ConfigurationError([Problem(variable_of("silence_seconds"), text, accepted)])
-    return int(text)
+def _settings_of_ring(environ: Mapping[str, str]) -> TrainerConfig:
+    """Read what a script's ring needs; a `fit` reads the other settings, too."""
+    names = map(variable_of, ("wire", "silence_seconds"))
+    return TrainerConfig.read({one: text for one in names if (text := environ.get(one, ""))}, ())
 
 
 def warn_of_all_workers() -> None:

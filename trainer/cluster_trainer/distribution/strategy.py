@@ -21,10 +21,8 @@ NCCL_PACK_BYTES = 32 * 1024**2
 """How many bytes of gradients NCCL sums at once.
 
 Otherwise all of them are one sum, which begins when the last one is computed. In packs the last
-layers' are on their way by then: "One common optimization is to break gradients all-reduce into
-multiple packs so that weight updates can overlap with gradient all-reduce", says TensorFlow of
-tf.distribute.experimental.CommunicationOptions; PyTorch's DistributedDataParallel takes 25 MiB for
-the same end (`bucket_cap_mb`). Not measured: no GPU was there.
+layers' are on their way by then (TensorFlow's tf.distribute.experimental.CommunicationOptions).
+PyTorch's DistributedDataParallel takes 25 MiB (`bucket_cap_mb`). Not measured: no GPU was there.
 """
 
 
@@ -110,14 +108,10 @@ def set_threads(threads: int | Literal["auto"], local_devices: tuple[str, ...]) 
 
 def build(choice: Choice, local_devices: tuple[str, ...]) -> tf.distribute.Strategy:
     """Construct the strategy; for several workers this returns when all of them are there."""
-    if choice == "multiworker":
-        return _build_multiworker(local_devices)
     if choice == "mirrored":
         return tf.distribute.MirroredStrategy(list(local_devices))
-    return tf.distribute.get_strategy()
-
-
-def _build_multiworker(local_devices: tuple[str, ...]) -> tf.distribute.Strategy:
+    if choice != "multiworker":
+        return tf.distribute.get_strategy()
     options = communication_options(local_devices)
     if on_gpus(local_devices) or local_devices == ("CPU:0",):  # what TensorFlow itself would take
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
@@ -129,11 +123,10 @@ def communication_options(
 ) -> tf.distribute.experimental.CommunicationOptions:
     """Ask for NCCL, in packs, where every replica is a GPU; AUTO would mean RING even there."""
     kinds = tf.distribute.experimental.CommunicationImplementation
+    options = tf.distribute.experimental.CommunicationOptions
     if on_gpus(local_devices):
-        return tf.distribute.experimental.CommunicationOptions(
-            bytes_per_pack=NCCL_PACK_BYTES, implementation=kinds.NCCL
-        )
-    return tf.distribute.experimental.CommunicationOptions(implementation=kinds.RING)
+        return options(bytes_per_pack=NCCL_PACK_BYTES, implementation=kinds.NCCL)
+    return options(implementation=kinds.RING)
 
 
 def on_gpus(local_devices: tuple[str, ...]) -> bool:

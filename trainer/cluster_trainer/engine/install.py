@@ -28,7 +28,6 @@ from cluster_trainer.engine.predictions import Predictions
 from cluster_trainer.engine.replicas import (
     alike,
     batch_norm,
-    each_example,
     losses,
     optimizers,
     queues,
@@ -87,8 +86,8 @@ def _replace_in_steps() -> None:
     tensorflow_names.NUM_REPLICAS_IN_SYNC.wrap(step_context.seeing_one_replica)
     keras_names.REDUCE_VALUES.put_if(losses.reduced, is_shared)
     keras_names.APPLY_MASK.put_if(losses.masked, is_shared)
-    Replaceable(tf.GradientTape, "gradient").put_if(each_example.gradient_of_batch, is_shared)
-    keras_names.AGGREGATE_ADDITIONAL_LOSS.put_if(each_example.aggregated, is_shared)
+    Replaceable(tf.GradientTape, "gradient").put_if(losses.gradient_of_batch, is_shared)
+    keras_names.AGGREGATE_ADDITIONAL_LOSS.put_if(losses.aggregated, is_shared)
     tensorflow_names.ASSIGN.put_if(queues.assigned, queues.is_traced)
     tensorflow_names.ASSIGN_OF_RESOURCE.put_if(queues.assigned, queues.is_traced)
     Replaceable(keras.metrics.Mean, "update_state").put(losses.update_mean)

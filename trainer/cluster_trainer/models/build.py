@@ -58,11 +58,7 @@ def _build_named(name: str, data: DataSet) -> keras.Model:
 
 
 def _arguments(name: str, build: Callable[..., Any], data: DataSet) -> list[Any]:
-    """Return what a function that builds a model is called with: as much as it takes.
-
-    Raises:
-        ConfigurationError: it takes what nobody knows of such data.
-    """
+    """Return what a function that builds a model is called with: as much as it takes."""
     told = [data.train.input_shape, data.num_classes] if data.has_examples else []
     required, possible = _positional(build)
     if required > len(told):
@@ -95,9 +91,6 @@ def check_classifier(
         model: what has been built.
         data: what it is to learn, with classes.
         to_logits: whether its loss takes logits; False: probabilities; None: it does not say.
-
-    Raises:
-        ConfigurationError: it does not.
     """
     if getattr(model, "output_shape", None) is None:
         return  # a subclass that is not built yet
@@ -118,9 +111,7 @@ def _last_activation(model: keras.Model) -> Any:
     """Return the activation function that makes the output, None where that cannot be seen."""
     if isinstance(model, keras.Sequential):
         last = model.layers[-1]
-    elif hasattr(model, "operations"):
-        # Functional, where a function such as keras.ops.softmax is no layer; Keras has no public
-        # way to it.
+    elif hasattr(model, "operations"):  # functional: a function as keras.ops.softmax is no layer
         last = keras_names.made_by(model.outputs[0])
     else:  # what a subclass computes after its last layer is its own affair
         return None
@@ -130,13 +121,10 @@ def _last_activation(model: keras.Model) -> Any:
 
 
 def synchronise_batch_norm(name: str, model: keras.Model) -> None:
-    """Let BatchNorm reduce its statistics over all replicas, wherever in the model it is.
+    """Let BatchNorm reduce its statistics over all replicas, or refuse a model without any.
 
-    Keras' layers look at `synchronized` at each call. To clone the model with other layers would
+    Keras's layers look at `synchronized` at each call. To clone the model with other layers would
     need one that is functional; this takes any.
-
-    Raises:
-        ConfigurationError: the model has none.
     """
     layers = keras_names.layers_within(model)
     found = [layer for layer in layers if isinstance(layer, keras.layers.BatchNormalization)]

@@ -40,17 +40,9 @@ def compile_as_set(
 def compile_with(
     model: keras.Model, optimizer: Any, loss: Any, metrics: list[Any], *, jit: bool
 ) -> None:
-    """Compile a model; call it in the scope.
+    """Compile a model, or refuse what Keras does not take; call it in the scope.
 
-    Args:
-        model: to be compiled.
-        optimizer: as `compile` takes it.
-        loss: the same.
-        metrics: the same.
-        jit: whether XLA compiles its steps; Keras's own choice would depend on the machine.
-
-    Raises:
-        ConfigurationError: Keras does not take something.
+    `jit` tells whether XLA compiles its steps: Keras's own choice would depend on the machine.
     """
     try:
         if isinstance(loss, str):
@@ -62,16 +54,9 @@ def compile_with(
 
 
 def check_loss(variable: str, name: str, model: keras.Model, data: DataSet) -> None:
-    """Refuse a model whose outputs are not what its loss for classes takes.
+    """Refuse a compiled model whose outputs are not what its loss for classes takes.
 
-    Args:
-        variable: what the message calls it.
-        name: its own name there.
-        model: compiled.
-        data: what it is to learn.
-
-    Raises:
-        ConfigurationError: they are not.
+    The message calls it `name`, the value of `variable`.
     """
     try:
         loss = keras.losses.get(model.loss)
@@ -92,13 +77,8 @@ def _refuse_settings(config: TrainerConfig) -> None:
         raise ConfigurationError(problems)
 
 
-def default_loss() -> keras.losses.Loss:
-    """Return the cross-entropy of logits, for whole numbers as labels."""
-    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-
-
 def loss_of(config: TrainerConfig, data: DataSet) -> Any:
-    """Return the loss that the settings name: for classes, the cross-entropy of logits without one.
+    """Return the loss that the settings name; without one, for classes the cross-entropy of logits.
 
     Raises:
         ConfigurationError: there is no such loss, or none is given and the labels are no classes.
@@ -106,17 +86,13 @@ def loss_of(config: TrainerConfig, data: DataSet) -> Any:
     if config.loss is not None:
         return _named("loss", config.loss, keras.losses.get, "a loss of keras.losses")
     if data.num_classes is not None:
-        return default_loss()
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     accepted = "a loss, since the model is not compiled and the labels are no classes"
     raise ConfigurationError([Problem(shown_name("loss"), "", accepted, "Such as mse.")])
 
 
 def metrics_of(config: TrainerConfig, data: DataSet) -> list[Any]:
-    """Return the metrics that the settings name: for classes, the accuracy without any.
-
-    Raises:
-        ConfigurationError: there is no such metric.
-    """
+    """Return the metrics that the settings name; without any, for classes the accuracy."""
     if config.metrics is None:
         return [] if data.num_classes is None else ["accuracy"]
     known = ("accuracy", "acc", "crossentropy", "ce")  # which of several, `compile` decides
@@ -156,11 +132,7 @@ def build_optimizer(config: TrainerConfig, plan: RunLength) -> keras.optimizers.
 
 
 def _steps(config: TrainerConfig, plan: RunLength) -> int:
-    """Return the steps of the run, where the learning rate depends on them.
-
-    Raises:
-        ConfigurationError: it does, and nobody knows them.
-    """
+    """Return the steps of the run; any number where the learning rate does not depend on them."""
     if plan.steps is not None:
         return plan.steps
     if config.learning_rate_schedule == CONSTANT and config.lr_scaling == "none":

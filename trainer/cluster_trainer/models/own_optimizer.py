@@ -42,11 +42,7 @@ def compute_dtypes(model: keras.Model) -> set[str]:
 
 
 def _refuse_other_scope(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> None:
-    """Refuse an optimizer that was made for another strategy, or that holds one that was.
-
-    Raises:
-        ConfigurationError: it was.
-    """
+    """Refuse an optimizer that was made for another strategy, or that holds one that was."""
     wanted = _strategy_of(model.weights[0])
     for one in (optimizer, *_inner(optimizer)):
         # The property `iterations` may be a number that is computed from it.

@@ -44,11 +44,6 @@ def learning_rate_of(
 
     The warm-up begins with the unscaled rate, or with 0 where that is no less.
 
-    Args:
-        config: the settings.
-        steps: of the whole run.
-        global_batch_size: of all replicas; None: nobody knows.
-
     Raises:
         ConfigurationError: the warm-up takes the whole run, or longer, or the rate is to be scaled
             with a batch that nobody knows.

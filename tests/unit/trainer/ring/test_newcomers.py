@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster_trainer.collectives.newcomers import Newcomers, leave_out
+from cluster_trainer.collectives.newcomers import Newcomers
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.errors import OtherCall, PeerUnfit
 from cluster_trainer.collectives.ring.ring import Ring
@@ -43,7 +43,7 @@ def with_newcomer(of_known: list[Newcomers]) -> Iterator[Rings]:
 
 def asked(given: Rings, *answers: object) -> list[object]:
     """Return what comes of it on each worker that they answer differently."""
-    return outcomes(given, lambda ring: leave_out(ring, answers, DATA))  # type: ignore[arg-type]
+    return outcomes(given, lambda ring: ring.leave_out(answers, DATA))  # type: ignore[arg-type]
 
 
 def test_who_takes_a_lost_ones_place_is_new_to_the_others(with_newcomer: Rings) -> None:

@@ -13,13 +13,13 @@ from typing import Self
 
 import numpy as np
 
+from cluster_trainer.collectives.ring.agreeing import DTYPES, LONGEST, WIRES, agreed
 from cluster_trainer.collectives.ring.background import Background, over
 from cluster_trainer.collectives.ring.control import Control, Membership
 from cluster_trainer.collectives.ring.errors import (
     CLOSED,
     Aborted,
     Fate,
-    OtherCall,
     OutOfStep,
     PeerLeft,
     RingError,
@@ -39,17 +39,12 @@ from cluster_trainer.collectives.ring.sums import (
 )
 from cluster_trainer.collectives.ring.wire import LONGEST_WHAT, Header, Operation
 
-DTYPES = tuple(map(np.dtype, ("float32", "float64", "int32", "int64", "float16")))
-WIRES = (None, "bfloat16")
-"""What numbers travel as; None: as they are."""
 SMALL_BYTES = 2**18
 """As long as no rank sends more, a sum takes half the hops, and every rank's numbers go to all.
 
 Measured with three and four ranks; the way in chunks sends less, and is faster beyond.
 """
 SIZE = np.dtype(np.int64)
-LONGEST = 2**40
-"""Bytes; a length beyond it is not one."""
 
 
 class Ring:
@@ -76,6 +71,10 @@ class Ring:
             that is longer; the limit above holds from its first heartbeat on.
         members: each rank's place in the list of all workers, where not all are in this ring; None:
             all are.
+
+    Attributes:
+        operations: how many operations have begun.
+        is_closed: whether this process has left the ring.
     """
 
     def __init__(  # noqa: PLR0913
@@ -92,11 +91,12 @@ class Ring:
     ) -> None:
         if not 0 <= rank < size:
             raise ValueError(f"rank {rank} of a ring of {size}: ranks are 0 to {size - 1}")
+        self.rank, self.size, self.generation = rank, size, generation
         self._place = Membership(rank, size, generation)
         self.members = tuple(range(size) if members is None else members)
         self._memory, self._fate = Memory(), Fate()
-        self._operation, self._operations = 0, itertools.count(1)
-        self._calling, self._closed = threading.Lock(), False
+        self.operations, self._numbers = 0, itertools.count(1)
+        self._calling, self.is_closed = threading.Lock(), False
         self._background = Background("ring-sums")
         self._sockets: list[socket.socket] = []
         if size > 1:
@@ -110,31 +110,6 @@ class Ring:
             self._links = Links(left, right, ranks, self._fate)
             limits = max(first_sign_seconds, time_limit_seconds), time_limit_seconds
             self._control = Control(self._place, left, right, limits, self._fate)
-
-    @property
-    def rank(self) -> int:
-        """This process's number."""
-        return self._place.rank
-
-    @property
-    def size(self) -> int:
-        """How many processes there are."""
-        return self._place.size
-
-    @property
-    def generation(self) -> int:
-        """The number of this group."""
-        return self._place.generation
-
-    @property
-    def operations(self) -> int:
-        """How many operations have begun."""
-        return self._operation
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether this process has left it."""
-        return self._closed
 
     @property
     def error(self) -> RingError | None:
@@ -186,16 +161,12 @@ class Ring:
         _check_sum(values, None if wire == values.dtype.name else wire)
         if self.size == 1:
             return over(self._copy(values))
-        if self._closed:
+        if self.is_closed:
             raise RingError(CLOSED)
         return self._background.submit(lambda: self.all_reduce(values, wire=wire, what=what))
 
     def all_gather(self, value: bytes | np.ndarray, *, what: str = "") -> list[bytes]:
-        """Return the bytes of every rank, of any lengths, in the order of ranks.
-
-        Raises:
-            RingError: if the ring has failed.
-        """
+        """Return the bytes of every rank, of any lengths, in the order of ranks."""
         mine = value.tobytes() if isinstance(value, np.ndarray) else bytes(value)
         if self.size == 1:
             return [mine]
@@ -230,20 +201,16 @@ class Ring:
             return self._received(holder, headers["head"])
 
     def barrier(self, *, what: str = "") -> None:
-        """Return when all ranks have called this.
-
-        Raises:
-            RingError: if the ring has failed.
-        """
+        """Return when all ranks have called this."""
         if self.size == 1:
             return
         tokens = np.full(self.size, -1, SIZE)
         with self._operating(Operation.BARRIER, 0, SIZE.itemsize, what) as headers:
-            tokens[self.rank] = self._operation
+            tokens[self.rank] = self.operations
             self._links.exchange(round_trip(each_of(tokens), self.rank, headers))
             for index, token in enumerate(tokens.tolist()):
-                if token != self._operation:
-                    text = f"rank {index} came to the barrier with {token}, not {self._operation}"
+                if token != self.operations:
+                    text = f"rank {index} came to the barrier with {token}, not {self.operations}"
                     raise self._fate.fail(OutOfStep(text, index))
 
     def abort(self, reason: str) -> None:
@@ -276,9 +243,9 @@ class Ring:
         The others are told. The last call of a run that ends well is `barrier`: after it nobody
         needs this rank any more.
         """
-        if self._closed:
+        if self.is_closed:
             return
-        self._closed = True
+        self.is_closed = True
         if self._sockets:
             self._control.stop()
         for connection in self._sockets:
@@ -294,7 +261,7 @@ class Ring:
 
         For a process that was forked off: nothing is sent, and the ring is of no use here.
         """
-        self._closed = True
+        self.is_closed = True
         for connection in self._sockets:
             connection.close()
 
@@ -306,7 +273,7 @@ class Ring:
 
     @contextmanager
     def _operating(self, kind: Operation, detail: int, length: int, what: str) -> Iterator[Headers]:
-        if self._closed:
+        if self.is_closed:
             raise RingError(CLOSED)
         if len(what.encode()) > LONGEST_WHAT:
             raise ValueError(f"what: {what!r} is too long; accepted: {LONGEST_WHAT} bytes")
@@ -314,12 +281,11 @@ class Ring:
         if not self._calling.acquire(blocking=False):
             raise RuntimeError("another thread is within an operation of this ring: one may call")
         try:
-            self._operation = next(self._operations)
-            self._control.begin(self._operation)
-            place = self._place
-            numbers = place.generation, self._operation, place.rank, place.size
-            header = Header(*numbers, kind, detail, length, what)
-            yield {"head": header.pack(), "check": partial(self._check, header)}
+            self.operations = next(self._numbers)
+            self._control.begin(self.operations)
+            place = self.generation, self.operations, self.rank, self.size
+            header = Header(*place, kind, detail, length, what)
+            yield {"head": header.pack(), "check": partial(agreed, header)}
         except RingError:
             raise
         except BaseException as problem:
@@ -334,7 +300,7 @@ class Ring:
         return total
 
     def _sum(self, numbers: Numbers, headers: Headers) -> np.ndarray:
-        size, rank = self._place.size, self._place.rank
+        size, rank = self.size, self.rank
         if size == 2:  # noqa: PLR2004 -- a pair
             self._links.exchange(of_two(numbers, rank, headers))
         elif numbers.total.nbytes * (size - 1) > SMALL_BYTES:
@@ -361,7 +327,7 @@ class Ring:
         mine = Header.unpack(head)
 
         def check(received: bytes) -> None:
-            found.append(self._check(mine, received, any_length=True))
+            found.append(agreed(mine, received, any_length=True))
 
         self._links.exchange(Flow(check=check))
         length = found[0].length
@@ -374,70 +340,11 @@ class Ring:
             self._links.exchange(Flow([view], [view], head=onward, free=0))
         return _content_of(buffer, view)
 
-    def _check(self, mine: Header, received: bytes, *, any_length: bool = False) -> Header:
-        rank = self._place.left
-        try:
-            theirs = Header.unpack(received)
-        except ValueError as problem:
-            raise OutOfStep(f"rank {rank} sent what is no operation: {problem}", rank) from problem
-        free = any_length and theirs.length <= LONGEST
-        if theirs != replace(mine, rank=rank, length=theirs.length if free else mine.length):
-            calls = [
-                (one.what, one.kind, one.detail, 0 if any_length else one.length)
-                for one in (theirs, mine)
-            ]
-            if _are_of_one_turn(theirs, mine) and calls[0] != calls[1]:
-                raise OtherCall(_other_call(theirs, mine), rank)
-            text = f"out of step: the left neighbour calls {theirs}; this rank calls {mine}"
-            raise OutOfStep(text, rank)
-        return theirs
-
     def _check_lengths(self, lengths: list[int]) -> None:
         for index, length in enumerate(lengths):
             if not 0 <= length <= LONGEST:
                 text = f"rank {index} gathers {length} bytes: 0 to {LONGEST:,} are possible"
                 raise self._fate.fail(OutOfStep(text, index))
-
-
-def _are_of_one_turn(theirs: Header, mine: Header) -> bool:
-    """Tell whether two headers are of the same operation of the same ring.
-
-    Theirs may be of an earlier one, of which this rank has read nothing: it gave a broadcast.
-    """
-    is_same_ring = (theirs.generation, theirs.size) == (mine.generation, mine.size)
-    return is_same_ring and theirs.operation <= mine.operation
-
-
-def _other_call(theirs: Header, mine: Header) -> str:
-    """Return in words for whoever wrote the program what two ranks are at."""
-    there, here = (header.what or "something without a name" for header in (theirs, mine))
-    if there == here:
-        return (
-            f"out of step: at {here} the worker of rank {theirs.rank} {_in_words(theirs)}, that of "
-            f"rank {mine.rank} {_in_words(mine)}. All workers need the same program, model and "
-            "settings, as TRAINER_WIRE."
-        )
-    return (
-        f"out of step: the worker of rank {theirs.rank} is at {there}, that of rank {mine.rank} at "
-        f"{here}. All workers have to make the same calls in the same order: fit, evaluate and "
-        "predict are calls of all of them, and never of the chief alone."
-    )
-
-
-def _in_words(header: Header) -> str:
-    """Return what a rank does in an operation."""
-    if header.kind == Operation.ALL_REDUCE:
-        kind, wire = divmod(header.detail, len(WIRES))
-        name = DTYPES[kind].name if kind < len(DTYPES) else f"unknown type {header.detail}"
-        way = f", sent as {WIRES[wire]}" if WIRES[wire] and kind < len(DTYPES) else ""
-        return f"sums {header.length:,} numbers of {name}{way}"
-    words: dict[int, str] = {
-        Operation.SIZES: "gathers",
-        Operation.ALL_GATHER: f"gathers {header.length:,} bytes",
-        Operation.BROADCAST: f"has a broadcast of rank {header.detail}",
-        Operation.BARRIER: "waits for all",
-    }
-    return words.get(header.kind, f"has an operation of unknown kind {header.kind}")
 
 
 def _content_of(buffer: io.BytesIO, view: memoryview) -> bytes:

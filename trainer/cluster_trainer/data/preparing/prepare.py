@@ -38,12 +38,9 @@ ERRORS = (
 
 
 def prepare(name: str, directory: Path, say: Callable[[str], None]) -> Path:
-    """Prepare a set below `directory`, unless it is there; return its own folder.
+    """Prepare a set below TFDS's `directory`, unless it is there; return its own folder.
 
-    Args:
-        name: as tfds.load takes it.
-        directory: TFDS's data_dir.
-        say: is told every few seconds what goes on.
+    `say` is told every few seconds what goes on.
 
     Raises:
         ConfigurationError: there is no such set, or it cannot be prepared here.

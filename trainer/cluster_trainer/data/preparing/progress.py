@@ -13,10 +13,7 @@ PROGRESS_SECONDS = 2.0
 def progress(builder: Any, downloads: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Say every PROGRESS_SECONDS how far TFDS is, which has only progress bars for it.
 
-    Args:
-        builder: what prepares its set meanwhile.
-        downloads: where TFDS downloads its files to.
-        say: is told, unless it would be told the same again.
+    `builder` prepares its set meanwhile, and downloads its files to `downloads`.
     """
     ended, before = threading.Event(), _bytes_below(downloads)
     features, number = builder.info.features, 0

@@ -11,16 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-# TensorFlow's EIGEN_MAX_ALIGN_BYTES on x86-64 with AVX-512; more than any other build needs.
-ALIGNMENT_BYTES = 64
+from cluster_trainer.collectives.ring.memory import ALIGNMENT, aligned
 
 
 def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
     """Return a new array, not initialized, that `as_tensor` need not copy."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    memory = np.empty(size + ALIGNMENT_BYTES, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT_BYTES
-    return memory[start : start + size].view(dtype).reshape(shape)
+    return aligned(size).view(dtype).reshape(shape)
 
 
 def as_tensor(array: np.ndarray) -> tf.Tensor:
@@ -29,7 +26,7 @@ def as_tensor(array: np.ndarray) -> tf.Tensor:
     Neither may be written to any more.
     """
     shareable = array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative
-    if not shareable or array.ctypes.data % ALIGNMENT_BYTES:
+    if not shareable or array.ctypes.data % ALIGNMENT:
         copy = empty(array.shape, array.dtype.newbyteorder("="))
         copy[...] = array
         array = copy

@@ -50,15 +50,10 @@ class RowsOfItsOwnError(Exception):
 def has_own_rows(workers: Workers, source: Any, more: Mapping[str, str]) -> bool:
     """Tell whether workers have different rows to predict, such as noise that each has drawn.
 
-    Args:
-        workers: who compare them; each of them must call this, and gets the same answer.
-        source: of this worker's; see Source.found.
-        more: further facts about it.
+    Each of them must call this, and gets the same answer. `more` are further facts about the data.
     """
     what = f"{PREDICT} (data)"
-    with _drawing_nothing_of(source):
-        found = dict(source.found())
-    everyone = facts.of_all(workers, {**found, **more}, what)
+    everyone = facts.of_all(workers, {**_found(source), **more}, what)
     if not everyone:
         return False
     # What is drawn anew each time, as augmented pictures, may be shared out.
@@ -72,7 +67,7 @@ def refuse_others(
 
     Args:
         workers: who compare them.
-        source: of this worker's; see Source.found.
+        source: this worker's.
         more: further facts about them.
         what: the call that they are for.
         may_differ: whether nothing is refused.
@@ -84,8 +79,7 @@ def refuse_others(
         ConfigurationError: with everything that differs, on every worker.
         PeerUnfit: where only workers differ that are new, on the others; see newcomers.py.
     """
-    with _drawing_nothing_of(source):
-        found = dict(source.found())
+    found = _found(source)
     everyone = facts.of_all(workers, {**found, **more}, f"{what} (data)")
     if not everyone:
         return ""
@@ -99,12 +93,7 @@ def refuse_others(
 
 
 def warn(what: str, others: str) -> None:
-    """Say that the workers' data differ.
-
-    Args:
-        what: the call that they are for.
-        others: what differs; see `refuse_others`.
-    """
+    """Say which of the workers' data for a call differ; see `refuse_others`."""
     comes = "Unless these are drawn at random, some examples come twice and others not at all."
     if what.endswith("_on_batch"):
         comes = "Unless these are drawn at random, a step is of a part of each worker's batch."
@@ -122,6 +111,11 @@ def warn(what: str, others: str) -> None:
 
 # As a callback's `evaluate` of what it draws would be warned of at each epoch.
 warn_once = cache(warn)
+
+
+def _found(source: Any) -> dict[str, str]:
+    with _drawing_nothing_of(source):
+        return dict(source.found())
 
 
 def _drawn_anew(workers: Workers, source: Any, what: str) -> set[str]:
@@ -154,21 +148,14 @@ def _refuse(workers: Workers, everyone: Sequence[Mapping[str, str]], wrong: list
 
 
 def differing_batches(workers: Workers, batch: Any, what: str) -> str:
-    """Return which parts of a batch differ between workers, who all call it; empty: none.
-
-    Args:
-        workers: who compare them.
-        batch: see `of_batch`.
-        what: the call that it is for.
-    """
+    """Return which parts of a batch differ between workers, who all call it; empty: none."""
     return ", ".join(facts.differing(facts.of_all(workers, of_batch(batch), what)))
 
 
 def of_batch(batch: Any) -> dict[str, str]:
     """Return what tells a batch from another, part by part: some may be drawn, such as pictures.
 
-    Args:
-        batch: any structure; what is neither a number nor a dense array is left out.
+    What is neither a number nor a dense array is left out.
     """
     parts = [_content_of(leaf) for leaf in keras.tree.flatten(batch)]
     return {

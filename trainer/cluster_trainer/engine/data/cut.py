@@ -27,11 +27,8 @@ def cut(
 
     Where it may be that all replicas compute the whole batch, whether they do, bool [], is third.
 
-    Args:
-        batch: tensors [n, …], dense, ragged or sparse, in any structure; what has no dimension is
-            given to every replica.
-        replicas: which there are, and which are wanted.
-        components: which of its parts were batched together; see pieces.py.
+    The batch has tensors [n, …], dense, ragged or sparse, in any structure. What has no dimension
+    is given to every replica. `components` tell which parts were batched together; see pieces.py.
     """
     batch = tf.nest.map_structure(_as_tensor, batch)
     pieces = Pieces(tf.nest.flatten(batch), components, replicas.total)
@@ -72,13 +69,7 @@ def without_rows(leaf: Any) -> Any:
 def handed_out(
     batch: Any, strategy: tf.distribute.Strategy, local: int
 ) -> list[tuple[Any, tf.Tensor]]:
-    """Return the local replicas' parts of what TensorFlow has shared out, each with its size.
-
-    Args:
-        batch: in any structure, with a value of each of the strategy's local replicas.
-        strategy: which has shared it out.
-        local: how many replicas this process has.
-    """
+    """Return the local replicas' parts of what a strategy has shared out, each with its size."""
     parts = [
         tf.nest.map_structure(
             lambda value, index=index: strategy.experimental_local_results(value)[index], batch

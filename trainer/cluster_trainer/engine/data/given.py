@@ -13,10 +13,7 @@ class GivenArrays:
     A fit that goes on after a loss, or was rehearsed, begins anew. Most arrays are copied to become
     tensors, which takes as long as reading all of the memory. And a copy that was made before any
     callback could change the array is what a worker in a new process begins with. One that shares
-    its memory with its tensor shows each change, as ever.
-
-    Args:
-        data: what the fit was given, in any structure; what is no array is left as it is.
+    its memory with its tensor shows each change, as ever. What is no array is left as it is.
     """
 
     def __init__(self, *data: Any) -> None:
@@ -27,7 +24,7 @@ class GivenArrays:
 
     def tensor(self, leaf: Any, make: Callable[[Any], Any]) -> Any:
         """Return what `make` makes of a leaf, or has made of it, if it is one of these."""
-        if self._arrays.get(id(leaf)) is None:
+        if id(leaf) not in self._arrays:
             return make(leaf)
         if id(leaf) not in self._tensors:
             self._tensors[id(leaf)] = make(leaf)

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 log = logging.getLogger("trainer")
-_said: list[bool] = []  # of this process, once
+_said: list[bool] = []
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,7 @@ def rows_of(leaf: Any) -> Any:
 
 
 def fewest_pieces(shapes: Sequence[tf.TensorShape], components: Sequence[Component]) -> int:
-    """Return how many pieces a batch has at least.
-
-    Args:
-        shapes: of the batch's parts.
-        components: which of them were batched together.
-    """
+    """Return how many pieces a batch has at least."""
     with_rows = [shape for shape in shapes if shape.rank != 0]
     known = {int(shape[0]) for shape in with_rows if shape.rank and shape[0] is not None}
     are_known = all(shape.rank and shape[0] is not None for shape in with_rows)
@@ -66,12 +61,7 @@ def fewest_pieces(shapes: Sequence[tf.TensorShape], components: Sequence[Compone
 
 
 class Pieces:
-    """The pieces of one batch.
-
-    Args:
-        leaves: its parts.
-        components: which of them were batched together, in their order.
-        replicas: how many want a share.
+    """The pieces of one batch, of which so many replicas want a share.
 
     Attributes:
         count: how many pieces there are: a number where that is known, else a tensor int64 [].
@@ -102,7 +92,8 @@ class Pieces:
 
     def _counted(self) -> tf.Tensor:
         can_be_cut = tf.reduce_all([tf.convert_to_tensor(one) for one in self._conditions()])
-        return tf.where(can_be_cut, _greatest_common_divisor(self._stacked()), 1)
+        divisor = tf.foldl(tf.experimental.numpy.gcd, self._stacked())
+        return tf.where(can_be_cut, tf.maximum(divisor, 1), 1)
 
     def _conditions(self) -> list[Any]:
         """Return what holds if each part has the rows that it was batched with."""
@@ -146,22 +137,9 @@ def _is_one_number(rows: Sequence[Any]) -> bool:
     return all(map(_is_known, rows)) and len({*rows}) == 1
 
 
-def _greatest_common_divisor(numbers: tf.Tensor) -> tf.Tensor:
-    def of_two(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
-        return tf.while_loop(
-            lambda _, rest: rest > 0, lambda one, rest: (rest, one % rest), (one, other)
-        )[0]
-
-    return tf.maximum(tf.foldl(of_two, numbers), 1)
-
-
 def say_of_whole(rows: np.ndarray) -> np.int64:
-    """Say once in a process that every replica computes a whole batch; return 0.
-
-    Args:
-        rows: of each of its parts.
-    """
-    if not _said:
+    """Say that every replica computes a whole batch, whose parts have so many rows; return 0."""
+    if not _said:  # once in a process
         _said.append(True)
         log.warning(
             "the parts of a batch have %s rows and cannot be cut in equal proportions: every "

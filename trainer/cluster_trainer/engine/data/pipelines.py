@@ -174,12 +174,7 @@ def content(leaf: Any) -> bytes:
 
 
 def _parts(dataset: Any, *, in_caches: bool = True) -> Iterator[Any]:
-    """Return a dataset and all that it is made from, in an order of their own.
-
-    Args:
-        dataset: of tf.data.
-        in_caches: whether also what a cache keeps, which is read once.
-    """
+    """Return a dataset and all that it is made from, or all but what a cache keeps."""
     yield dataset
     if in_caches or type(dataset).__name__ not in tensorflow_names.CACHES:
         for one in tensorflow_names.inputs_of(dataset):

@@ -28,10 +28,8 @@ _locks: MutableMapping[int, threading.Lock] = WeakValueDictionary()
 class RandomAccess(RowDataset):
     """The examples of a source in batches.
 
-    Args:
-        source: `len(source)` examples; `source[i]` is the i-th, in any structure of arrays and
-            numbers, such as (input, target); all of one shape and type.
-        batch_size: of the global batch.
+    There are `len(source)`. `source[i]` is the i-th, in any structure of arrays and numbers, such
+    as (input, target). All have one shape and type.
     """
 
     take_work = True
@@ -61,19 +59,14 @@ class RandomAccess(RowDataset):
         return [self._typed(part, place, rows) for place, part in enumerate(parts)]
 
     def _typed(self, part: Any, place: int, rows: np.ndarray) -> np.ndarray:
-        """Return a part of some examples as the first example has it.
-
-        Raises:
-            TypeError: numbers would be cut.
-        """
+        """Return a part of some examples as the first example has it."""
         dtype, values = self._dtypes[place].as_numpy_dtype, np.asarray(part)
         is_number = values.dtype.kind in "biuf"
         if is_number and not np.can_cast(values.dtype, dtype, "same_kind"):
-            message = (
+            raise TypeError(
                 f"{type(self._source).__name__}: examples {rows.min()} to {rows.max()} have "
                 f"{values.dtype} where the first one has {np.dtype(dtype)}; all need one type"
             )
-            raise TypeError(message)
         return values.astype(dtype) if is_number else np.asarray(part, dtype)
 
 

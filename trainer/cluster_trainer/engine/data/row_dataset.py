@@ -1,6 +1,7 @@
 """Data that are read by their rows within TensorFlow's graphs: each replica reads its own alone."""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,13 +35,8 @@ def examples_at(step: int, examples: int, batch_size: int) -> int:
     return passes * examples + in_pass * batch_size
 
 
-class RowDataset(keras.utils.PyDataset):
-    """A PyDataset whose examples can be taken one by one, by their rows.
-
-    Args:
-        examples: how many there are.
-        batch_size: of the global batch.
-    """
+class RowDataset(keras.utils.PyDataset, ABC):
+    """A PyDataset whose examples can be taken one by one, by their rows."""
 
     bytes_of_example = 1.0
     take_work = False
@@ -49,14 +45,12 @@ class RowDataset(keras.utils.PyDataset):
         super().__init__()
         self.examples, self.batch_size = examples, batch_size
 
+    @abstractmethod
     def take(self, rows: tf.Tensor, pass_number: tf.Tensor) -> Any:
-        """Return examples as a model gets them.
+        """Return the examples of some rows, int64 [n], as a model gets them.
 
-        Args:
-            rows: int64 [n].
-            pass_number: int64 [], how often all of them were seen before.
+        `pass_number`, int64 [], tells how often all of them were seen before.
         """
-        raise NotImplementedError
 
     def rows(self, seed: int | None) -> EpochOrder:
         """Return what there is to be read, in the order of a seed."""

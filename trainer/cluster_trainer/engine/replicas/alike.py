@@ -7,21 +7,17 @@ without one creates its variables on each worker for itself, from seeds of its o
 import hashlib
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import Any, NamedTuple
-from weakref import WeakSet
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer.collectives.group import AnyRing
-from cluster_trainer.collectives.newcomers import leave_out
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine import running
-from cluster_trainer.engine.replicas import statistics
+from cluster_trainer.engine.replicas import of_model, statistics
 from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
@@ -48,10 +44,9 @@ def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = Fal
     ring = ring_of(model.distribute_strategy)
     if ring is None:
         return
-    average = partial(statistics.average, model, model.distribute_strategy)
     variables = _with_optimizers(model, more)
-    if not _take_from_chief(variables, ring, may_differ=may_differ, before=average):
-        _take_from_chief(model.variables, ring, may_differ=True, before=average)
+    if not _take_from_chief(model, variables, ring, may_differ=may_differ):
+        _take_from_chief(model, model.variables, ring, may_differ=True)
     renew_constants(model)
 
 
@@ -82,13 +77,12 @@ def make_once(model: keras.Model, *, may_differ: bool = False) -> None:
 
     A `fit` may validate, and may have callbacks with models of their own. When it begins again,
     after a loss, all of them are new to it, as they are to a worker that is new.
-
-    Args:
-        model: see `make`.
-        may_differ: the same.
     """
     call = running.current()
-    known = call.alike if running.is_announced() else _in_loops
+    if not running.is_announced():
+        _make_for_loop(model, may_differ=may_differ)
+        return
+    known = call.alike
     if model in known or model in (call.asked or ()):
         return
     if call.is_fit and len(known):  # a callback's own: the fit's model is the first of all
@@ -99,6 +93,13 @@ def make_once(model: keras.Model, *, may_differ: bool = False) -> None:
     else:
         make(model, may_differ=may_differ)
     known.add(model)
+
+
+def _make_for_loop(model: keras.Model, *, may_differ: bool) -> None:
+    kept = of_model.of(model)
+    if not kept.is_alike:
+        make(model, may_differ=may_differ)
+    kept.is_alike = True
 
 
 def note(model: keras.Model) -> None:
@@ -117,33 +118,24 @@ def _make_other(model: keras.Model) -> bool:
     ring = ring_of(model.distribute_strategy)
     if ring is None:
         return True
-    average = partial(statistics.average, model, model.distribute_strategy)
     own = [*model.variables]
-    with_optimizer = _with_optimizers(model)
-    has_all = _take_from_chief(with_optimizer, ring, may_differ=True, before=average)
+    has_all = _take_from_chief(model, _with_optimizers(model), ring, may_differ=True)
     if not has_all:
-        _take_from_chief(own, ring, before=average)
+        _take_from_chief(model, own, ring)
     renew_constants(model)
     return has_all
 
 
-_in_loops: WeakSet[Any] = WeakSet()
-
-
 def _take_from_chief(
-    variables: Sequence[Any],
-    ring: AnyRing,
-    *,
-    may_differ: bool = False,
-    before: Callable[[], object] = lambda: None,
+    model: keras.Model, variables: Sequence[Any], ring: RenewableRing, *, may_differ: bool = False
 ) -> bool:
     """Give variables the chief's values; tell whether all workers have the same ones.
 
     Args:
-        variables: of a model, and more.
+        model: whose statistics are averaged once it is known that they have.
+        variables: of the model, and more.
         ring: of the workers.
         may_differ: whether nothing is done where they have not; else that is an error.
-        before: called once it is known that they have.
     """
     # Not their names, in which Keras counts layers: one worker may have made others before.
     forms = [f"{one.dtype} {list(one.shape)}" for one in variables]
@@ -158,67 +150,58 @@ def _take_from_chief(
             f"The workers' models have different variables; here there are {len(variables)}: "
             f"{names}, … Each worker has to run the same script."
         )
-        if isinstance(ring, RenewableRing) and leave_out(ring, digests, "a model's variables"):
+        if ring.leave_out(digests, "a model's variables"):
             mine = f"{len(variables)} variables"
             raise ConfigurationError([Problem("the model", mine, "that of the others", message)])
         raise ValueError(message)
-    before()
+    statistics.average(model, model.distribute_strategy)
     what = f"{call} (a model's values)"
-    digest = _digest(map(_bytes_of, variables))
+    digest = _digest(_bytes(_value(one)) for one in variables)
     if len({*ring.all_gather(digest, what=what)}) == 1:  # as after a `fit`
         return True
-    for pieces in _packs(variables):
-        content = b"".join(map(bytes, map(_content, pieces))) if ring.rank == CHIEF else None
+    for pack in _packs(variables):
+        content = b"".join(_bytes(_rows(*one)) for one in pack) if ring.rank == CHIEF else None
         given = ring.broadcast(content, CHIEF, what=what)
         if ring.rank != CHIEF:
-            _assign(pieces, given)
+            _assign(pack, given)
     log.debug("%d variables begin with the chief's values", len(variables))
     return True
 
 
-class _Piece(NamedTuple):
-    """Some rows of a variable; all of it where `rows` is None."""
-
-    variable: Any
-    rows: slice | None
-    size: int
+# A variable and some of its rows; None: all of it.
+Piece: TypeAlias = tuple[Any, slice | None]
 
 
-def _packs(variables: Iterable[Any]) -> Iterator[list[_Piece]]:
+def _packs(variables: Iterable[Any]) -> Iterator[list[Piece]]:
     """Yield all variables in packs of about PACK_BYTES: no copy of all is made at a time."""
-    pack: list[_Piece] = []
+    pack: list[Piece] = []
+    packed = 0
     for piece in itertools.chain.from_iterable(map(_pieces, variables)):
-        if pack and sum(one.size for one in pack) + piece.size > PACK_BYTES:
+        size = _rows(*piece).nbytes
+        if pack and packed + size > PACK_BYTES:
             yield pack
-            pack = []
+            pack, packed = [], 0
         pack.append(piece)
+        packed += size
     if pack:
         yield pack
 
 
-def _pieces(variable: Any) -> Iterator[_Piece]:
+def _pieces(variable: Any) -> Iterator[Piece]:
     value = _value(variable)
     if value.nbytes <= PACK_BYTES or not value.ndim:
-        yield _Piece(variable, None, value.nbytes)
+        yield variable, None
         return
-    row = value.nbytes // len(value)
-    rows = max(1, PACK_BYTES // row)
+    rows = max(1, PACK_BYTES * len(value) // value.nbytes)
     for begin in range(0, len(value), rows):
-        end = min(begin + rows, len(value))
-        yield _Piece(variable, slice(begin, end), (end - begin) * row)
+        yield variable, slice(begin, min(begin + rows, len(value)))
 
 
-def _content(piece: _Piece) -> memoryview:
-    value = _value(piece.variable)
-    return _bytes(value if piece.rows is None else value[piece.rows])
-
-
-def _assign(pieces: Iterable[_Piece], content: bytes) -> None:
+def _assign(pack: Iterable[Piece], content: bytes) -> None:
     begin = 0
-    for variable, rows, size in pieces:
-        like = _value(variable)
-        shape = like.shape if rows is None else like[rows].shape
-        dtype = like.dtype
+    for variable, rows in pack:
+        like = _rows(variable, rows)
+        shape, dtype, size = like.shape, like.dtype, like.nbytes
         del like  # TensorFlow would copy what somebody holds before it changes it
         given = np.frombuffer(content, dtype, size // dtype.itemsize, begin).reshape(shape)
         if rows is None:
@@ -226,6 +209,11 @@ def _assign(pieces: Iterable[_Piece], content: bytes) -> None:
         else:
             variable.value[rows].assign(given)
         begin += size
+
+
+def _rows(variable: Any, rows: slice | None) -> np.ndarray:
+    value = _value(variable)
+    return value if rows is None else value[rows]
 
 
 def _value(variable: Any) -> np.ndarray:
@@ -236,16 +224,8 @@ def _value(variable: Any) -> np.ndarray:
     return np.asarray(value)
 
 
-def _bytes_of(variable: Any) -> memoryview:
-    return _bytes(_value(variable))
-
-
 def _bytes(value: np.ndarray) -> memoryview:
     return np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
-
-
-def _digest_of(variable: Any) -> bytes:
-    return _digest([_bytes_of(variable)])
 
 
 def _digest(parts: Iterable[Any]) -> bytes:

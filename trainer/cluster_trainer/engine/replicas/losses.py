@@ -5,12 +5,16 @@ left out (`step_context.seeing_one_replica`). A sum over a share stands for as m
 more as the batch is larger; and a mean over what a mask or weights leave of a share is divided by
 what they leave of the whole batch.
 
+TensorFlow and Keras sum losses of each example without being told: `tape.gradient` of a vector is
+the gradient of its sum, and Keras sums what `add_loss` is given. That is a sum over a share, too.
+
 A number that a `train_step` of one's own reports to a `keras.metrics.Mean` counts as much as the
 share is of the batch: on one device each batch counts once.
 """
 
 from typing import Any
 
+import keras
 import tensorflow as tf
 from keras import metrics, ops
 
@@ -22,6 +26,8 @@ MEANS = ("mean", "sum_over_batch_size")
 _reduce_values = keras_names.REDUCE_VALUES.own
 _apply_mask = keras_names.APPLY_MASK.own
 _update_mean = metrics.Mean.update_state
+_gradient = tf.GradientTape.gradient
+_aggregate = keras_names.AGGREGATE_ADDITIONAL_LOSS.own
 
 
 def _weight() -> tf.Tensor:
@@ -48,7 +54,7 @@ def reduced(
     """Reduce a share's losses as Keras reduces the batch's, but for the share's weight."""
     is_scalar = tuple(values.shape) == ()
     if reduction == "sum" and not is_scalar:
-        return tf.math.divide_no_nan(tf.reduce_sum(values), tf.cast(_weight(), values.dtype))
+        return _as_of_batch(tf.reduce_sum(values))
     if reduction == "mean_with_sample_weight" and sample_weight is not None and not is_scalar:
         divisor = _of_all(tf.reduce_sum(tf.cast(sample_weight, values.dtype)))
         return tf.math.divide_no_nan(tf.reduce_sum(values), divisor)
@@ -77,3 +83,48 @@ def update_mean(self: Any, values: Any, sample_weight: Any = None) -> None:
     if part is not None and sample_weight is None and not len(ops.shape(values)):
         sample_weight = part.weight
     _update_mean(self, values, sample_weight)
+
+
+def is_of_each(value: Any) -> bool:
+    """Tell whether a tensor has a row for each example of the share.
+
+    A share's size may be unknown when a step is traced; then so is the vector's.
+    """
+    part = step_context.current()
+    if part is None or not isinstance(value, tf.Tensor) or not value.shape.rank:
+        return False
+    size = value.shape[0]
+    return size is None or (size > 0 and size in part.rows)
+
+
+def _as_of_batch(value: Any) -> Any:
+    """Return a share's sum, or what multiplies it, as the batch's; 0 of a borrowed example."""
+    return tf.math.divide_no_nan(value, tf.cast(_weight(), value.dtype))
+
+
+def gradient_of_batch(
+    self: tf.GradientTape,
+    target: Any,
+    sources: Any,
+    output_gradients: Any = None,
+    unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
+) -> Any:
+    """Return gradients as TensorFlow does; with respect to variables those of the batch's sum."""
+    targets = tf.nest.flatten(target)
+    if output_gradients is None and _are_variables(sources) and any(map(is_of_each, targets)):
+        output_gradients = [
+            _as_of_batch(tf.ones_like(one)) if is_of_each(one) else tf.ones_like(one)
+            for one in targets
+        ]
+    return _gradient(self, target, sources, output_gradients, unconnected_gradients)
+
+
+def _are_variables(sources: Any) -> bool:
+    """Tell whether all are; anything else, such as an input, has gradients of its own rows."""
+    return all(isinstance(one, (tf.Variable, keras.Variable)) for one in tf.nest.flatten(sources))
+
+
+def aggregated(self: Any, loss: Any) -> Any:
+    """Sum what `add_loss` was given as Keras does; of a share, as the batch's sum."""
+    total = _aggregate(self, loss)
+    return _as_of_batch(total) if is_of_each(loss) else total

@@ -1,8 +1,7 @@
 """What the metrics of a model have come to on each replica, taken and put back."""
 
-from collections.abc import MutableMapping
 from typing import Any
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 import keras
 import numpy as np
@@ -10,10 +9,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import count, count_of, gathered, number, ring_of
 from cluster_trainer.engine.functions import function_of
-from cluster_trainer.engine.replicas import statistics, step_context
-
-# Each model's function, by its variables: a new trace would be new collectives on all workers.
-_taking: MutableMapping[Any, tuple[list[int], Any]] = WeakKeyDictionary()
+from cluster_trainer.engine.replicas import of_model, statistics, step_context
 
 
 class MetricRows:
@@ -27,13 +23,10 @@ class MetricRows:
 
     def take(self) -> np.ndarray:
         """Return the rows of all replicas, float64 [replicas, n]; all workers call it."""
-        names = [id(one) for one in self._variables]
-        model = self._model()
-        known = _taking.get(model)
-        if known is None or known[0] != names:
-            known = names, function_of(lambda: self._strategy.run(self._row))
-            _taking[model] = known
-        return np.asarray(self._strategy.experimental_local_results(known[1]())[0])
+        take = of_model.of(self._model()).function(
+            "metrics", self._variables, lambda: function_of(lambda: self._strategy.run(self._row))
+        )
+        return np.asarray(self._strategy.experimental_local_results(take())[0])
 
     def put_back(self, rows: np.ndarray) -> None:
         """Give each replica its row.

@@ -34,11 +34,7 @@ log = logging.getLogger("trainer")
 def begin_means(
     gradients: Sequence[Gradient | None], weight: tf.Tensor
 ) -> Callable[[], list[Gradient | None]]:
-    """Begin the means of all replicas' gradients, weighted with the replicas' shares.
-
-    Returns:
-        what waits for them; see `replicas.begin_sums`.
-    """
+    """Begin the means of all replicas' gradients, weighted with their shares; see `begin_sums`."""
     return begin_sums_of([None if one is None else _times(one, weight) for one in gradients])
 
 
@@ -103,7 +99,9 @@ def seeing_to_the_class(initialize: Callable[..., None]) -> Callable[..., None]:
         for name, wrap in WRAPS.items():
             method = getattr(kind, name)
             if method not in _reduce_first:
-                setattr(kind, name, _noted(wrap(method)))
+                reducing = wrap(method)
+                _reduce_first.add(reducing)
+                setattr(kind, name, reducing)
         initialize(self, *arguments, **keywords)
 
     return see_to_the_class
@@ -131,40 +129,25 @@ def _without_self(function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _noted(method: Any) -> Any:
-    _reduce_first.add(method)
-    return method
+def _reducing(method: Callable[..., Any], *, takes_pairs: bool) -> Callable[..., Any]:
+    """Return a method that is given the sums: `apply`, or `apply_gradients`, which takes pairs."""
+    names = _names_of_two(method)
 
-
-def _reducing(apply: Callable[..., Any]) -> Callable[..., Any]:
-    names = _names_of_two(apply)
-
-    @wraps(apply)
-    def reduce_and_apply(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        if not step_context.applies():
-            return None
-        gradients, *more = _in_order(names, arguments, keywords)
-        if more and more[0] is not None:
-            more[0] = list(more[0])  # an iterator's come once
-        with _over_all(self, gradients, more[0] if more else None) as over_all:
-            return apply(self, over_all, *more, **keywords)
-
-    return reduce_and_apply
-
-
-def _reducing_pairs(apply_gradients: Callable[..., Any]) -> Callable[..., Any]:
-    names = _names_of_two(apply_gradients)
-
-    @wraps(apply_gradients)
+    @wraps(method)
     def reduce_and_apply(self: Any, *arguments: Any, **keywords: Any) -> Any:
         if not step_context.applies():
             return None
         first, *more = _in_order(names, arguments, keywords)
-        pairs = list(first)  # an iterator's come once
-        gradients, variables = [one for one, _ in pairs], [one for _, one in pairs]
-        with _over_all(self, gradients, variables) as over_all:
-            pairs = [*zip(over_all, variables, strict=True)]
-            return apply_gradients(self, pairs, *more, **keywords)
+        # Lists: an iterator's come once.
+        if takes_pairs:
+            pairs = list(first)
+            gradients, variables = [one for one, _ in pairs], [one for _, one in pairs]
+            with _over_all(self, gradients, variables) as over_all:
+                return method(self, [*zip(over_all, variables, strict=True)], *more, **keywords)
+        if more and more[0] is not None:
+            more[0] = list(more[0])
+        with _over_all(self, first, more[0] if more else None) as over_all:
+            return method(self, over_all, *more, **keywords)
 
     return reduce_and_apply
 
@@ -383,7 +366,7 @@ def weighting(scale_loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
         if part is None:
             return scale_loss(self, loss)
         part.weighted.add(id(self))
-        # A loss of each example, too: its gradients become those of their sum (each_example.py).
+        # A loss of each example, too: its gradients become those of their sum (losses.py).
         return scale_loss(self, loss * tf.cast(part.weight, loss.dtype))
 
     return weight_and_scale
@@ -456,7 +439,7 @@ def assign(self: Any, value: Any) -> None:
 
 
 WRAPS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
-    "apply": _reducing,
-    "apply_gradients": _reducing_pairs,
+    "apply": partial(_reducing, takes_pairs=False),
+    "apply_gradients": partial(_reducing, takes_pairs=True),
 }
 _reduce_first: WeakSet[Any] = WeakSet()

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import gathered
-from cluster_trainer.engine.replicas import each_example, step_context
+from cluster_trainer.engine.replicas import losses, step_context
 from cluster_trainer.private import tensorflow_names
 
 # Through which rows pass, in their order.
@@ -52,7 +52,7 @@ def _parts_of_queue(variable: Any, value: Any) -> Sequence[tf.Tensor]:
     are_own = [_is_of(variable, part) for part in parts]
     others = [part for part, is_own in zip(parts, are_own, strict=True) if not is_own]
     is_one = len(others) == len(parts) - 1 and (are_own[0] or are_own[-1])
-    is_of_rows = tf.get_static_value(axis) == 0 and all(map(each_example.is_of_each, others))
+    is_of_rows = tf.get_static_value(axis) == 0 and all(map(losses.is_of_each, others))
     return parts if is_one and is_of_rows and others else ()
 
 

@@ -7,19 +7,18 @@ ring only what steps have changed: what a script gives a worker's model otherwis
 """
 
 from collections.abc import Callable, Iterator, MutableMapping
+from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 import keras
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import count, count_of, ring_of, summed
 from cluster_trainer.engine.functions import function_of
-from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.engine.replicas import of_model, step_context
 from cluster_trainer.private import keras_names
 
-# Each model's function, by its variables: a new trace would be new collectives on all workers.
-_averaging: MutableMapping[Any, tuple[list[int], Callable[[], Any]]] = WeakKeyDictionary()
 # By the ring's generation and `id`: a worker that is met in another ring may have changed nothing;
 # and Keras's variables compare their values.
 _changed: MutableMapping[tuple[int, int], Any] = WeakValueDictionary()
@@ -136,12 +135,8 @@ def average(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
     variables = [by_key[key] for key in changed] if ring_of(strategy) else [*by_key.values()]
     if not variables:
         return
-    names = [id(one) for one in variables]
-    known = _averaging.get(model)
-    if known is None or known[0] != names:
-        known = names, _averaging_of(variables, strategy)
-        _averaging[model] = known
-    known[1]()
+    make = partial(_averaging_of, variables, strategy)
+    of_model.of(model).function("average", variables, make)()
 
 
 def _averaging_of(variables: list[Any], strategy: tf.distribute.Strategy) -> Callable[[], Any]:

@@ -85,21 +85,13 @@ def computing(
     waits: Waits | None = None,
     rows: Collection[int | None] = (None,),
 ) -> Iterator[Share]:
-    """Let what is called inside be a replica's part of a step.
-
-    Args:
-        weight: float32 [], see `Share`.
-        is_whole: bool [], see `Share`; None: it is not.
-        waits: see `Share`.
-        rows: see `Share`.
-    """
-    known = False if is_whole is None else is_whole
-    before, _of_thread.share = (
-        _of_thread.share,
-        Share(weight, known, waits=waits, rows=frozenset(rows)),
+    """Let what is called inside be a replica's part of a step; see `Share`."""
+    share = Share(
+        weight, False if is_whole is None else is_whole, waits=waits, rows=frozenset(rows)
     )
+    before, _of_thread.share = _of_thread.share, share
     try:
-        yield _of_thread.share
+        yield share
     finally:
         _of_thread.share = before
 
@@ -142,11 +134,10 @@ def own(variable: Any) -> Any:
     """
     if not is_of_all(variable):
         name = getattr(variable, "path", variable.name)
-        message = (
+        raise ValueError(
             f"{name!r} was created outside of the strategy's scope. Several replicas need the "
             "model, its optimizer and its metrics to be created within `strategy.scope()`."
         )
-        raise ValueError(message)
     variable = _tensorflow_variable(variable)
     is_one_of_several = isinstance(variable, tensorflow_names.DistributedVariable)
     return tensorflow_names.copy_here(variable) if is_one_of_several else variable

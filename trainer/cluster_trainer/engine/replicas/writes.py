@@ -22,12 +22,7 @@ COLLECTIVES = ("CollectiveReduce", "CollectiveGather", "NcclAllReduce")
 
 
 class Writes:
-    """What a step that was just traced assigns to variables.
-
-    Args:
-        batch: the share that it was given.
-        variables: which are asked for.
-    """
+    """What a step that was just traced, of a share of a batch, assigns to some variables."""
 
     def __init__(self, batch: Any, variables: Sequence[Any]) -> None:
         self._graph = tf.compat.v1.get_default_graph()
@@ -134,10 +129,7 @@ def _are_others(values: Iterable[tf.Tensor], own: set[str]) -> bool:
 def _is_sum(value: tf.Tensor, handle: tf.Tensor, own: set[str]) -> bool:
     """Tell whether a value is that of a variable and something that is not made of it.
 
-    Args:
-        value: what is assigned.
-        handle: of the variable.
-        own: the names of the operations that compute with its value.
+    `own` has the names of the operations that compute with the variable's value.
     """
     operation = _passed_on(value)
     if operation.type == "ReadVariableOp":

@@ -3,7 +3,7 @@
 from cluster_trainer.settings.names.references import is_reference, module_exists
 
 BUILT_IN = {
-    name: f"cluster_trainer.models.{name}:build"
+    name: f"cluster_trainer.models.networks:{name}"
     for name in ("mnist_cnn", "mobilenet_v2", "resnet50")
 }
 # Height and width in pixels; Keras refuses less, whether or not the layers would still fit.

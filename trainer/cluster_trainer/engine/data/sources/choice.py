@@ -30,14 +30,10 @@ def source_of(
     seed: int,
     given: GivenArrays | None = None,
 ) -> Source:
-    """Return the source for what Keras's adapter was made for.
+    """Return the source for what Keras's adapter was made for, and has checked.
 
-    Args:
-        adapter: Keras's, which has checked what was given.
-        replicas: who shares the batches.
-        strategy: the replicas' strategy.
-        seed: of the order, the same on all workers.
-        given: arrays that need not be made tensors again.
+    The order's seed is the same on all workers. `given` are arrays that need not be made tensors
+    again.
     """
     if isinstance(adapter, keras_names.ArrayDataAdapter):
         return ArraySource(adapter, replicas, seed, given or GivenArrays())

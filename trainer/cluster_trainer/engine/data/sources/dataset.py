@@ -9,13 +9,13 @@ from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.engine.data import pipelines
 from cluster_trainer.engine.data.comparing import of_batch
 from cluster_trainer.engine.data.pieces import fewest_pieces
-from cluster_trainer.engine.data.sources.source import Source
+from cluster_trainer.engine.data.sources.source import Source, WholeBatchSource
 from cluster_trainer.private import keras_names
 
 log = logging.getLogger("trainer")
 
 
-class DatasetSource(Source):
+class DatasetSource(WholeBatchSource):
     """Anything that Keras turns into a tf.data.Dataset: each worker reads it all."""
 
     doubtful = (pipelines.DRAWS,)  # a pipeline may augment its examples with what it draws

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.engine.data.comparing import of_batch
-from cluster_trainer.engine.data.sources.source import Source
+from cluster_trainer.engine.data.sources.source import WholeBatchSource
 from cluster_trainer.private import keras_names
 
 
@@ -21,7 +21,7 @@ def stays_as_it_is(dataset: keras.utils.PyDataset) -> bool:
     )
 
 
-class PyDatasetSource(Source):
+class PyDatasetSource(WholeBatchSource):
     """A PyDataset, in an order of ours where it is to be shuffled."""
 
     is_ours = asks_users = True
@@ -56,9 +56,9 @@ class PyDatasetSource(Source):
 
     def end_pass(self) -> None:
         """Stop reading ahead."""
-        if self._reading and self._reading.enqueuer:
-            self._reading.enqueuer.stop()
-        self._reading = None
+        reading, self._reading = self._reading, None
+        if reading and reading.enqueuer:
+            reading.enqueuer.stop()  # which may raise what a user's code has
 
     def __del__(self) -> None:
         """Stop reading ahead; a pass may be left in its middle."""

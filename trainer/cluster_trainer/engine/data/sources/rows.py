@@ -29,13 +29,9 @@ READ = 4
 
 
 class RowSource(Source):
-    """Examples that are picked out by their rows: each replica's own, and nobody else's.
+    """Examples that are picked out by their rows: each replica's own, and nobody else's."""
 
-    Attributes:
-        compares: whether some examples are read to tell whether all workers have the same.
-    """
-
-    compares = False
+    compares = False  # whether some examples are read to tell whether all workers have the same
     is_endless = is_ours = begins_again = True
 
     def __init__(
@@ -101,13 +97,9 @@ class RowSource(Source):
         return begin, examples, step // self.num_batches
 
     def _take(self, start: tf.Tensor, stop: tf.Tensor, size: int | None, number: tf.Tensor) -> Any:
-        """Return the examples at some positions of a pass.
+        """Return the examples at positions `start` to `stop` of a pass.
 
-        Args:
-            start: the first position.
-            stop: the position after the last.
-            size: how many there are, but in a last batch that is short; None: it varies.
-            number: of the pass.
+        They are `size`, but in a last batch that is short; None: it varies.
         """
         if size and self._rows.examples % self._rows.batch_size == 0:
             places = start + tf.range(size, dtype=tf.int64)

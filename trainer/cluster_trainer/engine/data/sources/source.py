@@ -6,6 +6,7 @@ begin at any batch. A `tf.data.Dataset` and a generator give their batches thems
 reads them all and takes its shares.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from copy import copy
 from typing import Any
@@ -18,7 +19,7 @@ from cluster_trainer.engine.data.pieces import TOGETHER, Component
 from cluster_trainer.processors import available_cpus
 
 
-class Source:
+class Source(ABC):
     """Batches of one `fit`, `evaluate` or `predict`.
 
     Attributes:
@@ -81,19 +82,13 @@ class Source:
         """Whether a call can be told how many batches there will be."""
         return self.num_batches is not None or self.is_endless or self.is_infinite
 
+    @abstractmethod
     def shares(self, pass_number: int, first: int) -> Any:
         """Return a dataset of batches: from batch `first` of a pass to the pass's end.
 
         With one replica they are what the model gets; with several, a tuple with each local
         replica's share and weight, as `cut` returns them.
         """
-        batches = self._batches(pass_number, first)
-        if self.replicas.total == 1:
-            return batches
-        shared = batches.map(
-            as_written(self._cut(batches)), num_parallel_calls=threads(), deterministic=True
-        )
-        return shared.prefetch(2)
 
     def whole_batch(self) -> Any:
         """Return a batch as one device would get it, to explain why a step has failed.
@@ -106,32 +101,48 @@ class Source:
         alone.begin_pass(0)
         return next(iter(batches))
 
-    def _cut(self, batches: tf.data.Dataset) -> Callable[..., Any]:
-        return lambda *batch: cut(_unstarred(batch, batches), self.replicas, self.components)
-
-    def begin_epoch(self) -> None:
+    # What most sources need not know:
+    def begin_epoch(self) -> None:  # noqa: B027
         """Note that an epoch begins, which may be a part of a pass, or several."""
 
-    def end_epoch(self) -> None:
+    def end_epoch(self) -> None:  # noqa: B027
         """Note that an epoch has ended."""
 
-    def begin_pass(self, number: int) -> None:
+    def begin_pass(self, number: int) -> None:  # noqa: B027
         """Note that what `shares` returned for a pass is going to be read."""
 
-    def end_pass(self) -> None:
+    def end_pass(self) -> None:  # noqa: B027
         """Note that it has been read."""
 
-    def catch_up(self, passes: int) -> None:
+    def catch_up(self, passes: int) -> None:  # noqa: B027
         """Note that an earlier start had so many passes, before other data are read.
 
         These may share what they are made from.
         """
 
-    def note_ended(self) -> None:
+    def note_ended(self) -> None:  # noqa: B027
         """Note that a fit on these data had ended at an earlier start; another may share them."""
 
+
+class WholeBatchSource(Source):
+    """Batches that each worker reads as a whole, to take its shares."""
+
+    @abstractmethod
     def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:
-        raise NotImplementedError
+        """Return whole batches: from batch `first` of a pass to the pass's end."""
+
+    def shares(self, pass_number: int, first: int) -> Any:
+        """Return the batches' shares; see Source.shares."""
+        batches = self._batches(pass_number, first)
+        if self.replicas.total == 1:
+            return batches
+        is_tuple = isinstance(batches.element_spec, tuple)  # which `map` takes apart
+
+        def cut_up(*batch: Any) -> Any:
+            return cut(batch if is_tuple else batch[0], self.replicas, self.components)
+
+        shared = batches.map(as_written(cut_up), num_parallel_calls=threads(), deterministic=True)
+        return shared.prefetch(2)
 
 
 def as_written(ours: Callable[..., Any]) -> Callable[..., Any]:
@@ -143,8 +154,3 @@ def as_written(ours: Callable[..., Any]) -> Callable[..., Any]:
 def threads() -> int:
     """Return how many threads make batches."""
     return tf.config.threading.get_inter_op_parallelism_threads() or available_cpus()
-
-
-def _unstarred(batch: tuple[Any, ...], dataset: tf.data.Dataset) -> Any:
-    """Undo what `Dataset.map` does to elements that are tuples."""
-    return batch if isinstance(dataset.element_spec, tuple) else batch[0]

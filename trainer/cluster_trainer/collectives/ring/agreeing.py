@@ -1,0 +1,77 @@
+"""Whether two neighbours make the same call: compared, and the difference told in words."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from cluster_trainer.collectives.ring.errors import OtherCall, OutOfStep
+from cluster_trainer.collectives.ring.wire import Header, Operation
+
+DTYPES = tuple(map(np.dtype, ("float32", "float64", "int32", "int64", "float16")))
+WIRES = (None, "bfloat16")
+"""What numbers travel as; None: as they are."""
+LONGEST = 2**40
+"""Bytes; a length beyond it is not one."""
+
+
+def agreed(mine: Header, received: bytes, *, any_length: bool = False) -> Header:
+    """Return the left neighbour's header.
+
+    Args:
+        mine: this rank's.
+        received: from the left.
+        any_length: whether only the sender knows how long the content is.
+
+    Raises:
+        OtherCall: the neighbour's program is at another call.
+        OutOfStep: it is of another ring or turn, or sends what cannot be understood.
+    """
+    rank = (mine.rank - 1) % mine.size
+    try:
+        theirs = Header.unpack(received)
+    except ValueError as problem:
+        raise OutOfStep(f"rank {rank} sent what is no operation: {problem}", rank) from problem
+    free = any_length and theirs.length <= LONGEST
+    if theirs == replace(mine, rank=rank, length=theirs.length if free else mine.length):
+        return theirs
+    is_same_ring = (theirs.generation, theirs.size) == (mine.generation, mine.size)
+    calls = [
+        (one.what, one.kind, one.detail, 0 if any_length else one.length) for one in (theirs, mine)
+    ]
+    # Theirs may be of an earlier turn, of which this rank has read nothing: it gave a broadcast.
+    if is_same_ring and theirs.operation <= mine.operation and calls[0] != calls[1]:
+        raise OtherCall(_other_call(theirs, mine), rank)
+    text = f"out of step: the left neighbour calls {theirs}; this rank calls {mine}"
+    raise OutOfStep(text, rank)
+
+
+def _other_call(theirs: Header, mine: Header) -> str:
+    """Return in words for whoever wrote the program what two ranks are at."""
+    there, here = (header.what or "something without a name" for header in (theirs, mine))
+    if there == here:
+        return (
+            f"out of step: at {here} the worker of rank {theirs.rank} {_in_words(theirs)}, that of "
+            f"rank {mine.rank} {_in_words(mine)}. All workers need the same program, model and "
+            "settings, as TRAINER_WIRE."
+        )
+    return (
+        f"out of step: the worker of rank {theirs.rank} is at {there}, that of rank {mine.rank} at "
+        f"{here}. All workers have to make the same calls in the same order: fit, evaluate and "
+        "predict are calls of all of them, and never of the chief alone."
+    )
+
+
+def _in_words(header: Header) -> str:
+    """Return what a rank does in an operation."""
+    if header.kind == Operation.ALL_REDUCE:
+        kind, wire = divmod(header.detail, len(WIRES))
+        name = DTYPES[kind].name if kind < len(DTYPES) else f"unknown type {header.detail}"
+        way = f", sent as {WIRES[wire]}" if WIRES[wire] and kind < len(DTYPES) else ""
+        return f"sums {header.length:,} numbers of {name}{way}"
+    words: dict[int, str] = {
+        Operation.SIZES: "gathers",
+        Operation.ALL_GATHER: f"gathers {header.length:,} bytes",
+        Operation.BROADCAST: f"has a broadcast of rank {header.detail}",
+        Operation.BARRIER: "waits for all",
+    }
+    return words.get(header.kind, f"has an operation of unknown kind {header.kind}")

@@ -1,0 +1,41 @@
+"""What the engine keeps of a model, for as long as the model lives."""
+
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import keras
+
+
+@dataclass
+class OfModel:
+    """What is kept of one model; nothing here may hold the model itself.
+
+    Attributes:
+        is_alike: whether all workers have the same values, for a user's own loop.
+        functions: by name, each with the variables that it is of, by `id`.
+    """
+
+    is_alike: bool = False
+    functions: dict[str, tuple[list[int], Callable[[], Any]]] = field(default_factory=dict)
+
+    def function(
+        self, name: str, variables: Sequence[Any], make: Callable[[], Callable[[], Any]]
+    ) -> Callable[[], Any]:
+        """Return a function of some variables, made when it is asked for them for the first time.
+
+        A new trace would be new collectives on all workers.
+        """
+        known = [id(one) for one in variables]
+        if name not in self.functions or self.functions[name][0] != known:
+            self.functions[name] = known, make()
+        return self.functions[name][1]
+
+
+_of_models: MutableMapping[keras.Model, OfModel] = WeakKeyDictionary()
+
+
+def of(model: keras.Model) -> OfModel:
+    """Return what is kept of a model."""
+    return _of_models.setdefault(model, OfModel())
