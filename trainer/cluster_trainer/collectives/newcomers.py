@@ -1,8 +1,8 @@
-"""Workers that are new to the others of a ring, and may not fit them.
+"""Newcomers: workers that join a ring later, and may not fit the others.
 
-Where a run goes on with fewer workers, whoever is taken in later may have other data or another
-script: the gate compares neither. It is new until it has been through an epoch with the others, and
-ends alone if it differs from those who are not.
+Where a run goes on with fewer workers, a worker that joins later may have other data or another
+script: the gate compares neither. It is a newcomer until it has trained an epoch with the others,
+and ends alone if it differs from them.
 """
 
 from collections.abc import Sequence
@@ -17,28 +17,27 @@ MEETING = "the beginning of a ring"
 
 
 class Newcomers:
-    """Finds out which workers of a ring are new to the others; all of them look.
+    """Finds out which workers of a ring are newcomers; all workers call it.
 
-    A process trusts the rings in which all have proved to fit, itself too. They do so after the
-    same call, which may end well on some workers and not on others, when one is lost in it. So who
-    has missed the last ring that others trust is not new, if it trusts the one before; a new
-    process trusts none.
+    A process trusts a ring in which all workers have proved to fit. When one is lost, that call may
+    end well on some workers only. So a worker that missed the last ring that others trust is no
+    newcomer if it trusts the one before. A new process trusts none.
 
     Attributes:
         began_together: whether nobody of the last ring was in one before: all are new processes.
     """
 
     def __init__(self) -> None:
-        # Generations: of the last ring that this process trusts, of the last one that anybody had
-        # trusted when that was made, and of the last one that anybody had when the present one was.
+        # Generations: of the last ring that this process trusts; of the last one that anybody
+        # trusted when that was made; of the last one that anybody trusted at the present meeting.
         self._trusted = self._before = self._latest = 0
         self._has_met, self.began_together = False, True
 
     def look(self, ring: Ring) -> frozenset[int]:
-        """Return the ranks of those who trained together earlier than others of them did, or never.
+        """Return the newcomers' ranks.
 
-        Where nobody is new to anybody, as at a first start, there is none. Nor is there any where
-        the ring fails at this: whoever uses it next hears of that.
+        There are none at a first start, where all are new. Nor are there any if the ring fails
+        here: its next call tells.
         """
         mine = np.array([self._trusted, self._before, self._has_met], np.int64)
         try:

@@ -13,23 +13,22 @@ from cluster_trainer.collectives.ring.errors import PeerUnfit, RingError
 from cluster_trainer.collectives.ring.ring import Ring
 
 DOUBT_SECONDS, DOUBT_OF_NEW_SECONDS = 5.0, 1.0
-"""How long a newcomer that is at another call than its left neighbour waits until somebody says so
-of itself; and how long one waits so whose left neighbour is new."""
+"""How long a rank that is at another call than its left neighbour waits for others to say who is
+wrong, before it blames the neighbour: a newcomer, and one whose left neighbour is a newcomer."""
 LEAVING = "leaving who does not fit"
 
 
 class RenewableRing:
     """A ring whose connections are made anew after it has failed.
 
-    Compiled steps call this object, and not the ring of the moment: they outlive it. So the rank
-    and the number of workers may be others from one meeting to the next.
+    Compiled steps call this object, since they outlive the present ring. The rank and the number of
+    workers may change from one meeting to the next.
 
     Args:
         connect: meets all workers, or as many as go on; returns a ring of them.
         most: how many workers there are in all, where fewer may go on; None: it is always all.
-        comes_late: whether the others train already. They are met once this worker needs them, and
-            may go on until then.
-        looks: finds out who of a ring is new to the others; None: nobody is taken for new.
+        comes_late: whether the others train already. They go on until this worker needs them.
+        looks: finds the newcomers of a ring; None: there are none.
     """
 
     def __init__(
@@ -54,10 +53,7 @@ class RenewableRing:
 
     @contextmanager
     def rehearsed(self) -> Iterator[None]:
-        """Have what is done inside done without the others, before they are met; see Rehearsal.
-
-        What follows has to be `renew`.
-        """
+        """Do what is inside without the others, before they are met; call `renew` afterwards."""
         self._rehearsal = Rehearsal(self.most or 1)
         try:
             yield
@@ -66,7 +62,7 @@ class RenewableRing:
 
     @property
     def is_rehearsed(self) -> bool:
-        """Whether this worker does by itself what it would do with the others; see `rehearsed`."""
+        """Whether this worker rehearses; see `rehearsed`."""
         return self._rehearsal is not None
 
     def renew(self) -> Ring:
@@ -86,7 +82,7 @@ class RenewableRing:
         self._tell.append(tell)
 
     def _met(self) -> Ring:
-        """Return a ring, once it is known who is new to it."""
+        """Return a ring whose newcomers are known."""
         ring = self._connect()
         self._newcomers = self._looks.look(ring) if self._looks else frozenset()
         self._own_operations = ring.operations
@@ -102,7 +98,7 @@ class RenewableRing:
 
     @property
     def newcomers(self) -> frozenset[int]:
-        """The ranks of the present ring that are new to the others, who may go on without them."""
+        """The newcomers' ranks in the present ring; the others may go on without them."""
         return self._newcomers if self.most and not self._rehearsal else frozenset()
 
     @property

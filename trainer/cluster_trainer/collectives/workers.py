@@ -49,7 +49,7 @@ class Workers(ABC):
 
     @property
     def newcomers(self) -> frozenset[int]:
-        """The ranks that are new to the others; see newcomers.py."""
+        """The newcomers' ranks; see newcomers.py."""
         return frozenset()
 
     def slowest(self, seconds: float, what: str = "") -> float:

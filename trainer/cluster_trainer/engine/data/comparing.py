@@ -1,8 +1,8 @@
-"""Whether all workers have the same data: each takes its shares of what it has itself.
+"""Compares the workers' data: each worker takes its shares of its own copy.
 
-What differs is refused where it was decided before, as of arrays and of a pipeline's seeds. What a
-user's own code gives when it is asked may be drawn, such as augmented pictures: there a warning
-says so, unless it is another each time and what comes with it, such as labels, is the same.
+Differences in arrays and in a pipeline's seeds are refused. What a user's code returns may be drawn
+at random, such as augmented pictures. So differences there are warned of, unless the data differ
+each time that they are read and what comes with them, such as labels, is the same.
 """
 
 import json
@@ -119,7 +119,7 @@ def _found(source: Any) -> dict[str, str]:
 
 
 def _drawn_anew(workers: Workers, source: Any, what: str) -> set[str]:
-    """Return what is another each time that it is read, on any worker."""
+    """Return the facts that differ each time that they are read, on any worker."""
     with _drawing_nothing_of(source):
         before, now = source.found(), source.found()
     mine = {name: "" for name, value in before.items() if now.get(name) != value}
@@ -186,24 +186,24 @@ def note_read(source: Any) -> None:
 
 
 def leaving_generators() -> AbstractContextManager[None]:
-    """Leave generators as they are, but not while threads that read data may draw from them."""
+    """Restore the generators at the end, unless threads that read data may draw from them."""
     return nullcontext() if _read_now else drawing_nothing()
 
 
 def _drawing_nothing_of(source: Any) -> AbstractContextManager[None]:
-    """Leave generators as they are where a user's own code is asked for data; see Source.
+    """Restore the random generators after a user's code was asked for data; see Source.
 
-    But not while threads read another source, as the training's during a validation: the numbers
-    that they draw meanwhile would come twice.
+    They are not restored while threads read another source, as during a validation: the numbers
+    that these draw meanwhile would come twice.
     """
-    source.end_pass()  # it may have been left while its threads read ahead, and draw
+    source.end_pass()  # its threads may still read ahead, and draw
     are_others_read = any(one is not source for one in _read_now)
     return drawing_nothing() if source.asks_users and not are_others_read else nullcontext()
 
 
 @contextmanager
 def drawing_nothing() -> Iterator[None]:
-    """Leave Python's and NumPy's generators as they are, whatever is drawn from them inside."""
+    """Restore Python's and NumPy's random generators at the end."""
     python, numbers = random.getstate(), np.random.get_state()  # noqa: NPY002  users draw from it
     try:
         yield

@@ -1,10 +1,13 @@
-"""Into how many equal pieces a global batch can be cut, whatever the rows of its parts.
+"""How many equal pieces a global batch can be cut into, if its parts have different rows.
 
-In most programs all parts of a batch have a row for each example. Where they do not, there are two
-cases. Parts that `tf.data.Dataset.zip` joins were batched apart, as labelled and unlabelled rows:
-each is cut by its own rows, in the same proportions as the others, so that one weight holds for all
-of a share. Anything else, such as several graphs that are merged into one, cannot be cut: it is one
-piece, which every replica computes and which counts once. Both are what one device computes.
+In most programs all parts of a batch have a row for each example. There are two other cases:
+
+- Parts that `tf.data.Dataset.zip` joins were batched apart, such as labelled and unlabelled rows.
+  Each is cut by its own rows, in the same proportions, so that one weight holds for the share.
+- Anything else, such as several graphs merged into one, cannot be cut. It is one piece, which every
+  replica computes and which counts once.
+
+Both give what one device computes.
 """
 
 import logging
@@ -37,7 +40,7 @@ TOGETHER = (Component(),)
 
 
 def has_rows(leaf: Any) -> bool:
-    """Tell whether a part of a batch has any, and not one value for the whole batch."""
+    """Tell whether a part of a batch has rows, rather than one value for the whole batch."""
     return leaf is not None and leaf.shape.rank != 0
 
 

@@ -1,7 +1,7 @@
 """All workers of a ring begin with the chief's values.
 
-A strategy of TensorFlow's gives each variable the chief's first value when it is created. A script
-without one creates its variables on each worker for itself, from seeds of its own if it sets none.
+A TensorFlow strategy gives each variable the chief's first value when it is created. In a script
+without one, each worker creates its variables itself, possibly from other seeds.
 """
 
 import hashlib

@@ -1,8 +1,7 @@
 """The averages of `synchronized` BatchNorm: over all replicas' examples.
 
-Keras's own function sums over the replicas of a strategy, of which a process in a ring has none,
-and counts the example that a replica without examples has borrowed. Behind a mask it sums over no
-replicas at all.
+Keras's own function sums over the replicas of a strategy, and a process in a ring has none. It also
+counts borrowed examples, and sums over no replicas at all behind a mask.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the metrics of a model have come to on each replica, taken and put back."""
+"""The metrics' variables on each replica, for checkpoints: taken, and put back."""
 
 from typing import Any
 from weakref import ref

@@ -1,8 +1,8 @@
-"""State that is a queue of examples, as of MoCo and NNCLR: it gets the rows of all replicas.
+"""State that is a queue of examples, as in MoCo and NNCLR: it gets the rows of all replicas.
 
-A step assigns to it what its batch has come to and what was in it before, one after the other
+A step assigns to it the rows of its batch and those that were in it before
 (`q.assign(concat([rows, q])[:size])`). With the share's rows each replica would have a queue of its
-own, and their mean is none. What is assigned is recognised while a step is traced.
+own, and their mean is no queue. Such an assignment is recognised while a step is traced.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,9 @@
-"""Keras's random layers draw on each replica for itself.
+"""Keras's random layers draw other numbers on each replica.
 
-A layer's seeds are a variable (`keras.random.SeedGenerator`) that counts alike on all replicas, so
+A layer's seed is a variable (`keras.random.SeedGenerator`) that counts alike on all replicas, so
 that all would drop the same units of their different examples. Here each replica folds its number
-into every seed that it takes. What is drawn is a function of the seed, of how often something was
-drawn before, and of the replica; the variables stay alike everywhere, and a checkpoint of any
-worker has them all. Where all replicas compute the same whole batch, all draw what one device does.
+into every seed. The variables stay alike, so a checkpoint of any worker has them all. Where all
+replicas compute the same whole batch, all draw what one device does.
 """
 
 from typing import Any

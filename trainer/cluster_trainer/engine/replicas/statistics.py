@@ -1,9 +1,9 @@
-"""What each replica keeps for itself while it trains, and what becomes of it.
+"""The state that each replica keeps for itself while it trains, and its average over replicas.
 
-Keras has BatchNorm's moving statistics, and all else that a layer assigns in a training step, on
-each replica apart. Before anybody looks at them they are made the mean over all replicas. Over a
-ring only what steps have changed: what a script gives a worker's model otherwise, as by
-`load_weights` on the chief alone, is no part of a mean, and `alike` sees to it.
+BatchNorm's moving statistics, and all else that a layer assigns in a training step, differ between
+replicas. They are averaged before anybody looks at them. Over a ring, only what steps have changed
+is averaged. Values that a script sets itself, as by `load_weights` on the chief, are left to
+`alike`.
 """
 
 from collections.abc import Callable, Iterator, MutableMapping
@@ -19,17 +19,17 @@ from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import of_model, step_context
 from cluster_trainer.private import keras_names
 
-# By the ring's generation and `id`: a worker that is met in another ring may have changed nothing;
-# and Keras's variables compare their values.
+# By the ring's generation and `id`: a worker of another ring may have changed nothing, and Keras's
+# variables compare their values.
 _changed: MutableMapping[tuple[int, int], Any] = WeakValueDictionary()
 
 
 def of_replica(model: keras.Model) -> list[Any]:
-    """Return the numbers with a fraction that a training step may change without an optimizer.
+    """Return the floating-point state that a training step may change without an optimizer.
 
-    They are the layers' own state, and no frozen weights: these stay, or a step of a user's own
-    assigns them alike on all replicas. Those of layers that were made without the strategy are none
-    of them, as a Normalization has that was adapted before.
+    Frozen weights are not among it: they stay, or a user's own step assigns them alike on all
+    replicas. Neither is the state of layers that were made outside of the strategy, such as a
+    Normalization that was adapted before.
     """
     return [one for one in _own_state(model) if _type_of(one).is_floating]
 
@@ -91,9 +91,9 @@ def _plain_variables(layer: Any) -> Iterator[tf.Variable]:
 
 
 def of_share(model: keras.Model) -> list[Any]:
-    """Return those of `of_replica` that depend on a replica's own share of a batch alone.
+    """Return those of `of_replica` that depend on the replica's share of a batch alone.
 
-    A synchronized layer's averages are the whole batch's, on a replica without examples, too.
+    The averages of a synchronized layer depend on the whole batch.
     """
     layers = keras_names.layers_within(model)
     synchronized = [one for one in layers if getattr(one, "synchronized", False)]
@@ -125,8 +125,8 @@ def _by_key(model: keras.Model) -> dict[tuple[int, int], Any]:
 def average(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
     """Make a model's statistics the mean over all replicas, on all of them.
 
-    In a strategy all of them, since a loop of a user's own may have changed them; over a ring those
-    that steps have.
+    A strategy averages all of them, since a user's own loop may have changed them. A ring averages
+    those that steps have changed.
     """
     if count_of(strategy) == 1:
         return

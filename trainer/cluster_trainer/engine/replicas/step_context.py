@@ -1,4 +1,4 @@
-"""What a replica knows of the step that it is in: how much of the global batch is its own."""
+"""What a replica knows of the step that it computes, such as its part of the global batch."""
 
 import threading
 from collections.abc import Collection, Iterator
