@@ -187,26 +187,26 @@ def test_calls_keep_their_order_in_conditions_loops_and_functions_within_a_step(
     expected = ["first", *["even", "odd"] * 3, "within", "unused", "last"]
     peers = peer.calls(*(adds(ONE, name) for name in expected))
 
-    def summed(value, what):
+    def sum_of(value, what):
         return summed(peer.mine, [value], what)[0]
 
     @tf.function
     def within(value):
-        return summed(value, "within")
+        return sum_of(value, "within")
 
     @tf.function
     def step(value, times):
-        summed(value, "first")
+        sum_of(value, "first")
 
         def more(turn, _):
             is_even = turn % 2 == 0
-            even, odd = partial(summed, value, "even"), partial(summed, value, "odd")
+            even, odd = partial(sum_of, value, "even"), partial(sum_of, value, "odd")
             return turn + 1, tf.cond(is_even, even, odd)
 
         tf.while_loop(lambda turn, _: turn < times, more, (0, value))
         within(value)
-        summed(value, "unused")  # all workers make it, so that one may not leave it out
-        return summed(value, "last")
+        sum_of(value, "unused")  # all workers make it, so that one may not leave it out
+        return sum_of(value, "last")
 
     assert step(tf.ones([1]), tf.constant(6)).numpy() == [2]
     peers.result(SECONDS)
@@ -284,7 +284,7 @@ def test_that_a_worker_has_left_is_no_failure(peer):
 
 
 def test_that_a_worker_was_killed_is_one(peer):
-    for connection in peer.ring._sockets:  # noqa: SLF001  as the kernel does, without a word
+    for connection in peer.ring._ring._sockets:  # noqa: SLF001  as the kernel does, without a word
         connection.shutdown(socket.SHUT_RDWR)
     assert isinstance(WorkersOfRing(peer.mine).part(), PeerLost)
 

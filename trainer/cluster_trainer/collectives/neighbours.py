@@ -7,6 +7,7 @@ The entrypoint's side is entrypoint/rendezvous/commands/. The two meet in one pa
 socket that the command has inherited. docs/explanation/decisions/0011-neighbours.md says why.
 """
 
+import array
 import contextlib
 import json
 import secrets
@@ -155,9 +156,13 @@ def _wait_for_packet(asks: socket.socket) -> None:
 
 def _receive(asks: socket.socket, flags: int = 0) -> tuple[dict[str, Any], list[socket.socket]]:
     """Return the next packet and the sockets that came with it."""
-    flags |= socket.MSG_CMSG_CLOEXEC
-    content, descriptors, *_ = socket.recv_fds(asks, LONGEST_ANSWER, MOST_DESCRIPTORS, flags)
-    sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+    integers = array.array("i")  # socket.recv_fds() takes no notice of flags
+    room = socket.CMSG_SPACE(MOST_DESCRIPTORS * integers.itemsize)
+    content, others, *_ = asks.recvmsg(LONGEST_ANSWER, room, socket.MSG_CMSG_CLOEXEC | flags)
+    for level, kind, data in others:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            integers.frombytes(data[: len(data) - len(data) % integers.itemsize])
+    sockets = [socket.socket(fileno=descriptor) for descriptor in integers]
     if not content:
         raise NeighboursError("the entrypoint's process that connects neighbours has ended")
     with contextlib.suppress(ValueError):

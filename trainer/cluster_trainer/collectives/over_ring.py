@@ -140,6 +140,7 @@ def _begin(
     flat = [tf.reshape(tf.cast(value, dtype), [-1]) for value in values]
     parts = [[flat[place] for place in bucket] for bucket in buckets]
     packed = [tf.concat(bucket, 0) if len(bucket) > 1 else bucket[0] for bucket in parts]
+    totals: Wait
     if len(buckets) == 1:
         totals = partial(_called, partial(ring.all_reduce, **how), packed, [dtype])
     else:
