@@ -36,7 +36,7 @@ class Examples:
         belong = self.labels.ndim >= 1 and self.inputs.shape[:1] == self.labels.shape[:1]
         if not belong or not len(self.labels):
             raise ValueError(
-                f"expected inputs [n, …] and labels [n, …], n at least 1, got {shapes}"
+                f"expected inputs [n, …] and labels [n, …] with n of 1 or more, got {shapes}"
             )
         if self.labels.dtype.kind not in "biuf":
             raise ValueError(f"expected numbers as labels, got {self.labels.dtype}")

@@ -130,7 +130,8 @@ def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
 def _settings_of_ring(environ: Mapping[str, str]) -> TrainerConfig:
     """Read what a script's ring needs; a `fit` reads the other settings, too."""
     names = map(variable_of, ("wire", "silence_seconds"))
-    return TrainerConfig.read({one: text for one in names if (text := environ.get(one, ""))}, ())
+    given = {name: environ.get(name, "").strip() for name in names}
+    return TrainerConfig.read({name: text for name, text in given.items() if text}, ())
 
 
 def warn_of_all_workers() -> None:
