@@ -11,8 +11,9 @@ import os
 import sys
 import time
 
-from cluster_trainer.builtin.complete import complete
 from cluster_trainer.callbacks.checkpoint_callback import CheckpointCallback
+
+from cluster_trainer.builtin.complete import complete
 from cluster_trainer.data import registry
 from cluster_trainer.engine.epoch_iterator import workers_of
 from cluster_trainer.process.stall import Deadline

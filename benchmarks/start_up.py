@@ -37,18 +37,14 @@ CASES = {
     ],
 }
 IMPORTED = "import cluster_trainer.train"
-TRAINER_WAY = (
-    "from cluster_trainer.process.imports import without_collection\nwith without_collection(): "
-)
 PROGRAMS = {
     IMPORTED: IMPORTED,
-    "the same without collection, as the trainer does it": TRAINER_WAY + IMPORTED,
-    "and TFDS, for its own sets": f"{TRAINER_WAY}{IMPORTED}, cluster_trainer.data.tfds_source",
+    "and TFDS, for its own sets": f"{IMPORTED}, cluster_trainer.data.tfds_source",
 }
 # Isolated (-I), Python does not begin with what a script's process begins with.
 ISOLATED = ["/opt/venv/bin/python", "-I", "-c"]
 IMPORTS = {name: [*ISOLATED, text] for name, text in PROGRAMS.items()}
-IMPORTS["the first as a script of the image does it"] = ["/opt/venv/bin/python", "-c", IMPORTED]
+IMPORTS["the first as each program of the image does it"] = ["/opt/venv/bin/python", "-c", IMPORTED]
 LAUNCHERS = {
     "sagemaker-training": ("sagemaker_training.entry_point", ["sagemaker-training"]),
     "torchrun": ("torch.distributed.run", ["torch", "numpy"]),

@@ -10,9 +10,9 @@ import tensorflow as tf
 from starts import Starts
 from tensorflow.python.data.ops.multi_device_iterator_ops import OwnedMultiDeviceIterator
 
-from cluster_trainer.callbacks import checkpoint_callback
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.fits import process
+from cluster_trainer.fits.kept import checkpoint_callback
 
 # Each process that a test starts, and each fit of a test, is a start of its own; see starts.py.
 for of_a_start in ("START_ID", "END_MARKS"):

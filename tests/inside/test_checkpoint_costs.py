@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from keeping import fits_run_by
 
-from cluster_trainer.callbacks import checkpoint_callback
 from cluster_trainer.checkpoints import store
 from cluster_trainer.checkpoints.saver import Saver
+from cluster_trainer.fits.kept import checkpoint_callback
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.process.stall import Deadline

@@ -1,17 +1,19 @@
 """Of the fits of one model that have ended, one keeps its weights on the disk."""
 
 import shutil
+import tracemalloc
 
 import keras
 import numpy as np
 import pytest
 from keeping import fits_run_by
+from ring_peer import SECONDS, ring_of_two
 
-from cluster_trainer.checkpoints.checkpoint import Checkpoint
-from cluster_trainer.checkpoints.lighter import gone_from
+from cluster_trainer.checkpoints.checkpoint import RUN, Checkpoint, Stage
+from cluster_trainer.checkpoints.lighter import gone_from, lighten
 from cluster_trainer.checkpoints.store import Store
+from cluster_trainer.collectives.workers import WorkersOfRing
 from cluster_trainer.engine import reads
-from cluster_trainer.fits.kept import coordinator, kept_fit, saved
 from cluster_trainer.fits.kept.ended import EndedFits
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
@@ -31,7 +33,7 @@ class Script:
     """What a process that runs a script does, in as many fits as a test asks for."""
 
     def __init__(self, folder):
-        self.folder, self.fits = folder, 0
+        self.folder, self.fits, self.ended = folder, 0, EndedFits()
         keras.utils.clear_session()
         keras.utils.set_random_seed(3)
 
@@ -51,6 +53,7 @@ class Script:
             folder=self.folder / f"fit-{self.fits}",
             described={},
             name=f"fit {self.fits}",
+            ended=self.ended,
         )
         with fits_run_by(KeptFit(options, model).run):
             return model.fit(ROWS, WANTED, epochs=epochs, verbose=0, **given).history
@@ -69,15 +72,8 @@ class Script:
 
 
 @pytest.fixture
-def script(tmp_path, monkeypatch):
-    def begin():
-        """Return a script in a process of its own."""
-        ended_fits = EndedFits()
-        for room in (kept_fit, saved, coordinator):
-            monkeypatch.setattr(room, "ended_fits", ended_fits)
-        return Script(tmp_path)
-
-    yield begin
+def script(tmp_path):
+    yield lambda: Script(tmp_path)  # in a process of its own
     reads.stop_listening()
 
 
@@ -176,6 +172,37 @@ def test_nor_does_one_begin_with_weights_that_are_gone(script):
     again.fit(model)
     with pytest.raises(ConfigurationError, match="the weights that fit 1 ended with"):
         again.fit(model)
+
+
+def test_what_one_workers_script_has_read_stays_on_all_workers(tmp_path):
+    """The others' checkpoints are as new as its own, and any of them may be given to all."""
+    variables = [keras.Variable(np.ones((100, 100))) for _ in range(3)]
+    both = [EndedFits(), EndedFits()]
+    for rank, ended in enumerate(both):
+        ended.note("fit 1", Store(tmp_path / f"{rank}"), variables)
+    both[1]._note_read(variables[2])  # noqa: SLF001
+    with ring_of_two() as peer:
+        theirs = peer.calls(
+            lambda ring: both[1].outdated_by("fit 2", variables, WorkersOfRing(ring))
+        )
+        (mine,) = both[0].outdated_by("fit 2", variables, WorkersOfRing(peer.mine))
+        assert [one.read for one in (mine, *theirs.result(SECONDS))] == [{2}, {2}]
+
+
+def test_weights_are_removed_without_the_others_in_memory(tmp_path):
+    arrays = [np.full(2**20, number, np.float64) for number in range(4)]
+    names = [f"variable {number}" for number in range(4)]
+    kept = Checkpoint(3, Stage.ALL, {}, {RUN: 1}, names, arrays)
+    store = Store(tmp_path / "kept")
+    store.stream(kept.number, kept.write)
+    tracemalloc.start()
+    lighten(store, {0, 1, 2})
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    found = Checkpoint.from_bytes(store.newest().content)
+    assert most < arrays[0].nbytes
+    assert [one.size for one in found.arrays] == [2**20] * 3 + [0]
+    np.testing.assert_array_equal(found.arrays[2], arrays[2])
 
 
 def test_an_optimizer_of_before_a_compile_holds_nothing(script):

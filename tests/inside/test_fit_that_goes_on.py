@@ -19,9 +19,10 @@ import tensorflow as tf
 from keeping import fits_run_by
 
 from cluster_trainer import train
-from cluster_trainer.callbacks import checkpoint_callback, heartbeat
+from cluster_trainer.callbacks import heartbeat
 from cluster_trainer.callbacks.chief import for_worker
-from cluster_trainer.checkpoints.checkpoint import RUN, UNKNOWN_RUN, Checkpoint, Stage
+from cluster_trainer.checkpoints import checkpoint
+from cluster_trainer.checkpoints.checkpoint import UNKNOWN_RUN, Checkpoint, Stage
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives import group
@@ -31,10 +32,12 @@ from cluster_trainer.collectives.ring.errors import OtherCall, PeerLost, PeerUnf
 from cluster_trainer.engine import running
 from cluster_trainer.engine.replicas import of_model
 from cluster_trainer.engine.running import Running
+from cluster_trainer.fits.kept import checkpoint_callback
 from cluster_trainer.fits.kept.coordinator import Coordinator
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.problems import (
+    ConfigurationError,
     NotRehearsedError,
     PeerLostError,
     RehearsedError,
@@ -106,11 +109,8 @@ class Listens:
     def __init__(self):
         self.told = []
 
-    def progress(self, progress):
+    def __call__(self, progress):
         self.told.append((progress.examples_per_second, progress.steps_per_second))
-
-    def step(self, step):
-        """Need nothing."""
 
 
 @pytest.mark.parametrize("counts", [True, False])
@@ -118,7 +118,7 @@ def test_a_scripts_fit_tells_how_fast_it_is(keep, monkeypatch, counts):
     """In examples where their number is known, as of arrays, else in steps."""
     monkeypatch.setattr(heartbeat, "BETWEEN_SECONDS", 0.0)
     listens = Listens()
-    model, kept = keep(listener=listens)
+    model, kept = keep(tell=listens)
     data = {"x": ROWS, "y": WANTED, "batch_size": 8} if counts else {"x": SameBatches()}
     with fits_run_by(kept.run):
         model.fit(**data, epochs=3, verbose=0)
@@ -352,17 +352,13 @@ def test_a_run_has_one_number_however_often_it_begins(keep, tmp_path):
     assert number() != first
 
 
-def test_a_run_of_an_earlier_version_goes_on_and_gets_a_number(keep, tmp_path):
-    failed(keep, Examples())
-    store = Store(tmp_path / "checkpoints")
-    saved = Checkpoint.from_bytes(store.newest().content)
-    progress = {name: value for name, value in saved.progress.items() if name != RUN}
-    store.write(saved.number, replace(saved, progress=progress).to_bytes())
-    model, kept = keep()
-    with fits_run_by(kept.run):
-        model.fit(Examples(), batch_size=8, epochs=9, verbose=0)
-    assert kept.place.step == 45
-    assert Checkpoint.from_bytes(store.newest().content).run != UNKNOWN_RUN
+def test_a_checkpoint_of_another_version_is_refused(keep, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "FORM", 2)
+        failed(keep, Examples())
+    _, kept = keep()
+    with pytest.raises(ConfigurationError, match="the checkpoint's form"):
+        kept.find()
 
 
 class Shortens(keras.callbacks.Callback):

@@ -1,7 +1,7 @@
 """A profile of steps, also where a worker is lost before its end."""
 
-from cluster_trainer.callbacks.checkpoint_callback import Place
 from cluster_trainer.callbacks.profile import Profile
+from cluster_trainer.checkpoints.checkpoint import Place
 
 
 def test_a_fit_that_was_broken_off_keeps_the_next_from_no_profile(tmp_path):

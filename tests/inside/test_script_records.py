@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from itertools import count
 from pathlib import Path
 
 import keras
@@ -15,14 +14,16 @@ import pytest
 from boards import read, steps
 from keeping import fits_run_by
 
-from cluster_trainer.callbacks.checkpoint_callback import Place
 from cluster_trainer.callbacks.recording import records
+from cluster_trainer.callbacks.recording.epoch_metrics import EpochMetrics
+from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.engine import running
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
+from cluster_trainer.fits.process import Process
 from cluster_trainer.fits.script import one_fit
+from cluster_trainer.fits.script.beginning import script_of as begun
 from cluster_trainer.fits.script.records import MOST_SHOWN, ScriptRecords
-from cluster_trainer.fits.script.script import Script, Taken
 from cluster_trainer.problems import RehearsedError
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
@@ -374,7 +375,7 @@ def test_a_script_that_begins_anew_leaves_nothing_of_the_earlier_run(killed):
 def keep(tmp_path):
     """Return a model, and its fit as a script's is kept, in a process of its own."""
 
-    def keep(*, number=0, is_recorded=True, task=None, make=None, rehearses=False, **settings):
+    def keep(*, number=0, is_recorded=True, task=None, make=None, kept=None, **settings):
         keras.utils.clear_session()
         keras.utils.set_random_seed(3)
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
@@ -390,8 +391,8 @@ def keep(tmp_path):
             tmp_path / "checkpoints",
             described={},
             cuts=config.profile_cuts,
-            rehearses=rehearses,
             records=(make or made.made) if is_recorded else None,
+            **(kept or {}),
         )
         return model, KeptFit(options, model), job.folder
 
@@ -463,7 +464,7 @@ def test_what_cannot_be_said_of_a_fit_costs_a_warning_and_nothing_else(keep, mon
 
 
 def script_of(job):
-    return Script(job, StopRequest(print), {}, Taken(), count())
+    return begun(Process(), job, {}, None)
 
 
 def asked_of_script(script, number):
@@ -471,11 +472,11 @@ def asked_of_script(script, number):
     model = keras.Sequential()
     model.compile("sgd", "mse")
     given = inspect.signature(keras.Sequential.fit).bind(model)
-    return one_fit.ScriptFit(script, number, given, None)
+    return one_fit.fit_of(script, number, given, None)
 
 
 def what_is_asked(job, number):
-    return asked_of_script(script_of(job), number)._asked  # noqa: SLF001
+    return asked_of_script(script_of(job), number).told
 
 
 def test_a_model_that_cannot_be_asked_costs_a_warning(tmp_path, monkeypatch):
@@ -497,7 +498,7 @@ def test_only_what_is_written_down_is_asked_for(tmp_path):
 
 
 def test_a_rehearsal_writes_nothing(keep):
-    model, kept, folder = keep(rehearses=True)
+    model, kept, folder = keep(kept={"rehearses": True})
     with pytest.raises(RehearsedError):
         fit(model, kept)
     assert [*folder.iterdir()] == []
@@ -559,6 +560,16 @@ def test_what_records_may_fail_and_the_fit_goes_on(keep, monkeypatch):
         shutil.rmtree(folder.parent / "checkpoints", ignore_errors=True)
         assert len(fit(model, kept).history["loss"]) == 3
     assert len(warnings) == 2
+
+
+def test_a_run_that_must_record_its_metrics_fails_with_them(keep, monkeypatch):
+    def fails(*_):
+        raise TypeError("a fault")
+
+    monkeypatch.setattr(EpochMetrics, "on_epoch_end", fails)
+    model, kept, _ = keep(kept={"must_record": True})
+    with pytest.raises(TypeError, match="a fault"):
+        fit(model, kept)
 
 
 def test_a_folder_that_cannot_be_written_costs_warnings(keep):

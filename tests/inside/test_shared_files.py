@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import keras
 import pytest
@@ -9,10 +10,14 @@ from meeting_place import MeetingPlace
 from ring_peer import SECONDS, ring_of_two
 
 from cluster_trainer.collectives.workers import WorkersOfRing
-from cluster_trainer.fits.shared.files import share_files
+from cluster_trainer.fits.shared.files import ChiefsFiles
 
 STEP = 14
 WRITTEN, OLD = b"what the chief has written", b"of an earlier run"
+
+
+def files_of(ring, callbacks, *, goes_on=True):
+    return ChiefsFiles(WorkersOfRing(ring), callbacks, Path("run"), goes_on=goes_on)
 
 
 @pytest.fixture
@@ -28,9 +33,9 @@ def shared(tmp_path):
             written.append(keras.callbacks.ModelCheckpoint(str(tmp_path / f"{rank}" / name)))
         with ring_of_two() as peer:
             peers = peer.calls(
-                lambda ring: share_files(written[1:], WorkersOfRing(ring), goes_on=goes_on)
+                lambda ring: files_of(ring, written[1:], goes_on=goes_on).share_best()
             )
-            lost = share_files(written[:1], WorkersOfRing(peer.mine), goes_on=goes_on)
+            lost = files_of(peer.mine, written[:1], goes_on=goes_on).share_best()
             assert len(peers.result(SECONDS)[0]) == len(lost)
         files = [tmp_path / f"{rank}" / name for rank in range(2)]
         return [file.read_bytes() if file.exists() else None for file in files], len(lost)
@@ -61,12 +66,13 @@ def test_a_disk_that_does_not_take_it_is_sent_each_once(tmp_path, caplog):
     theirs.parent.write_text("a file")
     callbacks = [[keras.callbacks.ModelCheckpoint(str(one))] for one in (mine, theirs)]
     with ring_of_two() as peer:
+        both = [
+            files_of(ring, own) for ring, own in zip((peer.mine, peer.ring), callbacks, strict=True)
+        ]
         for content in (b"the first", b"the first", b"a better one"):
             mine.write_bytes(content)
-            peers = peer.calls(
-                lambda ring: share_files(callbacks[1], WorkersOfRing(ring), goes_on=True)
-            )
-            assert share_files(callbacks[0], WorkersOfRing(peer.mine), goes_on=True) == []
+            peers = peer.calls(lambda _: both[1].share_best())
+            assert both[0].share_best() == []
             assert peers.result(SECONDS) == [[]]
     assert caplog.text.count("could not be written here") == 2  # each of the two
 

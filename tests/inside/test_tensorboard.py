@@ -14,9 +14,8 @@ from stops import StopsAt
 
 from cluster_trainer.builtin.complete import complete
 from cluster_trainer.builtin.run import Run
-from cluster_trainer.callbacks.checkpoint_callback import Place
 from cluster_trainer.callbacks.recording import tensorboard
-from cluster_trainer.checkpoints.checkpoint import Stage
+from cluster_trainer.checkpoints.checkpoint import Place, Stage
 from cluster_trainer.data.examples import DataSet
 from cluster_trainer.data.plan import make_plan
 from cluster_trainer.engine import running

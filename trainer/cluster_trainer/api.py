@@ -30,7 +30,7 @@ from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet
 from cluster_trainer.data.plan import RunLength, make_plan
-from cluster_trainer.fits.identity.owner import Lock, script_name, this_process
+from cluster_trainer.fits.identity.owner import claim, script_name, this_process
 from cluster_trainer.fits.lost_worker import explained
 from cluster_trainer.fits.process import present
 from cluster_trainer.fits.script.end import meets_the_others
@@ -201,14 +201,14 @@ def _use(job: Job) -> None:
     Raises:
         ConfigurationError: it is the second, of this process or of another one of the same start.
     """
-    lock, used = Lock(), present().folders
-    is_taken = job.folder in used
+    process, mine = present(), this_process(os.environ, script_name())
+    is_taken = job.folder in process.folders
     if job.config.checkpoint_steps and not is_taken:
-        is_taken = lock.claim(job.folder, this_process(os.environ, script_name())).other is not None
+        is_taken = claim(job.folder, mine, process.locks).other is not None
     if is_taken:
         accepted = "another folder for each fit of a script, and for each process that it starts"
         raise ConfigurationError([Problem("run_dir", str(job.config.run_dir), accepted)])
-    used[job.folder] = lock
+    process.folders.add(job.folder)
 
 
 def _refuse(error: ConfigurationError) -> NoReturn:
@@ -270,7 +270,6 @@ def _compile(
 
 
 def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
-    """Train to the end, hearing stop requests, and save the model."""
     stop = StopRequest(lambda code, reason: end(job, reporter, code, reason))
     deadline = Deadline()
     workers = workers_of(run.model.distribute_strategy)
@@ -285,7 +284,7 @@ def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
 
 def _leave_together(workers: Workers) -> None:
     """Let no worker end before the others: to these it would be one that died."""
-    atexit.register(meets_the_others, workers, LastCall())
+    atexit.register(meets_the_others, workers, LastCall.begun())
 
 
 def _end(error: Exception, job: Job, reporter: Reporter) -> None:

@@ -33,15 +33,24 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
     """
     _refuse_other_engines(run.model)
     _tell_what_is_used(run, reporter)
-    trainer = Trainer(run, described_of(run), stop, deadline, reporter)
-    with present().running(trainer):
+    process = present()
+    trainer = Trainer(
+        run.job,
+        stop,
+        deadline,
+        reporter.journal,
+        process.ended,
+        run=run,
+        described=described_of(run),
+        reporter=reporter,
+    )
+    with process.running(trainer):
         run.model.fit(
             **fit_arguments(run.data, run.job.config, run.plan),
             epochs=run.plan.epochs,
             callbacks=[Divergence(lambda: trainer.place)],
             verbose=0,
         )
-    reporter.step(trainer.place.step)
     values = weights.values_of(run.model)
     reporter.weights(weights.digest(values))
     return Completed(values, [dict(line) for line in reporter.lines], trainer.place.step)

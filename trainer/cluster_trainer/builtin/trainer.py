@@ -4,15 +4,15 @@ import inspect
 import logging
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import keras
 
 from cluster_trainer.builtin import predictions
 from cluster_trainer.builtin.run import Run, facts_of
-from cluster_trainer.callbacks.checkpoint_callback import Place
 from cluster_trainer.callbacks.recording.tensorboard import FOLDER
+from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.data.examples import Examples
 from cluster_trainer.engine.running import Order
@@ -21,12 +21,11 @@ from cluster_trainer.fits.identity.beginning import Beginning
 from cluster_trainer.fits.kept.comparing import refuse_differing
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
-from cluster_trainer.fits.program import Asked, Program
+from cluster_trainer.fits.program import Asked, Program, options_of
 from cluster_trainer.fits.records import Records, callbacks_of
 from cluster_trainer.fits.start_text import start_of
-from cluster_trainer.process.stall import Deadline
-from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results import done, export, metrics_file
+from cluster_trainer.results.on_screen.progress import Progress
 from cluster_trainer.results.on_screen.report import Reporter
 from cluster_trainer.settings.job import Job
 
@@ -43,121 +42,117 @@ OF_A_RUN = (
 log = logging.getLogger("trainer")
 
 
+@dataclass
 class Trainer(Program):
     """The program of one run, whose one fit has the settings' order and calls.
 
     A run goes on after its fit. So the run, not the fit, handles errors and ends the process.
 
-    Args:
+    Attributes:
         run: what is trained.
         described: what must be as it was for the run to go on, name -> value.
-        stop: whether this process was asked to stop.
-        deadline: until when a call of TensorFlow must be over.
         reporter: is told where the run is.
+        fit: that it has called; None: it has not yet.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        described: Mapping[str, str],
-        stop: StopRequest,
-        deadline: Deadline,
-        reporter: Reporter,
-    ) -> None:
-        super().__init__(run.job, stop, deadline, reporter.journal)
-        self.run, self.described, self.reporter = run, described, reporter
-        self._fit: TrainersFit | None = None
+    run: Run
+    described: Mapping[str, str]
+    reporter: Reporter
+    fit: "TrainersFit | None" = None
 
     @property
     def place(self) -> Place:
         """Where its fit is, or was when it ended."""
-        return self._fit.place if self._fit else Place()
-
-    def begins(self) -> None:
-        """Do nothing: the run began before its fit."""
-
-    def guarded(self) -> AbstractContextManager[None]:
-        """Return no guard: the run has stop handlers and a watch of its own."""
-        return nullcontext()
+        return self.fit.place if self.fit else Place()
 
     def asked(self, given: inspect.BoundArguments) -> "TrainersFit":
         """Return what it asks of its fit; see Program."""
         del given
-        self._fit = TrainersFit(self)
-        return self._fit
+        self.fit = TrainersFit(self, Beginning(self.run.job))
+        return self.fit
 
     def waits(self, waiting: str) -> None:
         """Note that the fit waits for other workers."""
         self.reporter.doing(waiting)
         self.journal.note("waiting", waiting)
 
+    def tell(self, progress: Progress) -> None:
+        """Tell people where the fit is."""
+        self.reporter.progress(progress)
+
     def failed(self, error: BaseException) -> None:
-        """Do nothing: the caller of the run handles the error."""
+        """Note how far the fit came; the caller of the run handles the error."""
+        del error
+        self.reporter.step(self.place.step)
 
     def ended(self, workers: Workers) -> None:
-        """Do nothing: the model is still to be saved."""
+        """Note how far the fit came; the model is still to be saved."""
+        del workers
+        self.reporter.step(self.place.step)
 
 
+@dataclass
 class TrainersFit(Asked):
     """What the trainer asks of its fit.
 
-    Args:
+    Attributes:
         trainer: has called it.
+        beginning: of the run.
     """
 
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer, self._run = trainer, trainer.run
-        self._facts = facts_of(trainer.run.job.config, trainer.run.data, trainer.described)
-        self._beginning = Beginning(trainer.run.job)
+    trainer: Trainer
+    beginning: Beginning
+
+    @cached_property
+    def _facts(self) -> dict[str, str]:
+        run = self.trainer.run
+        return facts_of(run.job.config, run.data, self.trainer.described)
 
     def order(self) -> Order:
         """Return the order and the calls that the settings ask for; see Asked."""
-        config = self._run.job.config
+        config = self.trainer.run.job.config
         steps = None if config.steps_per_call == "auto" else config.steps_per_call
         return Order(config.seed, steps, goes_on=True)
 
     def agree(self, workers: Workers, *, is_again: bool) -> None:
         """Compare settings and data, and move aside what is not wanted; see Asked."""
+        job = self.trainer.run.job
         if is_again:
-            self._trainer.job = replace(self._trainer.job, is_restart=True)
-        refuse_differing(workers, self._run.job.task, self._facts)
-        _move_unwanted_aside(self._run.job, self._beginning)
+            self.trainer.job = replace(self.trainer.job, is_restart=True)
+        refuse_differing(workers, job.task, self._facts)
+        _move_unwanted_aside(job, self.beginning)
 
     def options(self) -> FitOptions:
         """Return how the fit is kept; see Asked."""
-        trainer, run, job = self._trainer, self._run, self._trainer.job
-        return FitOptions(
-            job=job,
-            stop=trainer.stop,
-            deadline=trainer.deadline,
-            folder=job.folder / CHECKPOINTS,
-            described=trainer.described,
+        trainer, run, job = self.trainer, self.trainer.run, self.trainer.job
+        return options_of(
+            trainer,
+            job.folder,
+            trainer.described,
             describes_data=run.data.has_examples,
             must_resume=job.config.resume == "must",
             cuts=job.config.profile_cuts,
-            listener=trainer.reporter,
             examples_at=run.plan.examples_at if run.plan.counts_examples else None,
             found=self._found,
             records=self._records,
-            records_unkept=True,
-            records_formerly="EpochMetrics",
+            must_record=True,
         )
 
     def options_of_rehearsal(self) -> FitOptions:
         """Return how its first step is done without the other workers; see Asked."""
-        self._trainer.reporter.doing("compiling the steps")
+        self.trainer.reporter.doing("compiling the steps")
         return self.options()
 
     def _found(self, kept: KeptFit) -> None:
         """Note where the fit begins, and that the steps are compiled next."""
-        reporter = self._trainer.reporter
+        reporter = self.trainer.reporter
         reporter.begin(kept.place.step)
         reporter.doing("compiling the steps")
         reporter.journal.note("starting", f"compiling the steps; {kept.beginning}")
 
     def _records(self, kept: KeptFit) -> list[keras.callbacks.Callback]:
         """Return what records the fit, in the worker's own folder."""
-        trainer, run, job = self._trainer, self._run, self._trainer.job
+        trainer, run, job = self.trainer, self.trainer.run, self.trainer.job
         records = Records(
             job=job,
             folder=job.folder,

@@ -41,7 +41,6 @@ def _for_worker(callback: Any, *, is_chief: bool, keeps: bool) -> Any:
 
 
 def _deciding_only(callback: keras.callbacks.ModelCheckpoint) -> keras.callbacks.ModelCheckpoint:
-    """Let a ModelCheckpoint decide what is best, as the chief's does, and write nothing."""
     if getattr(callback, WRITES_NOTHING, False):  # since an earlier attempt of this process
         return callback
     setattr(callback, WRITES_NOTHING, True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from cluster_trainer.callbacks.checkpoint_callback import Place
+from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.problems import TrainingDivergedError
 
 

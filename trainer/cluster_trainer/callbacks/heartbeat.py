@@ -1,68 +1,46 @@
-"""What a run is at, for those who look on: a line that is drawn anew, or said now and then."""
+"""Tells people where a run is: as a line that is redrawn, or that is printed now and then."""
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 
-from cluster_trainer.callbacks.checkpoint_callback import Place
-from cluster_trainer.callbacks.recording.learning_rate import present_rate
-from cluster_trainer.callbacks.recording.numbers import numbers_in
+from cluster_trainer.callbacks.recording.logs import numbers_in, present_rate
+from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.results.on_screen.progress import Progress
 
 BETWEEN_SECONDS = 0.4
 """Calls of about a second are told each, shorter ones together."""
 
 
-class Listener(Protocol):
-    """Who says it."""
-
-    def progress(self, progress: Progress) -> None:
-        """Note where the run is."""
-
-    def step(self, step: int) -> None:
-        """Note that so many steps of training are behind it."""
-
-
-class Nobody:
-    """Stands for a listener where there is none."""
-
-    def progress(self, progress: Progress) -> None:
-        """Do nothing."""
-
-    def step(self, step: int) -> None:
-        """Do nothing."""
-
-
 class Heartbeat(keras.callbacks.Callback):
     """Tells after each call where the run is.
 
     Args:
-        listener: is told.
+        tell: is told.
         place: tells where it was before the call.
-        examples_at: from a step to the training examples seen until then, or to None where nobody
-            knows.
+        examples_at: from a step to the training examples seen until then, or to None if unknown.
         slow: tells which workers hold the others up.
         missing: tells which workers the others go on without.
 
     Attributes:
-        speed: examples a second of all workers; None: nobody knows.
-        pace: steps a second; None: nobody knows yet.
+        speed: examples a second of all workers; None: unknown.
+        pace: steps a second; None: not known yet.
     """
 
     several_batches_a_call = True
 
     def __init__(
         self,
-        listener: Listener,
+        tell: Callable[[Progress], object],
         place: Callable[[], Place],
         examples_at: Callable[[int], int | None] = lambda _: None,
         slow: Callable[[], tuple[str, ...]] = tuple,
         missing: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         super().__init__()
-        self._listener, self._place = listener, place
+        self._tell, self._place = tell, place
         self._slow, self._missing = slow, missing
         self._examples_at = examples_at
         self._epoch = 0
@@ -74,32 +52,26 @@ class Heartbeat(keras.callbacks.Callback):
         self.pace: float | None = None
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Note an epoch's number."""
-        del logs
         place, self._epoch = self._place(), epoch
         self._before = (place.step, time.monotonic()) if self._first else None
-        if self._is_told():
-            self._tell("training", place.done, self.params.get("steps"), place.step)
+        if self._is_due():
+            self._tell_progress("training", place.done, self.params.get("steps"), place.step)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Note how far the epoch is."""
         place, done = self._place(), batch + 1
         step = place.step - place.done + done
-        self._listener.step(step)
         self._first = self._first or (step, time.monotonic())  # the first call compiles
-        if not self._is_told(done == self.params.get("steps")):
+        if not self._is_due(done == self.params.get("steps")):
             return
         self._numbers = dict(_numbers(logs or {}))
         self._note_speed(step)
-        self._tell("training", done, self.params.get("steps"), step)
+        self._tell_progress("training", done, self.params.get("steps"), step)
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Note how far its evaluation is."""
-        del logs
-        if self._is_told():
-            self._tell("evaluating", batch + 1, None, self._place().step)
+        if self._is_due():
+            self._tell_progress("evaluating", batch + 1, None, self._place().step)
 
-    def _is_told(self, is_last: bool = False) -> bool:  # noqa: FBT001, FBT002
+    def _is_due(self, is_last: bool = False) -> bool:  # noqa: FBT001, FBT002
         """Tell whether it is time to tell again: what is told has to be fetched from a device."""
         return is_last or time.monotonic() >= self._told + BETWEEN_SECONDS
 
@@ -120,14 +92,15 @@ class Heartbeat(keras.callbacks.Callback):
         seconds: float = (time.monotonic() - self._first[1]) / (step - self._first[0])
         return max(0.0, seconds * float((epochs - self._epoch) * steps - done))
 
-    def _tell(self, what: str, done: int, total: int | None, step: int) -> None:
+    def _tell_progress(self, what: str, done: int, total: int | None, step: int) -> None:
         self._told = time.monotonic()
-        self._listener.progress(
+        self._tell(
             Progress(
                 what=what,
                 epoch=self._epoch + 1,
                 epochs=int(self.params.get("epochs") or 0),
                 done=int(done),
+                step=int(step),
                 total=None if total is None else int(total),
                 numbers=self._numbers,
                 learning_rate=present_rate(getattr(self, "model", None)),

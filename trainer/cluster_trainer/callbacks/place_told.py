@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from cluster_trainer.callbacks.checkpoint_callback import Place
+from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.results.status_file import StatusFile
 
 LEAST_SECONDS = 600.0
@@ -44,14 +44,10 @@ class PlaceTold(keras.callbacks.Callback):
         self._last: float | None = None
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Tell which epoch begins."""
-        del logs
         self._epoch, self._last = epoch, None
         self._tell("", step=self._place().step)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Tell how far the epoch is."""
-        del logs
         place, now = self._place(), time.monotonic()
         if self._last is not None:
             self._longest = max(self._longest, now - self._last)
@@ -62,18 +58,14 @@ class PlaceTold(keras.callbacks.Callback):
         self._tell(f": {batch + 1}{of} steps", step=step, within_seconds=limit, at_once=False)
 
     def on_test_begin(self, logs: Any = None) -> None:
-        """Tell that the epoch is evaluated."""
-        del logs
         self._tell(": evaluating", step=self._place().step)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Tell that what comes next may take its time; it comes after all other callbacks."""
-        del epoch, logs
         self._tell(" is done", step=self._place().step)
 
     def on_train_end(self, logs: Any = None) -> None:
         """Tell that the fit is over; the process may go on."""
-        del logs
         self._teller.tell("running", "the fit is done")
 
     def _tell(self, detail: str, *, at_once: bool = True, **given: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from cluster_trainer.callbacks.checkpoint_callback import Place
+from cluster_trainer.checkpoints.checkpoint import Place
 
 log = logging.getLogger("trainer")
 _running: list["Profile"] = []
@@ -34,8 +34,6 @@ class Profile(keras.callbacks.Callback):
         self._folder, self._first, self._last, self._place = folder, first, last, place
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """End one of a fit that was broken off."""
-        del logs
         for one in [*_running]:
             one.close()
 
@@ -44,8 +42,6 @@ class Profile(keras.callbacks.Callback):
         return self in _running
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Begin where the first step is next."""
-        del batch, logs
         self._end_if_done()
         if not self._is_running and self._first <= self._place().step + 1 <= self._last:
             tf.profiler.experimental.start(str(self._folder))
@@ -53,18 +49,12 @@ class Profile(keras.callbacks.Callback):
             log.info("profiling steps %d to %d", self._place().step + 1, self._last)
 
     def on_test_begin(self, logs: Any = None) -> None:
-        """End where the last step was the last of an epoch."""
-        del logs
         self._end_if_done()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """End where the last step was the last of an epoch."""
-        del epoch, logs
         self._end_if_done()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """End where the run has fewer steps."""
-        del logs
         self.close()
 
     def _end_if_done(self) -> None:

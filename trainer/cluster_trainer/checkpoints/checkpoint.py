@@ -1,6 +1,5 @@
 """One checkpoint: a run at one step, and its form on disk."""
 
-import hashlib
 import io
 import json
 import re
@@ -13,7 +12,10 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
-FORM = 2
+from cluster_trainer.problems import ConfigurationError, Problem
+
+FORM = 3
+"""Increased whenever older checkpoints cannot be gone on with."""
 ABOUT = "about"
 RUN, UNKNOWN_RUN = "run", 0
 KEPT_STATE = "state of a callback or metric, array "
@@ -46,6 +48,31 @@ def number_of(step: int, stage: Stage) -> int:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a fit is.
+
+    Attributes:
+        step: how many steps it has done, over all epochs.
+        epoch: which it is in, from 0.
+        done: how many steps of that epoch are done.
+        passes: how often it has gone through the data.
+        seen: how many batches of the present pass it has had.
+        stage: what else is done.
+        stopped: whether a callback has ended the fit.
+        first: the epoch that the fit began with.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    done: int = 0
+    passes: int = 0
+    seen: int = 0
+    stage: Stage = Stage.TRAINING
+    stopped: bool = False
+    first: int = 0
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """All that a run needs to go on as if it had never stopped.
 
@@ -71,6 +98,11 @@ class Checkpoint:
         return number_of(self.step, self.stage)
 
     @property
+    def place(self) -> Place:
+        """Where the fit was."""
+        return Place(**self.progress["place"])
+
+    @property
     def run(self) -> int:
         """A random number of the run, the same on all workers; see `run_of`."""
         return run_of(self.progress)
@@ -80,7 +112,7 @@ class Checkpoint:
 
         NumPy writes a few megabytes at a time, so that no second copy of the arrays is made.
         """
-        about = {
+        said = {
             "form": FORM,
             "step": self.step,
             "stage": self.stage,
@@ -89,9 +121,9 @@ class Checkpoint:
             "names": list(self.names),
         }
         with zipfile.ZipFile(file, "w") as members:  # type: ignore[call-overload]  # it need not be read
-            _add(members, ABOUT, np.frombuffer(json.dumps(about).encode(), np.uint8))
+            add_about(members, said)
             for index, array in enumerate(self.arrays):
-                _add(members, member(index), array)
+                add_array(members, member(index), array)
 
     def to_bytes(self) -> bytes:
         """Return what `write` writes."""
@@ -101,26 +133,36 @@ class Checkpoint:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "Checkpoint":
-        """Read what `to_bytes` returned; whether it is whole is the store's matter."""
+        """Read what `to_bytes` returned; the store knows whether it is complete.
+
+        Raises:
+            ConfigurationError: another version of the image has written it.
+        """
         with np.load(io.BytesIO(content), allow_pickle=False) as members:
-            about = json.loads(members[ABOUT].tobytes())
-            arrays = [members[member(index)] for index in range(len(about["names"]))]
-        return cls(
-            step=about["step"],
-            stage=Stage(about["stage"]),
-            settings=about["settings"],
-            progress=about["progress"],
-            names=about["names"],
-            arrays=arrays,
+            said = json.loads(members[ABOUT].tobytes())
+            _refuse_other_form(said["form"])
+            arrays = [members[member(index)] for index in range(len(said["names"]))]
+        stage = Stage(said["stage"])
+        return cls(said["step"], stage, said["settings"], said["progress"], said["names"], arrays)
+
+
+def _refuse_other_form(form: int) -> None:
+    """Refuse a checkpoint whose values would be taken for others.
+
+    Raises:
+        ConfigurationError: another version of the image has written it.
+    """
+    if form != FORM:
+        advice = (
+            "Another version of the image has written it. Go on with that version, or start over "
+            "with TRAINER_RESUME=never or another TRAINER_RUN_DIR."
         )
+        raise ConfigurationError([Problem("the checkpoint's form", str(form), str(FORM), advice)])
 
 
 def run_of(progress: Mapping[str, Any]) -> int:
-    """Return the run's number from what a checkpoint tells of the place in it.
-
-    UNKNOWN_RUN where it was written before runs had one.
-    """
-    return int(progress.get(RUN, UNKNOWN_RUN))
+    """Return the run's number from what a checkpoint tells of the place in it."""
+    return int(progress[RUN])
 
 
 def about(file: Path | BinaryIO) -> dict[str, Any]:
@@ -134,10 +176,7 @@ def about(file: Path | BinaryIO) -> dict[str, Any]:
 
 
 def variable_names(checkpoint: Checkpoint) -> list[str]:
-    """Return the names of its variables.
-
-    The last one of a checkpoint of version 0.1 may be Keras's global generator.
-    """
+    """Return the names of its variables."""
     return [name for name in checkpoint.names if not name.startswith(KEPT_STATE)]
 
 
@@ -150,34 +189,17 @@ def uncounted(names: Sequence[str]) -> list[str]:
     return [COUNTED.sub("", name).removeprefix(SCALED) for name in names]
 
 
-def _add(members: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
-    with members.open(f"{name}.npy", "w", force_zip64=True) as member:
-        np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+def add_about(members: zipfile.ZipFile, said: Mapping[str, Any]) -> None:
+    """Add what `about` returns to a checkpoint's file."""
+    add_array(members, f"{ABOUT}.npy", np.frombuffer(json.dumps(said).encode(), np.uint8))
+
+
+def add_array(members: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
+    """Add an array to a checkpoint's file, under the name of a member."""
+    with members.open(name, "w", force_zip64=True) as opened:
+        np.lib.format.write_array(opened, np.asanyarray(array), allow_pickle=False)
 
 
 def member(index: int) -> str:
-    """Return the name of an array within a file."""
-    return f"variable_{index:05d}"
-
-
-class Digest:
-    """The first 16 hexadecimal digits of a SHA-256, enough to notice any accident."""
-
-    def __init__(self) -> None:
-        self._sha = hashlib.sha256()
-
-    def update(self, piece: Any) -> None:
-        """Add the next bytes."""
-        self._sha.update(piece)
-
-    @property
-    def text(self) -> str:
-        """That of all bytes so far."""
-        return self._sha.hexdigest()[:16]
-
-
-def checksum(content: bytes) -> str:
-    """Return the digest of a whole content."""
-    digest = Digest()
-    digest.update(content)
-    return digest.text
+    """Return the name of an array's member in a checkpoint's file."""
+    return f"variable_{index:05d}.npy"

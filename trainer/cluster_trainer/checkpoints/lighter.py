@@ -1,18 +1,30 @@
 """Checkpoints of fits that had ended, without the weights, which a later fit's have."""
 
+import shutil
 import zipfile
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage, about, member, variable_names
+from cluster_trainer.checkpoints.checkpoint import (
+    KEPT_STATE,
+    Sink,
+    Stage,
+    about,
+    add_about,
+    add_array,
+    member,
+    number_of,
+)
 from cluster_trainer.checkpoints.store import Store
 
 GONE = "gone"
 SMALL_BYTES = 8192
 """Variables up to this size stay, such as counters, learning rates and the states of generators."""
+COPIED_BYTES = 2**20
 
 
 def gone_from(progress: Mapping[str, Any]) -> frozenset[int]:
@@ -20,8 +32,10 @@ def gone_from(progress: Mapping[str, Any]) -> frozenset[int]:
     return frozenset(progress.get(GONE, ()))
 
 
-def lighten(store: Store, kept: Container[int] = ()) -> None:
+def lighten(store: Store, kept: Collection[int] = ()) -> None:
     """Write a store's newest checkpoint again, without its large variables.
+
+    It is copied piece by piece, so that no array is in memory.
 
     Args:
         store: of a fit that has ended.
@@ -34,32 +48,36 @@ def lighten(store: Store, kept: Container[int] = ()) -> None:
     if file is None:
         return
     try:
-        light = _lightened(file, kept)
+        said = about(file)
+        gone = _large(file, said["names"]) - {*kept}
+        if gone and GONE not in said["progress"]:
+            lighter = said | {"progress": said["progress"] | {GONE: sorted(gone)}}
+            number = number_of(said["step"], Stage(said["stage"]))
+            store.stream(number, partial(_copy_without, file, lighter, gone))
     except (KeyError, zipfile.BadZipFile) as error:
         raise ValueError(f"{file.name}: {error}") from error
-    if light:
-        store.stream(light.number, light.write)
 
 
-def _lightened(file: Path, kept: Container[int]) -> Checkpoint | None:
-    """Return a checkpoint without its large variables; None where there is nothing to leave out."""
-    said = about(file)
-    names = said["names"]
+def _large(file: Path, names: list[str]) -> set[int]:
     with zipfile.ZipFile(file) as members:
-        sizes = [members.getinfo(f"{member(index)}.npy").file_size for index in range(len(names))]
-    full = Checkpoint(said["step"], Stage(said["stage"]), {}, {}, names, [])
-    variables = set(variable_names(full))
-    gone = [
+        sizes = [members.getinfo(member(index)).file_size for index in range(len(names))]
+    return {
         index
         for index, (name, size) in enumerate(zip(names, sizes, strict=True))
-        if name in variables and size > SMALL_BYTES and index not in kept
-    ]
-    if not gone or GONE in said["progress"]:
-        return None
-    left = {*gone}
-    with np.load(file, allow_pickle=False) as members:
-        arrays = [
-            np.zeros(0) if index in left else members[member(index)] for index in range(len(names))
-        ]
-    progress = said["progress"] | {GONE: gone}
-    return Checkpoint(full.step, full.stage, said["settings"], progress, names, arrays)
+        if size > SMALL_BYTES and not name.startswith(KEPT_STATE)
+    }
+
+
+def _copy_without(file: Path, said: dict[str, Any], gone: set[int], sink: Sink) -> None:
+    with (
+        zipfile.ZipFile(file) as whole,
+        zipfile.ZipFile(sink, "w") as light,  # type: ignore[call-overload]  # as in checkpoint.py
+    ):
+        add_about(light, said)
+        for index in range(len(said["names"])):
+            name = member(index)
+            if index in gone:
+                add_array(light, name, np.zeros(0))
+                continue
+            with whole.open(name) as one, light.open(name, "w", force_zip64=True) as other:
+                shutil.copyfileobj(one, other, COPIED_BYTES)

@@ -2,8 +2,8 @@
 
 import io
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster_trainer.checkpoints.checkpoint import (
@@ -116,10 +116,8 @@ def _refuse_newcomers_own(content: bytes, found: Checkpoint, task: Task) -> None
     Raises:
         ConfigurationError: it is.
     """
-    saved = Checkpoint.from_bytes(content)
-    own = replace(saved, names=uncounted(variable_names(saved)))
-    names = uncounted(variable_names(found))
-    refuse_other_run(Found(own, content, task.name, is_here=True), found.settings, names)
+    own = Found(Checkpoint.from_bytes(content), content, task.name, is_here=True)
+    refuse_other_run(own, found.settings, uncounted(variable_names(found)))
 
 
 def _set_newer_aside(store: Store, number: int, found: Checkpoint) -> None:
@@ -133,30 +131,36 @@ def _set_newer_aside(store: Store, number: int, found: Checkpoint) -> None:
     )
 
 
-def refuse_other_run(found: Found, settings: Mapping[str, str], names: Sequence[str]) -> None:
+def refuse_other_run(
+    found: Found,
+    settings: Mapping[str, str],
+    names: Sequence[str],
+    left_out: Collection[str] = (),
+) -> None:
     """Refuse to go on from a checkpoint of another run.
 
     Args:
         found: the checkpoint.
         settings: this run's settings that have to be the same, name -> value.
-        names: of this run's variables, in the order of the checkpoint's arrays.
+        names: of this run's variables, `uncounted`, in the order of the checkpoint's arrays.
+        left_out: settings that are not compared.
 
     Raises:
         ConfigurationError: with every setting that differs, or the variables.
     """
-    saved = found.checkpoint
+    saved, kept = found.checkpoint, uncounted(variable_names(found.checkpoint))
     where = f"as in the checkpoint of step {saved.step} held by {found.holder}"
     problems = [
         Problem(
             name, settings.get(name, ""), f"{saved.settings.get(name, '')}, {where}", _advice(name)
         )
-        for name in sorted(saved.settings.keys() | settings.keys())
+        for name in sorted((saved.settings.keys() | settings.keys()) - {*left_out})
         if saved.settings.get(name) != settings.get(name)
     ]
     # The variables say more of other layers than the digest of these does.
     tells = [problem for problem in problems if problem.name != LAYERS]
-    if not tells and list(saved.names) != list(names):
-        problems = [_other_variables(saved.names, names, where)]
+    if not tells and kept != list(names):
+        problems = [_other_variables(kept, names, where)]
     if problems:
         raise ConfigurationError(problems)
 
@@ -165,8 +169,6 @@ ADVICE = (
     "Give that, another TRAINER_RUN_DIR for another run, or TRAINER_RESUME=never to begin anew "
     "in this one."
 )
-
-
 DIGEST = "SHA-256"
 SEED = (
     "The script has other data than at its earlier start. If it splits or shuffles them at random, "

@@ -113,8 +113,6 @@ class Saver:
 
 
 class _Held:
-    """Whether a checkpoint is to be written, and when."""
-
     def __init__(self) -> None:
         self._decided, self._is_dropped = threading.Event(), False
         self._lock = threading.Lock()

@@ -1,5 +1,6 @@
 """One worker's folder of checkpoints: whole files under their final name, the last few kept."""
 
+import hashlib
 import logging
 import re
 import time
@@ -9,10 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from cluster_trainer.checkpoints.checkpoint import Digest, Sink, Stage, checksum, number_of
+from cluster_trainer.checkpoints.checkpoint import Sink, Stage, number_of
 from cluster_trainer.files import UNFINISHED, make_folder, write_streamed
 
 KEPT = 3
+DIGITS = 16
+"""Of a SHA-256: enough to notice any accident."""
 NAME = re.compile(r"(?P<step>\d{8,})\.(?P<stage>\d)-(?P<checksum>[0-9a-f]{16})\.npz")
 log = logging.getLogger("trainer")
 
@@ -71,7 +74,7 @@ class Store:
         def write_it(opened: BinaryIO) -> str:
             file = _Digested(opened)
             write(file)
-            return f"{name}-{file.digest.text}.npz"
+            return f"{name}-{file.digest.hexdigest()[:DIGITS]}.npz"
 
         others = [other for other in self._files() if _number(other) != number]
         for other in others[: -(KEPT - 1)]:
@@ -106,7 +109,6 @@ class Store:
             unfinished.unlink(missing_ok=True)
 
     def _files(self) -> list[Path]:
-        """Return the checkpoints in the order of their places in the run."""
         if not self.folder.is_dir():
             return []
         return sorted((file for file in self.folder.iterdir() if _matches(file)), key=_number)
@@ -114,10 +116,8 @@ class Store:
 
 @dataclass(frozen=True)
 class _Digested:
-    """A file whose content is digested as it is written."""
-
     file: BinaryIO
-    digest: Digest = field(default_factory=Digest)
+    digest: Any = field(default_factory=hashlib.sha256)
 
     def write(self, piece: Any) -> int:
         self.digest.update(piece)
@@ -144,7 +144,7 @@ def _read_whole(file: Path) -> bytes | None:
     except OSError as error:
         log.warning("checkpoint %s cannot be read and is left out: %s", file, error.strerror)
         return None
-    found, expected = checksum(content), file.stem.rpartition("-")[2]
+    found, expected = hashlib.sha256(content).hexdigest()[:DIGITS], file.stem.rpartition("-")[2]
     if found == expected:
         return content
     log.warning(

@@ -90,7 +90,6 @@ def fit(
     program: Program | None = None
     try:
         program = process.program or begin(process, environ)
-        program.begins()
         with program.guarded(), _while_no_other_fits(program):
             arrays = GivenArrays(*map(given.arguments.get, ("x", "y", "sample_weight")))
             history = _to_its_end(program, Call(run, given, announced, arrays))
@@ -126,7 +125,6 @@ def _while_no_other_fits(program: Program) -> Iterator[None]:
 
 
 def _failed(program: Program | None, error: BaseException) -> None:
-    """End the process, unless what has ended the fit is the program's own affair."""
     if program:
         program.failed(error)
     elif isinstance(error, Exception):  # the settings could not be read

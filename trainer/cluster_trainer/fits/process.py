@@ -1,4 +1,4 @@
-"""This process: which program calls `fit` in it, and which folders it has taken."""
+"""This process: which program calls `fit` in it, and what all of its fits share."""
 
 import os
 import threading
@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
-from cluster_trainer.fits.identity.owner import Lock
+from cluster_trainer.fits.kept.ended import EndedFits
 
 if TYPE_CHECKING:
     from cluster_trainer.fits.program import Outcome, Program
@@ -25,8 +25,10 @@ class Process:
         script: the user's script, once it has called `fit`; None: it has not.
         numbers: of the script's fits, from 0.
         calls: what its end would be by the calls beside `fit`; None: there was none.
-        folders: those that `cluster_trainer.fit` has trained into, each with its lock.
+        locks: of the folders that the process keeps fits in.
+        folders: those that `cluster_trainer.fit` has trained into.
         programs: the built-in trainer, by the thread that runs it.
+        ended: the fits that have ended.
         beginning: held while the script begins, which two of its threads may ask for at once.
     """
 
@@ -34,8 +36,10 @@ class Process:
     script: "Script | None" = None
     numbers: Iterator[int] = field(default_factory=count)
     calls: "Outcome | None" = None
-    folders: dict[Path, Lock] = field(default_factory=dict)
+    locks: dict[Path, IO[str]] = field(default_factory=dict)
+    folders: set[Path] = field(default_factory=set)
     programs: "dict[int, Program]" = field(default_factory=dict)
+    ended: EndedFits = field(default_factory=EndedFits)
     beginning: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -60,8 +64,7 @@ _present = Process()
 def present() -> Process:
     """Return this process; no program has called `fit` yet in one that was forked."""
     global _present  # noqa: PLW0603  the one place that holds it: Keras's import passes nothing
-    if _present.pid != os.getpid():
-        _present = replace(
-            _present, pid=os.getpid(), script=None, programs={}, beginning=threading.Lock()
-        )
+    if (pid := os.getpid()) != _present.pid:
+        own = {"locks": {}, "programs": {}, "beginning": threading.Lock()}
+        _present = replace(_present, pid=pid, script=None, **own)
     return _present

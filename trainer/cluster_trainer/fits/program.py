@@ -2,18 +2,23 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
+from typing import Any
 
-from cluster_trainer.callbacks.checkpoint_callback import Place
+from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.running import Order
-from cluster_trainer.fits.kept.kept_fit import KeptFit
+from cluster_trainer.fits.kept.ended import EndedFits
+from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results.journal import Journal
-from cluster_trainer.results.on_screen.progress import LiveFile
+from cluster_trainer.results.on_screen.progress import LiveFile, Progress
 from cluster_trainer.settings.job import Job
 
 
@@ -31,42 +36,39 @@ class Outcome(Enum):
         return Outcome.FAILED if error else Outcome.WELL
 
 
+@dataclass
 class Program(ABC):
     """A program that calls `fit`.
 
-    Args:
+    Attributes:
         job: the settings, and which worker this is.
         stop: whether this process was asked to stop.
         deadline: until when a call of TensorFlow must be over.
         journal: this worker's events.jsonl.
+        fits_ended: the process's fits that have ended.
     """
 
-    def __init__(self, job: Job, stop: StopRequest, deadline: Deadline, journal: Journal) -> None:
-        self.job, self.stop, self.deadline, self.journal = job, stop, deadline, journal
+    job: Job
+    stop: StopRequest
+    deadline: Deadline
+    journal: Journal
+    fits_ended: EndedFits
 
-    @abstractmethod
-    def begins(self) -> None:
-        """Note that a fit begins."""
-
-    @abstractmethod
     def guarded(self) -> AbstractContextManager[None]:
-        """Hear stops, and end what is stuck, while a fit runs."""
+        """Hear stops, and end what is stuck, while a fit runs, unless the program does anyway."""
+        return nullcontext()
 
     @abstractmethod
     def asked(self, given: inspect.BoundArguments) -> "Asked":
-        """Return what it asks of a fit that it has called.
-
-        Args:
-            given: the arguments of `fit`.
-        """
+        """Return what it asks of a fit that it has called with these arguments."""
 
     @abstractmethod
     def waits(self, waiting: str) -> None:
-        """Note that the fit waits for other workers.
+        """Note that the fit waits for other workers: for whom, in words."""
 
-        Args:
-            waiting: for whom, in words.
-        """
+    @abstractmethod
+    def tell(self, progress: Progress) -> None:
+        """Tell people where the fit is."""
 
     @abstractmethod
     def failed(self, error: BaseException) -> None:
@@ -78,11 +80,7 @@ class Program(ABC):
 
     @abstractmethod
     def ended(self, workers: Workers) -> None:
-        """Note that a fit has ended well.
-
-        Args:
-            workers: this one and the others.
-        """
+        """Note that a fit has ended well, on this worker and the others."""
 
     def look_away(self) -> None:
         """Remove the file that says where the fit is."""
@@ -134,3 +132,26 @@ class Asked(ABC):
     @abstractmethod
     def options_of_rehearsal(self) -> FitOptions:
         """Return how its first step is done without the other workers."""
+
+
+def options_of(
+    program: Program, folder: Path, described: Mapping[str, str], **more: Any
+) -> FitOptions:
+    """Return how a fit of a program is kept.
+
+    Args:
+        program: has called it.
+        folder: the fit's own.
+        described: what must be as it was for the fit to go on, name -> value.
+        more: of FitOptions, what this program wants besides.
+    """
+    return FitOptions(
+        program.job,
+        program.stop,
+        program.deadline,
+        folder / CHECKPOINTS,
+        described,
+        ended=program.fits_ended,
+        tell=program.tell,
+        **more,
+    )

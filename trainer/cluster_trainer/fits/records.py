@@ -64,7 +64,6 @@ def callbacks_of(
 
 
 def _boards(records: Records, model: keras.Model, kept: KeptFit) -> list[TensorBoard]:
-    """Return what writes event files; nothing where none are wanted."""
     job = records.job
     if job.config.tensorboard == "none" or not records.shows:
         return []
@@ -83,7 +82,6 @@ def _boards(records: Records, model: keras.Model, kept: KeptFit) -> list[TensorB
 
 
 def _profiles(records: Records, kept: KeptFit) -> list[Profile]:
-    """Return what profiles the steps that the settings name, on the chief."""
     first, last = records.job.config.profiled
     if not (first and records.profiles and records.job.task.is_chief):
         return []

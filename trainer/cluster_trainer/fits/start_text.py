@@ -48,7 +48,6 @@ def _told(job: Job, beginning: str, before: Sequence[str], facts: Mapping[str, A
 
 
 def _facts(job: Job, model: keras.Model) -> dict[str, Any]:
-    """Return who trains, and what the model was compiled with."""
     strategy, optimizer = model.distribute_strategy, model.optimizer
     return {
         "workers": job.task.num_workers,
@@ -73,6 +72,5 @@ def _before(job: Job) -> list[str]:
 
 
 def _cell(value: object) -> str:
-    """Return a value as a cell of a table shows it."""
     text = "" if value is None else str(value).replace("|", "\\|").replace("\n", " ")
     return f"`{text}`" if text else ""

@@ -87,7 +87,6 @@ class HoldUps:
         return any(_is_much(self._losses(rank, seconds)) for seconds in (WINDOW_SECONDS, LATELY))
 
     def _losses(self, rank: int, seconds: float) -> list[float]:
-        """Return what a worker has cost the others in each of the last intervals."""
         found, left = [], seconds
         for one in reversed(self._intervals):
             if left <= 0:

@@ -14,7 +14,13 @@ class LastCall:
         self._call: Callable[[], object] = lambda: None
         self._wanted = threading.Event()
         self._thread = threading.Thread(target=self._wait, name="last-call", daemon=True)
-        self._thread.start()
+
+    @classmethod
+    def begun(cls) -> "LastCall":
+        """Return one whose thread waits for the call."""
+        last = cls()
+        last._thread.start()
+        return last
 
     def make(self, call: Callable[[], object], seconds: float) -> None:
         """Make a call; return when it has, or after so long. Once."""

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from math import inf
 from typing import NoReturn
@@ -22,7 +22,6 @@ from cluster_trainer.problems import (
     TrainingDivergedError,
     render,
 )
-from cluster_trainer.process.imports import without_collection
 from cluster_trainer.process.lost_peer import gist, is_other_call, tells_of_lost_peer
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import SIGNAL_CODES, STOP_SIGNALS, StopRequest
@@ -101,13 +100,10 @@ def train(
     stop.listen(job.config.stop_seconds)
     try:
         # Here and not before: the import takes seconds, in which a stop is already heard.
-        with without_collection():
-            training = load()
-        training(job, stop, deadline, reporter)
+        load()(job, stop, deadline, reporter)
     except Exception as error:  # noqa: BLE001  the last place that can say what happened
-        tell(error, job.task.num_workers)
-        code, reason = judge(error, job.task.num_workers)
-        end(job, reporter, code, reason)
+        note = partial(write_result, job, reporter)
+        end_by(error, job.task.num_workers, note, is_script=False)
     end(job, reporter, ExitCode.DONE, None)
 
 
@@ -150,23 +146,26 @@ def end_by(
     error: Exception,
     num_workers: int,
     note: Callable[[int, str | None], object] = lambda *_: None,
+    *,
+    is_script: bool = True,
 ) -> None:
-    """End the process for what has ended a call, unless that is the program's own affair.
+    """End the process for what has ended a call, unless a script may handle it.
 
     Args:
         error: what was raised.
         num_workers: how many train together.
         note: is called with the exit code and the reason before the end.
+        is_script: whether the program is a script, which may handle crashes; else all end it.
 
     Raises:
         SystemExit: something does not fit, and no peer would wait for this process to be gone.
     """
     code, reason = judge(error, num_workers)
-    if code == ExitCode.CRASHED:
+    if code == ExitCode.CRASHED and is_script:
         return
     tell(error, num_workers)
     note(code, reason)
-    if isinstance(error, ConfigurationError) and num_workers == 1:
+    if isinstance(error, ConfigurationError) and num_workers == 1 and is_script:
         raise SystemExit(code)
     leave_process(code, reason)
 

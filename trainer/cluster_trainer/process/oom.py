@@ -53,7 +53,6 @@ def _what_ran_out(limit: int | None) -> str:
 
 
 def _count(cgroup: Path) -> int | None:
-    """Return the kernel's counter, None where there is none that can be read."""
     for counters, _ in FILES:
         with suppress(OSError, ValueError, KeyError):
             lines = (cgroup / counters).read_text().splitlines()

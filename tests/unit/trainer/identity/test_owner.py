@@ -1,5 +1,6 @@
 """Which process of a start keeps its fits."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -8,16 +9,17 @@ from threading import Timer
 
 import pytest
 
-from cluster_trainer.fits.identity.owner import Lock, Owner, read, this_process, write
+from cluster_trainer.fits.identity.owner import Owner, claim, read, this_process, write
 from cluster_trainer.problems import ConfigurationError
 
 HOLD = """
 import sys
 from pathlib import Path
-from cluster_trainer.fits.identity.owner import Lock, this_process
-lock = Lock()
-claim = lock.claim(Path(sys.argv[1]), this_process({"START_ID": sys.argv[2]}, "first.py"))
-print(claim.other is None, flush=True)
+from cluster_trainer.fits.identity.owner import claim, this_process
+locks = {}
+mine = this_process({"START_ID": sys.argv[2]}, "first.py")
+claimed = claim(Path(sys.argv[1]), mine, locks)
+print(claimed.other is None, flush=True)
 sys.stdin.read()
 """
 
@@ -54,57 +56,57 @@ def mine(start, script="first.py"):
 
 def test_the_first_process_of_a_start_keeps_its_fits_and_no_other(tmp_path, holder):
     assert holder("a")
-    claim = Lock().claim(tmp_path, mine("a"))
-    assert isinstance(claim.other, Owner)
-    assert claim.other.pid != os.getpid()
+    claimed = claim(tmp_path, mine("a"), {})
+    assert isinstance(claimed.other, Owner)
+    assert claimed.other.pid != os.getpid()
 
 
 def test_nor_does_a_later_one_when_the_first_is_over(tmp_path, holder):
     assert holder("a")
     holder.end()
-    assert Lock().claim(tmp_path, mine("a")).other is not None
+    assert claim(tmp_path, mine("a"), {}).other is not None
 
 
 def test_the_next_start_keeps_them_and_knows_who_did(tmp_path, holder):
     assert holder("a")
     holder.end()
-    claim = Lock().claim(tmp_path, mine("b", "second.py"))
-    assert claim.other is None
-    assert claim.before is not None
-    assert claim.before.script == "first.py"
+    claimed = claim(tmp_path, mine("b", "second.py"), {})
+    assert claimed.other is None
+    assert claimed.before is not None
+    assert claimed.before.script == "first.py"
 
 
 def test_a_process_of_another_start_at_the_same_time_is_refused(tmp_path, holder):
     assert holder("a")
     with pytest.raises(ConfigurationError, match="TRAINER_RUN_DIR"):
-        Lock().claim(tmp_path, mine("b"))
+        claim(tmp_path, mine("b"), {})
 
 
 def test_processes_without_a_start_keep_out_of_each_other(tmp_path, holder):
     """Two containers may have the same process number."""
     assert holder("")
     with pytest.raises(ConfigurationError, match="TRAINER_RUN_DIR"):
-        Lock().claim(tmp_path, replace(mine(""), pid=read(tmp_path).pid))
+        claim(tmp_path, replace(mine(""), pid=read(tmp_path).pid), {})
     holder.end()
-    assert Lock().claim(tmp_path, mine("")).other is None
+    assert claim(tmp_path, mine(""), {}).other is None
 
 
 def test_one_that_comes_while_the_first_takes_the_folder_waits_until_it_has(tmp_path):
-    first = Lock()
-    assert first._lock(tmp_path)  # noqa: SLF001  it has not said who it is yet
+    first = (tmp_path / "LOCK").open("a")
+    fcntl.flock(first, fcntl.LOCK_EX)  # it has not said who it is yet
     later = Timer(0.2, lambda: write(tmp_path, replace(mine("a"), pid=1)))
     later.start()
-    assert Lock().claim(tmp_path, mine("a")).other is not None
+    assert claim(tmp_path, mine("a"), {}).other is not None
     later.join()
+    first.close()
 
 
 def test_a_run_that_goes_on_keeps_the_time_when_it_began(tmp_path):
-    first = Lock()
-    first.claim(tmp_path, mine("a"))
+    locks = {}
+    claim(tmp_path, mine("a"), locks)
     began = read(tmp_path).began
-    del first
-    second = Lock()
-    second.claim(tmp_path, mine("b"))
+    locks.pop(tmp_path).close()
+    claim(tmp_path, mine("b"), {})
     assert read(tmp_path).began == began
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from cluster_trainer.callbacks.checkpoint_callback import Place
-from cluster_trainer.callbacks.recording.numbers import MAX_NUMBERS, numbers_in
+from cluster_trainer.callbacks.recording.logs import MAX_NUMBERS, numbers_in
+from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.results.metrics_file import COUNTS
 
 Line = dict[str, Any]
@@ -54,7 +54,6 @@ class EpochMetrics(keras.callbacks.Callback):
         self._counted = time.monotonic()
 
     def get_state(self) -> dict[str, Any]:
-        """Return what a run that goes on needs."""
         self._count()
         return {
             "lines": self.lines,
@@ -64,7 +63,6 @@ class EpochMetrics(keras.callbacks.Callback):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on where `get_state` was called."""
         self.lines = list(state["lines"])
         self._seconds, self._trained_seconds = state["seconds"], state["trained_seconds"]
         self._first = state.get("first", 0)
@@ -72,19 +70,14 @@ class EpochMetrics(keras.callbacks.Callback):
         self._report(self.lines, False)  # noqa: FBT003
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Begin to count the seconds, and the steps where an earlier start has counted none."""
-        del logs
         self._first = self._place().step
         self._counted = time.monotonic()
 
     def on_test_begin(self, logs: Any = None) -> None:
-        """Note that the epoch is trained."""
-        del logs
         self._count()
         self._trained_seconds = self._seconds
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Note what the epoch has come to."""
         self._count()
         step = self._place().step
         self.lines.append(
@@ -154,7 +147,6 @@ def _is_test(name: str) -> bool:
 
 
 def _number(numbers: np.ndarray) -> Any:
-    """Return a number as JSON knows it; a list of numbers for an array of them."""
     if numbers.ndim:
         return [_number(one) for one in numbers]
     number = numbers.item()

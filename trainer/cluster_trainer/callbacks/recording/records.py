@@ -1,10 +1,14 @@
-"""What records a fit: callbacks of the image's own. The fit goes on if one of them fails."""
+"""What records a fit: callbacks of the image's own."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
+
+from cluster_trainer.callbacks.hook_callback import BATCH_HOOKS, HOOKS
+from cluster_trainer.callbacks.recording.epoch_metrics import EpochMetrics
+from cluster_trainer.results.about_file import AboutFile
 
 log = logging.getLogger("trainer")
 
@@ -16,69 +20,49 @@ class ClusterTrainerRecords(keras.callbacks.Callback):
 
     Args:
         make: returns them, once the fit's data are known.
-        formerly: the name of their state in checkpoints of earlier versions.
+        is_strict: whether the fit fails with its metrics, which are what was asked for.
     """
 
     several_batches_a_call = True
     growing = ("lines",)
 
     def __init__(
-        self, make: Callable[[], Sequence[keras.callbacks.Callback]], formerly: str = ""
+        self, make: Callable[[], Sequence[keras.callbacks.Callback]], *, is_strict: bool = False
     ) -> None:
         super().__init__()
-        self._make, self.formerly = make, formerly
+        self._make, self._is_strict = make, is_strict
         self._others: list[Any] = []
+        for hook in {*HOOKS, *BATCH_HOOKS} - {"on_train_begin"}:
+            setattr(self, hook, self._calling(hook))
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Begin to record."""
         try:
             self._others = [*self._make()]
-        except Exception as error:  # noqa: BLE001  nothing that is recorded is worth a training
+        except Exception as error:
+            if self._is_strict:
+                raise
             _warn("What records the fit", error)
         self._call("set_params", self.params)
         self._call("set_model", self.model)
         self._call("on_train_begin", logs)
-
-    def on_train_end(self, logs: Any = None) -> None:
-        """End."""
-        self._call("on_train_end", logs)
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Begin an epoch."""
-        self._call("on_epoch_begin", epoch, logs)
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """End an epoch."""
-        self._call("on_epoch_end", epoch, logs)
-
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Begin a call."""
-        self._call("on_train_batch_begin", batch, logs)
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """End a call."""
-        self._call("on_train_batch_end", batch, logs)
-
-    def on_test_begin(self, logs: Any = None) -> None:
-        """Begin an evaluation."""
-        self._call("on_test_begin", logs)
-
-    def on_test_end(self, logs: Any = None) -> None:
-        """End an evaluation."""
-        self._call("on_test_end", logs)
 
     def get_state(self) -> Mapping[str, Any] | None:
         """Return what a fit that goes on needs: that of the one that has a state."""
         return next(iter(self._call("get_state")), None)
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on where `get_state` was called."""
         self._call("set_state", state)
 
     def close(self) -> None:
         """Let go of what would outlive a fit that was broken off."""
         self._call("close")
         self._others.clear()
+
+    def _calling(self, hook: str) -> Callable[..., None]:
+        def call(*arguments: Any) -> None:
+            self._call(hook, *arguments)
+
+        return call
 
     def _call(self, hook: str, *arguments: Any) -> list[Any]:
         """Call a method of those that have it; return what they do."""
@@ -88,10 +72,43 @@ class ClusterTrainerRecords(keras.callbacks.Callback):
                 continue
             try:
                 returned.append(method(*arguments))
-            except Exception as error:  # noqa: BLE001  as above
+            except Exception as error:
+                if self._is_strict and isinstance(one, EpochMetrics):
+                    raise
                 self._others.remove(one)
                 _warn(type(one).__name__, error)
         return returned
+
+
+class About(keras.callbacks.Callback):
+    """Writes what a script's fit is begun with when it begins, and anew when it goes on.
+
+    A fit that had ended has no more epochs to begin: what it was trained with is left as it was.
+
+    Args:
+        file: is written.
+        tell: returns what is to be said.
+    """
+
+    several_batches_a_call = True
+
+    def __init__(self, file: AboutFile, tell: Callable[[], Mapping[str, Any]]) -> None:
+        super().__init__()
+        self._file, self._tell = file, tell
+        self._has_written = False
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Write it where there is none: it may have been on a disk that was lost."""
+        if not self._file.exists():
+            self._write()
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if not self._has_written:
+            self._write()
+
+    def _write(self) -> None:
+        self._file.write(self._tell())
+        self._has_written = True
 
 
 def _warn(what: str, error: Exception) -> None:

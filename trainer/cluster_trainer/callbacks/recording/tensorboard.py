@@ -19,10 +19,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from cluster_trainer.callbacks.checkpoint_callback import Place
-from cluster_trainer.callbacks.recording.learning_rate import present_rate
-from cluster_trainer.callbacks.recording.numbers import MAX_NUMBERS, numbers_in
-from cluster_trainer.checkpoints.checkpoint import Stage
+from cluster_trainer.callbacks.recording.logs import MAX_NUMBERS, numbers_in, present_rate
+from cluster_trainer.checkpoints.checkpoint import Place, Stage
 from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.results.event_file import EventFile, starts_in
 
@@ -88,8 +86,6 @@ class TensorBoard(keras.callbacks.Callback):
         self._logs: Mapping[str, Any] | None = None  # of a call that is over
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Note where the run goes on."""
-        del logs
         place = self._shown.place()
         if self._shown.is_chief:
             self._start = self._shown.start()
@@ -100,24 +96,17 @@ class TensorBoard(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Write what the call before has come to: by now it is known how many steps it did."""
-        del batch, logs
         self._note()
         self._call_began = time.monotonic()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Note how long the call took."""
-        del batch
         self._seconds += time.monotonic() - self._call_began
         self._logs = logs or {}
 
     def on_test_begin(self, logs: Any = None) -> None:
-        """Write what the last call of an epoch has come to."""
-        del logs
         self._note()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Write what the epoch has come to."""
-        del epoch
         self._note()
         if not self._shown.is_chief:
             return
@@ -130,8 +119,6 @@ class TensorBoard(keras.callbacks.Callback):
             self._write_weights(step)
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Write the last step, however soon it came after what was written before."""
-        del logs
         self._note(is_last=True)
 
     def _note(self, *, is_last: bool = False) -> None:
@@ -161,7 +148,6 @@ class TensorBoard(keras.callbacks.Callback):
         return own
 
     def _part(self, part: str) -> EventFile:
-        """Return the file of the epochs' numbers, of training or of tests."""
         if part not in self._parts:
             self._parts[part] = EventFile(self._folder / part, begins_at=self._begins_at)
         return self._parts[part]
@@ -187,14 +173,12 @@ class TensorBoard(keras.callbacks.Callback):
         return speed
 
     def _write_checkpoints(self, file: EventFile) -> None:
-        """Write how long the newest checkpoint took; there may be several of one step."""
         for name, (step, seconds) in self._shown.checkpoints().items():
             if step > self._saved.get(name, self._began):
                 file.scalars({f"checkpoints/{name}": seconds}, step)
                 self._saved[name] = step
 
     def _write_slow(self, file: EventFile, step: int) -> None:
-        """Write why this worker holds the others up, when that begins, and when it is over."""
         before, self._slow = self._slow, self._shown.slow()
         if bool(self._slow) != bool(before):
             file.text("slow", self._slow or "holds the others up no more", step)
@@ -224,6 +208,5 @@ def _numbers(logs: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _learning_rate(model: keras.Model) -> dict[str, float]:
-    """Return the present rate, where there is one."""
     rate = present_rate(model)
     return {} if rate is None else {"learning_rate": rate}

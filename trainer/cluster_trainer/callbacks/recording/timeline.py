@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import keras
 
-from cluster_trainer.callbacks.checkpoint_callback import Place
+from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.engine.steps import waits_of
 
 
@@ -58,26 +58,18 @@ class Timeline(keras.callbacks.Callback):
         self._seconds: dict[str, float] = {}
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Begin to count."""
-        del logs
         self._epoch_began = time.monotonic()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Note that it trains."""
-        del logs
         if self._start and not self._has_begun:
             self._book.note("starting", self._start())
         self._has_begun = True
         self._book.note("training", epoch=epoch + 1, step=self._place().step)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Note when a call begins."""
-        del batch, logs
         self._call_began = time.monotonic()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Count a call."""
-        del batch, logs
         self._count(
             "calls" if self._has_called else "first_call", time.monotonic() - self._call_began
         )
@@ -86,19 +78,13 @@ class Timeline(keras.callbacks.Callback):
         self._has_called = True
 
     def on_test_begin(self, logs: Any = None) -> None:
-        """Note that it evaluates."""
-        del logs
         self._test_began = time.monotonic()
         self._book.note("evaluating", step=self._place().step)
 
     def on_test_end(self, logs: Any = None) -> None:
-        """Count an evaluation."""
-        del logs
         self._count("evaluating", time.monotonic() - self._test_began)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Note where the epoch's time went."""
-        del logs
         now, held_up = time.monotonic(), self._held_up()
         self._count_waits()
         self._count("checkpoints", held_up - self._held_up_before)
@@ -107,13 +93,10 @@ class Timeline(keras.callbacks.Callback):
         self._epoch_began, self._held_up_before, self._seconds = now, held_up, {}
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Note that the script goes on."""
-        del logs
         if self._start and self._has_begun:
             self._book.note("running", "the fit is done")
 
     def _count_waits(self) -> None:
-        """Count what the calls of the epoch have waited for."""
         if self._waits is None:  # no call yet: an epoch that only had its evaluation left
             return
         before, self._waits = self._waits, waits_of(self.model)

@@ -57,8 +57,7 @@ def taken(
 def put_back(callbacks: Sequence[Any], states: Mapping[str, Any]) -> None:
     """Give each its state, if one of its class and its place among these had one."""
     for name, callback in named(callbacks):
-        before = f"{getattr(callback, 'formerly', '')} 1"
-        if (state := states.get(name, states.get(before))) is None:
+        if (state := states.get(name)) is None:
             continue
         if isinstance(state, dict) and GROWN in state:
             state = _with_lists(state)
@@ -69,7 +68,6 @@ def put_back(callbacks: Sequence[Any], states: Mapping[str, Any]) -> None:
 
 
 def _growing(callback: Any, state: Any) -> dict[str, Sequence[Any]]:
-    """Return the lists of a state that grow with the epochs."""
     if isinstance(callback, keras.callbacks.History) and not has_state(callback):
         history = state.get("history", {})
         return {

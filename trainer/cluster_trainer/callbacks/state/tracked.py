@@ -204,7 +204,6 @@ def _is_leaf(kind: type) -> bool:
 
 
 def _rows(one: Any) -> list[Row]:
-    """Return what each replica of this process has."""
     if isinstance(one, TABLES):
         return [
             {name: _array(part) for name, part in tensorflow_names.table_as_tensors(one).items()}

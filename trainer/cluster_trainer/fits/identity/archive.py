@@ -74,7 +74,6 @@ def _move(folder: Path, place: Path, names: Sequence[str]) -> None:
 
 
 def _new_folder(parent: Path, label: str, began: float) -> Path:
-    """Make a folder named by the time when a run began."""
     moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(began))
     name = f"{moment}-{NOT_IN_A_NAME.sub('_', label)[:LONGEST_LABEL]}".rstrip("-")
     make_folder(parent)

@@ -78,7 +78,6 @@ def _config_of(thing: Any) -> Any:
 
 
 def _parts(given: Any) -> Any:
-    """Return losses or metrics, in whatever structure, each with its configuration."""
     if given is None or isinstance(given, str):
         return given
     if isinstance(given, Mapping):
@@ -118,7 +117,6 @@ def _type_name(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    """Return a text, or its beginning with a digest where it is long."""
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}… {_digest(text)}"
 
 

@@ -18,7 +18,6 @@ from cluster_trainer.fits.identity import call as calls
 from cluster_trainer.fits.identity.call import Call, Kept, choose
 from cluster_trainer.fits.identity.place import digest_of, is_installed, place_of
 from cluster_trainer.fits.identity.weights import Summary, sampled, summary_of
-from cluster_trainer.fits.kept.ended import ended_fits
 from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
@@ -89,11 +88,11 @@ class Fits:
     _times: Counter[object] = field(default_factory=Counter)
     _order: int = 0
 
-    def call(self, model: keras.Model, frame: FrameType | None) -> Call:
+    def call(self, began: Summary | None, frame: FrameType | None) -> Call:
         """Return what tells a call of `fit` from another; each call is counted.
 
         Args:
-            model: what is trained.
+            began: the model's weights; None where there are none yet, or none any more.
             frame: of something that the script has called.
         """
         place = place_of(frame)
@@ -105,7 +104,7 @@ class Fits:
             same=self._times[values],
             order=self._order,
             seed=keras_names.get_random_seed(),
-            began=_weights(model),
+            began=began,
             arguments=_arguments(),
             texts=dict(_texts()),
         )
@@ -203,10 +202,10 @@ def _warn_of_change(name: str) -> None:
     )
 
 
-def _weights(model: keras.Model) -> Summary | None:
-    """Return a summary of a model's weights; None where there are none yet, or none any more."""
+def weights_of(model: keras.Model) -> Summary | None:
+    """Return a summary of a model's weights; None where there are none yet."""
     variables = [one for one in model.variables if one.dtype != "string"]
-    if not (model.built and variables) or ended_fits.are_gone(model.variables):
+    if not (model.built and variables):
         return None
     return summary_of(
         [sampled(keras.ops.reshape(on_first_replica(one), [-1])) for one in variables]
@@ -227,7 +226,6 @@ def _texts() -> Mapping[str, str]:
 
 @cache
 def _read_texts(modules: int) -> Mapping[str, str]:
-    """Return them where as many modules are loaded."""
     del modules
     main = Path(sys.argv[0] or ".").absolute()
     found = {}

@@ -11,10 +11,10 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from cluster_trainer.files import make_folder, write_whole
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -24,8 +24,6 @@ START = "START_ID"
 LOCK, FILE = "LOCK", "OWNER.json"
 HOLDER_SECONDS, LOOK_SECONDS = 3.0, 0.05
 log = logging.getLogger("trainer")
-# The folders that a process has taken; a process that it forks has not.
-_held: set[tuple[int, Path]] = set()
 
 
 @dataclass(frozen=True)
@@ -58,50 +56,45 @@ class Claim:
     other: Owner | None = None
 
 
-class Lock:
-    """The lock of a worker's folder, held as long as this process lives."""
+def claim(folder: Path, mine: Owner, locks: MutableMapping[Path, IO[str]]) -> Claim:
+    """Take a folder, unless another process of the same start has it, or had it.
 
-    def __init__(self) -> None:
-        self._file: Any = None
+    Args:
+        folder: the worker's own; it is made.
+        mine: this process.
+        locks: this process's, by folder. The folder is its own as long as the lock is here.
 
-    def claim(self, folder: Path, mine: Owner) -> Claim:
-        """Take the folder, unless another process of the same start has it, or had it.
+    Raises:
+        ConfigurationError: a process of another start trains into it.
+        OSError: it cannot be written.
+    """
+    make_folder(folder)
+    if folder in locks:  # by another kind of fit
+        return Claim()
+    lock = (folder / LOCK).open("a")
+    is_free = _is_free(lock, folder)
+    before = read(folder) if is_free else _holder(folder, mine.start)
+    if before and mine.start and before.start == mine.start:
+        lock.close()
+        return Claim(before, before)
+    if not is_free:
+        lock.close()
+        raise ConfigurationError([_taken(folder)])
+    goes_on = before is not None and before.script == mine.script
+    write(folder, replace(mine, began=before.began) if before and goes_on else mine)
+    locks[folder] = lock
+    return Claim(before)
 
-        Args:
-            folder: the worker's own; it is made.
-            mine: this process.
 
-        Raises:
-            ConfigurationError: a process of another start trains into it.
-            OSError: it cannot be written.
-        """
-        make_folder(folder)
-        if (os.getpid(), folder) in _held:  # by another kind of fit
-            return Claim()
-        is_free = self._lock(folder)
-        before = read(folder) if is_free else _holder(folder, mine.start)
-        if before and mine.start and before.start == mine.start:
-            return Claim(before, before)
-        if not is_free:
-            raise ConfigurationError([_taken(folder)])
-        goes_on = before is not None and before.script == mine.script
-        write(folder, replace(mine, began=before.began) if before and goes_on else mine)
-        _held.add((os.getpid(), folder))
-        return Claim(before)
-
-    def _lock(self, folder: Path) -> bool:
-        """Tell whether no other process holds the lock now."""
-        self._file = (folder / LOCK).open("a")
-        os.set_inheritable(self._file.fileno(), False)  # noqa: FBT003
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:  # a file system without locks
-            log.warning(
-                "%s cannot be locked: make sure that no other process trains into it", folder
-            )
-        return True
+def _is_free(lock: IO[str], folder: Path) -> bool:
+    """Lock a folder; tell whether no other process holds the lock now."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        log.warning("%s cannot be locked: make sure that no other process trains into it", folder)
+    return True
 
 
 def this_process(environ: Mapping[str, str], script: str) -> Owner:
@@ -123,7 +116,7 @@ def read(folder: Path) -> Owner | None:
 
 
 def _holder(folder: Path, start: str) -> Owner | None:
-    """Return who holds the lock, which may be about to write that down; see `Lock.claim`."""
+    """Return who holds the lock, which may be about to write that down; see `claim`."""
     until = time.monotonic() + HOLDER_SECONDS
     while (found := read(folder)) is None or found.start != start:
         if not start or time.monotonic() > until:

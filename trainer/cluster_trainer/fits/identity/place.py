@@ -150,7 +150,6 @@ def _of_script(frame: FrameType | None) -> list[FrameType]:
 
 
 def _is_of_script(frame: FrameType) -> bool:
-    """Tell whether a frame is a script's, or of a package that the script uses to train."""
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
     file = frame.f_code.co_filename
     is_standard = file.startswith(STANDARD) and not file.startswith(PACKAGES)
@@ -226,7 +225,6 @@ def _stored_after(instructions: list[dis.Instruction], begin: int) -> frozenset[
 
 
 def _variables(frame: FrameType, names: Collection[str]) -> dict[str, Any]:
-    """Return variables of a frame, those that it has."""
     own = frame.f_locals
     found = {name: own[name] for name in names if name in own}
     # A function's frame keeps this copy, which would keep the script's models alive.

@@ -7,12 +7,13 @@ from typing import Any
 
 import keras
 
-from cluster_trainer.callbacks.checkpoint_callback import BeforeOthers, CheckpointCallback
 from cluster_trainer.callbacks.chief import for_worker
 from cluster_trainer.callbacks.heartbeat import Heartbeat
 from cluster_trainer.callbacks.hook_callback import HookCallback
 from cluster_trainer.callbacks.place_told import PlaceTold
 from cluster_trainer.checkpoints.checkpoint import Stage
+from cluster_trainer.engine.running import flat
+from cluster_trainer.fits.kept.checkpoint_callback import BeforeOthers, CheckpointCallback
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.fits.shared.data import begin_validations, note_ended, read_on
@@ -34,8 +35,7 @@ def own_callbacks(
         keeps: whether there are checkpoints of it.
         goes_on: whether it goes on from one.
     """
-    callbacks = given.arguments.get("callbacks")
-    callbacks = keras.tree.flatten(getattr(callbacks, "callbacks", callbacks) or [])
+    callbacks = flat(given.arguments.get("callbacks"))
     callbacks = for_worker(callbacks, is_chief=options.job.task.is_chief, keeps=keeps)
     if not any(isinstance(one, keras.callbacks.History) for one in callbacks):
         callbacks.append(keras.callbacks.History())
@@ -61,7 +61,7 @@ def telling_callbacks(
         saved: returns which checkpoint was written last, and when, by StatusFile's names.
     """
     beat = Heartbeat(
-        options.listener,
+        options.tell,
         lambda: checkpoint_callback.place,
         lambda step: _examples_at(step, options, checkpoint_callback),
         slow=lambda: pace.slow,
@@ -79,7 +79,6 @@ def telling_callbacks(
 def _examples_at(
     step: int, options: FitOptions, checkpoint_callback: CheckpointCallback
 ) -> int | None:
-    """Return how many training examples were seen until a step; None: nobody knows."""
     of_data = (
         checkpoint_callback.iterator.source.examples_at if checkpoint_callback.iterator else None
     )

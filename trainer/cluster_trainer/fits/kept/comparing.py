@@ -6,19 +6,17 @@ that a script gives, the data that each worker has loaded, and the model's varia
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
 
 import keras
 import tensorflow as tf
 
-from cluster_trainer.checkpoints.checkpoint import Checkpoint, uncounted, variable_names
-from cluster_trainer.checkpoints.resume import LAYERS, Found, refuse_other_run
+from cluster_trainer.checkpoints.checkpoint import uncounted
+from cluster_trainer.checkpoints.resume import LAYERS, refuse_other_run
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import count_of, ring_of
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.facts import Facts, differing, of_all, told
-from cluster_trainer.fits.identity.compiled import TRAINING
 from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -78,66 +76,37 @@ def _problems(everyone: Sequence[Facts], names: Sequence[str], me: int) -> list[
     return problems
 
 
-class Comparison:
-    """What of a fit has to be as it is on the other workers, and as it was at an earlier start.
+def refuse_others(  # noqa: PLR0913, PLR0917
+    options: FitOptions,
+    model: keras.Model,
+    workers: Workers,
+    start: Start,
+    described: Mapping[str, str],
+    names: Sequence[str],
+) -> None:
+    """Refuse workers that differ, and a checkpoint of another fit; all workers call it.
 
     Args:
         options: how the fit is kept.
         model: is trained.
         workers: this one and the others.
         start: where the fit begins.
+        described: what of the fit must be as it was, with its data: name -> value.
+        names: of the variables that exist.
+
+    Raises:
+        ConfigurationError: with everything that differs.
     """
-
-    def __init__(
-        self, options: FitOptions, model: keras.Model, workers: Workers, start: Start
-    ) -> None:
-        self._options, self._model, self._workers, self._start = options, model, workers, start
-
-    def refuse_others(self, described: Mapping[str, str], names: Sequence[str]) -> None:
-        """Refuse workers that differ, and a checkpoint of another fit; all workers call it.
-
-        Args:
-            described: what of the fit must be as it was, with its data: name -> value.
-            names: of the variables that exist.
-
-        Raises:
-            ConfigurationError: with everything that differs.
-        """
-        names, options = uncounted(names), self._options
-        facts = {**described, **self._variables(names), **self._settings()}
-        refuse_differing(self._workers, options.job.task, facts)
-        if self._start.found:
-            self._refuse_other_fit(self._start.found, described, names)
-
-    def _variables(self, names: Sequence[str]) -> dict[str, str]:
-        forms = [f"{one.dtype} {list(one.shape)}" for one in self._model.variables]
-        digest = sha256("\n".join([*names, *forms]).encode()).hexdigest()[:12]
-        return {"the variables": f"{len(names)}, {digest}"}
-
-    def _settings(self) -> dict[str, str]:
-        return {
-            variable_of("wire"): group.gradients_wire() or "float32",
-            variable_of("profile_steps"): ", ".join(map(str, self._options.cuts)),
-        }
-
-    def _refuse_other_fit(
-        self, found: Found, described: Mapping[str, str], names: Sequence[str]
-    ) -> None:
-        """Refuse a checkpoint of another fit.
-
-        Raises:
-            ConfigurationError: with everything that differs.
-        """
-        saved, left_out = found.checkpoint, self._not_compared(found.checkpoint)
-        kept = uncounted(variable_names(saved))
-        if "keras" not in saved.progress["random"] and kept[:-1] == names:
-            kept = names  # see variable_names
-        settings = {name: one for name, one in saved.settings.items() if name not in left_out}
-        compared = replace(found, checkpoint=replace(saved, names=kept, settings=settings))
-        known = {name: one for name, one in described.items() if name not in left_out}
-        refuse_other_run(compared, known, names)
-
-    def _not_compared(self, saved: Checkpoint) -> set[str]:
-        """Return what is not compared with a checkpoint: what an earlier version did not note."""
-        unknown = set() if {*TRAINING} & saved.settings.keys() else {*TRAINING}
-        return unknown if self._options.compares_layers else {*unknown, LAYERS}
+    names = uncounted(names)
+    forms = [f"{one.dtype} {list(one.shape)}" for one in model.variables]
+    digest = sha256("\n".join([*names, *forms]).encode()).hexdigest()[:12]
+    facts = {
+        **described,
+        "the variables": f"{len(names)}, {digest}",
+        variable_of("wire"): group.gradients_wire() or "float32",
+        variable_of("profile_steps"): ", ".join(map(str, options.cuts)),
+    }
+    refuse_differing(workers, options.job.task, facts)
+    if start.found:
+        left_out = () if options.compares_layers else (LAYERS,)
+        refuse_other_run(start.found, described, names, left_out)

@@ -1,28 +1,63 @@
 """What the checkpoint callback tells the rest of the fit, and asks it."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 
 from cluster_trainer.checkpoints.checkpoint import Stage
+from cluster_trainer.checkpoints.saver import touch
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
-from cluster_trainer.fits.kept.comparing import Comparison
-from cluster_trainer.fits.kept.ended import ended_fits
+from cluster_trainer.fits.kept.comparing import refuse_others
+from cluster_trainer.fits.kept.ended import EndedFit
 from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.fits.kept.options import FitOptions
-from cluster_trainer.fits.kept.saved import Saved
 from cluster_trainer.fits.kept.step_vote import Agreed, StepVote
-from cluster_trainer.fits.shared.files import share_files
+from cluster_trainer.fits.shared.files import ChiefsFiles
 from cluster_trainer.problems import RehearsedError
+
+NONE = -1
+
+
+class Saved:
+    """The newest checkpoint that this worker has written of one fit.
+
+    Args:
+        options: how the fit is kept.
+
+    Attributes:
+        furthest: the number of the furthest one that any worker had.
+        outdated: ended fits whose weights nobody needs once there is one of this fit.
+    """
+
+    def __init__(self, options: FitOptions) -> None:
+        self._options = options
+        self._at = 0.0
+        self.furthest = NONE
+        self.outdated: Sequence[EndedFit] = ()
+
+    def note(self, number: int) -> None:
+        """Note that the checkpoint of a number is written."""
+        self._options.ended.remove_weights(self.outdated, self._options.name)
+        self.outdated = ()
+        self._at = time.monotonic()
+        # One that had ended is kept again: a script that fails behind it gets no further.
+        if self._options.job.progress_file and number > self.furthest:
+            touch(self._options.job.progress_file)
+        self.furthest = max(self.furthest, number)
+
+    def told(self, newest: int | None) -> dict[str, Any]:
+        """Return for `status` the newest one's step, if there is one, and when it was written."""
+        return {} if newest is None else {"checkpoint_step": newest, "checkpoint_at": self._at}
 
 
 @dataclass(frozen=True)
 class Coordinator:
-    """Fulfils `callbacks.checkpoint_callback.FitCoordinator` for one fit.
+    """What the checkpoint callback tells the rest of the fit, and asks it.
 
     Attributes:
         options: how the fit is kept.
@@ -31,7 +66,7 @@ class Coordinator:
         start: where the fit begins, without its checkpoint's values.
         vote: on whether the fit ends after a call.
         saved: the newest checkpoint of this worker.
-        callbacks: the user's, as this worker has them.
+        files: that the user's callbacks write on the chief.
         variables: returns those of the model and its optimizers that exist by now.
         validates: whether there are validations, which an interruption should not repeat.
         seed: of the order of the examples.
@@ -44,21 +79,11 @@ class Coordinator:
     start: Start
     vote: StepVote
     saved: Saved
-    callbacks: Sequence[Any]
+    files: ChiefsFiles
     variables: Callable[[], Sequence[Any]]
     validates: bool
     seed: int
     run_number: int
-
-    @property
-    def described(self) -> Mapping[str, str]:
-        """What else must be as it was for the fit to go on, name -> value."""
-        return self.options.described
-
-    @property
-    def describes_data(self) -> bool:
-        """Whether that tells how the data are cut, too."""
-        return self.options.describes_data
 
     @property
     def cuts(self) -> Sequence[int]:
@@ -75,42 +100,34 @@ class Coordinator:
         Raises:
             ConfigurationError: with everything that differs.
         """
-        self._refuse_gone()
-        comparison = Comparison(self.options, self.model, self.workers, self.start)
-        comparison.refuse_others(described, names)
-        if self.start.found:
-            has_ended = self.start.place.stage == Stage.ALL
-            (self.options.had_ended if has_ended else self.options.goes_on)()
-        if not self.options.rehearses:
-            self.options.begins()
+        options, start = self.options, self.start
+        if start.every and options.name:
+            self._look_at_ended_fits()
+        refuse_others(options, self.model, self.workers, start, described, names)
+        if start.found:
+            has_ended = start.place.stage == Stage.ALL
+            (options.had_ended if has_ended else options.goes_on)()
+        if not options.rehearses:
+            options.begins()
 
-    def _refuse_gone(self) -> None:
+    def _look_at_ended_fits(self) -> None:
         """Refuse to train on from weights that are gone; note whose this fit makes useless.
 
         Raises:
             ConfigurationError: they are.
         """
-        if not (self.start.every and self.options.name):
-            return
-        trained = self.variables()
-        self.saved.outdated = ended_fits.outdated_by(self.options.name, trained)
+        options, trained = self.options, self.variables()
+        self.saved.outdated = options.ended.outdated_by(options.name, trained, self.workers)
         if self.start.found is None:
-            ended_fits.refuse_gone(trained)
+            options.ended.refuse_gone(trained)
 
-    def note_values(self, variables: Sequence[Any], gone: Container[int]) -> None:
+    def note_values(self, variables: list[Any], gone: Collection[int]) -> None:
         """Note that variables have the checkpoint's values, but for those at some places."""
-        places = range(len(variables))
-        ended_fits.note_restored(variables[index] for index in places if index not in gone)
-        ended_fits.note_gone(self.options.name, [variables[one] for one in places if one in gone])
+        self.options.ended.note_values(self.options.name, variables, gone)
 
     def any(self, wish: bool, where: str = "the end of an epoch") -> bool:  # noqa: FBT001
         """Tell whether any worker wishes something there; all workers call it."""
         return max(self.workers.gather(int(wish), f"fit ({where})")) > 0
-
-    def share_files(self) -> list[Any]:
-        """Give all workers the files of ModelCheckpoint; return those whose file no worker has."""
-        goes_on = self.start.found is not None
-        return share_files(self.callbacks, self.workers, goes_on=goes_on)
 
     def stops(self) -> bool:
         """Tell whether the workers have agreed to stop here, for good or to go on with another."""

@@ -3,15 +3,16 @@
 A script that is started again comes by all of its fits again. One that had ended returns what it
 returned; and its weights are put back, as the script may go on with them. A later fit that trains
 the same variables has them in its own checkpoints, so that the earlier one's are needed only where
-the script has read them in between: it will do so again. Such a fit keeps what was read, mostly the
-weights without the optimizer's state. Of the others one remains, the newest; and should a script
-read what is not there any more, as after it was edited, that is refused.
+the script of some worker has read them in between: it will do so again. Such a fit keeps what was
+read, mostly the weights without the optimizer's state. Of the others one remains, the newest; and
+should a script read what is not there any more, as after it was edited, that is refused.
 """
 
 import gc
+import json
 import logging
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
@@ -21,12 +22,15 @@ import tensorflow as tf
 
 from cluster_trainer.checkpoints.lighter import lighten
 from cluster_trainer.checkpoints.store import Store
+from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine import reads
+from cluster_trainer.engine.facts import of_all
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
 from cluster_trainer.process.lifecycle import tell
 
 FEW = 256
 """Numbers of a variable that stays in any case; see lighter.py."""
+READ = "fit (what was read of ended fits)"
 log = logging.getLogger("trainer")
 
 
@@ -39,7 +43,7 @@ class EndedFit:
         store: its checkpoints.
         variables: those that are large, by `id`, as long as somebody has them.
         places: where each of them is in a checkpoint, by `id`.
-        read: the `id`s of those that the script has read since.
+        read: the places of those that the script has read since, on any worker.
     """
 
     name: str
@@ -78,18 +82,23 @@ class EndedFits:
         given = list(variables)
         large = _large(given)
         places = {id(one): place for place, one in enumerate(given)}
-        read = {key for key in large if self._was_read(key)}
+        read = {places[key] for key in large if self._was_read(key)}
         self._fits[name] = EndedFit(name, store, large, places, read)
 
-    def note_gone(self, name: str, variables: Iterable[Any]) -> None:
-        """Note that a fit had ended whose weights are not on the disk any more."""
-        self._fits.pop(name, None)
-        self._gone |= {id(one): (weakref.ref(one), name) for one in variables}
+    def note_values(self, name: str, variables: list[Any], gone: Collection[int]) -> None:
+        """Note that variables have an ended fit's values, but for those at some places.
 
-    def note_restored(self, variables: Iterable[Any]) -> None:
-        """Note that variables have the values that they should have."""
-        for one in variables:
+        Args:
+            name: the fit's.
+            variables: in the order of its checkpoint.
+            gone: the places of those whose values are not on the disk any more.
+        """
+        if gone:
+            self._fits.pop(name, None)
+        for place, one in enumerate(variables):
             self._gone.pop(id(one), None)
+            if place in gone:
+                self._gone[id(one)] = weakref.ref(one), name
 
     def are_gone(self, variables: Iterable[Any]) -> bool:
         """Tell whether some of these variables have lost the values that they should have."""
@@ -105,8 +114,20 @@ class EndedFits:
             if self._is_gone(one):
                 raise _gone(one, self._gone[id(one)][1])
 
-    def outdated_by(self, name: str, variables: Iterable[Any]) -> list[EndedFit]:
-        """Return the fits whose weights nobody needs once a later one has a checkpoint."""
+    def outdated_by(self, name: str, variables: Iterable[Any], workers: Workers) -> list[EndedFit]:
+        """Return the fits whose weights nobody needs once a later one has a checkpoint.
+
+        All workers call it: the same fits keep the same weights on all of them.
+        """
+        found = {one.name: one for one in self._outdated_here(name, variables)}
+        mine = {of: json.dumps(sorted(one.read)) for of, one in found.items()}
+        for theirs in of_all(workers, mine, READ):
+            found = {of: one for of, one in found.items() if of in theirs}
+            for of, one in found.items():
+                one.read.update(json.loads(theirs[of]))
+        return [*found.values()]
+
+    def _outdated_here(self, name: str, variables: Iterable[Any]) -> list[EndedFit]:
         trained = set(_large(variables))
         others = [one for one in self._fits.values() if one.name != name]
         related = [one for one in others if one.alive() & trained]
@@ -120,7 +141,7 @@ class EndedFits:
             if self._fits.pop(one.name, None) is None:
                 continue
             try:
-                lighten(one.store, {one.places[key] for key in one.read})
+                lighten(one.store, one.read)
             except (OSError, ValueError) as error:
                 log.warning("%s: its weights could not be removed: %s", one.name, error)
                 continue
@@ -153,7 +174,7 @@ class EndedFits:
         key = id(variable)
         for one in self._fits.values():
             if key in one.variables:
-                one.read.add(key)
+                one.read.add(one.places[key])
                 if not tf.executing_eagerly():  # a function's later calls cannot be seen
                     self._read[key] = one.variables[key]
 
@@ -183,7 +204,3 @@ def _gone(variable: Any, name: str) -> ConfigurationError:
     return ConfigurationError(
         [Problem(f"the weights that {name} ended with", variable.path, accepted, advice)]
     )
-
-
-ended_fits = EndedFits()
-"""Those of this process."""

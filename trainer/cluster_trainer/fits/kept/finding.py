@@ -3,8 +3,7 @@
 import logging
 from dataclasses import dataclass, replace
 
-from cluster_trainer.callbacks.checkpoint_callback import Place, place_of
-from cluster_trainer.checkpoints.checkpoint import Stage
+from cluster_trainer.checkpoints.checkpoint import Place, Stage
 from cluster_trainer.checkpoints.resume import Found, find_newest
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives.workers import Workers
@@ -32,7 +31,7 @@ class Start:
     @property
     def place(self) -> Place:
         """Where that is."""
-        return place_of(self.found.checkpoint) if self.found else Place()
+        return self.found.checkpoint.place if self.found else Place()
 
     @property
     def in_words(self) -> str:
@@ -91,7 +90,7 @@ def _agreed_steps(options: FitOptions, workers: Workers) -> int:
 
 
 def _say(found: Found, prefix: str) -> None:
-    place = place_of(found.checkpoint)
+    place = found.checkpoint.place
     if place.stage == Stage.ALL:
         log.info("%shad ended after %d steps", prefix, place.step)
     log.info("%sresuming from step %d held by %s", prefix, place.step, found.holder)

@@ -11,9 +11,8 @@ from typing import Any
 
 import keras
 
-from cluster_trainer.callbacks.checkpoint_callback import CheckpointCallback, Place
 from cluster_trainer.callbacks.recording.records import ClusterTrainerRecords
-from cluster_trainer.checkpoints.checkpoint import UNKNOWN_RUN
+from cluster_trainer.checkpoints.checkpoint import UNKNOWN_RUN, Place
 from cluster_trainer.checkpoints.resume import keep
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.store import Store
@@ -25,13 +24,12 @@ from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.running import Running, Watched, flat, prepares
 from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.fits.kept.arguments import arrange, own_callbacks, telling_callbacks
+from cluster_trainer.fits.kept.checkpoint_callback import CheckpointCallback
 from cluster_trainer.fits.kept.comparing import refuse_wire
-from cluster_trainer.fits.kept.coordinator import Coordinator
-from cluster_trainer.fits.kept.ended import ended_fits
+from cluster_trainer.fits.kept.coordinator import Coordinator, Saved
 from cluster_trainer.fits.kept.finding import Start, find_start
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.kept.rereading import Rereading
-from cluster_trainer.fits.kept.saved import Saved
 from cluster_trainer.fits.kept.step_vote import StepVote
 from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.fits.shared.files import ChiefsFiles
@@ -59,13 +57,11 @@ class Begun:
         checkpoint_callback: keeps its checkpoints, and knows where it is.
         coordinator: stands for the rest of the fit towards the checkpoint callback.
         records: record it; one at most.
-        files: that its callbacks write on the chief alone; None: there are no other workers.
     """
 
     checkpoint_callback: CheckpointCallback
     coordinator: Coordinator
     records: Sequence[ClusterTrainerRecords]
-    files: ChiefsFiles | None
 
 
 class KeptFit:
@@ -183,7 +179,7 @@ class KeptFit:
             ConfigurationError: the checkpoint is of another fit, or the workers differ.
         """
         # What reads weights in it is no use of an earlier fit's.
-        with ended_fits.fit(self._workers.count):
+        with self._options.ended.fit(self._workers.count):
             watched = self._begin(given, call)
             with self._until_its_end():
                 history = run(given, watched)
@@ -218,7 +214,8 @@ class KeptFit:
             *telling_callbacks(options, begun.checkpoint_callback, self.pace, self._told),
         ]
         with running.announced(announced):  # data that are begun here have the fit's limits
-            arrange(given, callbacks, own, options, begun.checkpoint_callback, begun.files)
+            files = begun.coordinator.files if self._workers.count > 1 else None
+            arrange(given, callbacks, own, options, begun.checkpoint_callback, files)
         begun.coordinator.vote.begin()
         return announced
 
@@ -238,38 +235,34 @@ class KeptFit:
     def _with_checkpoint_callback(
         self, start: Start, given: inspect.BoundArguments, seed: int, callbacks: Sequence[Any]
     ) -> Begun:
-        """Return its checkpoint callback, and its coordinator."""
+        options, workers, arguments = self._options, self._workers, given.arguments
+        found = start.found.checkpoint if start.found else None
+        users, folder = flat(arguments.get("callbacks")), options.job.folder
+        has_tests = arguments.get("validation_data") is not None
         coordinator = Coordinator(
-            options=self._options,
+            options=options,
             model=self._model,
-            workers=self._workers,
+            workers=workers,
             start=start.lighter(),
             vote=StepVote(
-                self._options,
-                self._workers,
-                self.pace,
-                lambda: self.place,
-                lambda: self.begins_again,
+                options, workers, self.pace, lambda: self.place, lambda: self.begins_again
             ),
             saved=self._saved,
-            callbacks=callbacks,
+            files=ChiefsFiles(workers, users, folder, goes_on=found is not None),
             variables=lambda: checkpoint_callback.variables(),  # noqa: PLW0108  it is made below
-            validates=_validates(given),
+            validates=has_tests or bool(arguments.get("validation_split")),
             seed=seed,
             run_number=self._number_of_run(start),
         )
         records = self._made_records(start)
-        found = start.found.checkpoint if start.found else None
-        kept, first = [*callbacks, *records], int(given.arguments.get("initial_epoch", 0))
+        kept, first = [*callbacks, *records], int(arguments.get("initial_epoch", 0))
         checkpoint_callback = CheckpointCallback(
             self._saver, start.every or None, found, coordinator, kept, first
         )
-        files = self._files_to_share(given.arguments.get("callbacks"), start)
-        return Begun(checkpoint_callback, coordinator, records, files)
+        return Begun(checkpoint_callback, coordinator, records)
 
     @contextmanager
     def _until_its_end(self) -> Iterator[None]:
-        """Hear stops while the fit runs; hold nothing of it after that."""
         self._options.stop.is_watched = True
         try:
             yield
@@ -280,20 +273,19 @@ class KeptFit:
             self._let_go()
 
     def _end(self) -> None:
-        """See to what a fit leaves that has come to its end."""
         assert self._begun  # noqa: S101  it has run
         if self._options.rehearses:
             raise NotRehearsedError("this fit has no step to do")
         self._saver.wait()
         self._store.keep_newest()
-        self._begun.coordinator.share_files()
-        checkpoint_callback, start = self._begun.checkpoint_callback, self._begun.coordinator.start
-        if self._options.name and start.every and checkpoint_callback.has_weights:
+        coordinator, options = self._begun.coordinator, self._options
+        coordinator.files.share_best()
+        has_weights = self._begun.checkpoint_callback.has_weights
+        if options.name and coordinator.start.every and has_weights:
             # A script may train the same model on.
-            ended_fits.note(self._options.name, self._store, checkpoint_callback.variables())
+            options.ended.note(options.name, self._store, coordinator.variables())
 
     def _save_the_last(self) -> None:
-        """Wait for the checkpoint of a fit that is stopped."""
         status = status_file(self._options.job.status_file)
         status.tell("saving", "the last checkpoint", step=self.place.step)
         self._saver.wait()
@@ -308,28 +300,19 @@ class KeptFit:
         self._saver.close()
         self.pace.end()
         self._options.stop.is_watched = False
-        if self._begun.files:
-            self._begun.files.let_go()
+        self._begun.coordinator.files.let_go()
         self._data.let_go(self._iterator)
         self._begun.checkpoint_callback.let_go()
 
     def _told(self) -> dict[str, Any]:
         return self._saved.told(self._saver.newest)
 
-    def _files_to_share(self, callbacks: Any, start: Start) -> ChiefsFiles | None:
-        """Return the files that callbacks write on the chief alone, if there are other workers."""
-        if self._workers.count == 1 or self._options.rehearses:
-            return None
-        goes_on, folder = start.found is not None, self._options.job.folder
-        return ChiefsFiles(self._workers, flat(callbacks), folder, goes_on=goes_on)
-
     def _made_records(self, start: Start) -> list[ClusterTrainerRecords]:
-        """Return what records the fit, if anything does."""
         make, options = self._options.records, self._options
-        is_recorded = start.every or options.records_unkept
+        is_recorded = start.every or options.must_record
         if make is None or options.rehearses or not is_recorded:
             return []
-        return [ClusterTrainerRecords(lambda: make(self), options.records_formerly)]
+        return [ClusterTrainerRecords(lambda: make(self), is_strict=options.must_record)]
 
     def _number_of_run(self, start: Start) -> int:
         """Return the number that its checkpoints have; where there is none yet, the chief's draw.
@@ -353,14 +336,7 @@ class KeptFit:
             raise NotRehearsedError(f"{listed(preparing)} may prepare the model")
 
 
-def _validates(given: inspect.BoundArguments) -> bool:
-    """Tell whether a fit has validations."""
-    has_data = given.arguments.get("validation_data") is not None
-    return has_data or bool(given.arguments.get("validation_split"))
-
-
 def _has_gpus(model: keras.Model, workers: int) -> bool:
-    """Tell whether one of several workers computes on GPUs."""
     # What stands for a strategy where there is none has no devices.
     strategy = model.distribute_strategy
     if workers == 1 or ring_of(strategy):  # whose workers are CPUs

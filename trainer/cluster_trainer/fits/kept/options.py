@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import keras
 
-from cluster_trainer.callbacks.heartbeat import Listener, Nobody
+from cluster_trainer.fits.kept.ended import EndedFits
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.results.on_screen.progress import Progress
 from cluster_trainer.settings.job import Job
 
 if TYPE_CHECKING:
@@ -26,26 +27,25 @@ class FitOptions:
         deadline: until when a call of TensorFlow must be over.
         folder: where its checkpoints lie.
         described: what must be as it was for the fit to go on, name -> value.
+        ended: the process's fits that have ended.
         compares_layers: whether the layers must be as they were, too.
-        describes_data: whether that tells how the data are cut, too.
+        describes_data: whether `described` tells how the data are cut, too.
         begins: called once the fit is known to be the one that is kept there, before it trains.
         had_ended: called before the results of a fit that had ended are given for this one's.
         goes_on: called before a fit that was interrupted is gone on with.
-        name: what the log calls it; empty where there is one alone.
+        name: what the log calls it; empty if there is only one.
         must_resume: whether a checkpoint has to be there.
-        has_trained: whether this process has trained the model already, so that it cannot begin
-            at step 0 any more.
+        has_trained: whether this process has trained the model already: no start at step 0 then.
         interrupts: whether Ctrl-C raises KeyboardInterrupt, as a script may expect.
         cuts: steps at which a call of TensorFlow has to end, the same on all workers.
-        listener: is told where the fit is.
-        examples_at: from a step to the training examples seen until then; None: nobody knows.
+        tell: is told where the fit is.
+        examples_at: from a step to the training examples seen until then; None: unknown.
         found: called once it is known where the fit begins.
         records: returns what records the fit, once its data are known; None: nothing is recorded.
-        records_unkept: whether it does so where there are no checkpoints, too.
-        records_formerly: the name of their state in checkpoints of earlier versions.
+        must_record: whether the fit is recorded without checkpoints too, and fails if its metrics
+            cannot be recorded.
         may_take_in: whether the fit may be ended to go on with a worker that is back.
-        rehearses: whether the fit ends after its first call, without a trace on disk; see
-            Rehearsal.
+        rehearses: whether the fit ends after its first call, without a trace on disk.
     """
 
     job: Job
@@ -53,6 +53,7 @@ class FitOptions:
     deadline: Deadline
     folder: Path
     described: Mapping[str, str]
+    ended: EndedFits = field(default_factory=EndedFits)
     compares_layers: bool = True
     describes_data: bool = False
     begins: Callable[[], object] = lambda: None
@@ -63,12 +64,11 @@ class FitOptions:
     has_trained: bool = False
     interrupts: bool = False
     cuts: Sequence[int] = ()
-    listener: Listener = field(default_factory=Nobody)
+    tell: Callable[[Progress], object] = lambda _: None
     examples_at: Callable[[int], int] | None = None
     found: "Callable[[KeptFit], object]" = lambda _: None
     records: "Callable[[KeptFit], Sequence[keras.callbacks.Callback]] | None" = None
-    records_unkept: bool = False
-    records_formerly: str = ""
+    must_record: bool = False
     may_take_in: bool = False
     rehearses: bool = False
 

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 from enum import Enum
 
-from cluster_trainer.callbacks.checkpoint_callback import Place
+from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.collectives.neighbours import VARIABLE, who_waits
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.fits.kept.options import FitOptions

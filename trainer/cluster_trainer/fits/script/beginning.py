@@ -7,14 +7,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from tempfile import gettempdir
 
-from cluster_trainer.fits.identity.owner import Claim, Lock, Owner, script_name, this_process
+from cluster_trainer.fits.identity.beginning import Beginning
+from cluster_trainer.fits.identity.fits import Fits
+from cluster_trainer.fits.identity.owner import Owner, script_name, this_process
+from cluster_trainer.fits.identity.owner import claim as claimed
 from cluster_trainer.fits.process import Process
-from cluster_trainer.fits.script.script import Script, Taken
+from cluster_trainer.fits.script.script import Script
 from cluster_trainer.fits.script.settings import unheeded, unused_variables
 from cluster_trainer.problems import ConfigurationError
+from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.lifecycle import leave_process
+from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
-from cluster_trainer.results.on_screen.report import start_log
+from cluster_trainer.results.journal import Journal
+from cluster_trainer.results.on_screen.progress import LiveFile
+from cluster_trainer.results.on_screen.report import Onlooker, start_log
 from cluster_trainer.settings.job import Job, read_job
 
 log = logging.getLogger("trainer")
@@ -35,14 +42,31 @@ def begin(process: Process, environ: Mapping[str, str]) -> Script:
 
 
 def _begun(process: Process, environ: Mapping[str, str]) -> Script:
-    lock = Lock()
-    job, claim = _claimed(_read(environ), lock, this_process(environ, script_name()))
-    stop = StopRequest(leave_process)
-    script = Script(job, stop, environ, Taken(claim.before, lock), process.numbers)
-    process.script = script
+    job, before = _claimed(_read(environ), process, this_process(environ, script_name()))
+    script = process.script = script_of(process, job, environ, before)
     script.look_away()  # from what a start has left that was killed
     os.register_at_fork(after_in_child=_forget_signals)
     return script
+
+
+def script_of(
+    process: Process, job: Job, environ: Mapping[str, str], before: Owner | None
+) -> Script:
+    """Return a script that begins in this process; see Script."""
+    return Script(
+        job,
+        StopRequest(leave_process),
+        Deadline(),
+        Journal(job.folder),
+        process.ended,
+        environ=environ,
+        before=before,
+        numbers=process.numbers,
+        fits=Fits(job.folder, keeps=bool(job.config.checkpoint_steps)),
+        beginning=Beginning(job),
+        last=LastCall.begun(),
+        onlooker=Onlooker(LiveFile(job.live_file), job.view),
+    )
 
 
 def _read(environ: Mapping[str, str]) -> Job:
@@ -70,17 +94,20 @@ def _read(environ: Mapping[str, str]) -> Job:
     return job
 
 
-def _claimed(job: Job, lock: Lock, mine: Owner) -> tuple[Job, Claim]:
+def _claimed(job: Job, process: Process, mine: Owner) -> tuple[Job, Owner | None]:
     """Take the worker's folder; where another process of this start has it, keep nothing.
+
+    Returns:
+        the settings, and whose the folder was before.
 
     Raises:
         ConfigurationError: a process of another start trains into it.
     """
     if not job.config.checkpoint_steps:
-        return job, Claim()
-    claim = lock.claim(job.folder, mine)
+        return job, None
+    claim = claimed(job.folder, mine, process.locks)
     if claim.other is None:
-        return job, claim
+        return job, claim.before
     log.warning(
         "the fits of this process (%s, %d) are not kept: only the first process of a start keeps "
         "its fits, and that was %s, %d. After a restart this one trains from the beginning",
@@ -90,7 +117,7 @@ def _claimed(job: Job, lock: Lock, mine: Owner) -> tuple[Job, Claim]:
         claim.other.pid,
     )
     config = job.config.model_copy(update={"checkpoint_steps": 0})
-    return replace(job, config=config), claim
+    return replace(job, config=config), claim.before
 
 
 def _forget_signals() -> None:

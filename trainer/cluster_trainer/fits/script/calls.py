@@ -18,9 +18,8 @@ from cluster_trainer.fits.process import Process
 from cluster_trainer.fits.program import Outcome
 from cluster_trainer.fits.script.end import meets_the_others
 from cluster_trainer.fits.script.log import begin_log
-from cluster_trainer.problems import ExitCode
 from cluster_trainer.process.last_call import LastCall
-from cluster_trainer.process.lifecycle import judge, leave_process, tell
+from cluster_trainer.process.lifecycle import end_by
 from cluster_trainer.settings.task import from_environment
 
 log = logging.getLogger("trainer")
@@ -55,7 +54,6 @@ def call(
 
 
 def _begin(process: Process, strategy: tf.distribute.Strategy, environ: Mapping[str, str]) -> None:
-    """Begin the first call of a process: see to the log, and to the end."""
     begin_log(environ)
     num_workers = from_environment(environ).num_workers
     # A ring's own end is after this one, if it is there before.
@@ -65,7 +63,7 @@ def _begin(process: Process, strategy: tf.distribute.Strategy, environ: Mapping[
             "model was not made in the scope of a MultiWorkerMirroredStrategy"
         )
     process.calls = Outcome.WELL
-    atexit.register(_leave, process, strategy, LastCall())
+    atexit.register(_leave, process, strategy, LastCall.begun())
 
 
 def _leave(process: Process, strategy: tf.distribute.Strategy, last: LastCall) -> None:
@@ -80,9 +78,4 @@ def _leave(process: Process, strategy: tf.distribute.Strategy, last: LastCall) -
 
 def end_unless_crashed(error: Exception, environ: Mapping[str, str]) -> None:
     """End the process as the trainer would, unless the error is the script's own affair."""
-    error = explained(error)
-    num_workers = from_environment(environ).num_workers
-    code, reason = judge(error, num_workers)
-    if code != ExitCode.CRASHED:
-        tell(error, num_workers)
-        leave_process(code, reason)
+    end_by(explained(error), from_environment(environ).num_workers)

@@ -7,8 +7,8 @@ from typing import Any
 
 import keras
 
-from cluster_trainer.callbacks.recording.about import About
 from cluster_trainer.callbacks.recording.epoch_metrics import Line
+from cluster_trainer.callbacks.recording.records import About
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.records import Records, callbacks_of
 from cluster_trainer.fits.script.about import about

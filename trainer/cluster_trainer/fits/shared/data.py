@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
-from cluster_trainer.callbacks.checkpoint_callback import Place
+from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.engine.data import pipelines
 from cluster_trainer.private import keras_names
 

@@ -35,57 +35,6 @@ LARGEST_BYTES, MOST_BYTES, MOST_FILES = 2**28, 2**30, 1000
 NO_FILE, NO_PLAIN_FILE = 0, -1
 DIGEST_BYTES = 7  # of what workers can tell each other
 log = logging.getLogger("trainer")
-# The digest of each file that the disk here has not taken; that content is not sent to it again.
-_not_taken: dict[Path, int] = {}
-
-
-def share_files(callbacks: Sequence[Any], workers: Workers, *, goes_on: bool) -> list[Any]:
-    """Give all workers what the chief's ModelCheckpoint has written; all of them call it.
-
-    Called at each checkpoint, which remembers what was the best: when the chief's disk is lost, it
-    has the file back from another worker.
-
-    Args:
-        callbacks: of the fit.
-        workers: this one and the others.
-        goes_on: whether the fit does so from a checkpoint; else what the chief lacks it has never
-            written, and another worker's file is of an earlier run.
-
-    Returns:
-        those whose file no worker has.
-    """
-    writing = [one for one in callbacks if isinstance(one, keras.callbacks.ModelCheckpoint)]
-    if len(set(workers.gather(len(writing), FILES))) > 1:
-        log.debug("a ModelCheckpoint of some workers alone: its file is not given to the others")
-        return []
-    return [one for one in writing if not _share_file(Path(one.filepath), workers, goes_on)]
-
-
-def _share_file(file: Path, workers: Workers, goes_on: bool) -> bool:  # noqa: FBT001
-    """Give all workers a file; tell whether one has it, as far as can be known."""
-    if "{" in str(file):  # on the chief's disk alone, as each has a name of its own
-        return True
-    digests = workers.gather(_digest(file), FILES)
-    if NO_PLAIN_FILE in digests:  # a folder, as a ModelCheckpoint of a user's own may write
-        return True
-    holders = [rank for rank, digest in enumerate(digests) if digest != NO_FILE]
-    if not holders:
-        return False
-    holder = holders[0]  # the chief, unless it has none
-    if holder and not goes_on:
-        return True
-    if holder and len({digests[one] for one in holders}) > 1:
-        log.warning("%s: worker 0 has lost it, and the others have different ones", file)
-    if len(set(digests)) == 1:
-        return True
-    newest = digests[holder]
-    is_wanted = newest not in (digests[workers.rank], _not_taken.get(file))
-    if any(workers.gather(int(is_wanted), FILES)):
-        given = file.read_bytes() if workers.rank == holder else None
-        content = workers.broadcast(given, holder, FILES)
-        if is_wanted and not _write(file, content):
-            _not_taken[file] = newest
-    return True
 
 
 class ChiefsFiles:
@@ -109,8 +58,62 @@ class ChiefsFiles:
         self._written, self._goes_on = Written(self._own), goes_on
         self._given: dict[Path, int] = {}  # by the chief, with their digests
         self._renamed: dict[str, str] = {}  # how the chief's paths begin here
+        self._not_taken: dict[Path, int] = {}  # by the disk here, which is not sent them again
         self._allowed: set[Path] = set()
         self._has_left_out, self._bytes = False, 0
+
+    def share_best(self) -> list[Any]:
+        """Give all workers what the chief's ModelCheckpoint has written; all of them call it.
+
+        Called at each checkpoint, which remembers what was the best: a chief whose disk is lost
+        gets the file back from another worker. But not at a fit's beginning, where another
+        worker's file is of an earlier run.
+
+        Returns:
+            the callbacks whose file no worker has.
+        """
+        kind = keras.callbacks.ModelCheckpoint
+        writing = [one for one in self._callbacks if isinstance(one, kind)]
+        if len(set(self._workers.gather(len(writing), FILES))) > 1:
+            log.debug("a ModelCheckpoint of some workers alone: its file is not given to others")
+            return []
+        return [one for one in writing if not self._share_best(Path(one.filepath))]
+
+    def _share_best(self, file: Path) -> bool:
+        """Give all workers a file; tell whether one has it, as far as can be known."""
+        if "{" in str(file):  # on the chief's disk alone, as each has a name of its own
+            return True
+        digests = self._workers.gather(_digest(file), FILES)
+        if NO_PLAIN_FILE in digests:  # a folder, as a ModelCheckpoint of a user's own may write
+            return True
+        holders = [rank for rank, digest in enumerate(digests) if digest != NO_FILE]
+        if not holders:
+            return False
+        holder = holders[0]  # the chief, unless it has none
+        if holder and not self._goes_on:
+            return True
+        if holder and len({digests[one] for one in holders}) > 1:
+            log.warning("%s: worker 0 has lost it, and the others have different ones", file)
+        if len(set(digests)) > 1:
+            self._send(file, digests[holder], digests[self._workers.rank], holder, FILES)
+        return True
+
+    def _send(self, file: Path, newest: int, mine: int, holder: int, what: str) -> None:
+        """Send a file to the workers that lack its content; all of them call it.
+
+        Args:
+            file: its path.
+            newest: the digest of its content at the holder.
+            mine: the same of what is here, or `newest` where nothing is wanted.
+            holder: the rank of the worker that has it.
+            what: the call is for.
+        """
+        is_wanted = newest not in (mine, self._not_taken.get(file))
+        if any(self._workers.gather(int(is_wanted), what)):
+            given = file.read_bytes() if self._workers.rank == holder else None
+            content = self._workers.broadcast(given, holder, what)
+            if is_wanted and not _write(file, content):
+                self._not_taken[file] = newest
 
     def agree(self) -> tuple[bool, bool]:
         """Return whether all have the same callbacks, and whether one wants each batch."""
@@ -209,7 +212,6 @@ class ChiefsFiles:
         return False
 
     def _take(self, file: Path, newest: int) -> None:
-        """Have what the chief has of a file; all workers call it."""
         before = self._given.pop(file, NO_FILE)
         if newest == NO_FILE:
             if self._workers.rank and before == _digest(file):
@@ -219,12 +221,7 @@ class ChiefsFiles:
         mine = _digest(file) if self._workers.rank else newest
         # A file of its own callbacks' is its own; and what is no plain file is nobody's.
         is_kept = self._written.has(file) or mine == NO_PLAIN_FILE
-        is_wanted = not is_kept and newest not in (mine, _not_taken.get(file))
-        if any(self._workers.gather(int(is_wanted), OF_CALLBACKS)):
-            given = None if self._workers.rank else file.read_bytes()
-            content = self._workers.broadcast(given, 0, OF_CALLBACKS)
-            if is_wanted and not _write(file, content):
-                _not_taken[file] = newest
+        self._send(file, newest, newest if is_kept else mine, 0, OF_CALLBACKS)
 
 
 def _is_tensorboard(callback: Any) -> bool:
@@ -239,7 +236,6 @@ def _matching(pattern: Path) -> list[Path]:
 
 
 def _write(file: Path, content: bytes) -> bool:
-    """Write another worker's file; tell whether the disk has taken it, which else is warned of."""
     try:
         make_folder(file.parent)
         write_whole(file, content, durable=False)

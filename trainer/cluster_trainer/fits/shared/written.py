@@ -80,7 +80,8 @@ _written: list[Written] = []  # the present fit's, if anything
 
 def use(written: Written | None) -> None:
     """Have what callbacks write noted there; None: nowhere."""
-    _listen()
+    if written:
+        _listen()
     _written[:] = [written] if written else []
 
 

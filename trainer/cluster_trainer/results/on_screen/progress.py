@@ -22,6 +22,7 @@ class Progress:
         epoch: from 1.
         epochs: how many there are to be.
         done: steps of the epoch, or of its evaluation.
+        step: of training that are behind the run, over all epochs.
         total: how many these have; None: nobody knows.
         numbers: the loss and the metrics so far in the epoch, by their names; at its begin those of
             the one before.
@@ -38,6 +39,7 @@ class Progress:
     epoch: int
     epochs: int
     done: int
+    step: int = 0
     total: int | None = None
     numbers: Mapping[str, float] = field(default_factory=dict)
     learning_rate: float | None = None

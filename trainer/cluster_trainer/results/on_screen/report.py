@@ -114,6 +114,7 @@ class Reporter:
 
     def progress(self, progress: Progress) -> None:
         """Note where the run is, likewise; a terminal shows it at once."""
+        self._result["steps"] = progress.step
         self._doing = (str(progress), LIVE)
         self._screen.show(progress)
         self._live.write(progress)
@@ -233,9 +234,6 @@ class Onlooker:
         if self._says and time.monotonic() >= self._last_line + PROGRESS_SECONDS:
             self._last_line = time.monotonic()
             log.info("%s", progress)
-
-    def step(self, step: int) -> None:
-        """Do nothing: `progress` says where the fit is."""
 
 
 def describe(line: Mapping[str, Any], epochs: int) -> str:

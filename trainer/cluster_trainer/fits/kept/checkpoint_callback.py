@@ -29,9 +29,9 @@ After the last epoch, `on_train_end` saves once more and waits until this worker
 import logging
 import random
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 import keras
 import numpy as np
@@ -41,13 +41,7 @@ from cluster_trainer.callbacks.state import states
 from cluster_trainer.callbacks.state.grown import Grown
 from cluster_trainer.callbacks.state.tracked import Tracked
 from cluster_trainer.callbacks.state.unkept import Unkept
-from cluster_trainer.checkpoints.checkpoint import (
-    KEPT_STATE,
-    RUN,
-    Checkpoint,
-    Stage,
-    variable_names,
-)
+from cluster_trainer.checkpoints.checkpoint import KEPT_STATE, RUN, Checkpoint, Place, Stage
 from cluster_trainer.checkpoints.lighter import gone_from
 from cluster_trainer.checkpoints.saver import Saver, warn_unsaved
 from cluster_trainer.checkpoints.state import State
@@ -56,6 +50,7 @@ from cluster_trainer.engine.replicas import alike, statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
 from cluster_trainer.engine.replicas.random_layers import global_seed
 from cluster_trainer.engine.running import BEGINNING_HOOKS, prepares
+from cluster_trainer.fits.kept.coordinator import Coordinator
 from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem, listed
 
@@ -63,87 +58,6 @@ log = logging.getLogger("trainer")
 SHARE = 0.1
 """Of the time between two checkpoints, what that of an epoch's end may cost at most."""
 SAVING = "whether to save"
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a fit is.
-
-    Attributes:
-        step: how many steps it has done, over all epochs.
-        epoch: which it is in, from 0.
-        done: how many steps of that epoch are done.
-        passes: how often it has gone through the data.
-        seen: how many batches of the present pass it has had.
-        stage: what else is done.
-        stopped: whether a callback has ended the fit.
-        first: the epoch that the fit began with.
-    """
-
-    step: int = 0
-    epoch: int = 0
-    done: int = 0
-    passes: int = 0
-    seen: int = 0
-    stage: Stage = Stage.TRAINING
-    stopped: bool = False
-    first: int = 0
-
-
-def place_of(checkpoint: Checkpoint) -> Place:
-    """Return where a fit was."""
-    return Place(**checkpoint.progress["place"])
-
-
-class FitCoordinator(Protocol):
-    """What the checkpoint callback tells the rest of the fit, and asks it."""
-
-    @property
-    def validates(self) -> bool:
-        """Whether there are validations, which an interruption should not repeat."""
-
-    @property
-    def described(self) -> Mapping[str, str]:
-        """What else must be as it was for the fit to go on, name -> value."""
-
-    @property
-    def describes_data(self) -> bool:
-        """Whether that tells how the data are cut, too."""
-
-    @property
-    def seed(self) -> int:
-        """The seed of the order of the examples."""
-
-    @property
-    def run_number(self) -> int:
-        """What tells this run's checkpoints from another's; the same on all workers."""
-
-    @property
-    def cuts(self) -> Sequence[int]:
-        """Steps at which a call has to end, the same on all workers."""
-
-    def check(self, described: Mapping[str, str], names: Sequence[str]) -> None:
-        """Refuse what does not fit; all workers call it, before the first step.
-
-        Args:
-            described: how the fit's data are cut, name -> value.
-            names: of the variables that exist.
-        """
-
-    def note_values(self, variables: Sequence[Any], gone: Container[int]) -> None:
-        """Note that variables have a checkpoint's values, but for those at some places."""
-
-    def any(self, wish: bool, where: str = "the end of an epoch") -> bool:  # noqa: FBT001
-        """Tell whether any worker wishes something; all workers call it, there."""
-
-    def share_files(self) -> Sequence[Any]:
-        """Give all workers the files of ModelCheckpoint; return those whose file no worker has."""
-
-    def stops(self) -> bool:
-        """Tell whether the workers have agreed to stop after this call."""
-
-    def meet(self) -> None:
-        """Raise what ends the fit, if they have."""
 
 
 class BeforeOthers(keras.callbacks.Callback):
@@ -158,7 +72,6 @@ class BeforeOthers(keras.callbacks.Callback):
         self._tell = tell
 
     def set_model(self, model: keras.Model) -> None:
-        """Tell it."""
         super().set_model(model)
         self._tell()
 
@@ -188,15 +101,15 @@ class CheckpointCallback(keras.callbacks.Callback):
         saver: Saver,
         every: int | None,
         found: Checkpoint | None,
-        coordinator: FitCoordinator,
+        coordinator: Coordinator,
         callbacks: Sequence[Any],
         first: int = 0,
     ) -> None:
         super().__init__()
         self._saver, self._every, self._found, self._coordinator = saver, every, found, coordinator
-        self._callbacks, self._described = callbacks, dict(coordinator.described)
+        self._callbacks, self._described = callbacks, dict(coordinator.options.described)
         self._trainable: dict[int, bool] = {}
-        self.place = place_of(found) if found else Place(epoch=first, first=first)
+        self.place = found.place if found else Place(epoch=first, first=first)
         self.held_up: tuple[int, float] | None = None
         self.seconds_held_up = self._saved_at = 0.0
         self.iterator: Any = None
@@ -205,7 +118,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._has_weights = True
         self._grown: dict[str, Grown] = {}
         self._unkept = Unkept([])
-        self._unkept_before = found.progress.get("unkept", {}) if found else {}
+        self._unkept_before = found.progress["unkept"] if found else {}
 
     def others_begin(self) -> None:
         """Note that the others are given the model, which one of a user's own may train."""
@@ -278,8 +191,7 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Put variables and callbacks where they were; the others have begun by now."""
-        del logs
-        if not self._coordinator.describes_data:
+        if not self._coordinator.options.describes_data:
             self._described |= self.iterator.described
         if self._found is None:
             if ring_of(self.model.distribute_strategy):
@@ -311,7 +223,7 @@ class CheckpointCallback(keras.callbacks.Callback):
             self._coordinator.check(self._described, self._state().names)
         except ConfigurationError as error:
             problems += error.problems
-        problems += self._tracked().missing(found.progress.get("tracked", {}))
+        problems += self._tracked().missing(found.progress["tracked"])
         problems += self._gone_weights(found)
         if problems:
             raise ConfigurationError(problems)
@@ -330,7 +242,6 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Begin an epoch; the first with what the metrics had come to."""
-        del logs
         if self._found is not None and self.place.done:
             self._put_back(self._found)  # within an epoch, which the others have begun twice now
             if self.place.stage == Stage.TRAINING:
@@ -340,18 +251,12 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._move(self.place.stage, epoch=epoch)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Look at the model as callbacks have left it for the first trace."""
-        del batch, logs
         self._warn_of_other_layers()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Let a callback that ends the fit on one worker, as by a clock, end it on all."""
-        del batch, logs
         self.model.stop_training = self._coordinator.any(bool(self.model.stop_training))
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Keep the epoch, with what other callbacks have decided at its end."""
-        del logs
         self.model.stop_training = self._coordinator.any(bool(self.model.stop_training))
         is_stopped = bool(self.model.stop_training)
         self._move(Stage.EPOCH, epoch=epoch + 1, done=0, stopped=is_stopped)
@@ -361,8 +266,6 @@ class CheckpointCallback(keras.callbacks.Callback):
             self._save(another_follows=is_last)
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Keep the end, so that this fit is not trained again."""
-        del logs
         self.iterator.end()
         self._move(Stage.ALL)
         if self._has_weights:
@@ -386,8 +289,8 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     def _other_layers(self, saved: Checkpoint) -> list[Problem]:
         """Return what is wrong if the checkpoint's process has trained other layers."""
-        trains, trained = self.model.train_function.trains, saved.progress.get("trains")
-        if trained is None or trains == trained:
+        trains, trained = self.model.train_function.trains, saved.progress["trains"]
+        if trains == trained:
             return []
         advice = (
             "A callback has frozen layers, or a script thawed some without `compile`, at a "
@@ -410,21 +313,17 @@ class CheckpointCallback(keras.callbacks.Callback):
         return [Problem("the epochs of the fit", f"{epochs}", f"{self.place.epoch}", advice)]
 
     def _put_back(self, saved: Checkpoint) -> None:
-        """Give variables, callbacks and global generators what they had."""
         state = self._state()
         random_state = states.from_json(saved.progress["random"], saved.arrays)
         with self.model.distribute_strategy.scope():
             gone = gone_from(saved.progress)
             state.put_back(saved.arrays[: len(state.names)], gone)
             self._coordinator.note_values(self.variables(), gone)
-            if "keras" in random_state:
-                _put_global_seed_back(random_state["keras"])
-            elif len(variable_names(saved)) > len(state.names):  # see variable_names
-                _put_global_seed_back(saved.arrays[len(state.names)])
+            _put_global_seed_back(random_state["keras"])
             if alike.renew_constants(self.model):
                 self.model.train_function.forget_traces()
                 self.model.test_function = self.model.predict_function = None
-            self._tracked().put_back(saved.progress.get("tracked", {}), saved.arrays)
+            self._tracked().put_back(saved.progress["tracked"], saved.arrays)
         self._put_callbacks_back(saved)
         _put_random_back(random_state)
 
@@ -435,7 +334,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         states.put_back(
             self._callbacks, states.from_json(saved.progress["callbacks"], saved.arrays)
         )
-        lost = self._coordinator.share_files()
+        lost = self._coordinator.files.share_best()
         for callback, best in before:
             if callback not in lost or callback.best == best:
                 continue
@@ -469,7 +368,6 @@ class CheckpointCallback(keras.callbacks.Callback):
         return not self._coordinator.any(self._saver.is_busy or is_too_soon, SAVING)
 
     def _cost(self) -> float:
-        """Return how many seconds the last checkpoint took, in training and beside it."""
         held_up = self.held_up[1] if self.held_up else 0.0
         return held_up + self._saver.newest_seconds
 
@@ -486,7 +384,7 @@ class CheckpointCallback(keras.callbacks.Callback):
             return
         self._saver.make_room()  # no two copies of all variables at a time
         began = self._saved_at = time.monotonic()
-        self._coordinator.share_files()  # what was the best is in the checkpoint
+        self._coordinator.files.share_best()  # what was the best is in the checkpoint
         self._average()
         rows = self._metric_rows()
         state = self._state()
@@ -571,7 +469,6 @@ def _numbers(logs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _random_state() -> dict[str, Any]:
-    """Return the states of Python's, NumPy's and Keras's global generators."""
     version, numbers, gauss = random.getstate()
     seed = global_seed()
     return {
@@ -597,5 +494,4 @@ def _put_random_back(state: dict[str, Any]) -> None:
 
 
 def _trainable_layers(model: keras.Model) -> dict[int, bool]:
-    """Return which of a model's layers are to be trained, by their ids."""
     return {id(layer): layer.trainable for layer in keras_names.layers_within(model)}

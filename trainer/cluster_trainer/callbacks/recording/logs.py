@@ -1,0 +1,31 @@
+"""Numbers to look at: those in a fit's logs, and the learning rate."""
+
+from typing import Any
+
+import keras
+import numpy as np
+
+KINDS = "fiub"
+"""Of NumPy's: floating-point and whole numbers, and booleans, which count as 0 and 1."""
+MAX_NUMBERS = 100
+"""Of one metric that is recorded; the lines of all epochs are in checkpoints, too."""
+
+
+def numbers_in(value: Any) -> np.ndarray | None:
+    """Return a value as an array of numbers; None for anything else that a callback has written."""
+    try:
+        array = np.asarray(value)
+    except Exception:  # noqa: BLE001  a user's own class may raise anything
+        return None
+    if array.dtype.kind not in KINDS:
+        return None
+    return array.astype(np.int64) if array.dtype.kind == "b" else array
+
+
+def present_rate(model: Any) -> float | None:
+    """Return the learning rate of the next step; None if there is none, or a schedule fails."""
+    try:
+        rate = getattr(getattr(model, "optimizer", None), "learning_rate", None)
+        return None if rate is None else float(keras.ops.convert_to_numpy(rate))
+    except Exception:  # noqa: BLE001  whatever a schedule raises is no reason to end a training
+        return None
