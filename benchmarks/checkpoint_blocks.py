@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from cluster_trainer.callbacks.checkpoint_callback import CheckpointCallback
+from cluster_trainer.fits.kept.checkpoint_callback import CheckpointCallback
 
 from cluster_trainer.builtin.complete import complete
 from cluster_trainer.data import registry
