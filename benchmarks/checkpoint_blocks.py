@@ -11,11 +11,10 @@ import os
 import sys
 import time
 
-from cluster_trainer.fits.kept.checkpoint_callback import CheckpointCallback
-
 from cluster_trainer.builtin.complete import complete
 from cluster_trainer.data import registry
 from cluster_trainer.engine.epoch_iterator import workers_of
+from cluster_trainer.fits.kept.checkpoint_callback import CheckpointCallback
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results.on_screen.report import Reporter

@@ -147,3 +147,23 @@ def test_a_history_that_somebody_has_changed_is_kept_as_it_is():
     states.put_back([again], states.from_json(taken, arrays))
     assert again.history["loss"] == [7.0, 8.0]
     assert again.epoch == given.epoch
+
+
+class Renamed(keras.callbacks.Callback):
+    """Had another name in an earlier version."""
+
+    formerly = "Old"
+    state = None
+
+    def get_state(self):
+        return self.state
+
+    def set_state(self, state):
+        self.state = state
+
+
+@pytest.mark.parametrize("name", ["Old 1", "Renamed 1"])
+def test_a_callback_gets_the_state_of_its_former_name_too(name):
+    callback = Renamed()
+    states.put_back([callback], {name: {"lines": 3}})
+    assert callback.state == {"lines": 3}

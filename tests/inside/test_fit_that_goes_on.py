@@ -21,8 +21,7 @@ from keeping import fits_run_by
 from cluster_trainer import train
 from cluster_trainer.callbacks import heartbeat
 from cluster_trainer.callbacks.chief import for_worker
-from cluster_trainer.checkpoints import checkpoint
-from cluster_trainer.checkpoints.checkpoint import UNKNOWN_RUN, Checkpoint, Stage
+from cluster_trainer.checkpoints.checkpoint import RUN, UNKNOWN_RUN, Checkpoint, Stage
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives import group
@@ -37,7 +36,6 @@ from cluster_trainer.fits.kept.coordinator import Coordinator
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.problems import (
-    ConfigurationError,
     NotRehearsedError,
     PeerLostError,
     RehearsedError,
@@ -352,13 +350,17 @@ def test_a_run_has_one_number_however_often_it_begins(keep, tmp_path):
     assert number() != first
 
 
-def test_a_checkpoint_of_another_version_is_refused(keep, monkeypatch):
-    with monkeypatch.context() as patched:
-        patched.setattr(checkpoint, "FORM", 2)
-        failed(keep, Examples())
-    _, kept = keep()
-    with pytest.raises(ConfigurationError, match="the checkpoint's form"):
-        kept.find()
+def test_a_run_of_an_earlier_version_goes_on_and_gets_a_number(keep, tmp_path):
+    failed(keep, Examples())
+    store = Store(tmp_path / "checkpoints")
+    saved = Checkpoint.from_bytes(store.newest().content)
+    progress = {name: value for name, value in saved.progress.items() if name != RUN}
+    store.write(saved.number, replace(saved, progress=progress).to_bytes())
+    model, kept = keep()
+    with fits_run_by(kept.run):
+        model.fit(Examples(), batch_size=8, epochs=9, verbose=0)
+    assert kept.place.step == 45
+    assert Checkpoint.from_bytes(store.newest().content).run != UNKNOWN_RUN
 
 
 class Shortens(keras.callbacks.Callback):

@@ -12,10 +12,7 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
-from cluster_trainer.problems import ConfigurationError, Problem
-
-FORM = 3
-"""Increased whenever older checkpoints cannot be gone on with."""
+FORM = 2
 ABOUT = "about"
 RUN, UNKNOWN_RUN = "run", 0
 KEPT_STATE = "state of a callback or metric, array "
@@ -133,36 +130,20 @@ class Checkpoint:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "Checkpoint":
-        """Read what `to_bytes` returned; the store knows whether it is complete.
-
-        Raises:
-            ConfigurationError: another version of the image has written it.
-        """
+        """Read what `to_bytes` returned; the store knows whether it is complete."""
         with np.load(io.BytesIO(content), allow_pickle=False) as members:
             said = json.loads(members[ABOUT].tobytes())
-            _refuse_other_form(said["form"])
             arrays = [members[member(index)] for index in range(len(said["names"]))]
         stage = Stage(said["stage"])
         return cls(said["step"], stage, said["settings"], said["progress"], said["names"], arrays)
 
 
-def _refuse_other_form(form: int) -> None:
-    """Refuse a checkpoint whose values would be taken for others.
-
-    Raises:
-        ConfigurationError: another version of the image has written it.
-    """
-    if form != FORM:
-        advice = (
-            "Another version of the image has written it. Go on with that version, or start over "
-            "with TRAINER_RESUME=never or another TRAINER_RUN_DIR."
-        )
-        raise ConfigurationError([Problem("the checkpoint's form", str(form), str(FORM), advice)])
-
-
 def run_of(progress: Mapping[str, Any]) -> int:
-    """Return the run's number from what a checkpoint tells of the place in it."""
-    return int(progress[RUN])
+    """Return the run's number from what a checkpoint tells of the place in it.
+
+    UNKNOWN_RUN where it was written before runs had one.
+    """
+    return int(progress.get(RUN, UNKNOWN_RUN))
 
 
 def about(file: Path | BinaryIO) -> dict[str, Any]:
@@ -176,7 +157,10 @@ def about(file: Path | BinaryIO) -> dict[str, Any]:
 
 
 def variable_names(checkpoint: Checkpoint) -> list[str]:
-    """Return the names of its variables."""
+    """Return the names of its variables.
+
+    The last one of a checkpoint of version 0.1 may be Keras's global generator.
+    """
     return [name for name in checkpoint.names if not name.startswith(KEPT_STATE)]
 
 

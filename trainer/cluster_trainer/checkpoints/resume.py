@@ -159,6 +159,9 @@ def refuse_other_run(
     ]
     # The variables say more of other layers than the digest of these does.
     tells = [problem for problem in problems if problem.name != LAYERS]
+    random_state = saved.progress.get("random")
+    if random_state and "keras" not in random_state and kept[:-1] == list(names):
+        kept = kept[:-1]  # see variable_names
     if not tells and kept != list(names):
         problems = [_other_variables(kept, names, where)]
     if problems:

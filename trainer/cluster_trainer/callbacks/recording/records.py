@@ -20,7 +20,8 @@ class ClusterTrainerRecords(keras.callbacks.Callback):
 
     Args:
         make: returns them, once the fit's data are known.
-        is_strict: whether the fit fails with its metrics, which are what was asked for.
+        is_strict: whether the fit fails if its metrics cannot be counted, as they were asked for.
+            A disk that does not take them costs a warning all the same.
     """
 
     several_batches_a_call = True
@@ -31,6 +32,8 @@ class ClusterTrainerRecords(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self._make, self._is_strict = make, is_strict
+        # The name of their state in checkpoints of earlier versions, of the trainer's runs.
+        self.formerly = "EpochMetrics" if is_strict else ""
         self._others: list[Any] = []
         for hook in {*HOOKS, *BATCH_HOOKS} - {"on_train_begin"}:
             setattr(self, hook, self._calling(hook))
@@ -39,7 +42,7 @@ class ClusterTrainerRecords(keras.callbacks.Callback):
         try:
             self._others = [*self._make()]
         except Exception as error:
-            if self._is_strict:
+            if self._is_strict and not isinstance(error, OSError):
                 raise
             _warn("What records the fit", error)
         self._call("set_params", self.params)
@@ -73,7 +76,8 @@ class ClusterTrainerRecords(keras.callbacks.Callback):
             try:
                 returned.append(method(*arguments))
             except Exception as error:
-                if self._is_strict and isinstance(one, EpochMetrics):
+                is_disk = isinstance(error, OSError)
+                if self._is_strict and isinstance(one, EpochMetrics) and not is_disk:
                     raise
                 self._others.remove(one)
                 _warn(type(one).__name__, error)

@@ -57,7 +57,8 @@ def taken(
 def put_back(callbacks: Sequence[Any], states: Mapping[str, Any]) -> None:
     """Give each its state, if one of its class and its place among these had one."""
     for name, callback in named(callbacks):
-        if (state := states.get(name)) is None:
+        before = f"{getattr(callback, 'formerly', '')} 1"
+        if (state := states.get(name, states.get(before))) is None:
             continue
         if isinstance(state, dict) and GROWN in state:
             state = _with_lists(state)

@@ -41,7 +41,14 @@ from cluster_trainer.callbacks.state import states
 from cluster_trainer.callbacks.state.grown import Grown
 from cluster_trainer.callbacks.state.tracked import Tracked
 from cluster_trainer.callbacks.state.unkept import Unkept
-from cluster_trainer.checkpoints.checkpoint import KEPT_STATE, RUN, Checkpoint, Place, Stage
+from cluster_trainer.checkpoints.checkpoint import (
+    KEPT_STATE,
+    RUN,
+    Checkpoint,
+    Place,
+    Stage,
+    variable_names,
+)
 from cluster_trainer.checkpoints.lighter import gone_from
 from cluster_trainer.checkpoints.saver import Saver, warn_unsaved
 from cluster_trainer.checkpoints.state import State
@@ -118,7 +125,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._has_weights = True
         self._grown: dict[str, Grown] = {}
         self._unkept = Unkept([])
-        self._unkept_before = found.progress["unkept"] if found else {}
+        self._unkept_before = found.progress.get("unkept", {}) if found else {}
 
     def others_begin(self) -> None:
         """Note that the others are given the model, which one of a user's own may train."""
@@ -223,7 +230,7 @@ class CheckpointCallback(keras.callbacks.Callback):
             self._coordinator.check(self._described, self._state().names)
         except ConfigurationError as error:
             problems += error.problems
-        problems += self._tracked().missing(found.progress["tracked"])
+        problems += self._tracked().missing(found.progress.get("tracked", {}))
         problems += self._gone_weights(found)
         if problems:
             raise ConfigurationError(problems)
@@ -289,8 +296,8 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     def _other_layers(self, saved: Checkpoint) -> list[Problem]:
         """Return what is wrong if the checkpoint's process has trained other layers."""
-        trains, trained = self.model.train_function.trains, saved.progress["trains"]
-        if trains == trained:
+        trains, trained = self.model.train_function.trains, saved.progress.get("trains")
+        if trained is None or trains == trained:
             return []
         advice = (
             "A callback has frozen layers, or a script thawed some without `compile`, at a "
@@ -319,11 +326,14 @@ class CheckpointCallback(keras.callbacks.Callback):
             gone = gone_from(saved.progress)
             state.put_back(saved.arrays[: len(state.names)], gone)
             self._coordinator.note_values(self.variables(), gone)
-            _put_global_seed_back(random_state["keras"])
+            if "keras" in random_state:
+                _put_global_seed_back(random_state["keras"])
+            elif len(variable_names(saved)) > len(state.names):  # see variable_names
+                _put_global_seed_back(saved.arrays[len(state.names)])
             if alike.renew_constants(self.model):
                 self.model.train_function.forget_traces()
                 self.model.test_function = self.model.predict_function = None
-            self._tracked().put_back(saved.progress["tracked"], saved.arrays)
+            self._tracked().put_back(saved.progress.get("tracked", {}), saved.arrays)
         self._put_callbacks_back(saved)
         _put_random_back(random_state)
 

@@ -17,6 +17,7 @@ from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import count_of, ring_of
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.facts import Facts, differing, of_all, told
+from cluster_trainer.fits.identity.compiled import TRAINING
 from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -108,5 +109,7 @@ def refuse_others(  # noqa: PLR0913, PLR0917
     }
     refuse_differing(workers, options.job.task, facts)
     if start.found:
-        left_out = () if options.compares_layers else (LAYERS,)
+        left_out = set() if options.compares_layers else {LAYERS}
+        if not {*TRAINING} & start.found.checkpoint.settings.keys():  # of an earlier version
+            left_out |= {*TRAINING}
         refuse_other_run(start.found, described, names, left_out)
