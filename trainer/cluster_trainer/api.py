@@ -284,7 +284,7 @@ def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
 
 def _leave_together(workers: Workers) -> None:
     """Let no worker end before the others: to these it would be one that died."""
-    atexit.register(meets_the_others, workers, LastCall.begun())
+    atexit.register(meets_the_others, workers, LastCall().begin())
 
 
 def _end(error: Exception, job: Job, reporter: Reporter) -> None:

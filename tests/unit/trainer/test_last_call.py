@@ -14,7 +14,7 @@ from cluster_trainer.process.last_call import LastCall
 def refuse(*_):
     raise RuntimeError("can't create new thread at interpreter shutdown")
 
-last = LastCall()
+last = LastCall().begin()
 atexit.register({ends})
 {more}
 atexit.register(lambda: setattr(threading, "_start_new_thread", refuse))

@@ -52,24 +52,24 @@ class Trainer(Program):
         run: what is trained.
         described: what must be as it was for the run to go on, name -> value.
         reporter: is told where the run is.
-        fit: that it has called; None: it has not yet.
+        one_fit: that it has called; None: it has not yet.
     """
 
     run: Run
     described: Mapping[str, str]
     reporter: Reporter
-    fit: "TrainersFit | None" = None
+    one_fit: "TrainersFit | None" = None
 
     @property
     def place(self) -> Place:
         """Where its fit is, or was when it ended."""
-        return self.fit.place if self.fit else Place()
+        return self.one_fit.place if self.one_fit else Place()
 
     def asked(self, given: inspect.BoundArguments) -> "TrainersFit":
         """Return what it asks of its fit; see Program."""
         del given
-        self.fit = TrainersFit(self, Beginning(self.run.job))
-        return self.fit
+        self.one_fit = TrainersFit(self, Beginning(self.run.job))
+        return self.one_fit
 
     def waits(self, waiting: str) -> None:
         """Note that the fit waits for other workers."""

@@ -65,6 +65,7 @@ def present() -> Process:
     """Return this process; no program has called `fit` yet in one that was forked."""
     global _present  # noqa: PLW0603  the one place that holds it: Keras's import passes nothing
     if (pid := os.getpid()) != _present.pid:
-        own = {"locks": {}, "programs": {}, "beginning": threading.Lock()}
-        _present = replace(_present, pid=pid, script=None, **own)
+        _present = replace(
+            _present, pid=pid, script=None, locks={}, programs={}, beginning=threading.Lock()
+        )
     return _present

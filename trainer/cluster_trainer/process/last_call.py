@@ -15,12 +15,10 @@ class LastCall:
         self._wanted = threading.Event()
         self._thread = threading.Thread(target=self._wait, name="last-call", daemon=True)
 
-    @classmethod
-    def begun(cls) -> "LastCall":
-        """Return one whose thread waits for the call."""
-        last = cls()
-        last._thread.start()
-        return last
+    def begin(self) -> "LastCall":
+        """Let the thread wait for the call; return this object."""
+        self._thread.start()
+        return self
 
     def make(self, call: Callable[[], object], seconds: float) -> None:
         """Make a call; return when it has, or after so long. Once."""

@@ -62,19 +62,19 @@ class ClusterTrainerRecords(keras.callbacks.Callback):
         self._others.clear()
 
     def _calling(self, hook: str) -> Callable[..., None]:
-        def call(*arguments: Any) -> None:
-            self._call(hook, *arguments)
+        def call(*arguments: Any, **keywords: Any) -> None:
+            self._call(hook, *arguments, **keywords)
 
         return call
 
-    def _call(self, hook: str, *arguments: Any) -> list[Any]:
+    def _call(self, hook: str, *arguments: Any, **keywords: Any) -> list[Any]:
         """Call a method of those that have it; return what they do."""
         returned = []
         for one in [*self._others]:
             if (method := getattr(one, hook, None)) is None:
                 continue
             try:
-                returned.append(method(*arguments))
+                returned.append(method(*arguments, **keywords))
             except Exception as error:
                 is_disk = isinstance(error, OSError)
                 if self._is_strict and isinstance(one, EpochMetrics) and not is_disk:

@@ -64,7 +64,7 @@ def script_of(
         numbers=process.numbers,
         fits=Fits(job.folder, keeps=bool(job.config.checkpoint_steps)),
         beginning=Beginning(job),
-        last=LastCall.begun(),
+        last=LastCall().begin(),
         onlooker=Onlooker(LiveFile(job.live_file), job.view),
     )
 

@@ -63,7 +63,7 @@ def _begin(process: Process, strategy: tf.distribute.Strategy, environ: Mapping[
             "model was not made in the scope of a MultiWorkerMirroredStrategy"
         )
     process.calls = Outcome.WELL
-    atexit.register(_leave, process, strategy, LastCall.begun())
+    atexit.register(_leave, process, strategy, LastCall().begin())
 
 
 def _leave(process: Process, strategy: tf.distribute.Strategy, last: LastCall) -> None:

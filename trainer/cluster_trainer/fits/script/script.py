@@ -96,13 +96,14 @@ class Script(Program):
         """Agree with the other workers on where the script goes on; see Asked.agree."""
         if is_again:
             self.job = replace(self.job, is_restart=True)
-        if self.stage is Stage.NEW:
+        is_new = self.stage is Stage.NEW
+        if is_again or is_new:
+            begin_anew(self.job, workers, self.beginning, self.before, self.environ)
+            self.stage = Stage.AGREED
+        if is_new:
             if self.job.may_be_fewer and not has_ring:
                 warn_of_all_workers()
             atexit.register(self._note_end, workers)
-        if is_again or self.stage is Stage.NEW:
-            begin_anew(self.job, workers, self.beginning, self.before, self.environ)
-            self.stage = Stage.AGREED
         if self.stage is Stage.AGREED and self.records:
             self.journal.take_over(self.job.events_file)
 
