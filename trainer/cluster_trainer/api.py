@@ -182,11 +182,7 @@ def _read(
     settings: Mapping[str, Any],
     overridden: Collection[str],
 ) -> Job:
-    """Read the settings, and say in them what this run really trains.
-
-    Raises:
-        SystemExit: they are not acceptable.
-    """
+    """Read the settings, and say in them what this run really trains."""
     try:
         job = read_fit(os.environ, model, dataset, settings, overridden=overridden)
         _use(job)
@@ -196,11 +192,7 @@ def _read(
 
 
 def _use(job: Job) -> None:
-    """Keep a second run of this start out of the folder: it would go on from the first.
-
-    Raises:
-        ConfigurationError: it is the second, of this process or of another one of the same start.
-    """
+    """Keep a second run of this start out of the folder: it would go on from the first."""
     process, mine = present(), this_process(os.environ, script_name())
     is_taken = job.folder in process.folders
     if job.config.checkpoint_steps and not is_taken:
@@ -217,11 +209,7 @@ def _refuse(error: ConfigurationError) -> NoReturn:
 
 
 def _load(dataset: str | tuple[Any, Any], config: TrainerConfig, reporter: Reporter) -> DataSet:
-    """Load the data set, or take the arrays.
-
-    Raises:
-        ConfigurationError: there is no such set, or no pair of parts.
-    """
+    """Load the data set, or take the arrays."""
     if isinstance(dataset, str):
         return train.load_data(config, reporter)
     registry.refuse_image_size(config.image_size, config.dataset)
@@ -231,11 +219,7 @@ def _load(dataset: str | tuple[Any, Any], config: TrainerConfig, reporter: Repor
 
 
 def _make_run(job: Job, model: keras.Model, data: DataSet, own: Own, *, compiles: bool) -> Run:
-    """Put the script's parts and the settings together.
-
-    Raises:
-        ConfigurationError: they do not fit each other, or the cluster.
-    """
+    """Put the script's parts and the settings together."""
     config = job.config
     strategy = strategy_of(model, job.task.num_workers)
     if config.sync_batch_norm:
@@ -254,11 +238,7 @@ def _make_run(job: Job, model: keras.Model, data: DataSet, own: Own, *, compiles
 def _compile(
     model: keras.Model, config: TrainerConfig, data: DataSet, plan: RunLength, own: Own
 ) -> None:
-    """Compile the model with what the script gives, and else with what the settings name.
-
-    Raises:
-        ConfigurationError: it does not fit.
-    """
+    """Compile the model with what the script gives, and else with what the settings name."""
     loss = loss_of(config, data) if own.loss is None else own.loss
     if own.optimizer is None:
         optimizer = build_optimizer(config, plan)
@@ -288,11 +268,7 @@ def _leave_together(workers: Workers) -> None:
 
 
 def _end(error: Exception, job: Job, reporter: Reporter) -> None:
-    """End the process as the trainer would, unless the error is the script's own affair.
-
-    Raises:
-        SystemExit: something does not fit, and no peer would wait for this process to be gone.
-    """
+    """End the process as the trainer would, unless the error is the script's own affair."""
 
     def finish(code: int, reason: str | None) -> None:
         write_result(job, reporter, code, reason)

@@ -160,11 +160,7 @@ class Fits:
 
 
 def _refuse_others(number: int, mine: Call, before: Call | None) -> None:
-    """Refuse to go on with other arguments, or another seed; say which files have changed.
-
-    Raises:
-        ConfigurationError: they are others than when the fit began on this worker.
-    """
+    """Refuse to go on with other arguments, or another seed; say which files have changed."""
     if before is None:
         return
     told = {

@@ -160,11 +160,7 @@ def arrange(  # noqa: PLR0913, PLR0917
 
 
 def _refuse_fewer(epochs: int, trained: int) -> None:
-    """Refuse to return a training that was longer than what is asked for.
-
-    Raises:
-        ConfigurationError: always.
-    """
+    """Refuse to return a training that was longer than what is asked for."""
     accepted = f"{trained} or more, the epochs that the checkpoint has trained"
     advice = "TRAINER_RESUME=never starts over, and moves the earlier results aside."
     raise ConfigurationError([Problem("epochs", str(epochs), accepted, advice)])

@@ -218,11 +218,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self.model.stop_training = self.place.stopped
 
     def _check_found(self, found: Checkpoint) -> None:
-        """Refuse a checkpoint that does not go with the model.
-
-        Raises:
-            ConfigurationError: with everything that differs.
-        """
+        """Refuse a checkpoint that does not go with the model."""
         problems: list[Problem] = []
         if self.model.train_function.create_variables(self.iterator):
             problems += self._other_layers(found)

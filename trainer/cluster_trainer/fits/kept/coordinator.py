@@ -111,11 +111,7 @@ class Coordinator:
             options.begins()
 
     def _look_at_ended_fits(self) -> None:
-        """Refuse to train on from weights that are gone; note whose this fit makes useless.
-
-        Raises:
-            ConfigurationError: they are.
-        """
+        """Refuse to train on from weights that are gone; note whose this fit makes useless."""
         options, trained = self.options, self.variables()
         self.saved.outdated = options.ended.outdated_by(options.name, trained, self.workers)
         if self.start.found is None:

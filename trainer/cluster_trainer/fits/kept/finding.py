@@ -75,11 +75,7 @@ def find_start(options: FitOptions, store: Store, workers: Workers) -> Start:
 
 
 def _agreed_steps(options: FitOptions, workers: Workers) -> int:
-    """Return the steps between two checkpoints; 0 without one of the workers: there are none.
-
-    Raises:
-        ConfigurationError: this worker is new, and does otherwise than the others.
-    """
+    """Return the steps between two checkpoints; 0 without one of the workers: there are none."""
     steps = options.job.config.checkpoint_steps
     wanted = workers.gather(steps, KEEPS)
     keep = [bool(one) for one in wanted]
@@ -97,11 +93,7 @@ def _say(found: Found, prefix: str) -> None:
 
 
 def _refuse_beginning(config: TrainerConfig) -> None:
-    """Refuse to begin at step 0 where that is not wanted.
-
-    Raises:
-        ConfigurationError: always.
-    """
+    """Refuse to begin at step 0 where that is not wanted."""
     accepted = "auto or never, since no worker holds a whole checkpoint"
     advice = f"Is {config.run_dir} the run's own directory, mounted on every worker?"
     raise ConfigurationError([Problem(shown_name("resume"), "must", accepted, advice)])

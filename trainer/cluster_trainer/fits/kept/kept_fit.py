@@ -325,11 +325,7 @@ class KeptFit:
         return known or self._workers.gather(1 + secrets.randbits(RUN_BITS), RUN)[0]
 
     def _refuse_rehearsal(self, callbacks: Any) -> None:
-        """Refuse to do a first step that is not the one that comes, or that takes it away.
-
-        Raises:
-            NotRehearsedError: with the reason.
-        """
+        """Refuse to do a first step that is not the one that comes, or that takes it away."""
         if not self.begins_again:
             raise NotRehearsedError("a process can go through such data only once")
         if preparing := prepares(callbacks):

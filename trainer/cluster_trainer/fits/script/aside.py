@@ -64,11 +64,7 @@ def _move_aside(
 
 
 def _refuse_other_script(job: Job, before: Owner) -> None:
-    """Refuse to train where another script was interrupted, which may still go on there.
-
-    Raises:
-        ConfigurationError: there are fits of it.
-    """
+    """Refuse to train where another script was interrupted, which may still go on there."""
     if any(job.folder.glob("fit-*")):
         owner.write(job.folder, before)
         accepted = f"{before.script}, whose fits in {job.folder} have not ended"

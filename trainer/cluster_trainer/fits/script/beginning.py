@@ -70,11 +70,7 @@ def script_of(
 
 
 def _read(environ: Mapping[str, str]) -> Job:
-    """Read the settings; where nobody has given a folder and there is none, nothing is kept.
-
-    Raises:
-        ConfigurationError: something is not acceptable.
-    """
+    """Read the settings; where nobody has given a folder and there is none, nothing is kept."""
     has_folder = True
     try:
         job = read_job(environ, [])

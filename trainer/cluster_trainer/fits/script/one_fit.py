@@ -118,11 +118,7 @@ class ScriptFit(Asked):
         ).made
 
     def _pass_over(self, chosen: Chosen) -> None:
-        """Note that a fit had ended, whose results are given for the script's call.
-
-        Raises:
-            ConfigurationError: it may be another one.
-        """
+        """Note that a fit had ended, whose results are given for the script's call."""
         chosen.refuse_if_doubtful()
         self.script.has_passed = True
 

@@ -139,11 +139,7 @@ def _do_nothing(name: str, settings: Mapping[str, Any], accepted: str) -> Proble
 
 
 def _precision(model: keras.Model, wanted: str) -> str:
-    """Return what the model computes in.
-
-    Raises:
-        ConfigurationError: another precision was asked for.
-    """
+    """Return what the model computes in."""
     dtypes = compute_dtypes(model)
     found = next((one for one in ("float16", "bfloat16") if one in dtypes), "float32")
     if wanted not in ("float32", found):
