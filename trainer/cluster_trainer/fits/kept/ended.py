@@ -30,7 +30,7 @@ from cluster_trainer.process.lifecycle import tell
 
 FEW = 256
 """Numbers of a variable that stays in any case; see lighter.py."""
-READ = "fit (what was read of ended fits)"
+READ = "fit (reads of ended fits)"
 log = logging.getLogger("trainer")
 
 
