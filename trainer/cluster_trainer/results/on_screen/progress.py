@@ -22,7 +22,6 @@ class Progress:
         epoch: from 1.
         epochs: how many there are to be.
         done: steps of the epoch, or of its evaluation.
-        step: of training that are behind the run, over all epochs.
         total: how many these have; None: nobody knows.
         numbers: the loss and the metrics so far in the epoch, by their names; at its begin those of
             the one before.
@@ -33,13 +32,13 @@ class Progress:
         seconds_left: until the last epoch ends, at the pace so far; None: nobody knows.
         slow: the workers that hold the others up.
         missing: the workers that the others go on without.
+        step: how many steps of training the run has done, over all epochs.
     """
 
     what: str
     epoch: int
     epochs: int
     done: int
-    step: int = 0
     total: int | None = None
     numbers: Mapping[str, float] = field(default_factory=dict)
     learning_rate: float | None = None
@@ -48,6 +47,7 @@ class Progress:
     seconds_left: float | None = None
     slow: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    step: int = 0
 
     @property
     def place(self) -> str:
