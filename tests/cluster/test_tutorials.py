@@ -137,7 +137,7 @@ def stop(worker):
     return time.monotonic() - begin
 
 
-@pytest.mark.long  # tests/image/test_signals.py stops a script
+@pytest.mark.long  # test_script.py and test_own_script.py stop scripts
 @pytest.mark.parametrize(
     ("script", "fit", "data"),
     [

@@ -61,10 +61,17 @@ class ChiefRole:
         """Return the error with which the meeting ends, None where those who are here go on."""
         while not self._is_over:
             await self._gathering.send_ahead()
-            self._gathering.note_limit()
+            await self._note_limit()
             group = self._gathering.choose()
             self._error = await self._act(self._state(group), group or [])
         return self._error
+
+    async def _note_limit(self) -> None:
+        """Note which limit runs; members hear of it at once, since theirs may be about to end."""
+        was_starting = self._attempt.limit.is_starting
+        self._gathering.note_limit()
+        if self._attempt.limit.is_starting and not was_starting:
+            await self._tell_status()
 
     def _state(self, group: list[Session] | None) -> ChiefState:
         """Return the state of this worker, where this group may go on; None: nobody."""
@@ -198,11 +205,23 @@ class ChiefRole:
         """Say who is missing, here and to every member that has checked in."""
         await asyncio.sleep(self._timing.first_line_seconds)
         while not self._is_over:
-            if not self._gathering.is_complete or self._circles.trouble:
-                line = self._gathering.line(self._circles.trouble)
-                self._say("INFO", line)
-                is_expected = self._attempt.limit.is_starting
-                status = Message(STATUS, {"line": line, "is_expected": is_expected})
-                sessions = list(self._check_ins.sessions.values())
-                await asyncio.gather(*(session.send(status) for session in sessions))
+            if self._is_waiting:
+                self._say("INFO", self._gathering.line(self._circles.trouble))
+                await self._tell_status()
             await asyncio.sleep(self._timing.line_seconds)
+
+    @property
+    def _is_waiting(self) -> bool:
+        return not self._gathering.is_complete or bool(self._circles.trouble)
+
+    async def _tell_status(self) -> None:
+        """Say who is missing to every member that has checked in, and which limit runs."""
+        if not self._is_waiting:
+            return
+        line, is_expected = (
+            self._gathering.line(self._circles.trouble),
+            self._attempt.limit.is_starting,
+        )
+        status = Message(STATUS, {"line": line, "is_expected": is_expected})
+        sessions = list(self._check_ins.sessions.values())
+        await asyncio.gather(*(session.send(status) for session in sessions))

@@ -68,11 +68,17 @@ class Gathering:
             await session.send(Message(AHEAD, {"train": train}))
 
     def note_limit(self) -> None:
-        """Note whether all who are missing only start."""
+        """Note whether all who are missing only start, except those whom nobody waits for."""
         here = {session.member.task for session in self.here}
         missing = [one for one in self._check_ins.others if one.task not in here]
-        is_starting = self._terms.asks and all(map(self._is_starting, missing))
+        waited_for = [one for one in missing if not self._is_absent(one)] or missing
+        is_starting = self._terms.asks and all(map(self._is_starting, waited_for))
         self._attempt.limit.note(is_starting=is_starting)
+
+    def _is_absent(self, member: Member) -> bool:
+        """Whether nobody waits for one, which has not been back either."""
+        expected = self._terms.roll.expected(self._terms.places[member.task])
+        return expected.is_absent and member.task not in self._starts
 
     def _is_starting(self, member: Member) -> bool:
         """Whether one has been here, and its command only starts."""

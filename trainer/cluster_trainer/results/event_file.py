@@ -64,8 +64,7 @@ class EventFile:
         Without them it would show steps twice that are done again.
         """
         try:
-            if self._unwritten:
-                self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._file.parent.mkdir(parents=True, exist_ok=True)  # it may be removed meanwhile
             # Whole or not at all: TensorBoard reads no further than to a broken record.
             append_whole(self._file, self._unwritten + _record(event))
             self._unwritten = b""

@@ -54,6 +54,31 @@ async def test_the_lost_are_waited_for_first():
     assert now() - began >= 20.0
 
 
+async def test_a_worker_that_starts_has_its_time_though_another_is_absent():
+    play = await begin(4, 3, gate=60.0, start_seconds=300.0)
+    await play.lose(3)
+    await play.ring(0, 1, 2)
+    await play.lose(1)
+    asked = [play.players[place].ask() for place in (0, 2)]
+    await asyncio.sleep(20)
+    one = await back(play, 1)
+    await asyncio.sleep(60)
+    rings = await asyncio.gather(*asked, one.ask())
+    assert {ring.size for ring in rings} == {3}
+
+
+async def test_members_hear_at_once_that_the_last_missing_worker_starts():
+    play = await begin(3, 3, gate=300.0, start_seconds=300.0)
+    await play.ring()
+    await play.lose(1)
+    asked = [play.players[place].ask() for place in (0, 2)]
+    await asyncio.sleep(297.5)
+    one = await back(play, 1)
+    await asyncio.sleep(60)
+    rings = await asyncio.gather(*asked, one.ask())
+    assert {ring.size for ring in rings} == {3}
+
+
 async def test_where_all_are_back_at_once_nobody_waits():
     play = await begin(3, 2, after_seconds=200.0)
     began = now()
