@@ -283,6 +283,50 @@ def state_of_a_step():
     return values(model) | {"usual": model.usual.numpy().tolist()}
 
 
+class Accumulates(keras.Sequential):
+    """Applies what it has accumulated, and begins anew, every third step within a condition."""
+
+    scales = False
+
+    def __init__(self, layers):
+        super().__init__(layers)
+        self.steps = tf.Variable(0, trainable=False)
+        self.sums = [
+            tf.Variable(tf.zeros(one.shape), trainable=False) for one in self.trainable_variables
+        ]
+
+    def train_step(self, data):
+        x, y = data
+        self.steps.assign_add(1)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self(x, training=True) - y) ** 2)
+            minimised = self.optimizer.scale_loss(loss) if self.scales else loss
+        found = tape.gradient(minimised, self.trainable_variables)
+        for held, one in zip(self.sums, found, strict=True):
+            held.assign_add(one)
+        tf.cond(self.steps == 3, self.apply_and_reset, lambda: None)
+        return {"loss": loss}
+
+    def apply_and_reset(self):
+        self.optimizer.apply_gradients(zip(self.sums, self.trainable_variables, strict=True))
+        self.steps.assign(0)
+        for held in self.sums:
+            held.assign(tf.zeros_like(held))
+
+
+class AccumulatesScaled(Accumulates):
+    """The same of a loss that the optimizer scales."""
+
+    scales = True
+
+
+def accumulated(kind):
+    model = kind(layers())
+    model.compile(keras.optimizers.SGD(0.01))
+    model.fit(X, Y, **EPOCHS)
+    return values(model)
+
+
 class FollowsLoss(keras.Sequential):
     """Has a learning rate that follows the loss."""
 
@@ -328,6 +372,8 @@ PROGRAMS = {
     "momentum_encoder": momentum_encoder,
     "spectral_norm": spectral_norm,
     "state_of_a_step": state_of_a_step,
+    "reset_in_a_condition": lambda: accumulated(Accumulates),
+    "reset_of_a_scaled_loss": lambda: accumulated(AccumulatesScaled),
     "rate_of_a_step": rate_of_a_step,
     "without_an_optimizer": without_an_optimizer,
     "float8": float8,

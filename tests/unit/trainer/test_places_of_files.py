@@ -22,6 +22,10 @@ def held(*paths):
         ("2/x.h5", "12/x.h5", "2/log.csv", "12/log.csv"),
         ("a/best.h5", "a/best.h5", "a/log.csv", "a/log.csv"),
         ("a/1.h5", "a/2.h5", "b/1.h5", "b/1.h5"),
+        ("/out/l.csv", "/mnt/out/l.csv", "/out/l.csv", "/mnt/out/l.csv"),
+        ("/mnt/out/l.csv", "/out/l.csv", "/mnt/out/l.csv", "/out/l.csv"),
+        ("out/l.csv", "/tmp/x/out/l.csv", "out/l.csv", "/tmp/x/out/l.csv"),
+        ("/out/l.csv", "/mnt/out/l.csv", "/other/l.csv", "/other/l.csv"),
     ],
 )
 def test_a_file_is_where_the_workers_own_callback_names_it(chiefs, mine, file, expected):

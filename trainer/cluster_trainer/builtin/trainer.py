@@ -83,7 +83,8 @@ class Trainer(Program):
     def failed(self, error: BaseException) -> None:
         """Note how far the fit came; the caller of the run handles the error."""
         del error
-        self.reporter.step(self.place.step)
+        if step := self.place.step:  # 0 where another try has not found its place yet
+            self.reporter.step(step)
 
     def ended(self, workers: Workers) -> None:
         """Note how far the fit came; the model is still to be saved."""

@@ -433,7 +433,10 @@ class Steps:
             step_context.computing(weight, is_whole, self.waits, rows_known(batch)) as part,
             self._compiled_between_sums(),
         ):
-            with own_state.seen_to(self._model, batch, part, guards=self._guards) as given:
+            is_keras_own = building.steps_as_keras(self._model)
+            with own_state.seen_to(
+                *(self._model, batch, part), guards=self._guards, is_keras_own=is_keras_own
+            ) as given:
                 logs = self._step(given)
             self._gathers |= part.gathers and ring_of(self._strategy) is None
             return self._packed.of_share(logs, weight, given)

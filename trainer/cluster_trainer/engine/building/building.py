@@ -316,6 +316,11 @@ def trains_as_keras(model: Any) -> bool:
     return has_call(model) and _is_as_keras(model, STEP)
 
 
+def steps_as_keras(model: Any) -> bool:
+    """Tell whether a model's `train_step` is Keras's."""
+    return _is_as_keras(model, ("train_step",))
+
+
 def _is_as_keras(model: Any, methods: Sequence[str]) -> bool:
     own = keras.Model
     return all(

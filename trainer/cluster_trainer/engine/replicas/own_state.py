@@ -40,7 +40,7 @@ log = logging.getLogger("trainer")
 
 @contextmanager
 def seen_to(
-    model: keras.Model, batch: Any, part: step_context.Share, *, guards: bool
+    model: keras.Model, batch: Any, part: step_context.Share, *, guards: bool, is_keras_own: bool
 ) -> Iterator[Any]:
     """Let a step be done inside, and see to the state of the model's layers after it.
 
@@ -51,6 +51,7 @@ def seen_to(
         batch: this replica's share, which the step is given.
         part: what is known of the share.
         guards: whether the replica may be without examples.
+        is_keras_own: whether the step is Keras's `train_step` or `test_step`, not the script's.
 
     Raises:
         ConfigurationError: each replica would decide for itself whether gradients are summed.
@@ -72,12 +73,18 @@ def seen_to(
         dependent = writes.dependent()
         counts = [one for one in dependent if _is_in(one, whole) and writes.adds_to(one)]
         means = [one for one in own if _is_in(one, dependent) and not queues.is_queue(_copy(one))]
+        if part.weighted and not is_keras_own:
+            # What comes of a scaled loss is the share's part of a sum, and no mean.
+            _warn_of_scaled([one for one in means if not _is_in(one, state)])
+            means = []
         if any(_is_in(one, means) for one in statistics.rates(model)):  # with which weights changed
-            means += [one for one in statistics.weights(model) if not _is_in(one, means)]
+            weights = filter(_is_floating, statistics.weights(model))
+            means += [one for one in weights if not _is_in(one, means)]
     _count_all(counts, [before[id(one)] for one in counts], part.weight)
     _average_all(means, part.weight)
     for variable in (*metrics, *dependent):
-        if id(variable) in before and not _is_in(variable, [*counts, *means]):
+        # A whole number that is no count is kept, too: a step counter must not fall behind.
+        if id(variable) in before and not _is_in(variable, [*whole, *means]):
             sees_all = part.is_whole if not _is_in(variable, metrics) else False
             _unchanged_by_nothing(
                 variable, before[id(variable)], is_kept=part.has_examples | sees_all
@@ -105,7 +112,13 @@ def _of_script(model: keras.Model, part: step_context.Share) -> list[Any]:
     """Return the numbers with a fraction that only a step of the script's own may assign."""
     others = [*statistics.of_users(model), *statistics.weights(model), *statistics.rates(model)]
     found = {id(one): one for one in others if id(_copy(one)) not in part.trained}
-    return [one for one in found.values() if not step_context.is_aggregated(one)]
+    return [
+        one for one in found.values() if _is_floating(one) and not step_context.is_aggregated(one)
+    ]
+
+
+def _is_floating(variable: Any) -> bool:
+    return bool(tf.as_dtype(variable.dtype).is_floating)
 
 
 def _is_in(variable: Any, variables: Sequence[Any]) -> bool:
@@ -152,6 +165,23 @@ def _average_all(variables: Sequence[Any], weight: tf.Tensor) -> None:
     parts = [tf.math.multiply_no_nan(one, tf.cast(weight, one.dtype)) for one in copies]
     for copy, mean in zip(copies, summed(parts, "what a step assigns"), strict=True):
         copy.assign(mean)
+
+
+def _warn_of_scaled(variables: Sequence[Any]) -> None:
+    """Warn of weights and rates; other state is averaged when an epoch ends."""
+    own = [one for one in variables if hasattr(one, "path")]
+    if own:
+        _warn_of_own(_name_of(own[0]))
+
+
+@cache
+def _warn_of_own(name: str) -> None:
+    log.warning(
+        "A step that calls scale_loss assigns %s from its share of the batch, without an "
+        "optimizer: each replica keeps its own, and the first one's is saved. Give gradients to an "
+        "optimizer, which gets those of the batch.",
+        name,
+    )
 
 
 @cache

@@ -14,7 +14,7 @@ def paths_of(callbacks: Sequence[Any]) -> dict[str, Path]:
     return {
         f"{place} {name}": Path(value)
         for place, callback in enumerate(callbacks)
-        for name, value in vars(callback).items()
+        for name, value in getattr(callback, "__dict__", {}).items()
         if isinstance(value, (str, Path)) and os.sep in str(value)
     }
 
@@ -33,7 +33,7 @@ def renamed(chiefs: Mapping[str, str], mine: Mapping[str, str]) -> dict[str, str
 def _beginnings(one: str, other: str) -> tuple[str, str]:
     """Return two paths up to what an epoch fills in, without the last parts that are the same."""
     chiefs, mine = (Path(path.partition("{")[0]) for path in (one, other))
-    while chiefs.name == mine.name and chiefs.name:
+    while chiefs.name == mine.name and chiefs.parent.name and mine.parent.name:
         chiefs, mine = chiefs.parent, mine.parent
     return str(chiefs), str(mine)
 
