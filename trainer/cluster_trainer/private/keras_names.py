@@ -1,6 +1,8 @@
 """Keras's private names, as read in Keras 3.15.1, each with the reason why it is needed.
 
-Public names are not here: other modules import them from `keras`.
+Public names are not here: other modules import them from `keras`. Another version of Keras may lack
+some of these names. Then `tests/inside/test_private_names.py` fails with the list of all of them:
+it has an example for each name, which also shows that the name still does what is needed here.
 """
 
 from collections.abc import Callable, Sequence
