@@ -163,7 +163,7 @@ class Project:
             options: those of `docker ps`.
         """
         ids = self.containers(*options)
-        # One that is removed just now is no reason to say nothing of the others.
+        # If a container has just been removed, `inspect` fails and still describes the others.
         lines = ask("inspect", "--format", WORKER, *ids).stdout.splitlines() if ids else []
         parts = [fields for line in lines if len(fields := line.split()) == FIELDS]
         found = [WorkerContainer(one[0], one[1], int(one[2]), *one[3:]) for one in parts]

@@ -3,7 +3,7 @@
 import keras
 import pytest
 import tensorflow as tf
-from whole_batch import EPOCHS, X, Y, layers
+from whole_batch import EPOCHS, WithoutOptimizer, X, Y, layers
 
 from cluster_trainer.engine.replicas import own_state, statistics
 from conftest import strategy_of
@@ -14,7 +14,8 @@ pytestmark = pytest.mark.usefixtures("keeps_nothing")
 @pytest.fixture
 def said(monkeypatch):
     """What is warned of, each once."""
-    own_state._warn_of_whole_numbers.cache_clear()  # noqa: SLF001
+    for warn in (own_state._warn_of_whole_numbers, own_state._warn_of_scaled):  # noqa: SLF001
+        warn.cache_clear()
     found = []
     monkeypatch.setattr(own_state.log, "warning", lambda text, name: found.append(text % name))
     return found
@@ -55,13 +56,13 @@ class Frozen(keras.layers.Layer):
         return inputs
 
 
-class ByHand(keras.Sequential):
-    """Needs no optimizer."""
+class ScalesAndAssigns(keras.Sequential):
+    """Assigns weights from gradients of a loss that its optimizer scales."""
 
     def train_step(self, data):
         x, y = data
         with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((self(x, training=True) - y) ** 2)
+            loss = self.optimizer.scale_loss(tf.reduce_mean((self(x, training=True) - y) ** 2))
         variables = self.trainable_variables
         for one, to in zip(tape.gradient(loss, variables), variables, strict=True):
             to.assign_sub(0.01 * one)
@@ -107,7 +108,7 @@ def made(extra=(), kind=keras.Sequential, **options):
             marks=pytest.mark.long,
         ),
         ([Frozen], keras.Sequential, {}, None),
-        ([], ByHand, {}, None),
+        ([], WithoutOptimizer, {}, None),
         ([lambda: keras.layers.BatchNormalization(momentum=0.5)], keras.Sequential, {}, None),
         ([Function, Recurrent], keras.Sequential, {}, None),
         pytest.param(
@@ -125,7 +126,15 @@ def test_what_each_replica_has_for_itself_is_said(said, extra, kind, options, ex
     assert not expected or expected in said[0]
 
 
-@pytest.mark.parametrize(("extra", "kind"), [([Frozen], keras.Sequential), ([], ByHand)])
+def test_weights_of_a_scaled_loss_are_said_to_be_each_replicas_own(said):
+    with strategy_of(2).scope():
+        model = made(kind=ScalesAndAssigns)
+        model.fit(X, Y, **EPOCHS)
+    for one in model.trainable_variables:
+        assert sum("scale_loss" in line and one.path in line for line in said) == 1, said
+
+
+@pytest.mark.parametrize(("extra", "kind"), [([Frozen], keras.Sequential), ([], WithoutOptimizer)])
 def test_such_weights_are_averaged(extra, kind):
     with strategy_of(2).scope():
         model = made([one() for one in extra], kind)

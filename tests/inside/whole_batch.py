@@ -249,16 +249,23 @@ def momentum_encoder():
     return values(model) | {"seen": seen}
 
 
-class ByHand(keras.Sequential):
-    """Accumulates gradients over three steps, and follows the loss, in variables of its own."""
+class WithSums(keras.Sequential):
+    """Has variables of its own in which a step may count and accumulate gradients."""
 
     def __init__(self, layers):
         super().__init__(layers)
         self.steps = tf.Variable(0, trainable=False)
-        self.usual = tf.Variable(1.0, trainable=False, name="usual")
         self.sums = [
             tf.Variable(tf.zeros(one.shape), trainable=False) for one in self.trainable_variables
         ]
+
+
+class ByHand(WithSums):
+    """Accumulates gradients over three steps, and follows the loss."""
+
+    def __init__(self, layers):
+        super().__init__(layers)
+        self.usual = tf.Variable(1.0, trainable=False, name="usual")
 
     def train_step(self, data):
         x, y = data
@@ -283,17 +290,10 @@ def state_of_a_step():
     return values(model) | {"usual": model.usual.numpy().tolist()}
 
 
-class Accumulates(keras.Sequential):
+class Accumulates(WithSums):
     """Applies what it has accumulated, and begins anew, every third step within a condition."""
 
     scales = False
-
-    def __init__(self, layers):
-        super().__init__(layers)
-        self.steps = tf.Variable(0, trainable=False)
-        self.sums = [
-            tf.Variable(tf.zeros(one.shape), trainable=False) for one in self.trainable_variables
-        ]
 
     def train_step(self, data):
         x, y = data

@@ -1,6 +1,6 @@
 """TensorFlow's functions: how ours are made, and the operations of any."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,12 @@ def function_of(call: Callable[..., Any], **options: Any) -> Any:
 
 def nodes_within(graph: tf.Graph) -> Iterator[Any]:
     """Yield the nodes of a function's graph, and of all functions that it calls."""
-    whole = graph.as_graph_def()
-    yield from whole.node
-    for one in whole.library.function:
-        yield from one.node_def
+    definition = graph.as_graph_def()
+    yield from definition.node
+    for nodes in nodes_of_functions(definition).values():
+        yield from nodes
+
+
+def nodes_of_functions(definition: Any) -> dict[str, Sequence[Any]]:
+    """Return the nodes of each function that a GraphDef's graph calls, by the function's name."""
+    return {one.signature.name: one.node_def for one in definition.library.function}

@@ -74,12 +74,8 @@ def seen_to(
         counts = [one for one in dependent if _is_in(one, whole) and writes.adds_to(one)]
         means = [one for one in own if _is_in(one, dependent) and not queues.is_queue(_copy(one))]
         if part.weighted and not is_keras_own:
-            # What comes of a scaled loss is the share's part of a sum, and no mean.
-            _warn_of_scaled([one for one in means if not _is_in(one, state)])
-            means = []
-        if any(_is_in(one, means) for one in statistics.rates(model)):  # with which weights changed
-            weights = filter(_is_floating, statistics.weights(model))
-            means += [one for one in weights if not _is_in(one, means)]
+            means = _none_of(means, model)
+        means += _changed_with(means, model)
     _count_all(counts, [before[id(one)] for one in counts], part.weight)
     _average_all(means, part.weight)
     for variable in (*metrics, *dependent):
@@ -115,6 +111,26 @@ def _of_script(model: keras.Model, part: step_context.Share) -> list[Any]:
     return [
         one for one in found.values() if _is_floating(one) and not step_context.is_aggregated(one)
     ]
+
+
+def _none_of(means: Sequence[Any], model: keras.Model) -> list[Any]:
+    """Return none: what comes of a scaled loss is the share's part of a sum, and no mean.
+
+    The state of layers is averaged when an epoch ends. Of other variables a warning tells.
+    """
+    averaged_later = statistics.of_users(model)
+    for one in means:
+        if not _is_in(one, averaged_later):
+            _warn_of_scaled(_name_of(one))
+    return []
+
+
+def _changed_with(means: Sequence[Any], model: keras.Model) -> list[Any]:
+    """Return the weights that were changed with a learning rate that is averaged, if one is."""
+    if not any(_is_in(one, means) for one in statistics.rates(model)):
+        return []
+    weights = filter(_is_floating, statistics.weights(model))
+    return [one for one in weights if not _is_in(one, means)]
 
 
 def _is_floating(variable: Any) -> bool:
@@ -167,15 +183,8 @@ def _average_all(variables: Sequence[Any], weight: tf.Tensor) -> None:
         copy.assign(mean)
 
 
-def _warn_of_scaled(variables: Sequence[Any]) -> None:
-    """Warn of weights and rates; other state is averaged when an epoch ends."""
-    own = [one for one in variables if hasattr(one, "path")]
-    if own:
-        _warn_of_own(_name_of(own[0]))
-
-
 @cache
-def _warn_of_own(name: str) -> None:
+def _warn_of_scaled(name: str) -> None:
     log.warning(
         "A step that calls scale_loss assigns %s from its share of the batch, without an "
         "optimizer: each replica keeps its own, and the first one's is saved. Give gradients to an "

@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from cluster_trainer.collectives.over_ring import SUM
+from cluster_trainer.engine.functions import nodes_of_functions
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import tensorflow_names
 
@@ -67,8 +68,8 @@ class Writes:
         branches = [one for one in self._graph.get_operations() if one.type in BRANCHES]
         if not branches:
             return False
-        made, library = self._made_from(self._given), self._graph.as_graph_def().library.function
-        nodes = {one.signature.name: one.node_def for one in library}
+        made = self._made_from(self._given)
+        nodes = nodes_of_functions(self._graph.as_graph_def())
         return any(
             one.inputs[0].op.name in made
             and any(_sums(name, nodes) for name in _functions_of(one.node_def))

@@ -9,7 +9,7 @@ import pytest
 
 from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import ClusterSpec
-from entrypoint.rendezvous.outcome import ContradictionError
+from entrypoint.rendezvous.outcome import ContradictionError, Ring
 from harness.play import Play, Player, check_circle, seen, until
 
 
@@ -54,28 +54,28 @@ async def test_the_lost_are_waited_for_first():
     assert now() - began >= 20.0
 
 
+async def ring_with_one_back_after(play: Play, seconds: float) -> list[Ring]:
+    """Lose worker 1, which is back after so long and asks a minute later; return the rings."""
+    await play.lose(1)
+    asked = [play.players[place].ask() for place in (0, 2)]
+    await asyncio.sleep(seconds)
+    one = await back(play, 1)
+    await asyncio.sleep(60)
+    return await asyncio.gather(*asked, one.ask())
+
+
 async def test_a_worker_that_starts_has_its_time_though_another_is_absent():
     play = await begin(4, 3, gate=60.0, start_seconds=300.0)
     await play.lose(3)
     await play.ring(0, 1, 2)
-    await play.lose(1)
-    asked = [play.players[place].ask() for place in (0, 2)]
-    await asyncio.sleep(20)
-    one = await back(play, 1)
-    await asyncio.sleep(60)
-    rings = await asyncio.gather(*asked, one.ask())
+    rings = await ring_with_one_back_after(play, 20)
     assert {ring.size for ring in rings} == {3}
 
 
 async def test_members_hear_at_once_that_the_last_missing_worker_starts():
     play = await begin(3, 3, gate=300.0, start_seconds=300.0)
     await play.ring()
-    await play.lose(1)
-    asked = [play.players[place].ask() for place in (0, 2)]
-    await asyncio.sleep(297.5)
-    one = await back(play, 1)
-    await asyncio.sleep(60)
-    rings = await asyncio.gather(*asked, one.ask())
+    rings = await ring_with_one_back_after(play, 297.5)
     assert {ring.size for ring in rings} == {3}
 
 
