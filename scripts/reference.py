@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "trainer")]
 
 from cluster_trainer.settings import config, groups, refusals  # noqa: E402
-from cluster_trainer.settings.names.variables import variable_of  # noqa: E402
+from cluster_trainer.settings.names.spellings import variable_of  # noqa: E402
+from entrypoint.settings.environment_variable import CLUSTER_VARIABLES, EnvironmentVariable  # noqa: E402
 from entrypoint.settings.options import VARIABLES  # noqa: E402
-from entrypoint.settings.variables import CLUSTER_VARIABLES, EnvironmentVariable  # noqa: E402
 
 PAGES = (
     "docs/reference/variables.md",

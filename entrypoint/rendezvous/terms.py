@@ -11,7 +11,7 @@ from entrypoint.cluster.spec import ClusterSpec, Member, Task
 from entrypoint.log import Say
 from entrypoint.rendezvous.facts import Facts
 from entrypoint.rendezvous.outcome import Fewer
-from entrypoint.rendezvous.roll import Roll
+from entrypoint.rendezvous.suspects import Suspects
 from entrypoint.rendezvous.transport.network import Network
 from entrypoint.rendezvous.transport.sockets import SocketNetwork
 from entrypoint.rendezvous.transport.timing import Timing
@@ -44,7 +44,7 @@ class Terms:
     """Whether its command runs, and asks for its neighbours."""
     fewer: Fewer | None = None
     """When the others are gone on without; None: never. Worker 0's counts."""
-    roll: Roll = field(default_factory=Roll)
+    suspects: Suspects = field(default_factory=Suspects)
     """What is known of the others from the rings before."""
     most_losses: float = inf
     """How often in a row somebody may be lost, or out of reach, before the ring is there."""

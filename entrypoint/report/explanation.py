@@ -12,9 +12,9 @@ from entrypoint.errors import escaped, shortened
 from entrypoint.packages.requirements import PACKAGES_DIR, Requirements
 from entrypoint.report.hiding import shown_command, shown_value
 from entrypoint.settings.environ import DEFAULT, Environ
+from entrypoint.settings.environment_variable import TRAINER_PREFIX
 from entrypoint.settings.options import VARIABLES
 from entrypoint.settings.set_by_others import exceptions_for, proxy_in_use
-from entrypoint.settings.variables import TRAINER_PREFIX
 from entrypoint.sources import SOURCES, variables_of
 from entrypoint.sources.resolve import Answer
 

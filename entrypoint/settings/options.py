@@ -13,14 +13,14 @@ from typing import Any, Protocol, TypeVar
 
 from entrypoint.errors import Problem
 from entrypoint.settings import forms
-from entrypoint.settings.forms import Form
-from entrypoint.settings.variables import (
+from entrypoint.settings.environment_variable import (
     CLUSTER_VARIABLES,
     ENV_FILE,
     TRAINER_PREFIX,
     EnvironmentVariable,
     by_name,
 )
+from entrypoint.settings.forms import Form
 
 TEXT, JSON = "text", "json"
 LONGEST_SECONDS = 10_000_000

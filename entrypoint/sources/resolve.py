@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from entrypoint.cluster.spec import Resolution
 from entrypoint.errors import ConfigurationError, Problem, shortened
 from entrypoint.settings.environ import Environ, whole_number
+from entrypoint.settings.environment_variable import CLUSTER_SOURCE, WORKER_HOSTS, WORKER_PORT
 from entrypoint.settings.forms import parse_whole_number
-from entrypoint.settings.variables import CLUSTER_SOURCE, WORKER_HOSTS, WORKER_PORT
 from entrypoint.sources import AUTO, NONE, SOURCES
 from entrypoint.sources.own_task import OwnTask, find_own_task
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from entrypoint.errors import ConfigurationError, Problem, all_of
 from entrypoint.settings.environ import Environ, Value
-from entrypoint.settings.variables import TRAINER_PREFIX
+from entrypoint.settings.environment_variable import TRAINER_PREFIX
 from entrypoint.sources.sagemaker import (
     AS_ROOT,
     is_here,

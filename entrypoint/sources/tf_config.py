@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from entrypoint.cluster.spec import CHIEF, EVALUATOR, WORKER, Resolution
 from entrypoint.settings.environ import Environ
-from entrypoint.settings.variables import TF_CONFIG
+from entrypoint.settings.environment_variable import TF_CONFIG
 from entrypoint.sources.formats.cluster_document import (
     NO_PARAMETER_SERVERS,
     DocumentForm,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from entrypoint.cluster.spec import WORKER, ClusterSpec, Resolution, Task
 from entrypoint.errors import ConfigurationError, Problem, all_of
 from entrypoint.settings.environ import Environ, whole_number
-from entrypoint.settings.variables import HOST_LIST
+from entrypoint.settings.environment_variable import HOST_LIST
 from entrypoint.sources.formats.host_list import read_workers
 
 NEEDS = ("WORKER_HOSTS",)

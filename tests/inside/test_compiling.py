@@ -9,7 +9,7 @@ import pytest
 from noise import pictures
 
 from cluster_trainer.data.examples import DataSet, Examples
-from cluster_trainer.data.plan import RunLength
+from cluster_trainer.data.run_length import RunLength
 from cluster_trainer.models import build
 from cluster_trainer.models.compiling import build_optimizer, compile_as_set, loss_of, metrics_of
 from cluster_trainer.problems import ConfigurationError

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.engine.data import pipelines, random_access
-from cluster_trainer.engine.data.comparing import drawing_nothing
+from cluster_trainer.engine.data.same_data import drawing_nothing
 from cluster_trainer.engine.data.sources.choice import batch_size_of, source_of
 from cluster_trainer.private import keras_names
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data import arrays
-from cluster_trainer.engine.data.given import GivenArrays
+from cluster_trainer.engine.data.given_arrays import GivenArrays
 from cluster_trainer.engine.epoch_iterator import EpochIterator
 from cluster_trainer.fits import fit
 from cluster_trainer.problems import RehearsedError

@@ -11,7 +11,7 @@ import tensorflow as tf
 from cluster_trainer.collectives import group, over_ring
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.ring import Ring
-from cluster_trainer.fits.kept import comparing
+from cluster_trainer.fits.kept import same_fit
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.settings.config import TrainerConfig
 from conftest import strategy_of
@@ -139,9 +139,9 @@ def config_of(*flags):
 
 def test_what_tensorflow_sums_is_not_sent_so():
     with pytest.raises(ConfigurationError, match=r"TRAINER_WIRE .*accepted: float32"):
-        comparing.refuse_wire(config_of("--wire=bfloat16"), strategy_of(2))
+        same_fit.refuse_wire(config_of("--wire=bfloat16"), strategy_of(2))
 
 
 @pytest.mark.parametrize(("wire", "replicas"), [("float32", 2), ("bfloat16", 1)])
 def test_where_nothing_is_sent_or_as_it_is_nothing_is_refused(wire, replicas):
-    comparing.refuse_wire(config_of(f"--wire={wire}"), strategy_of(replicas))
+    same_fit.refuse_wire(config_of(f"--wire={wire}"), strategy_of(replicas))

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from cluster_trainer.problems import ExitCode
-from cluster_trainer.process.lifecycle import judge
+from cluster_trainer.process.exit_code import judge
 
 errors = tf.errors
 ABOVE = """Graph execution error:

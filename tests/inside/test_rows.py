@@ -10,7 +10,7 @@ from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.data.augment import BY_NAME
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.feeds import ExampleRows
-from cluster_trainer.data.plan import make_plan
+from cluster_trainer.data.run_length import run_length_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data.sources.rows import RowSource
 from cluster_trainer.engine.epoch_iterator import EpochIterator
@@ -220,11 +220,11 @@ def test_what_are_no_pictures_cannot_be_augmented(tmp_path):
     config = TrainerConfig.read({}, ["--augment", "flip", "--run-dir", str(tmp_path)])
     numbers = examples(shape=(5,))
     with pytest.raises(ConfigurationError) as caught:
-        make_plan(config, DataSet("numbers", numbers, numbers, COUNT), 1)
+        run_length_of(config, DataSet("numbers", numbers, numbers, COUNT), 1)
     assert 'TRAINER_AUGMENT (--augment): received "flip"' in str(caught.value)
     assert "Each of numbers has the shape [5]" in str(caught.value)
     with pytest.raises(ConfigurationError, match="none, since the data come as they are"):
-        make_plan(config, DataSet("batches", tf.data.Dataset.range(3), None), 1)
+        run_length_of(config, DataSet("batches", tf.data.Dataset.range(3), None), 1)
 
 
 @pytest.mark.parametrize("count", [20, 96])

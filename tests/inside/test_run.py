@@ -18,7 +18,7 @@ from cluster_trainer.checkpoints.state import State
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import CHUNK_BYTES, WorkersOfStrategy
 from cluster_trainer.data.examples import DataSet
-from cluster_trainer.data.plan import make_plan
+from cluster_trainer.data.run_length import run_length_of
 from cluster_trainer.engine import install
 from cluster_trainer.models.build import build_model, synchronise_batch_norm
 from cluster_trainer.problems import (
@@ -115,7 +115,7 @@ def run_in(  # noqa: PLR0913  what a run is made of
         status_file=folder / "status",
     )
     job.folder.mkdir(exist_ok=True)
-    plan = make_plan(config, data, strategy.num_replicas_in_sync)
+    plan = run_length_of(config, data, strategy.num_replicas_in_sync)
     with strategy.scope():
         keras.utils.set_random_seed(config.seed)
         model = build()

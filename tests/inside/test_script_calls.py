@@ -22,7 +22,7 @@ from cluster_trainer.fits.program import Outcome
 from cluster_trainer.fits.script import calls
 from cluster_trainer.fits.script import end as ends_of_scripts
 from cluster_trainer.problems import ExitCode
-from cluster_trainer.process import lifecycle
+from cluster_trainer.process import exit_code
 
 ROWS = np.ones([8, 3], np.float32)
 TWO = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}'
@@ -47,7 +47,7 @@ def model(monkeypatch):
         raise LeftError(code, reason)
 
     monkeypatch.setenv("TF_CONFIG", TWO)
-    monkeypatch.setattr(lifecycle, "leave_process", leave)
+    monkeypatch.setattr(exit_code, "leave_process", leave)
     monkeypatch.setattr(process, "_present", process.Process())  # none of another test's
     made = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     made.compile("sgd", "mse")

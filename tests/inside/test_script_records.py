@@ -22,8 +22,8 @@ from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.process import Process
 from cluster_trainer.fits.script import one_fit
-from cluster_trainer.fits.script.beginning import script_of as begun
 from cluster_trainer.fits.script.records import MOST_SHOWN, ScriptRecords
+from cluster_trainer.fits.script.start import script_of as begun
 from cluster_trainer.problems import RehearsedError
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest

@@ -17,7 +17,7 @@ from cluster_trainer.builtin.run import Run
 from cluster_trainer.callbacks.recording import tensorboard
 from cluster_trainer.checkpoints.checkpoint import Place, Stage
 from cluster_trainer.data.examples import DataSet
-from cluster_trainer.data.plan import make_plan
+from cluster_trainer.data.run_length import run_length_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.models.compiling import compile_as_set
@@ -54,7 +54,7 @@ def run(tmp_path):
         job = Job(config, Task())
         job.folder.mkdir(parents=True, exist_ok=True)
         strategy = strategy_of(replicas)
-        plan = make_plan(config, EXAMPLES, replicas)
+        plan = run_length_of(config, EXAMPLES, replicas)
         with strategy.scope():
             keras.utils.set_random_seed(config.seed)
             layers = [keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(10)]

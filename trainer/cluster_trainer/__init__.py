@@ -3,7 +3,7 @@
 Read first: settings/config.py (what can be set), train.py (the run from beginning to end), then
 the part you care about: engine/install.py (what Keras's `fit` does otherwise), fits/fit.py (what
 each `fit` gets besides, in its order), distribution/strategy.py (devices and
-workers), process/lifecycle.py (how a run ends, and with which exit code).
+workers), process/exit_code.py (how a run ends, and with which exit code).
 """
 
 from importlib import import_module

@@ -29,7 +29,7 @@ from cluster_trainer.collectives.replicas import count_of_all
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet
-from cluster_trainer.data.plan import RunLength, make_plan
+from cluster_trainer.data.run_length import RunLength, run_length_of
 from cluster_trainer.fits.identity.owner import claim, script_name, this_process
 from cluster_trainer.fits.lost_worker import explained
 from cluster_trainer.fits.process import present
@@ -45,16 +45,9 @@ from cluster_trainer.models.compiling import (
 )
 from cluster_trainer.models.own_optimizer import read_optimizer
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
+from cluster_trainer.process.exit_code import end_by, judge, tell
 from cluster_trainer.process.last_call import LastCall
-from cluster_trainer.process.lifecycle import (
-    context_of,
-    end,
-    end_by,
-    judge,
-    open_reporter,
-    tell,
-    write_result,
-)
+from cluster_trainer.process.lifecycle import context_of, end, open_reporter, write_result
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import SIGNAL_CODES, StopRequest
 from cluster_trainer.process.watch import STALLED
@@ -224,7 +217,7 @@ def _make_run(job: Job, model: keras.Model, data: DataSet, own: Own, *, compiles
     strategy = strategy_of(model, job.task.num_workers)
     if config.sync_batch_norm:
         synchronise_batch_norm(model.name, model)
-    plan = make_plan(config, data, count_of_all(strategy))
+    plan = run_length_of(config, data, count_of_all(strategy))
     train.log_plan(model.name, data, plan)
     if compiles:
         if model.compiled:

@@ -16,7 +16,7 @@ from cluster_trainer.collectives.replicas import count_of, count_of_all
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet, Examples
-from cluster_trainer.data.plan import RunLength, make_plan
+from cluster_trainer.data.run_length import RunLength, run_length_of
 from cluster_trainer.distribution import ring, strategy
 from cluster_trainer.fits.lost_worker import explaining
 from cluster_trainer.models.build import build_model
@@ -30,7 +30,7 @@ from cluster_trainer.results.status_file import status_file
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.groups import OF_COMPILING, OWN
 from cluster_trainer.settings.job import Job
-from cluster_trainer.settings.names.variables import shown_name
+from cluster_trainer.settings.names.spellings import shown_name
 
 log = logging.getLogger("trainer")
 
@@ -71,7 +71,7 @@ def build_run(job: Job, data: DataSet, distribution: tf.distribute.Strategy) -> 
         ConfigurationError: a setting does not fit the data, the model or the number of replicas.
     """
     config = job.config
-    plan = make_plan(config, data, count_of_all(distribution))
+    plan = run_length_of(config, data, count_of_all(distribution))
     log_plan(config.model, data, plan)
     with distribution.scope():
         keras.utils.set_random_seed(config.seed)

@@ -15,7 +15,7 @@ from entrypoint.rendezvous.gate import linked, meet
 from entrypoint.rendezvous.generations import Generations
 from entrypoint.rendezvous.outcome import WENT_AHEAD, Meeting, PortClosedError, PortTakenError, Ring
 from entrypoint.rendezvous.roles.latecomers import LatecomersRole, Note
-from entrypoint.rendezvous.roll import Roll
+from entrypoint.rendezvous.suspects import Suspects
 from entrypoint.rendezvous.terms import Terms
 from entrypoint.rendezvous.transport.network import Port
 
@@ -51,13 +51,13 @@ class Group:
         `waiting` shows while it lasts that this worker waits at the gate; None: there is no gate,
         and commands that ask have `terms.start_seconds`.
         """
-        self._roll, self._seen, self._at_gate = Roll(clock), seen, waiting
+        self._suspects, self._seen, self._at_gate = Suspects(clock), seen, waiting
         self._comes_late = waiting is not None and not meeting.identity
         self._went_ahead = meeting.identity == WENT_AHEAD
         if not self._comes_late:
-            self._roll.note_start(meeting.positions or terms.everyone)
+            self._suspects.note_start(meeting.positions or terms.everyone)
         limit = terms.timeout_seconds if waiting else terms.start_seconds
-        self._terms = replace(terms, timeout_seconds=limit, roll=self._roll, asks=True)
+        self._terms = replace(terms, timeout_seconds=limit, suspects=self._suspects, asks=True)
         self._ring: Ring | None = None
 
     async def ring(self) -> Ring:
@@ -74,7 +74,7 @@ class Group:
                 terms.say("INFO", self._begins())
             ring = await linked(terms)
         self._seen.note(ring.generation, ring.size)
-        self._roll.note_ring(ring.positions)
+        self._suspects.note_ring(ring.positions)
         self._ring, self._comes_late = ring, False
         return ring
 
@@ -85,7 +85,7 @@ class Group:
             return
 
         def await_them(tasks: Sequence[Task]) -> None:
-            self._roll.note_waiting([self._terms.places[task] for task in tasks])
+            self._suspects.note_waiting([self._terms.places[task] for task in tasks])
             note(tasks)
 
         absent = set(self._terms.everyone).difference(ring.positions)
@@ -117,12 +117,12 @@ class Group:
             self._terms,
             generation=self._seen.newest,
             ring_size=self._seen.size,
-            were_together=self._roll.is_starting and not self._went_ahead,
+            were_together=self._suspects.is_starting and not self._went_ahead,
         )
 
     def _waiting(self) -> AbstractContextManager[Waiting | None]:
         """Return where the wait is shown; a command that has never trained only starts."""
-        if self._at_gate and not self._roll.is_starting:
+        if self._at_gate and not self._suspects.is_starting:
             return self._at_gate()
         return nullcontext()
 

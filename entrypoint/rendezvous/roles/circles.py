@@ -68,14 +68,14 @@ class Circles:
             attempt.terms.say("WARNING", f"no ring: {told}; meeting the others again")
         self.trouble = told
         self.failures += 1
-        attempt.terms.roll.note_failure(positions)
+        attempt.terms.suspects.note_failure(positions)
         await asyncio.sleep(attempt.timing.redial_seconds)
 
     def _note_meeting(self, positions: tuple[int, ...]) -> None:
         terms = self._attempt.terms
-        for place in terms.roll.note_meeting(positions):
+        for place in terms.suspects.note_meeting(positions):
             task = terms.spec.members[place].task
-            terms.say("WARNING", f"{task} {terms.roll.why(place)}")
+            terms.say("WARNING", f"{task} {terms.suspects.why(place)}")
 
     def _next_generation(self, sessions: Sequence[Session]) -> int:
         """Return a number for a ring, above that of any whose members are among these workers.

@@ -77,12 +77,12 @@ class Gathering:
 
     def _is_absent(self, member: Member) -> bool:
         """Whether nobody waits for one, which has not been back either."""
-        expected = self._terms.roll.expected(self._terms.places[member.task])
+        expected = self._terms.suspects.expected(self._terms.places[member.task])
         return expected.is_absent and member.task not in self._starts
 
     def _is_starting(self, member: Member) -> bool:
         """Whether one has been here, and its command only starts."""
-        expected = self._terms.roll.expected(self._terms.places[member.task])
+        expected = self._terms.suspects.expected(self._terms.places[member.task])
         return member.task in self._starts or expected is Expected.STARTS
 
     def line(self, trouble: str) -> str:

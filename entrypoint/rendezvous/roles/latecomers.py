@@ -32,7 +32,7 @@ class LatecomersRole(ChiefRole):
         note: Note,
     ) -> None:
         super().__init__(attempt, port)
-        self._admission = attempt.terms.roll
+        self._admission = attempt.terms.suspects
         self._absent = {attempt.spec.members[place].task for place in absent}
         self._note = note
         self._noted: list[Task] = []

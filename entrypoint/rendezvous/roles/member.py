@@ -55,7 +55,7 @@ class MemberRole:
         strangers = Strangers(len(attempt.spec.members))
         self.listener = Listener(port, strangers, terms.token, self._timing, self._receive)
         self._linking, self._lines = Linking(attempt), ChiefLines(attempt, self._chief)
-        expected = terms.roll.expected(terms.places[self._chief.task])
+        expected = terms.suspects.expected(terms.places[self._chief.task])
         attempt.limit.note(is_starting=expected is Expected.STARTS)
         self._state = MemberState.DIALS
         """Where the conversation with the chief has led."""

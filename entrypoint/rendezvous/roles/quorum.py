@@ -29,7 +29,7 @@ def choose_members(
     stay = [one for one in going if _expected(terms, one.member.task) is not Expected.LEFT_OUT]
     if stay != going:
         groups.insert(0, stay)
-    if terms.roll.only_last_ring:
+    if terms.suspects.only_last_ring:
         of_it = [one for one in groups[0] if one.card.generation == terms.generation]
         groups.insert(0, of_it)
     for group in groups:
@@ -67,7 +67,7 @@ def patience(terms: Terms, here: Sequence[Session], ahead: Collection[Task] = NO
 
 
 def _expected(terms: Terms, task: Task) -> Expected:
-    return terms.roll.expected(terms.places[task])
+    return terms.suspects.expected(terms.places[task])
 
 
 def are_enough(terms: Terms, group: Sequence[Session], here: Sequence[Session]) -> bool:

@@ -8,7 +8,7 @@ from benchmarks.clusters import table
 from benchmarks.clusters.measuring import epochs_of
 from benchmarks.clusters.variants import VARIANTS, Variant
 from cluster_trainer.settings.config import setting_names
-from cluster_trainer.settings.names.variables import variable_of
+from cluster_trainer.settings.names.spellings import variable_of
 
 ONE, TWO = Variant("one", 1), Variant("two", 2, ideal="one", beside=("other",))
 

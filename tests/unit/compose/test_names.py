@@ -3,7 +3,7 @@
 import pytest
 
 from cluster_trainer.settings.config import setting_names
-from cluster_trainer.settings.names.variables import variable_of
+from cluster_trainer.settings.names.spellings import variable_of
 from entrypoint.settings.options import VARIABLES
 from local_cluster.settings import names
 

@@ -6,7 +6,7 @@ from cluster_trainer import problems
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.settings.clusters import refuse_strategy_for_one
 from cluster_trainer.settings.config import TrainerConfig, setting_names
-from cluster_trainer.settings.names.variables import variable_of
+from cluster_trainer.settings.names.spellings import variable_of
 from entrypoint import errors
 
 BAD_VALUES = [

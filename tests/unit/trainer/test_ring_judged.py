@@ -12,7 +12,7 @@ from cluster_trainer.collectives.ring.errors import (
     RingError,
 )
 from cluster_trainer.problems import ExitCode
-from cluster_trainer.process.lifecycle import judge, tell
+from cluster_trainer.process.exit_code import judge, tell
 
 
 @pytest.mark.parametrize("kind", [RingError, PeerLost, OutOfStep, Aborted])

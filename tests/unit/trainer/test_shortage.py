@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from cluster_trainer.process.labour import Labours, states_of
 from cluster_trainer.process.shortage import Used, shortage, throttled_seconds
+from cluster_trainer.process.utilization import UtilizationSampler, states_of
 
 BEFORE = Used(seconds=100.0, cpu=5.0, throttled=1.0, faults=10)
 
@@ -95,7 +95,7 @@ def test_a_thread_that_computes_is_seen_and_one_that_waits_is_not(tmp_path):
 def test_a_process_is_looked_at_until_that_is_ended(tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1/stat").write_text("1 (a) D 0 0")
-    labours = Labours(tmp_path)
+    labours = UtilizationSampler(tmp_path)
     labours.begin()
     deadline = time.monotonic() + 20
     while labours.so_far().disk == 0 and time.monotonic() < deadline:

@@ -9,12 +9,12 @@ import numpy as np
 
 from cluster_trainer.callbacks.recording.epoch_metrics import Line
 from cluster_trainer.data.examples import DataSet, Examples
-from cluster_trainer.data.plan import RunLength
+from cluster_trainer.data.run_length import RunLength
 from cluster_trainer.fits.identity.compiled import training_described
 from cluster_trainer.results import record
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
-from cluster_trainer.settings.names.variables import variable_of
+from cluster_trainer.settings.names.spellings import variable_of
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.data.examples import Examples
 from cluster_trainer.engine.running import Order
 from cluster_trainer.fits.identity import archive
-from cluster_trainer.fits.identity.beginning import Beginning
-from cluster_trainer.fits.kept.comparing import refuse_differing
+from cluster_trainer.fits.identity.leftovers import Leftovers
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
+from cluster_trainer.fits.kept.same_fit import refuse_differing
 from cluster_trainer.fits.program import Asked, Program, options_of
 from cluster_trainer.fits.records import Records, callbacks_of
 from cluster_trainer.fits.start_text import start_of
@@ -68,7 +68,7 @@ class Trainer(Program):
     def asked(self, given: inspect.BoundArguments) -> "TrainersFit":
         """Return what it asks of its fit; see Program."""
         del given
-        self.one_fit = TrainersFit(self, Beginning(self.run.job))
+        self.one_fit = TrainersFit(self, Leftovers(self.run.job))
         return self.one_fit
 
     def waits(self, waiting: str) -> None:
@@ -102,7 +102,7 @@ class TrainersFit(Asked):
     """
 
     trainer: Trainer
-    beginning: Beginning
+    beginning: Leftovers
 
     @cached_property
     def _facts(self) -> dict[str, str]:
@@ -166,7 +166,7 @@ class TrainersFit(Asked):
         return callbacks_of(records, run.model, kept)
 
 
-def _move_unwanted_aside(job: Job, beginning: Beginning) -> None:
+def _move_unwanted_aside(job: Job, beginning: Leftovers) -> None:
     """Move aside what an earlier run has left where this one is to begin anew.
 
     A crash is no wish to begin anew, nor is the loss of another worker.

@@ -8,7 +8,7 @@ import tensorflow as tf
 from cluster_trainer.data import augment
 from cluster_trainer.data.augment import Augmentation
 from cluster_trainer.data.examples import DataSet, Examples
-from cluster_trainer.data.plan import RunLength, as_arrays
+from cluster_trainer.data.run_length import RunLength, as_arrays
 from cluster_trainer.engine.data import arrays
 from cluster_trainer.engine.data.row_dataset import RowDataset
 from cluster_trainer.settings.config import TrainerConfig

@@ -23,7 +23,7 @@ from cluster_trainer.collectives.ring.ring import Ring
 from cluster_trainer.private import tensorflow_names
 from cluster_trainer.problems import ConfigurationError, PeerLostError, Problem, Told
 from cluster_trainer.settings.config import TrainerConfig
-from cluster_trainer.settings.names.variables import shown_name, variable_of
+from cluster_trainer.settings.names.spellings import shown_name, variable_of
 from cluster_trainer.settings.task import as_started, comes_late, from_environment, may_be_fewer
 
 SWITCH_SECONDS = 0.0005

@@ -13,7 +13,7 @@ from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.processors import available_cpus
 from cluster_trainer.settings.clusters import may_be_ring
 from cluster_trainer.settings.names import devices
-from cluster_trainer.settings.names.variables import shown_name
+from cluster_trainer.settings.names.spellings import shown_name
 from cluster_trainer.settings.task import Task
 
 Choice = Literal["none", "mirrored", "multiworker", "ring"]

@@ -34,7 +34,7 @@ import tensorflow as tf
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import WorkersOfRing, workers_of
 from cluster_trainer.engine import running
-from cluster_trainer.engine.data.comparing import (
+from cluster_trainer.engine.data.same_data import (
     PREDICT,
     RowsOfItsOwnError,
     has_own_rows,
@@ -161,7 +161,7 @@ class EpochIterator(keras_names.EpochIterator):
         return call.name == PREDICT and is_of_ring and not is_generator
 
     def _refuse_others(self) -> None:
-        """Refuse data that are not the same on all workers, who all call it; see comparing.py."""
+        """Refuse data that are not the same on all workers, who all call it; see same_data.py."""
         if self._workers.count > 1:
             more = {} if self._checkpoint_callback else self.source.described
             may_differ = self._data_may_differ

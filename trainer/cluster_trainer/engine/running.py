@@ -10,7 +10,7 @@ from weakref import WeakSet
 import keras
 from keras.callbacks import Callback
 
-from cluster_trainer.engine.data.given import GivenArrays
+from cluster_trainer.engine.data.given_arrays import GivenArrays
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.private import keras_names
 

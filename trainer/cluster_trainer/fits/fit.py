@@ -5,7 +5,7 @@
    The built-in trainer's compare settings and data here.
 3. They find the newest checkpoint, and give it to all: `kept/finding.py`. Keras's `fit` runs, which
    `engine/calls/announced.py` calls. Before the first step, `CheckpointCallback` lets the workers
-   compare model and data (`kept/comparing.py`), and puts the checkpoint's values back.
+   compare model and data (`kept/same_fit.py`), and puts the checkpoint's values back.
    `engine/epoch_iterator.py` shows what happens in each call of steps.
 4. A stop, a lost worker, or one that is back interrupts it. Those who are left meet again, and go
    on at 2. in the same process: `lost_worker.py`.
@@ -23,15 +23,15 @@ from weakref import WeakSet
 
 from cluster_trainer.callbacks.as_given import AsGiven
 from cluster_trainer.collectives.workers import workers_of
-from cluster_trainer.engine.data.given import GivenArrays
+from cluster_trainer.engine.data.given_arrays import GivenArrays
 from cluster_trainer.engine.running import Running, of_a_user
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.lost_worker import INTERRUPTIONS, Survivor
 from cluster_trainer.fits.process import Process
 from cluster_trainer.fits.program import Asked, Program
-from cluster_trainer.fits.script.beginning import begin
+from cluster_trainer.fits.script.start import begin
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.process.lifecycle import end_by
+from cluster_trainer.process.exit_code import end_by
 from cluster_trainer.results.status_file import status_file
 
 _fitting = threading.Lock()

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.waits import INPUT
-from cluster_trainer.process.hold_ups import WINDOW_SECONDS, HoldUps, Interval, in_words
-from cluster_trainer.process.labour import Labour, Labours
 from cluster_trainer.process.shortage import Used, shortage
+from cluster_trainer.process.stragglers import WINDOW_SECONDS, Interval, Stragglers, in_words
+from cluster_trainer.process.utilization import Utilization, UtilizationSampler
 from cluster_trainer.results.on_screen.screen import OWN
 from cluster_trainer.settings.task import Task
 
@@ -44,11 +44,11 @@ class PaceWatch:
         self._task, self._rank, self._members = task, workers.rank, workers.members
         self._most, self._waited = most or 0, waited
         self._looks = looks and len(self._members) > 1
-        self._labours: Labours | None = None
-        self._told = self._counted = Labour()
+        self._sampler: UtilizationSampler | None = None
+        self._told = self._counted = Utilization()
         # What had been used, and done, at each look: of those that are shown, the oldest first.
-        self._looks_back: deque[tuple[Used, Labour]] = deque()
-        self._hold_ups = HoldUps(len(self._members))
+        self._looks_back: deque[tuple[Used, Utilization]] = deque()
+        self._hold_ups = Stragglers(len(self._members))
         self.reason = ""
         self.busy: float | None = None
 
@@ -69,14 +69,14 @@ class PaceWatch:
         The first call, which compiles, is not looked at.
         """
         row = [0.0] * (2 * len(self._members))
-        if self._labours:
-            self._told = self._labours.so_far()
+        if self._sampler:
+            self._told = self._sampler.so_far()
             now = self._told.since(self._counted)
             row[2 * self._rank : 2 * self._rank + 2] = [now.seconds, now.busy]
         elif self._looks:
-            self._labours = Labours()
-            self._labours.begin()
-            self._looks_back.append((self._used(), Labour()))
+            self._sampler = UtilizationSampler()
+            self._sampler.begin()
+            self._looks_back.append((self._used(), Utilization()))
         return row
 
     def take(self, told: Sequence[float]) -> None:
@@ -93,8 +93,8 @@ class PaceWatch:
 
     def end(self) -> None:
         """Look no more."""
-        if self._labours:
-            self._labours.end()
+        if self._sampler:
+            self._sampler.end()
 
     def _tell(self) -> None:
         """Say so if this worker has begun to hold the others up, or does no more."""
@@ -109,7 +109,7 @@ class PaceWatch:
     def _shortage(self) -> str:
         """Return why this worker had too little, of the time that it is judged by."""
         now = self._used()
-        before, began = self._looks_back[0] if self._looks_back else (now, Labour())
+        before, began = self._looks_back[0] if self._looks_back else (now, Utilization())
         labour = self._counted.since(began)
         time = max(labour.seconds, 1e-9)
         return shortage(before, now, labour.busy / time, labour.disk / time)

@@ -9,10 +9,10 @@ import keras
 
 from cluster_trainer.collectives.replicas import count_of_all
 from cluster_trainer.results import journal, record
-from cluster_trainer.results.happened import happenings
+from cluster_trainer.results.incidents import happenings
 from cluster_trainer.settings.groups import OF_SCRIPTS
 from cluster_trainer.settings.job import Job
-from cluster_trainer.settings.names.variables import variable_of
+from cluster_trainer.settings.names.spellings import variable_of
 
 
 def start_of(job: Job, model: keras.Model, beginning: str) -> str:

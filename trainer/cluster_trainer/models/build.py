@@ -11,7 +11,7 @@ from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.names import models, references
-from cluster_trainer.settings.names.variables import shown_name
+from cluster_trainer.settings.names.spellings import shown_name
 
 MODEL_VARIABLE = shown_name("model")
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}

@@ -7,14 +7,14 @@ from typing import Any, Literal
 import keras
 
 from cluster_trainer.data.examples import DataSet
-from cluster_trainer.data.plan import RunLength
+from cluster_trainer.data.run_length import RunLength
 from cluster_trainer.models.build import check_classifier
 from cluster_trainer.models.rate import LearningRate, learning_rate_of
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.groups import OF_COMPILING
 from cluster_trainer.settings.names import references
-from cluster_trainer.settings.names.variables import shown_name
+from cluster_trainer.settings.names.spellings import shown_name
 
 CONSTANT = "constant"
 log = logging.getLogger("trainer")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import TrainerConfig
-from cluster_trainer.settings.names.variables import shown_name
+from cluster_trainer.settings.names.spellings import shown_name
 
 AUTO_WARMUP_EPOCHS = 5
 AUTO_WARMUP_SHARE = 10  # of the run's steps: a tenth

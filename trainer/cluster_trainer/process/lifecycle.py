@@ -1,4 +1,4 @@
-"""From settings to an exit code: the log, stop requests, and every way in which a run can end."""
+"""The process that trains: its log, its stop requests, its watch, and what it writes at its end."""
 
 import logging
 import os
@@ -14,23 +14,19 @@ from typing import NoReturn
 
 from cluster_trainer.files import make_folder
 from cluster_trainer.problems import (
-    ConfigurationError,
     ExitCode,
-    PeerLostError,
     Problem,
-    StopRequestedError,
-    TrainingDivergedError,
     render,
 )
-from cluster_trainer.process.lost_peer import gist, is_other_call, tells_of_lost_peer
+from cluster_trainer.process.exit_code import end_by, leave_process, status_of
 from cluster_trainer.process.stall import Deadline
-from cluster_trainer.process.stop import SIGNAL_CODES, STOP_SIGNALS, StopRequest
+from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.process.watch import ASKS, AWAITED, UP, Ended, Limits, Watch
 from cluster_trainer.results.on_screen.progress import LiveFile
 from cluster_trainer.results.on_screen.report import Reporter, start_log
 from cluster_trainer.results.on_screen.screen import OWN
 from cluster_trainer.settings.job import Job
-from cluster_trainer.settings.names.variables import shown_name
+from cluster_trainer.settings.names.spellings import shown_name
 
 log = logging.getLogger("trainer")
 
@@ -118,58 +114,6 @@ def open_reporter(job: Job) -> Reporter:
     return reporter
 
 
-def judge(error: Exception, num_workers: int) -> tuple[int, str]:
-    """Return the exit code for what has ended a run, and the reason in one line."""
-    if isinstance(error, ConfigurationError):
-        return ExitCode.BAD_CONFIGURATION, "; ".join(map(str, error.problems))
-    if isinstance(error, StopRequestedError):
-        return SIGNAL_CODES + error.signal_number, str(error)
-    if isinstance(error, PeerLostError):
-        return ExitCode.PEER_LOST, str(error)
-    if isinstance(error, TrainingDivergedError) or is_other_call(error):
-        # The same settings, or the same program, would lead there again.
-        return ExitCode.BAD_CONFIGURATION, str(error)
-    if num_workers > 1 and tells_of_lost_peer(error):
-        return ExitCode.PEER_LOST, f"a peer was lost ({gist(error)})"
-    return ExitCode.CRASHED, gist(error)
-
-
-def tell(error: Exception, num_workers: int) -> None:
-    """Print what a person needs beyond the line that says how the run ended."""
-    if isinstance(error, ConfigurationError):
-        print(error, file=sys.stderr)  # noqa: T201
-    elif judge(error, num_workers)[0] == ExitCode.CRASHED or is_other_call(error):
-        log.error("training failed", exc_info=error)
-
-
-def end_by(
-    error: Exception,
-    num_workers: int,
-    note: Callable[[int, str | None], object] = lambda *_: None,
-    *,
-    is_script: bool = True,
-) -> None:
-    """End the process for what has ended a call, unless a script may handle it.
-
-    Args:
-        error: what was raised.
-        num_workers: how many train together.
-        note: is called with the exit code and the reason before the end.
-        is_script: whether the program is a script, which may handle crashes; else all end it.
-
-    Raises:
-        SystemExit: something does not fit, and no peer would wait for this process to be gone.
-    """
-    code, reason = judge(error, num_workers)
-    if code == ExitCode.CRASHED and is_script:
-        return
-    tell(error, num_workers)
-    note(code, reason)
-    if isinstance(error, ConfigurationError) and num_workers == 1 and is_script:
-        raise SystemExit(code)
-    leave_process(code, reason)
-
-
 def end(job: Job, reporter: Reporter, code: int, reason: str | None) -> NoReturn:
     """Write result.json, say how the run ended, and end the process."""
     write_result(job, reporter, code, reason)
@@ -185,26 +129,6 @@ def write_result(job: Job, reporter: Reporter, code: int, reason: str | None) ->
         reporter.finish(status_of(code), reason, context_of(job))
     except OSError as error:
         log.error("result.json could not be written: %s", error)  # noqa: TRY400  one line is enough
-
-
-def leave_process(code: int, reason: str | None) -> NoReturn:
-    """Say why, if there is a reason, and end the process without waiting for anybody."""
-    if reason is not None:
-        if status_of(code) == "stopped":  # as was asked for: the reason says so
-            log.info("%s (exit code %d)", reason, code, extra=OWN)
-        else:
-            log.error("failed: %s (exit code %d)", reason, code)
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
-def status_of(code: int) -> str:
-    """Return an exit code's word in result.json."""
-    if code == ExitCode.DONE:
-        return "done"
-    return "stopped" if code - SIGNAL_CODES in STOP_SIGNALS else "failed"
 
 
 def context_of(job: Job) -> dict[str, object]:

@@ -9,11 +9,11 @@ import jinja2
 from markupsafe import Markup
 
 from cluster_trainer.report import drawings
-from cluster_trainer.report.again import again, differs_from_default
-from cluster_trainer.report.begun import Rows, begun, begun_of_all, cell, told_of
 from cluster_trainer.report.drawings import Drawing
 from cluster_trainer.report.fits import MAX_FITS, first_and_last
+from cluster_trainer.report.given_to_fits import Rows, begun, begun_of_all, cell, told_of
 from cluster_trainer.report.reading import NOT_RECORDED, Json
+from cluster_trainer.report.repeat_command import again, differs_from_default
 from cluster_trainer.report.run import RecordedRun, Worker
 from cluster_trainer.report.timeline import DONE, ENDS, SILENT, WorkerTime, line_of
 from cluster_trainer.results.metrics_file import COUNTS

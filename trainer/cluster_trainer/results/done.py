@@ -8,7 +8,7 @@ from cluster_trainer.files import write_whole
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.groups import OWN
 from cluster_trainer.settings.job import Job
-from cluster_trainer.settings.names.variables import variable_of
+from cluster_trainer.settings.names.spellings import variable_of
 
 FILE = "DONE"
 log = logging.getLogger("trainer")

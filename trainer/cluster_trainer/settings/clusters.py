@@ -3,7 +3,7 @@
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.names import devices
-from cluster_trainer.settings.names.variables import shown_name
+from cluster_trainer.settings.names.spellings import shown_name
 
 
 def refuse_strategy_for_one(config: TrainerConfig, num_workers: int) -> None:

@@ -21,7 +21,7 @@ from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings import values
 from cluster_trainer.settings.groups import OF_THE_RUN, OWN_TO_EACH_WORKER
 from cluster_trainer.settings.names import data_sets, devices
-from cluster_trainer.settings.names.variables import PREFIX, flag_of, shown_name, variable_of
+from cluster_trainer.settings.names.spellings import PREFIX, flag_of, shown_name, variable_of
 from cluster_trainer.settings.reading import Flags, Variables, did_you_mean, without_values
 from cluster_trainer.settings.refusals import (
     HELP_LISTS,

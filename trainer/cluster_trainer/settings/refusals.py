@@ -9,7 +9,7 @@ from cluster_trainer.problems import Problem
 from cluster_trainer.settings import values
 from cluster_trainer.settings.names import compiling as compiling_names
 from cluster_trainer.settings.names import devices
-from cluster_trainer.settings.names.variables import PREFIX, flag_of, shown_name, variable_of
+from cluster_trainer.settings.names.spellings import PREFIX, flag_of, shown_name, variable_of
 from cluster_trainer.settings.reading import did_you_mean, without_values
 
 # A day; the kernel is told so in milliseconds, of which it takes 2**31 - 1.

@@ -15,7 +15,7 @@ from cluster_trainer.engine import running
 from cluster_trainer.engine.calls.announced import announcement_of, explained_by_batch
 from cluster_trainer.engine.calls.in_step import average
 from cluster_trainer.engine.calls.others import average_before
-from cluster_trainer.engine.data.comparing import RowsOfItsOwnError
+from cluster_trainer.engine.data.same_data import RowsOfItsOwnError
 from cluster_trainer.engine.predictions import Predictions, are_few, build_to_predict
 from cluster_trainer.engine.replicas import alike, statistics
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer.engine.data.comparing import leaving_generators
+from cluster_trainer.engine.data.same_data import leaving_generators
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import tensorflow_names

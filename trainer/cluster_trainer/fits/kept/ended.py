@@ -26,7 +26,7 @@ from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine import reads
 from cluster_trainer.engine.facts import of_all
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
-from cluster_trainer.process.lifecycle import tell
+from cluster_trainer.process.exit_code import tell
 
 FEW = 256
 """Numbers of a variable that stays in any case; see lighter.py."""

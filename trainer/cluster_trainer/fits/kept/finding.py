@@ -10,7 +10,7 @@ from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.problems import ConfigurationError, PeerLostError, Problem
 from cluster_trainer.settings.config import TrainerConfig
-from cluster_trainer.settings.names.variables import shown_name, variable_of
+from cluster_trainer.settings.names.spellings import shown_name, variable_of
 
 KEEPS = "fit (whether it is kept)"
 log = logging.getLogger("trainer")

@@ -25,11 +25,11 @@ from cluster_trainer.engine.running import Running, Watched, flat, prepares
 from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.fits.kept.arguments import arrange, own_callbacks, telling_callbacks
 from cluster_trainer.fits.kept.checkpoint_callback import CheckpointCallback
-from cluster_trainer.fits.kept.comparing import refuse_wire
 from cluster_trainer.fits.kept.coordinator import Coordinator, Saved
 from cluster_trainer.fits.kept.finding import Start, find_start
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.kept.rereading import Rereading
+from cluster_trainer.fits.kept.same_fit import refuse_wire
 from cluster_trainer.fits.kept.step_vote import StepVote
 from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.fits.shared.files import ChiefsFiles

@@ -18,8 +18,8 @@ from cluster_trainer.fits.process import Process
 from cluster_trainer.fits.program import Outcome
 from cluster_trainer.fits.script.end import meets_the_others
 from cluster_trainer.fits.script.log import begin_log
+from cluster_trainer.process.exit_code import end_by
 from cluster_trainer.process.last_call import LastCall
-from cluster_trainer.process.lifecycle import end_by
 from cluster_trainer.settings.task import from_environment
 
 log = logging.getLogger("trainer")

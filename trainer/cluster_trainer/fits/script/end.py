@@ -7,8 +7,8 @@ from typing import NoReturn
 
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.fits.lost_worker import explained
+from cluster_trainer.process.exit_code import judge, leave_process
 from cluster_trainer.process.last_call import LastCall
-from cluster_trainer.process.lifecycle import judge, leave_process
 from cluster_trainer.process.watch import STALLED
 
 LEAVING_SECONDS = 60.0

@@ -11,18 +11,18 @@ from dataclasses import dataclass, field, replace
 
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.distribution.ring import warn_of_all_workers
-from cluster_trainer.fits.identity import ending
-from cluster_trainer.fits.identity.beginning import Beginning
+from cluster_trainer.fits.identity import end_mark
 from cluster_trainer.fits.identity.fits import Fits, weights_of
+from cluster_trainer.fits.identity.leftovers import Leftovers
 from cluster_trainer.fits.identity.owner import Owner
 from cluster_trainer.fits.lost_worker import explained
 from cluster_trainer.fits.program import Outcome, Program
-from cluster_trainer.fits.script.aside import begin_anew
+from cluster_trainer.fits.script.earlier_runs import begin_anew
 from cluster_trainer.fits.script.end import meets_the_others, stalled
 from cluster_trainer.fits.script.one_fit import ScriptFit, Stage, fit_of
 from cluster_trainer.problems import StopRequestedError
+from cluster_trainer.process.exit_code import end_by, status_of
 from cluster_trainer.process.last_call import LastCall
-from cluster_trainer.process.lifecycle import end_by, status_of
 from cluster_trainer.results.on_screen.progress import Progress
 from cluster_trainer.results.on_screen.report import Onlooker
 
@@ -52,7 +52,7 @@ class Script(Program):
     before: Owner | None
     numbers: Iterator[int]
     fits: Fits
-    beginning: Beginning
+    beginning: Leftovers
     last: LastCall
     onlooker: Onlooker
     stage: Stage = Stage.NEW
@@ -80,7 +80,7 @@ class Script(Program):
     def guarded(self) -> Iterator[None]:
         """Hear stops by handlers, and end what is stuck: nobody watches this process."""
         if self.keeps:  # an end that comes now is none: a fit has not ended well
-            ending.await_nothing(self.job.folder)
+            end_mark.await_nothing(self.job.folder)
         with self.stop.handled(), self.deadline.kept(lambda: stalled(self._tell_the_last)):
             yield
 
@@ -129,7 +129,7 @@ class Script(Program):
         """Note that a fit has ended well: with code 0 the script would have ended, too."""
         self.outcome = self.outcome.after(None)
         if self.keeps and self.outcome is Outcome.WELL:
-            ending.await_end(self.job.folder, workers, self.environ)
+            end_mark.await_end(self.job.folder, workers, self.environ)
         if self.stop.signal_number:  # too late for this fit to end by it
             os.kill(os.getpid(), self.stop.signal_number)
 
@@ -150,4 +150,4 @@ class Script(Program):
             return
         self.note("done", "the script has ended")
         if self.keeps:
-            ending.mark(self.job.folder, workers, self.environ)
+            end_mark.mark(self.job.folder, workers, self.environ)

@@ -14,7 +14,7 @@ from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import setting_names
 from cluster_trainer.settings.groups import OF_SCRIPTS, OWN
 from cluster_trainer.settings.job import Job, read_job
-from cluster_trainer.settings.names.variables import variable_of
+from cluster_trainer.settings.names.spellings import variable_of
 
 OWN_ARRAYS = "arrays of the script's own"
 OF_THE_STRATEGY = (

@@ -126,26 +126,26 @@ def test_all_go_on_whatever_they_remember(choose, ring):
 )
 def test_who_was_missing_already_is_not_waited_for_again(choose, awaited, missing, others, after):
     given, here = choose(5, 2, (8, 2), **others)  # as if two were enough of five
-    given = replace(given, roll=known(awaited, missing))
+    given = replace(given, suspects=known(awaited, missing))
     assert choose_members(given, here, after) == here
     assert not after or choose_members(given, here, after - 0.1) is None
 
 
 def test_who_was_not_in_the_last_ring_is_left_out_where_the_others_are_enough(choose):
     given, here = choose(5, 3, (8, 3), worker_1=(8, 3), worker_2=(8, 3), worker_3=7, worker_4=0)
-    given = replace(given, roll=Known(only_last_ring=True))
+    given = replace(given, suspects=Known(only_last_ring=True))
     assert choose_members(given, here, 0.0) == here[:2]
     given, here = choose(5, 3, 8, worker_1=8, worker_2=0, worker_3=0, worker_4=0)
-    given = replace(given, roll=Known(only_last_ring=True))
+    given = replace(given, suspects=Known(only_last_ring=True))
     assert choose_members(given, here, 0.0) == here
 
 
 def test_who_is_left_out_is_taken_where_the_others_are_not_enough(choose):
     three = {f"worker_{place}": (8, 3) for place in (1, 2)}
     given, here = choose(5, 3, (8, 3), **three, worker_3=7, worker_4=0)
-    given = replace(given, roll=known(left_out=[4]))
+    given = replace(given, suspects=known(left_out=[4]))
     assert choose_members(given, here, 0.0) == here[:3]
-    given = replace(given, roll=known(left_out=[2, 3, 4]))
+    given = replace(given, suspects=known(left_out=[2, 3, 4]))
     assert choose_members(given, here, 0.0) == here
 
 
@@ -153,7 +153,7 @@ def test_with_no_patience_only_who_is_to_be_taken_in_is_waited_for(choose):
     given, here = choose(3, 2, 7, worker_1=7)
     given = replace(given, fewer=Fewer(2, 0.0))
     assert choose_members(given, here, 0.0) == here
-    given = replace(given, roll=known(awaited=[2]))
+    given = replace(given, suspects=known(awaited=[2]))
     assert choose_members(given, here, 0.0) is None
     assert choose_members(given, here, given.timing.alive_seconds) == here
 
@@ -198,7 +198,7 @@ def test_no_ring_of_a_chain_is_followed_by_two_smaller_ones(choose, count):
         given = replace(
             given,
             asks=chance.random() < 0.8,
-            roll=replace(
+            suspects=replace(
                 known(left_out=[place for place in range(count) if chance.random() < 0.2]),
                 only_last_ring=chance.random() < 0.3,
             ),

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.engine.data import pipelines
-from cluster_trainer.engine.data.given import GivenArrays
+from cluster_trainer.engine.data.given_arrays import GivenArrays
 from cluster_trainer.engine.data.random_access import RandomAccess, is_random_access
 from cluster_trainer.engine.data.row_dataset import RowDataset
 from cluster_trainer.engine.data.sources.dataset import DatasetSource, DistributedSource

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.engine.data import pipelines
-from cluster_trainer.engine.data.comparing import of_batch
 from cluster_trainer.engine.data.pieces import fewest_pieces
+from cluster_trainer.engine.data.same_data import of_batch
 from cluster_trainer.engine.data.sources.source import Source, WholeBatchSource
 from cluster_trainer.private import keras_names
 

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas
-from cluster_trainer.engine.data.comparing import of_batch
+from cluster_trainer.engine.data.same_data import of_batch
 from cluster_trainer.engine.data.sources.source import WholeBatchSource
 from cluster_trainer.private import keras_names
 

@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.engine.data import arrays
-from cluster_trainer.engine.data.comparing import of_batch
 from cluster_trainer.engine.data.cut import weighted
-from cluster_trainer.engine.data.given import GivenArrays
+from cluster_trainer.engine.data.given_arrays import GivenArrays
 from cluster_trainer.engine.data.pipelines import DIGESTED, content
 from cluster_trainer.engine.data.row_dataset import EpochOrder, examples_at
+from cluster_trainer.engine.data.same_data import of_batch
 from cluster_trainer.engine.data.sources.source import Source, as_written, threads
 from cluster_trainer.private import keras_names
 

@@ -44,7 +44,7 @@ class Interval:
         return self.seconds * (self.busy[rank] - median(others))
 
 
-class HoldUps:
+class Stragglers:
     """Looks at the last half minute.
 
     Args:
@@ -103,12 +103,12 @@ def _is_much(losses: list[float]) -> bool:
     return sum(losses) > max(LOST_SECONDS, ERRORS * error)
 
 
-def in_words(hold_ups: HoldUps, rank: int) -> str:
+def in_words(stragglers: Stragglers, rank: int) -> str:
     """Return what a slow worker costs the others."""
-    lost, seconds = hold_ups.lost(rank), hold_ups.seconds
+    lost, seconds = stragglers.lost(rank), stragglers.seconds
     longer = round(100 * lost / max(seconds - lost, 0.01 * seconds))
-    others = [hold_ups.busy(one) for one in range(hold_ups.workers) if one != rank]
+    others = [stragglers.busy(one) for one in range(stragglers.workers) if one != rank]
     return (
         f"holds the others up: steps take {longer} % longer for it (at work for "
-        f"{hold_ups.busy(rank):.0%} of the last {seconds:.0f} s, the others {median(others):.0%})"
+        f"{stragglers.busy(rank):.0%} of the last {seconds:.0f} s, the others {median(others):.0%})"
     )

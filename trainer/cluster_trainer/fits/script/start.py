@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from tempfile import gettempdir
 
-from cluster_trainer.fits.identity.beginning import Beginning
 from cluster_trainer.fits.identity.fits import Fits
+from cluster_trainer.fits.identity.leftovers import Leftovers
 from cluster_trainer.fits.identity.owner import Owner, script_name, this_process
 from cluster_trainer.fits.identity.owner import claim as claimed
 from cluster_trainer.fits.process import Process
 from cluster_trainer.fits.script.script import Script
 from cluster_trainer.fits.script.settings import unheeded, unused_variables
 from cluster_trainer.problems import ConfigurationError
+from cluster_trainer.process.exit_code import leave_process
 from cluster_trainer.process.last_call import LastCall
-from cluster_trainer.process.lifecycle import leave_process
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results.journal import Journal
@@ -63,7 +63,7 @@ def script_of(
         before=before,
         numbers=process.numbers,
         fits=Fits(job.folder, keeps=bool(job.config.checkpoint_steps)),
-        beginning=Beginning(job),
+        beginning=Leftovers(job),
         last=LastCall().begin(),
         onlooker=Onlooker(LiveFile(job.live_file), job.view),
     )

@@ -15,7 +15,7 @@ from cluster_trainer.engine.data.row_dataset import examples_at
 from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import TrainerConfig
-from cluster_trainer.settings.names.variables import shown_name
+from cluster_trainer.settings.names.spellings import shown_name
 
 PICTURE_RANK = 3
 FROM_GENERATOR = "tf.data.Dataset.from_generator calls a function anew for each epoch."
@@ -55,7 +55,7 @@ class RunLength:
         return examples_at(step, self.examples, self.global_batch_size)
 
 
-def make_plan(config: TrainerConfig, data: DataSet, num_replicas: int) -> RunLength:
+def run_length_of(config: TrainerConfig, data: DataSet, num_replicas: int) -> RunLength:
     """Cut the data as the settings say.
 
     Raises:

@@ -4,9 +4,9 @@ import logging
 from collections.abc import Mapping
 
 from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.fits.identity import archive, ending, owner
-from cluster_trainer.fits.identity.beginning import Beginning
+from cluster_trainer.fits.identity import archive, end_mark, owner
 from cluster_trainer.fits.identity.fits import ANEW
+from cluster_trainer.fits.identity.leftovers import Leftovers
 from cluster_trainer.fits.identity.owner import Owner, script_name, this_process
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.results.journal import FILE as EVENTS
@@ -18,7 +18,7 @@ log = logging.getLogger("trainer")
 def begin_anew(
     job: Job,
     workers: Workers,
-    beginning: Beginning,
+    beginning: Leftovers,
     before: Owner | None,
     environ: Mapping[str, str],
 ) -> None:
@@ -38,14 +38,14 @@ def begin_anew(
     if keeps:
         archive.finish(job.folder)
     is_new = before is None and not any(job.folder.glob("fit-*"))
-    has_ended = ending.has_ended(job.folder, workers, is_new=is_new)
+    has_ended = end_mark.has_ended(job.folder, workers, is_new=is_new)
     if keeps and not beginning.is_over:
         if has_ended or job.config.resume == "never":
             _move_aside(job, before, environ, has_ended=has_ended)
         elif before and before.script != script_name():
             _refuse_other_script(job, before)
         beginning.end()
-    ending.forget(job.folder, workers, keeps=keeps)
+    end_mark.forget(job.folder, workers, keeps=keeps)
 
 
 def _move_aside(

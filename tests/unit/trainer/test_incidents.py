@@ -1,6 +1,6 @@
 """What has happened since a run trained last, by the lines of events.jsonl."""
 
-from cluster_trainer.results.happened import Happening, happenings
+from cluster_trainer.results.incidents import Happening, happenings
 
 
 def at(time, state, detail=""):

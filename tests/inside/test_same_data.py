@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cluster_trainer.engine.data import comparing, pipelines
+from cluster_trainer.engine.data import pipelines, same_data
 from cluster_trainer.engine.first_batch import draws
 
 
@@ -40,17 +40,17 @@ def test_only_what_users_code_draws_is_taken_back(asks_users):
     np.random.seed(1)  # noqa: NPY002
     first, second = np.random.random(2)  # noqa: NPY002
     np.random.seed(1)  # noqa: NPY002
-    comparing.refuse_others(Alone(), Draws(asks_users), {}, "fit")
+    same_data.refuse_others(Alone(), Draws(asks_users), {}, "fit")
     assert np.random.random() == (first if asks_users else second)  # noqa: NPY002
 
 
 def test_nothing_is_taken_back_while_threads_read_another_source():
     training, validation = Draws(asks_users=True), Draws(asks_users=True)
-    comparing.note_reading(training)
+    same_data.note_reading(training)
     np.random.seed(1)  # noqa: NPY002
     _, second = np.random.random(2)  # noqa: NPY002
     np.random.seed(1)  # noqa: NPY002
-    comparing.refuse_others(Alone(), validation, {}, "evaluate")
+    same_data.refuse_others(Alone(), validation, {}, "evaluate")
     assert np.random.random() == second  # noqa: NPY002
     np.random.seed(1)  # noqa: NPY002
     tf.random.set_seed(1)
@@ -73,11 +73,11 @@ class Rows(keras.utils.PyDataset):
 @pytest.mark.usefixtures("keeps_nothing")
 def test_data_are_noted_as_long_as_they_are_read():
     """An epoch of one batch leaves a pass in its middle, whose rest is read ahead."""
-    before, noted = {*comparing._read_now}, []  # noqa: SLF001
+    before, noted = {*same_data._read_now}, []  # noqa: SLF001
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     between = keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda *_: noted.append({*comparing._read_now} - before)  # noqa: SLF001
+        on_epoch_end=lambda *_: noted.append({*same_data._read_now} - before)  # noqa: SLF001
     )
     data = Rows(workers=2)
     model.fit(data, epochs=2, steps_per_epoch=1, verbose=0, callbacks=[between])

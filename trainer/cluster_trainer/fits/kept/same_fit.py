@@ -22,7 +22,7 @@ from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import TrainerConfig
-from cluster_trainer.settings.names.variables import PREFIX, shown_name, variable_of
+from cluster_trainer.settings.names.spellings import PREFIX, shown_name, variable_of
 from cluster_trainer.settings.task import Task
 
 SETTINGS = "fit (settings and data)"

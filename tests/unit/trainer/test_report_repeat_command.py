@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from cluster_trainer.report.again import OF_CLUSTER, OF_THE_START, again
+from cluster_trainer.report.repeat_command import OF_CLUSTER, OF_THE_START, again
 from cluster_trainer.report.run import read_run
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.groups import OF_COMPILING, OWN

@@ -29,7 +29,7 @@ class Suspect:
     reason: str
 
 
-class Roll:
+class Suspects:
     """All workers by their places in the list, and those with whom something was wrong.
 
     Something may be wrong with a worker that a meeting does not see until neighbours are connected.

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster_trainer.fits.identity.beginning import Beginning
+from cluster_trainer.fits.identity.leftovers import Leftovers
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
 from cluster_trainer.settings.task import Task
@@ -16,7 +16,7 @@ def beginning(tmp_path):
         file = Path(f"/tmp/{entrypoint}.progress") if entrypoint else None
         job = Job(TrainerConfig(run_dir=tmp_path), Task(), file, is_restart=is_restart)
         job.folder.mkdir(exist_ok=True)
-        return Beginning(job)
+        return Leftovers(job)
 
     return make
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from entrypoint.rendezvous.roll import IN_VAIN, LONGEST_SECONDS, Roll
+from entrypoint.rendezvous.suspects import IN_VAIN, LONGEST_SECONDS, Suspects
 
 
 class Clock:
@@ -21,21 +21,21 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def left_out(clock) -> Roll:
+def left_out(clock) -> Suspects:
     """Five workers have been a ring, and then those at 0, 1 and 2."""
-    one = Roll(clock)
+    one = Suspects(clock)
     one.note_ring(range(5))
     ring(one, 0, 1, 2)
     return one
 
 
-def ring(one: Roll, *places: int) -> None:
+def ring(one: Suspects, *places: int) -> None:
     """Have these meet and be a ring."""
     one.note_meeting(places)
     one.note_ring(places)
 
 
-def meet_in_vain(one: Roll, *places: int) -> None:
+def meet_in_vain(one: Suspects, *places: int) -> None:
     """Have these meet twice without a ring; those of the last one go on by themselves."""
     for _ in range(2):
         assert not one.only_last_ring

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster_trainer.process.hold_ups import HoldUps, Interval, in_words
+from cluster_trainer.process.stragglers import Interval, Stragglers, in_words
 
 # Seconds, and for which part of them the chief and the other worker were at work.
 EQUAL = Path(__file__).parent / "recorded/two_equal_workers.txt"
@@ -33,45 +33,45 @@ def recorded(text):
 
 def named_after(rows, seconds=1.0):
     """Return when workers were first named, and who: rows have a part for each worker."""
-    hold_ups = HoldUps(len(rows[0]))
+    stragglers = Stragglers(len(rows[0]))
     for number, row in enumerate(rows, start=1):
-        hold_ups.note(Interval(seconds, tuple(row)))
-        if hold_ups.slow:
-            return number * seconds, hold_ups.slow
+        stragglers.note(Interval(seconds, tuple(row)))
+        if stragglers.slow:
+            return number * seconds, stragglers.slow
     return None
 
 
 def test_a_recorded_worker_with_a_quarter_of_a_processor_is_named_within_15_seconds():
-    hold_ups = HoldUps(2)
+    stragglers = Stragglers(2)
     for interval in recorded(QUARTER):
-        hold_ups.note(interval)
-        if hold_ups.slow:
+        stragglers.note(interval)
+        if stragglers.slow:
             break
-    assert hold_ups.slow == (1,)
-    assert hold_ups.seconds < 15
+    assert stragglers.slow == (1,)
+    assert stragglers.seconds < 15
 
 
 def test_a_worker_that_becomes_slow_is_named_as_soon():
-    hold_ups = HoldUps(2)
+    stragglers = Stragglers(2)
     for interval in recorded(EQUAL.read_text())[:60]:
-        hold_ups.note(interval)
+        stragglers.note(interval)
     seconds = 0.0
     for interval in recorded(QUARTER):
-        hold_ups.note(interval)
+        stragglers.note(interval)
         seconds += interval.seconds
-        if hold_ups.slow:
+        if stragglers.slow:
             break
-    assert hold_ups.slow == (1,)
+    assert stragglers.slow == (1,)
     assert seconds < 15
 
 
 def test_recorded_equal_workers_are_not_named_on_a_machine_that_others_use():
     """Seven minutes, with a load of 15 on 2 processors."""
-    hold_ups = HoldUps(2)
+    stragglers = Stragglers(2)
     named = []
     for interval in recorded(EQUAL.read_text()):
-        hold_ups.note(interval)
-        named.append(hold_ups.slow)
+        stragglers.note(interval)
+        named.append(stragglers.slow)
     assert set(named) == {()}
 
 
@@ -79,14 +79,14 @@ def test_recorded_equal_workers_are_not_named_on_a_machine_that_others_use():
 def test_an_hour_of_what_was_recorded_of_equal_workers_has_no_false_alarm(changes_sides):
     """Half minutes of the seven, drawn by chance, with what one second has to do with the next."""
     rows, chance = recorded(EQUAL.read_text()), random.Random(0)
-    hold_ups, seconds, named = HoldUps(2), 0.0, []
+    stragglers, seconds, named = Stragglers(2), 0.0, []
     while seconds < 3600:
         first, end = chance.randrange(len(rows)), seconds + 30
         side = chance.choice((1, -1)) if changes_sides else 1
         while seconds < end:
             one = rows[first % len(rows)]
-            hold_ups.note(Interval(one.seconds, one.busy[::side]))
-            named.append(hold_ups.slow)
+            stragglers.note(Interval(one.seconds, one.busy[::side]))
+            named.append(stragglers.slow)
             first, seconds = first + 1, seconds + one.seconds
     assert set(named) == {()}
 
@@ -132,11 +132,11 @@ def test_an_hour_of_equal_workers_has_no_false_alarm(workers):
 
 
 def test_one_that_has_recovered_is_named_no_more():
-    hold_ups = HoldUps(2)
+    stragglers = Stragglers(2)
     slow = []
     for row in [(0.3, 0.9)] * 30 + [(0.5, 0.5)] * 30:
-        hold_ups.note(Interval(1.0, row))
-        slow.append(hold_ups.slow)
+        stragglers.note(Interval(1.0, row))
+        slow.append(stragglers.slow)
     assert slow[29] == (1,)
     assert slow[-1] == ()
 
@@ -147,10 +147,10 @@ def test_calls_of_any_length_make_the_same_half_minute():
 
 
 def test_it_is_said_in_words():
-    hold_ups = HoldUps(3)
+    stragglers = Stragglers(3)
     for _ in range(30):
-        hold_ups.note(Interval(1.0, (0.25, 0.75, 0.25)))
-    assert in_words(hold_ups, 1) == (
+        stragglers.note(Interval(1.0, (0.25, 0.75, 0.25)))
+    assert in_words(stragglers, 1) == (
         "holds the others up: steps take 100 % longer for it (at work for 75% of the last 30 s, "
         "the others 25%)"
     )

@@ -8,7 +8,7 @@ from noise import pictures
 
 from cluster_trainer.data.examples import DataSet
 from cluster_trainer.data.feeds import fit_arguments
-from cluster_trainer.data.plan import make_plan
+from cluster_trainer.data.run_length import run_length_of
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.settings.config import TrainerConfig
 
@@ -48,7 +48,7 @@ ARRAYS = {
 
 @pytest.mark.parametrize("data", ARRAYS.values(), ids=ARRAYS)
 def test_examples_that_can_be_counted_are_cut_as_the_settings_say(config, data):
-    plan = make_plan(config(per_replica_batch_size=4, epochs=3), DataSet("own", data, None), 2)
+    plan = run_length_of(config(per_replica_batch_size=4, epochs=3), DataSet("own", data, None), 2)
     assert (plan.global_batch_size, plan.steps_per_epoch, plan.steps) == (8, 3, 9)
     assert [plan.examples_at(step) for step in (1, 3, 4)] == [8, 21, 29]
     assert fit_arguments(DataSet("own", data, None), config(), plan).get("batch_size", 8) == 8
@@ -56,10 +56,10 @@ def test_examples_that_can_be_counted_are_cut_as_the_settings_say(config, data):
 
 @pytest.mark.parametrize("data", [BATCHES, Batches()], ids=["tf.data", "PyDataset"])
 def test_what_comes_in_batches_says_how_many(config, data):
-    plan = make_plan(config(), DataSet("own", data, None), 2)
+    plan = run_length_of(config(), DataSet("own", data, None), 2)
     assert (plan.global_batch_size, plan.steps_per_epoch) == (None, 3)
     with pytest.raises(ConfigurationError, match="they are the global ones"):
-        make_plan(config(global_batch_size=8), DataSet("own", data, None), 2)
+        run_length_of(config(global_batch_size=8), DataSet("own", data, None), 2)
 
 
 def generator():
@@ -72,17 +72,17 @@ ENDLESS = {"tf.data": BATCHES.repeat, "generator": generator}
 @pytest.mark.parametrize("make", ENDLESS.values(), ids=ENDLESS)
 def test_what_never_ends_or_only_once_needs_a_length(config, make):
     with pytest.raises(ConfigurationError, match=r"TRAINER_STEPS_PER_EPOCH.*a number, since"):
-        make_plan(config(), DataSet("own", make(), None), 2)
-    plan = make_plan(config(steps_per_epoch=5, epochs=2), DataSet("own", make(), None), 2)
+        run_length_of(config(), DataSet("own", make(), None), 2)
+    plan = run_length_of(config(steps_per_epoch=5, epochs=2), DataSet("own", make(), None), 2)
     assert plan.steps == 10
 
 
 @pytest.mark.parametrize("make", ENDLESS.values(), ids=ENDLESS)
 def test_it_is_nothing_to_test_with(config, make):
     with pytest.raises(ConfigurationError, match="test data that end"):
-        make_plan(config(steps_per_epoch=5), DataSet("own", BATCHES, make()), 2)
+        run_length_of(config(steps_per_epoch=5), DataSet("own", BATCHES, make()), 2)
 
 
 def test_a_generator_may_be_read_once(config):
-    plan = make_plan(config(epochs=1), DataSet("own", generator(), None), 2)
+    plan = run_length_of(config(epochs=1), DataSet("own", generator(), None), 2)
     assert plan.steps is None

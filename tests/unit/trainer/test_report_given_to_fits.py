@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from cluster_trainer.report.again import again
-from cluster_trainer.report.begun import begun, begun_of_all
 from cluster_trainer.report.fits import RecordedFit
+from cluster_trainer.report.given_to_fits import begun, begun_of_all
+from cluster_trainer.report.repeat_command import again
 from cluster_trainer.report.run import read_run
 
 ADAM = {"class_name": "Adam", "config": {"name": "adam_3", "learning_rate": 0.10000000149011612}}

@@ -21,7 +21,7 @@ WORKING, READING = b"R", b"D"
 
 
 @dataclass(frozen=True)
-class Labour:
+class Utilization:
     """What a process was at, in seconds, since it was first looked at.
 
     Attributes:
@@ -34,14 +34,14 @@ class Labour:
     busy: float = 0.0
     disk: float = 0.0
 
-    def since(self, before: "Labour") -> "Labour":
+    def since(self, before: "Utilization") -> "Utilization":
         """Return what has come after `before`."""
-        return Labour(
+        return Utilization(
             self.seconds - before.seconds, self.busy - before.busy, self.disk - before.disk
         )
 
 
-class Labours:
+class UtilizationSampler:
     """Looks at this process from a thread of its own, from `begin` to `end`."""
 
     def __init__(self, tasks: Path = TASKS) -> None:
@@ -59,9 +59,9 @@ class Labours:
         """Look no more."""
         self._ended.set()
 
-    def so_far(self) -> Labour:
+    def so_far(self) -> Utilization:
         """Return what it was at so far."""
-        return Labour(self._seconds, self._busy, self._disk)
+        return Utilization(self._seconds, self._busy, self._disk)
 
     def _look(self) -> None:
         own = str(threading.get_native_id())

@@ -10,7 +10,7 @@ from cluster_trainer.report.run import RecordedRun
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.groups import OWN
 from cluster_trainer.settings.names.references import is_reference
-from cluster_trainer.settings.names.variables import variable_of
+from cluster_trainer.settings.names.spellings import variable_of
 
 OF_CLUSTER = re.compile(
     r"TRAINER_[A-Z_]+|WORKER_[0-7]_GPUS|WORKERS|NETWORK|IMAGE|OVERLAYS|GRACE_SECONDS|DATA_DIR"

@@ -13,7 +13,7 @@ FILE = "BEGUN"
 log = logging.getLogger("trainer")
 
 
-class Beginning:
+class Leftovers:
     """The beginning of a run on this worker.
 
     Args:

@@ -1,0 +1,92 @@
+"""With which exit code a process ends, and what it says of the reason."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from cluster_trainer.problems import (
+    ConfigurationError,
+    ExitCode,
+    PeerLostError,
+    StopRequestedError,
+    TrainingDivergedError,
+)
+from cluster_trainer.process.lost_peer import gist, is_other_call, tells_of_lost_peer
+from cluster_trainer.process.stop import SIGNAL_CODES, STOP_SIGNALS
+from cluster_trainer.results.on_screen.screen import OWN
+
+log = logging.getLogger("trainer")
+
+
+def judge(error: Exception, num_workers: int) -> tuple[int, str]:
+    """Return the exit code for what has ended a run, and the reason in one line."""
+    if isinstance(error, ConfigurationError):
+        return ExitCode.BAD_CONFIGURATION, "; ".join(map(str, error.problems))
+    if isinstance(error, StopRequestedError):
+        return SIGNAL_CODES + error.signal_number, str(error)
+    if isinstance(error, PeerLostError):
+        return ExitCode.PEER_LOST, str(error)
+    if isinstance(error, TrainingDivergedError) or is_other_call(error):
+        # The same settings, or the same program, would lead there again.
+        return ExitCode.BAD_CONFIGURATION, str(error)
+    if num_workers > 1 and tells_of_lost_peer(error):
+        return ExitCode.PEER_LOST, f"a peer was lost ({gist(error)})"
+    return ExitCode.CRASHED, gist(error)
+
+
+def tell(error: Exception, num_workers: int) -> None:
+    """Print what a person needs beyond the line that says how the run ended."""
+    if isinstance(error, ConfigurationError):
+        print(error, file=sys.stderr)  # noqa: T201
+    elif judge(error, num_workers)[0] == ExitCode.CRASHED or is_other_call(error):
+        log.error("training failed", exc_info=error)
+
+
+def end_by(
+    error: Exception,
+    num_workers: int,
+    note: Callable[[int, str | None], object] = lambda *_: None,
+    *,
+    is_script: bool = True,
+) -> None:
+    """End the process for what has ended a call, unless a script may handle it.
+
+    Args:
+        error: what was raised.
+        num_workers: how many train together.
+        note: is called with the exit code and the reason before the end.
+        is_script: whether the program is a script, which may handle crashes; else all end it.
+
+    Raises:
+        SystemExit: something does not fit, and no peer would wait for this process to be gone.
+    """
+    code, reason = judge(error, num_workers)
+    if code == ExitCode.CRASHED and is_script:
+        return
+    tell(error, num_workers)
+    note(code, reason)
+    if isinstance(error, ConfigurationError) and num_workers == 1 and is_script:
+        raise SystemExit(code)
+    leave_process(code, reason)
+
+
+def leave_process(code: int, reason: str | None) -> NoReturn:
+    """Say why, if there is a reason, and end the process without waiting for anybody."""
+    if reason is not None:
+        if status_of(code) == "stopped":  # as was asked for: the reason says so
+            log.info("%s (exit code %d)", reason, code, extra=OWN)
+        else:
+            log.error("failed: %s (exit code %d)", reason, code)
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def status_of(code: int) -> str:
+    """Return an exit code's word in result.json."""
+    if code == ExitCode.DONE:
+        return "done"
+    return "stopped" if code - SIGNAL_CODES in STOP_SIGNALS else "failed"
