@@ -1,4 +1,4 @@
-"""JSON without the extensions that Python accepts: duplicate keys, NaN, endless numbers, depth."""
+"""Strict JSON: duplicate keys, NaN, infinite numbers and deep nesting are refused."""
 
 from __future__ import annotations
 

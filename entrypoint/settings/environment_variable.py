@@ -43,7 +43,7 @@ HOST_LIST = (
 
 TF_CONFIG = EnvironmentVariable(
     name="TF_CONFIG",
-    purpose="The cluster in TensorFlow's own form. It is checked, completed and passed on.",
+    purpose="The cluster in TensorFlow's own format. It is checked, completed and passed on.",
     accepted='a JSON object with "cluster" and "task"',
     example='{"cluster":{"worker":["10.1.10.58:2222","10.1.10.250:2222"]},'
     '"task":{"type":"worker","index":0}}',
@@ -74,8 +74,8 @@ WORKER_PORT = EnvironmentVariable(
 )
 CLUSTER_SOURCE = EnvironmentVariable(
     name="CLUSTER_SOURCE",
-    purpose="Where the cluster comes from. auto uses every source that is set; all of them must "
-    "agree. none trains alone, whatever is set.",
+    purpose="Where the cluster comes from. auto uses every source that is set, and all of them "
+    "must agree. none trains alone, even if a source is set.",
     accepted="auto, tf_config, worker_hosts, sagemaker, vertex, skypilot, slurm, kubernetes or "
     "none",
     example="worker_hosts",
@@ -83,8 +83,8 @@ CLUSTER_SOURCE = EnvironmentVariable(
 )
 ENV_FILE = EnvironmentVariable(
     name="ENV_FILE",
-    purpose="A file of NAME=value lines. Variables of the container win over it. If unset: .env in "
-    "the working directory, if it exists.",
+    purpose="A file of NAME=value lines. Variables of the container take precedence over it. If "
+    "unset: .env in the working directory, if it exists.",
     accepted="the path of a readable file",
     example="/workspace/cluster.env",
     file_form=False,

@@ -54,49 +54,49 @@ class Options:
         "RENDEZVOUS_TIMEOUT",
         forms.whole_number(0, LONGEST_SECONDS),
         default="300",
-        purpose="Seconds that the workers may take to meet, before the command starts and before "
-        "each new ring. 0 skips the meeting.",
+        purpose="Seconds that a meeting of the workers may take: before the command starts, and "
+        "before each new ring. 0 skips the meeting before the start.",
         example="900",
     )
     cluster_token: str | None = option(
         "CLUSTER_TOKEN",
         forms.secret(FEWEST_TOKEN_CHARACTERS),
-        purpose="A secret that all workers share. It signs the messages by which workers meet and "
-        "form a ring, so that no outsider can take part. It does not protect TensorFlow's own "
-        "ports (docs/how-to/firewall.md).",
+        purpose="A secret that all workers share. It signs the messages with which workers meet "
+        "and form a ring, so that no outsider can take part. It does not protect TensorFlow's "
+        "own ports (docs/how-to/firewall.md).",
         example="$(openssl rand -hex 16)",
     )
     gpus_per_worker: int | None = option(
         "GPUS_PER_WORKER",
         forms.whole_number(0),
-        purpose="How many GPUs each worker must have. A worker with another number refuses to "
-        "start, rather than train on its CPU.",
+        purpose="How many GPUs each worker must have. A worker with another number does not "
+        "start. Otherwise it would train on its CPU.",
         example="1",
     )
     min_workers: int | None = option(
         "MIN_WORKERS",
         forms.whole_number(1),
-        purpose="The smallest number of workers that continue after a loss. It must be more than "
-        "half of all workers. Worker 0 and more than half of the workers that trained last must be "
-        "among them. Lost workers rejoin at the end of a call. If unset: all workers. It must be "
-        "the same on every worker, and needs a ring (TRAINER_COLLECTIVES) and a meeting "
-        "(RENDEZVOUS_TIMEOUT).",
+        purpose="How many workers must remain after a loss for the run to continue: more than "
+        "half of all workers. Worker 0 must remain, and more than half of the workers that "
+        "trained last. Lost workers rejoin at the end of a call. If unset: all workers. The "
+        "value must be the same on every worker. It needs a ring (TRAINER_COLLECTIVES) and a "
+        "meeting (RENDEZVOUS_TIMEOUT).",
         example="2",
     )
     regroup_seconds: float = option(
         "REGROUP_SECONDS",
         forms.seconds(),
         default="5",
-        purpose="Seconds that worker 0 waits for lost workers before it continues without them "
-        "(MIN_WORKERS), up to half of RENDEZVOUS_TIMEOUT.",
+        purpose="Seconds that worker 0 waits for lost workers before the others continue "
+        "without them (MIN_WORKERS): at most half of RENDEZVOUS_TIMEOUT.",
         example="30",
     )
     startup_timeout_seconds: int = option(
         "STARTUP_TIMEOUT",
         forms.whole_number(0, LONGEST_SECONDS),
         default="300",
-        purpose="Seconds that TensorFlow may wait for its peers, or a command for its neighbours "
-        "in the ring, once this worker is ready. 0 is no limit.",
+        purpose="Seconds that TensorFlow may wait for its peers, or that a command may wait for "
+        "its neighbours in the ring, once this worker is ready. 0 sets no limit.",
         example="600",
     )
     stop_grace_seconds: float = option(
@@ -111,9 +111,8 @@ class Options:
         "MAX_RESTARTS",
         forms.whole_number(0),
         default="3",
-        purpose="How often the command is restarted after a crash. Losses of peers have a "
-        "separate count for each peer, with the same limit. Progress resets all counts "
-        "(PROGRESS_FILE).",
+        purpose="How often the command is restarted after a crash. After losses of peers, it is "
+        "restarted as often for each peer it has. Progress resets both counts (PROGRESS_FILE).",
         example="0",
     )
     progress_file: str | None = option(
@@ -126,8 +125,8 @@ class Options:
     failure_file: str | None = option(
         "FAILURE_FILE",
         forms.path("the path of a file that may be created"),
-        purpose="A file to which the reason of a failure is written, in a few lines. Give each "
-        "worker its own file. It is removed at each start, and after a success.",
+        purpose="The entrypoint writes the reason of a failure to this file, in a few lines. "
+        "Each worker needs its own file. The file is removed at each start and after a success.",
         example="/runs/failure",
     )
     peer_lost_exit_code: int = option(
@@ -142,8 +141,8 @@ class Options:
         "LOG_FORMAT",
         forms.choice(TEXT, JSON),
         default=TEXT,
-        purpose="text is for people. json writes each line, including the command's, as an object "
-        "with time, level, worker and message.",
+        purpose="text is readable for people. json writes each line, including the command's, "
+        "as an object with time, level, worker and message.",
         example="json",
     )
     verbose: int = option(
@@ -152,7 +151,7 @@ class Options:
         default="0",
         purpose="1 prints every line of every worker. Otherwise the chief prints the events of "
         "the cluster, and the others print only their own waits, warnings, errors, restarts and "
-        "end. train.log has the rest.",
+        "end. The file train.log has all lines.",
         example="1",
     )
     metrics_port: int | None = option(

@@ -47,7 +47,7 @@ def test_random_disturbances_for_minutes(begin_run, ends_as_undisturbed, minutes
     settings = Settings(math.ceil(minutes), STEPS_A_MINUTE, CHECKPOINT_STEPS, pack_bytes=PACK_BYTES)
     run = begin_run(settings, STEP_SECONDS)
     counted = disturb(run, minutes)
-    scenario = f"soak: {counted} in {minutes:g} min, lost steps of all, longest times"
+    scenario = f"soak of {minutes:g} min: {counted} (lost steps in total, longest times)"
     ends_as_undisturbed(run, scenario, CHECKPOINT_STEPS)
 
 

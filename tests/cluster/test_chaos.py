@@ -242,4 +242,4 @@ def test_five_random_kills(run, ends_as_undisturbed):
         run.wait_until_noticed()
         run.come_back(victim)
         run.wait_until_resumed()
-    ends_as_undisturbed(run, "five random kills: lost steps of all, longest times", INTERVAL)
+    ends_as_undisturbed(run, "five random kills (lost steps in total, longest times)", INTERVAL)

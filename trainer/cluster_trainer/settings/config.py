@@ -72,18 +72,19 @@ class TrainerConfig(BaseSettings):
     )
     image_size: PositiveInt | None = Field(
         None,
-        description="Side in pixels to which pictures are resized. If unset: 224 for data sets "
-        "whose pictures differ in size, otherwise the pictures' own size.",
+        description="Pictures are resized to this width and height, in pixels. If unset: 224 "
+        "for data sets whose pictures differ in size, otherwise the pictures' own size.",
     )
     augment: Literal["none", "flip", "crop", "flip_crop"] = Field(
         "none",
-        description="Random changes of the training pictures. flip mirrors half of them left to "
-        "right. crop takes a window of three quarters to all of their height and width.",
+        description="Random changes of the training pictures. flip mirrors half of the pictures "
+        "left to right. crop cuts out a window whose height and width are 75 % to 100 % of the "
+        "picture's.",
     )
     cache: Literal["auto", "memory", "disk", "none"] = Field(
         "auto",
-        description="Where the decoded pictures of a TensorFlow Datasets set are kept: in memory, "
-        "on disk in data_dir, or nowhere (none). auto takes the first with enough "
+        description="Where the decoded pictures of a TensorFlow Datasets set are cached: in "
+        "memory, on disk in data_dir, or nowhere (none). auto takes the first cache with enough "
         "room. The results of a run do not depend on it.",
     )
     run_dir: Annotated[Path, AfterValidator(values.writable_directory)] = Field(
@@ -95,8 +96,8 @@ class TrainerConfig(BaseSettings):
     )
     strategy: Literal["auto", "none", "mirrored", "multiworker"] = Field(
         "auto",
-        description="How to distribute: over the workers of TF_CONFIG (multiworker), over this "
-        "machine's GPUs (mirrored), or not at all (none). auto chooses.",
+        description="How training is distributed: over the workers of TF_CONFIG (multiworker), "
+        "over this machine's GPUs (mirrored), or not at all (none). auto chooses.",
     )
     logical_cpus: PositiveInt | None = Field(
         None,
@@ -109,14 +110,15 @@ class TrainerConfig(BaseSettings):
     )
     collectives: Literal["auto", "tensorflow", "ring"] = Field(
         "auto",
-        description="What sums gradients over workers: TensorFlow's collectives (tensorflow) or a "
-        "ring of direct connections (ring). auto takes the ring if TRAINER_STRATEGY is auto and "
-        "each worker trains on its CPU as one device.",
+        description="How gradients are summed over workers: by TensorFlow's collectives "
+        "(tensorflow), or over a ring of direct connections (ring). auto takes the ring if "
+        "TRAINER_STRATEGY is auto and each worker trains on its CPU as one device.",
     )
     wire: Literal["float32", "bfloat16"] = Field(
         "float32",
-        description="How float32 gradients travel over the ring. bfloat16 halves the traffic, for "
-        "slow networks. It rounds each gradient to 8 bits; sums stay float32.",
+        description="The number format in which float32 gradients are sent over the ring. "
+        "bfloat16 halves the traffic, for slow networks: it rounds each gradient to 8 "
+        "significant bits. Sums stay float32.",
     )
     silence_seconds: PositiveInt = Field(
         10,
@@ -139,31 +141,32 @@ class TrainerConfig(BaseSettings):
     )
     optimizer: Annotated[str, AfterValidator(values.known_optimizer)] = Field(
         "adam",
-        description="The optimizer by its name in Keras; momentum is SGD with momentum 0.9. Or "
-        "module:function of your own, which takes the learning rate (a number or a schedule) and "
-        "returns an optimizer.",
+        description="The optimizer's name in Keras; momentum is SGD with momentum 0.9. Or "
+        "module:function of your own, which takes the learning rate (a number or a schedule) "
+        "and returns an optimizer.",
     )
     loss: Annotated[str, AfterValidator(values.known_loss)] | None = Field(
         None,
-        description="The loss of a model that is not compiled. If unset: for classes, the "
-        "cross-entropy of logits.",
+        description="The loss, if your model is not compiled. If unset: for a classifier, the "
+        "cross-entropy of its logits.",
     )
     metrics: Annotated[str, AfterValidator(values.known_metrics)] | None = Field(
         None,
-        description="The metrics of a model that is not compiled. If unset: for classes, the "
-        "accuracy.",
+        description="The metrics, if your model is not compiled. If unset: for a classifier, "
+        "the accuracy.",
     )
     learning_rate: float = Field(
         0.001, gt=0, le=1000, allow_inf_nan=False, description="The optimizer's learning rate."
     )
     learning_rate_schedule: Literal["constant", "cosine"] = Field(
         "cosine",
-        description="cosine lowers the learning rate to 0 over the whole run; constant keeps it.",
+        description="cosine lowers the learning rate to 0 over the whole run. constant does not "
+        "change it.",
     )
     lr_scaling: Literal["none", "linear", "sqrt"] = Field(
         "none",
         description="Multiplies the learning rate by global batch / TRAINER_LR_SCALING_BASE "
-        "(linear, for SGD) or by its square root (sqrt, for Adam).",
+        "(linear, for SGD) or by the square root of this ratio (sqrt, for Adam).",
     )
     lr_scaling_base: PositiveInt = Field(
         DEFAULT_PER_REPLICA_BATCH_SIZE,
@@ -171,15 +174,15 @@ class TrainerConfig(BaseSettings):
     )
     warmup_steps: AutoOrNonNegative = Field(
         "auto",
-        description="Steps over which the learning rate rises: from the unscaled rate if it is "
-        "scaled up, otherwise from 0. auto: 5 epochs, but at most a tenth of the run, if it is "
-        "scaled up; otherwise 0.",
+        description="Number of steps during which the learning rate rises to its full value. It "
+        "starts at the unscaled rate if TRAINER_LR_SCALING raises the rate, otherwise at 0. "
+        "auto: 5 epochs, but at most a tenth of the run, if the rate is raised; otherwise 0.",
     )
     precision: Literal["float32", "bfloat16", "float16"] = Field(
         "float32",
-        description="What layers compute in; weights stay float32. bfloat16 and float16 need GPUs "
-        "that support them. float16 scales the loss, and skips a step on all replicas if it "
-        "overflows on one.",
+        description="The number format in which layers compute. Weights stay float32. bfloat16 "
+        "and float16 need GPUs that support them. float16 scales the loss. If a step overflows "
+        "on one replica, all replicas skip it.",
     )
     sync_batch_norm: bool = Field(
         False,  # noqa: FBT003  pydantic's signature
@@ -188,15 +191,15 @@ class TrainerConfig(BaseSettings):
     )
     first_batch: Literal["check", "refuse", "off"] = Field(
         "check",
-        description="If the model has parts that are not Keras's, computes the first batch twice, "
-        "on all replicas and on the chief alone, and compares the results. check warns about a "
-        "difference, refuse ends the fit, off compares nothing.",
+        description="Whether to compare the first batch: if the model has parts that are not "
+        "Keras's, all replicas compute it, and the chief computes it alone. check warns about a "
+        "difference. refuse ends the fit. off compares nothing.",
     )
     jit: bool = Field(
         False,  # noqa: FBT003  pydantic's signature
-        description="Compiles the code between the sums of a step with XLA, once for each batch "
-        "size. Some models become faster, others slower; rounding differs. A model that is "
-        "already compiled keeps its own jit_compile.",
+        description="Compiles the parts of a step between two all-reduces with XLA, once for "
+        "each batch size. Some models become faster, others slower, and rounding differs. A "
+        "model that is already compiled keeps its own jit_compile.",
     )
     seed: int = Field(
         42,
@@ -206,61 +209,61 @@ class TrainerConfig(BaseSettings):
     )
     checkpoint_steps: NonNegativeInt = Field(
         200,
-        description="Steps between two checkpoints, which every worker keeps in its own folder. "
-        "Each epoch ends with one, too. 0 keeps none.",
+        description="Number of steps between two checkpoints. Every worker keeps its own. Each "
+        "epoch ends with a checkpoint, too. 0 keeps none.",
     )
     resume: Literal["never", "auto", "must"] = Field(
         "auto",
-        description="auto resumes from the newest checkpoint of any worker. must refuses to start "
-        "without one. never moves earlier results aside and starts over; a restart after a crash "
-        "still resumes.",
+        description="auto resumes from the newest checkpoint of any worker. must refuses to "
+        "start without a checkpoint. never moves earlier results aside and starts over, but a "
+        "restart after a crash still resumes.",
     )
     keep_earlier: NonNegativeInt | None = Field(
         None,
         description="How many earlier runs each worker keeps in its folder `earlier`. A new run "
-        "moves the previous run's files there. If unset: all of them.",
+        "moves the previous run's files there. If unset: all earlier runs.",
     )
     tensorboard: Literal["none", "scalars", "histograms"] = Field(
         "scalars",
-        description="What each worker writes for TensorBoard: curves and text (scalars), the "
-        "weights after each epoch as well (histograms), or nothing (none).",
+        description="What each worker writes for TensorBoard: curves and text (scalars), also "
+        "the weights after each epoch (histograms), or nothing (none).",
     )
     profile_steps: Annotated[str, AfterValidator(values.first_and_last_step)] | None = Field(
         None,
         description="Steps that the chief profiles. The profile is written to "
-        "tensorboard/plugins/profile. In a script with several fits, they are steps of the first. "
-        "If unset: none.",
+        "tensorboard/plugins/profile. In a script, they are steps of the first fit. If unset: "
+        "none.",
     )
     steps_per_call: AutoOrPositive = Field(
         "auto",
-        description="Steps that run inside TensorFlow before control returns to Python. auto: "
-        "about a second's worth, or 0.2 s while workers are missing.",
+        description="Number of steps that one call into TensorFlow runs before control returns "
+        "to Python. auto: as many as take about a second, or 0.2 s while workers are missing.",
     )
     threads: AutoOrPositive = Field(
         "auto",
-        description="CPU threads of TensorFlow. A script may set another number itself. auto: the "
-        "CPUs that the container may use.",
+        description="Number of CPU threads that TensorFlow uses. A script may set another "
+        "number itself. auto: one for each processor that the container may use.",
     )
     startup_timeout_seconds: NonNegativeInt = Field(
         300,
-        description="Seconds that TensorFlow may wait for the other workers; 0 is no limit. Over "
-        "a ring, `STARTUP_TIMEOUT` applies instead.",
+        description="Seconds that TensorFlow may wait for the other workers. 0 sets no limit. "
+        "Over a ring, `STARTUP_TIMEOUT` applies instead.",
     )
     stall_timeout_seconds: AutoOrNonNegative = Field(
         "auto",
-        description="Seconds that one call of TensorFlow may take before the run counts as stuck "
-        "and restarts from its last checkpoint. auto: a minute plus ten times the longest call of "
-        "its kind. 0 is no limit.",
+        description="Seconds that one call into TensorFlow may take. After that the run counts "
+        "as stuck, and restarts from its last checkpoint. auto: a minute plus ten times the "
+        "longest earlier call of the same kind. 0 sets no limit.",
     )
     stop_seconds: PositiveInt = Field(
         6,
-        description="Seconds that a run may take to end after SIGTERM. docker stop's own limit is "
-        "10 s.",
+        description="Seconds that a run may take to stop after SIGTERM. `docker stop` itself "
+        "waits 10 s.",
     )
     gpus_per_worker: NonNegativeInt | None = Field(
         None,
-        description="How many GPUs TensorFlow must see here, whether or not all of them train. If "
-        "unset: any number.",
+        description="How many GPUs TensorFlow must find on this worker, whether or not all of "
+        "them train. If unset: any number.",
     )
     unknown_arguments: CliUnknownArgs = Field(default=[], repr=False, exclude=True)
 
