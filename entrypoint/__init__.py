@@ -1,11 +1,12 @@
-"""The entrypoint of the image: finds out who the peers are, then runs the command.
+"""The entrypoint of the image: determines the peers, then runs the command.
 
 Read `__main__.py` first (the sequence), then `settings/environ.py` (where values come from),
-`cluster/spec.py` (what a cluster is), `sources/` (one contract a file), `sources/resolve.py` (how
-they agree), `start.py` (a resolved start), `peers.py` (what it does about its peers) and
-`supervision/`. `settings/options.py` and `settings/environment_variable.py` declare all variables.
+`cluster/spec.py` (what a cluster is), `sources/` (one file per contract), `sources/resolve.py` (how
+the sources agree), `start.py` (a resolved start), `peers.py` (the gate, the watch and the rings)
+and `supervision/`. `settings/options.py` and `settings/environment_variable.py` declare all
+variables.
 
-Imports the standard library and python-dotenv, never tensorflow and never the trainer. All of it
-runs at every start of every container, so no module on the good path imports what is slow to
-import: dotenv, socket, threading, subprocess, asyncio.
+It imports the standard library and python-dotenv, never tensorflow and never the trainer. It runs
+at every start of every container. So modules that are slow to import (dotenv, socket, threading,
+subprocess, asyncio) are imported only when they are needed.
 """

@@ -1,6 +1,6 @@
 """The image's entrypoint: read, resolve, then explain, or meet the peers and run the command.
 
-The only module of this package that looks at `os.environ`, `sys.argv` and the working directory.
+Only this module of the package reads `os.environ`, `sys.argv` and the working directory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from entrypoint.supervision.child.child_process import hold_notices
 def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) -> int:
     """Do what the arguments ask for and return the exit code."""
     if arguments[:1] == [STATUS]:
-        # No start needs it.
+        # a normal start does not need it
         from entrypoint.status.show import show_status  # noqa: PLC0415
 
         return show_status(arguments[1:], environ)
@@ -54,7 +54,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
         environment = _environment(request, variables, options, answer, requirements)
         _check(request, options, environment, answer.ports)
     except ConfigurationError as error:
-        # What is imported below runs another process, and a good start of one worker needs none.
+        # The modules imported below run other processes, which a normal start of one worker does
+        # not need.
         from entrypoint.report.refuse import refuse  # noqa: PLC0415
 
         return refuse(error, request, options, variables.texts(), directory)
@@ -80,7 +81,7 @@ def _environment(
     answer: Answer,
     requirements: Requirements | None,
 ) -> Mapping[str, str]:
-    """Return the command's variables; raise ConfigurationError."""
+    """Return the command's variables. Raises ConfigurationError."""
     environment = command_environment(variables, answer.tf_config_text, answer.hosts)
     if requirements:
         environment = requirements.added_to(environment)
@@ -92,8 +93,8 @@ def _environment(
 def _check(
     request: Request, options: Options, environment: Mapping[str, str], ports: Sequence[int]
 ) -> None:
-    """Raise ConfigurationError for options that do not fit this machine, or each other."""
-    # The trainer's own check looks at its flags, too.
+    """Raise ConfigurationError if options do not fit this machine, or each other."""
+    # The trainer's own check covers its flags, too.
     collectives = "" if request.is_trainer else environment.get("TRAINER_COLLECTIVES", "")
     all_of(
         lambda: check_machine(options.gpus_per_worker, environment),
@@ -105,7 +106,7 @@ def _check(
 def _say_more(
     variables: Environ, options: Options, answer: Answer, directory: Path, log: Log
 ) -> None:
-    """Say what may surprise somebody about this start."""
+    """Log warnings about surprising effects of this start."""
     is_given = variables.given("REGROUP_SECONDS") and len(answer.ports) > 1
     if warning := regroup_warning(options.min_workers, is_given=is_given):
         log.warning(warning)

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 TRAINER = ("python", "-P", "-m", "trainer")
-"""-P: a folder called trainer in the working directory must not take the place of ours."""
+"""-P: a folder named trainer in the working directory must not shadow the image's package."""
 
 EXPLAIN = "explain"
 
 STATUS = "status"
-"""Shows what the worker of this container is at (`docker exec`), and starts none."""
+"""Shows the status of the worker in this container (`docker exec`), and starts nothing."""
 
 TRAIN = "train"
-"""Another word for the trainer: SageMaker runs a container as `docker run IMAGE train`
+"""Another name for the trainer: SageMaker runs `docker run IMAGE train`
 (https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo-dockerfile.html)."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to run, and whether to run it or only to explain it."""
+    """The command to run, and whether to run it or only to explain it."""
 
     command: tuple[str, ...]
     is_trainer: bool
@@ -29,7 +29,7 @@ class Request:
 
 
 def parse_arguments(arguments: Sequence[str]) -> Request:
-    """Return the request of `[explain [--json]] [command… | [train] flags for the trainer…]`."""
+    """Parse `[explain [--json]] [command… | [train] flags for the trainer…]`."""
     if arguments[:1] == [EXPLAIN]:
         as_json = arguments[1:2] == ["--json"]
         request = _request(arguments[2 if as_json else 1 :])

@@ -1,4 +1,4 @@
-"""Problems of a configuration, and the one way to report them."""
+"""Configuration errors, and how they are reported."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-EXIT_PEER_LOST = 75  # EX_TEMPFAIL of sysexits.h: trying again may well help
-EXIT_NOBODY_CAME = 76  # of the gate's process alone: 75 for the container, or 0
-EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h: trying again changes nothing
+EXIT_PEER_LOST = 75  # EX_TEMPFAIL of sysexits.h: a retry may help
+EXIT_NOBODY_CAME = 76  # used by the gate's process only: 75 for the container, or 0
+EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h: a retry changes nothing
 EXIT_NOT_EXECUTABLE = 126  # as a shell does
 EXIT_NOT_FOUND = 127  # as a shell does
 
@@ -19,42 +19,42 @@ STDOUT = 1
 """The file descriptor."""
 
 LONGEST_SHOWN = 200
-"""Characters of a received value that a message shows."""
+"""The number of characters of a received value that a message shows."""
 
 MOST_LISTED = 5
-"""Names that a sentence lists."""
+"""The number of names that a sentence lists."""
 
 MOST_SHOWN = 50
-"""Problems that a message shows: a wrong file read as a host list has thousands."""
+"""The number of problems that a message shows: a wrong file read as a host list has thousands."""
 
 HIDDEN = "***"
-"""What is shown of a secret."""
+"""Stands for a secret."""
 
 SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "KEY")
-"""A variable whose name has one of them holds a secret."""
+"""If a variable's name contains one of these words, its value is a secret."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that the user has to change."""
+    """One thing that the user must change."""
 
     name: str
-    """The variable, with its place or flag in addition: `TF_CONFIG cluster.worker[1]`."""
+    """The variable, with its place or flag: `TF_CONFIG cluster.worker[1]`."""
     received: str | None
-    """The value as it was given; None where there was none."""
+    """The value as it was given; None if there was none."""
     accepted: str
-    """What would have been right."""
+    """What would be accepted."""
     advice: str = ""
-    """A sentence that helps further, or nothing."""
+    """A sentence of advice, or ""."""
 
 
 @dataclass(frozen=True)
 class OpenProblem(Problem):
-    """A problem that may be temporary: a name server, say, has not answered yet."""
+    """A problem that may be temporary. For example, a name server has not answered yet."""
 
 
 class ConfigurationError(Exception):
-    """The user's configuration is wrong; carries all problems that were found."""
+    """The user's configuration is wrong; the error has all problems that were found."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -67,7 +67,7 @@ class ConfigurationError(Exception):
 
 
 def all_of(*steps: Callable[[], Any]) -> tuple[Any, ...]:
-    """Return what each step returns; raise one ConfigurationError with the problems of all."""
+    """Run all steps and return their results; raise one ConfigurationError with all problems."""
     results: list[Any] = []
     problems: list[Problem] = []
     for step in steps:
@@ -87,7 +87,7 @@ def raise_any(problems: Iterable[Problem]) -> None:
 
 
 def render(problems: Sequence[Problem], notes: Iterable[str] = ()) -> str:
-    """Return the message: each problem on a line of its own, then sentences of no problem."""
+    """Return the message: each problem on its own line, then the notes."""
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     where = "that may be temporary" if _are_open(problems) else "in the configuration"
     return "\n".join(
@@ -108,7 +108,7 @@ def _are_open(problems: Sequence[Problem]) -> bool:
 
 
 def _line(problem: Problem) -> str:
-    """Return a problem as one line, its value hidden if the name says that it is a secret."""
+    """Return a problem as one line; the value is hidden if the name is a secret's."""
     received = HIDDEN if problem.received and is_secret(problem.name) else problem.received
     value = "nothing" if received is None else f'"{shortened(escaped(received))}"'
     name = shortened(escaped(problem.name))
@@ -117,12 +117,12 @@ def _line(problem: Problem) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Whether the name says that its value must not be shown."""
+    """Whether the value of this name must not be shown."""
     return any(word in name.upper() for word in SECRET_WORDS)
 
 
 def escaped(text: str) -> str:
-    """Return text that is safe on one line of a terminal: no control characters or surrogates."""
+    """Return a text without control characters or surrogates, safe for one line of a terminal."""
     if text.isprintable():
         return text
     return "".join(
@@ -132,12 +132,12 @@ def escaped(text: str) -> str:
 
 
 def shortened(text: str, longest: int = LONGEST_SHOWN) -> str:
-    """Return at most `longest` characters, the last an ellipsis where something was left out."""
+    """Return at most `longest` characters; if something is cut off, the last is an ellipsis."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the first few names, and how many more there are."""
+    """Return the first few names, and the number of the others."""
     more = len(names) - MOST_LISTED
     return ", ".join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
@@ -151,20 +151,20 @@ def signal_name(number: int) -> str:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of it; raise OSError where the reader has gone away, or the disk is full."""
+    """Write all data. Raises OSError if the reader is gone, or the disk is full."""
     while data:
         data = data[os.write(descriptor, data) :]
 
 
 def how_it_ended(status: int) -> str:
-    """Return how a process ended, in words: its exit code, or minus the signal that killed it."""
+    """Describe the end of a process with this exit code, or minus the signal that killed it."""
     if status >= 0:
         return f"ended with exit code {status}"
     return f"was killed by {signal_name(-status)}"
 
 
 def say(message: str) -> None:
-    """Write lines to stderr; a stderr that is closed or full is no reason to stop."""
+    """Write lines to stderr; if stderr is closed or full, do nothing."""
     try:
         print(message, file=sys.stderr, flush=True)  # noqa: T201 -- what it is for
     except OSError:

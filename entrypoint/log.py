@@ -12,33 +12,33 @@ from entrypoint.errors import escaped, say
 DEBUG, INFO, WARNING, ERROR = "DEBUG", "INFO", "WARNING", "ERROR"
 
 Say = Callable[[str, str], None]
-"""Takes a level, and a line."""
+"""Logs a line at a level."""
 
 
 @dataclass(frozen=True)
 class Log:
-    """Writes lines to stderr; the trainer's have the same form."""
+    """Writes lines to stderr, in the same format as the trainer's."""
 
     worker: str
     """`worker-1`."""
     as_json: bool = False
     also: Callable[[str], None] | None = None
-    """Is given each line as text, too."""
+    """Also receives each line as text."""
 
     def info(self, message: str) -> None:
-        """Say what goes on."""
+        """Log an event."""
         self.line(INFO, message)
 
     def shared(self, message: str, *, is_chief: bool) -> None:
-        """Say what every worker says: the chief speaks for all, and the others' line is DEBUG."""
+        """Log an event that every worker logs: INFO on the chief, DEBUG on the others."""
         self.line(shared_level(is_chief=is_chief), message)
 
     def warning(self, message: str) -> None:
-        """Say what may be wrong, or is being mended."""
+        """Log a possible problem, or one that is being handled."""
         self.line(WARNING, message)
 
     def error(self, message: str) -> None:
-        """Say why something ends."""
+        """Log the reason of a failure."""
         self.line(ERROR, message)
 
     def line(self, level: str, message: str) -> None:
@@ -49,17 +49,17 @@ class Log:
             self.also(text)
 
     def message(self, text: str) -> None:
-        """Write a message of several lines as it is; in JSON it is one object, an error."""
+        """Write a message of several lines unchanged; in JSON it is one object with level ERROR."""
         say(json_line(ERROR, self.worker, text) if self.as_json else text)
 
 
 def shared_level(*, is_chief: bool) -> str:
-    """Return the level of a line that the chief says as well; screens leave out DEBUG."""
+    """Return the level of a line that the chief logs, too; screens omit DEBUG."""
     return INFO if is_chief else DEBUG
 
 
 def json_line(level: str, worker: str, message: str) -> str:
-    """Return a line for machines; time is UTC with milliseconds."""
+    """Return a line as JSON; the time is UTC with milliseconds."""
     return json.dumps({"time": now(), "level": level, "worker": worker, "message": message})
 
 

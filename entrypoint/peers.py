@@ -1,6 +1,6 @@
-"""The peers of one start: the gate, the watch over them, and the command's rings.
+"""The peers of one start: the gate, the peer watch, and the command's rings.
 
-It is imported before any of these is forked off, and not at all by a worker that is alone.
+It is imported before any of these is forked. A worker without peers does not import it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from entrypoint.supervision.peers.beside import Peers, SharedMark
 
 @dataclass(frozen=True, kw_only=True)
 class PeersOfStart:
-    """The peers of one start, and all that is needed to deal with them."""
+    """The peers of one start, with everything that the gate, the watch and the rings need."""
 
     spec: ClusterSpec
     task: Task
@@ -73,20 +73,20 @@ class PeersOfStart:
 
     @property
     def most_losses(self) -> int:
-        """How often a meeting may lose one: as often as commands that end with 75 may (`Restarts`).
+        """How many losses a meeting may have: as many as there may be restarts (`Restarts`).
 
-        One that its neighbour cannot reach is left out after two.
+        A worker that its neighbour cannot reach is left out after two losses.
         """
         return max(2 if self.fewer else 1, self.options.max_restarts * (self.workers - 1))
 
     @property
     def fewer(self) -> Fewer | None:
-        """When the others are not waited for; None: never."""
+        """The rules for continuing without some workers; None: all are needed."""
         least = self.options.min_workers or self.workers
         return Fewer(least, self.options.regroup_seconds) if least < self.workers else None
 
     def for_supervision(self) -> Peers:
-        """Return what the supervisor calls, each in a process of its own."""
+        """Return the functions that the supervisor calls, each in its own process."""
         return Peers(
             number=self.workers - 1,
             meet=self.meet if self.has_gate else None,
@@ -96,7 +96,7 @@ class PeersOfStart:
         )
 
     def meet(self, restart_count: int) -> tuple[int, str]:
-        """Wait for the peers at the gate, as a `Work` that knows how many restarts there were."""
+        """Wait for the peers at the gate, after so many restarts. Returns a `Work`'s result."""
         seconds = self.options.rendezvous_timeout_seconds
 
         def say(level: str, line: str) -> None:
@@ -118,9 +118,9 @@ class PeersOfStart:
         return 0, meeting.text
 
     def watch(self, trains: Callable[[], bool]) -> tuple[int, str]:
-        """Watch the peers while TensorFlow waits for them, as a `Work`.
+        """Watch the peers while TensorFlow waits for them. Returns a `Work`'s result.
 
-        A command that has asked for its neighbours has no such wait.
+        A command that has asked for its neighbours does not wait in TensorFlow.
         """
 
         def work() -> tuple[int, str]:
@@ -140,7 +140,7 @@ class PeersOfStart:
         return retried(work, "the watch over the peers", self.log)()
 
     def serve(self, asks: socket.socket, meeting: str) -> None:
-        """Connect the command with its neighbours, whenever it asks."""
+        """Connect the command with its neighbours, each time it asks."""
         group = Group(
             self._terms(Timing.of_commands(), self.log.line),
             meeting=Meeting.read(meeting),
@@ -194,7 +194,7 @@ class PeersOfStart:
         )
 
     def _say_the_way(self) -> None:
-        """Name the way to the peers' GPUs, where NCCL may take another; they are there by now."""
+        """Log the interface that leads to the peers, which are there by now, if NCCL may err."""
         others = (one for one in self.spec.members if one.task != self.task)
         peers = {str(one.task): one.address.host for one in others}
         try:

@@ -1,4 +1,4 @@
-"""Read /proc: the boot, the container, and the processes that are alive."""
+"""Reads /proc: the boot, the container, and the processes that are alive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROC = Path("/proc")
 BOOT_ID = PROC / "sys/kernel/random/boot_id"
 PID_NAMESPACE = PROC / "self/ns/pid"
 STATE_FIELD, PARENT_FIELD, SESSION_FIELD, START_FIELD = 0, 1, 3, 19
-"""Of /proc/PID/stat, counted from the state, which follows the name (proc(5))."""
+"""Columns of /proc/PID/stat, counted from the state, which follows the name (proc(5))."""
 
 
 def this_boot() -> str:
@@ -25,7 +25,7 @@ def this_boot() -> str:
 def this_container() -> str:
     """Return an ID of this container: the same for all processes in one PID namespace.
 
-    Host names do not tell: containers with `--network host` have the name of their host.
+    Host names are not unique: containers with `--network host` have their host's name.
     """
     try:
         return f"{this_boot()}/{PID_NAMESPACE.stat().st_ino}"
@@ -41,20 +41,20 @@ class LivingProcess:
     parent: int
     session: int
     started: int
-    """When, in the kernel's ticks since it booted."""
+    """When the process started, in the kernel's ticks since boot."""
 
 
 def living_processes() -> Iterator[LivingProcess]:
-    """Yield the living processes, whatever their groups and parents are."""
+    """Yield the living processes, in any group and with any parent."""
     for folder in PROC.iterdir():
         if folder.name.isdigit() and (found := living_process(int(folder.name))):
             yield found
 
 
 def living_process(pid: int) -> LivingProcess | None:
-    """Return a process by its number, None if it has ended."""
+    """Return a process by its number; None if it has ended."""
     try:
-        # The name, in parentheses, may hold anything.
+        # The name, in parentheses, may contain any character.
         fields = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None

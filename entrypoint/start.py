@@ -27,21 +27,21 @@ from entrypoint.supervision.supervisor import end
 
 @dataclass(frozen=True)
 class ResolvedStart:
-    """All that was found out about one start."""
+    """A resolved start."""
 
     request: Request
     resolution: Resolution | None
     options: Options
     environment: Mapping[str, str]
-    """The command's."""
+    """The command's variables."""
     requirements: Requirements | None = None
-    """What has to be there besides the image's packages."""
+    """The packages that must be installed besides the image's."""
     status_places: tuple[Path, ...] = ()
-    """The folders of which one holds what `status` shows."""
+    """The folders in which the status may be kept."""
 
     @property
     def cluster(self) -> tuple[ClusterSpec, Task] | None:
-        """With whom this worker trains, and as what; None alone, and for an evaluator."""
+        """The cluster and this worker's task; None for one worker, and for an evaluator."""
         found = self.resolution
         if found is None or found.task is None or found.rank is None:
             return None
@@ -50,7 +50,7 @@ class ResolvedStart:
 
 def start(start: ResolvedStart, log: Log) -> int:
     """Install packages, meet the peers, run the command, and return the exit code."""
-    # Before signals wait: this may ask nvidia-smi, for seconds, and a stop ends both then.
+    # before signals are blocked: nvidia-smi may take seconds, and a stop ends both
     warnings = machine_warnings(start.environment)
     block_signals()  # from here on a stop waits to be taken, and none is lost between two steps
     become_subreaper()
@@ -67,7 +67,7 @@ def start(start: ResolvedStart, log: Log) -> int:
 
 
 def _failed(error: Exception, options: Options, log: Log) -> int:
-    """Return the exit code where the entrypoint itself fails; a limit of the system's is no bug."""
+    """Return the exit code if the entrypoint itself fails. A limit of the system is not a bug."""
     if not isinstance(error, (OSError, MemoryError)):
         sys.excepthook(type(error), error, error.__traceback__)
     return end(Ended(EXIT_NO_PROCESS, f"the entrypoint failed: {error!r}"), (), options, log)
@@ -93,7 +93,7 @@ def _start(start: ResolvedStart, warnings: Sequence[str], log: Log, board: Board
         code, settings = _ask_trainer(start, log)
         if code is not None:
             return code
-    # Once, before it is forked off: three processes need it, and all workers may wait for one.
+    # Imported once, before the forks: three processes need it.
     from entrypoint.peers import PeersOfStart  # noqa: PLC0415 -- a worker that is alone has none
 
     peers = PeersOfStart(
@@ -110,7 +110,7 @@ def _start(start: ResolvedStart, warnings: Sequence[str], log: Log, board: Board
 
 
 def _install(start: ResolvedStart, log: Log) -> Ended:
-    """Install the user's packages if they are not there; it is before the gate that others wait."""
+    """Install the user's packages if they are missing, before the gate, where the others wait."""
     requirements = start.requirements
     if requirements is None or requirements.is_installed():
         return Ended(0, "")
@@ -124,14 +124,11 @@ def _install(start: ResolvedStart, log: Log) -> Ended:
 
 
 def _ask_trainer(start: ResolvedStart, log: Log) -> tuple[int | None, Mapping[str, str]]:
-    """Return the exit code if the trainer's answer ends this start, else None, and its settings.
-
-    The settings are those that all workers must share.
-    """
+    """Return the exit code if the check ends this start, else None; and the shared settings."""
     request, options = start.request, start.options
     if not request.is_trainer:
         return None, {}
-    # Slow to import; and a worker that is alone leaves the checking to the trainer itself.
+    # Slow to import. A worker without peers leaves the check to the trainer itself.
     from entrypoint.checks.trainer_settings import answer_of_trainer, read_answer  # noqa: PLC0415
 
     def work() -> tuple[int, str]:

@@ -6,26 +6,26 @@ import json
 import math
 
 DEEPEST = 32
-"""Levels of nesting; a TF_CONFIG has four, and Python's own limit is a crash."""
+"""Levels of nesting. A TF_CONFIG has four, and Python crashes at its own limit."""
 
 LONGEST_KEY = 80
-"""Characters of a key that a message shows."""
+"""The number of characters of a key that a message shows."""
 
 
 class StrictJSONError(ValueError):
-    """A text is not the JSON that we accept; the message is a sentence that says why.
+    """The text is not strict JSON; the message is a sentence that explains why.
 
-    It says where and what, and never quotes a value: a secret may be among them.
+    It says where and why, and never quotes a value, which may be a secret.
     """
 
 
 def not_shown(text: str) -> str:
-    """Return what a message shows of a text that is not the JSON we accept: its length."""
+    """Return how a message shows an invalid text: by its length."""
     return f"({len(text)} characters, not shown)" if text else text
 
 
 def parse_object(text: str) -> dict[str, object]:
-    """Return the JSON object that the text is; raise StrictJSONError."""
+    """Parse a JSON object. Raises StrictJSONError."""
     document = parse(text)
     if not isinstance(document, dict):
         reason = "It is JSON, but not an object."
@@ -34,7 +34,7 @@ def parse_object(text: str) -> dict[str, object]:
 
 
 def parse(text: str) -> object:
-    """Return the JSON value that the text is; raise StrictJSONError."""
+    """Parse a JSON value. Raises StrictJSONError."""
     try:
         document: object = json.loads(
             text,
@@ -77,7 +77,7 @@ def _float(text: str) -> float:
 
 
 def _int(text: str) -> int:
-    """Return a number of up to 18 digits; int() itself fails with thousands."""
+    """Return a number of up to 18 digits. int() itself fails with thousands of digits."""
     if len(text) > 18:  # noqa: PLR2004
         reason = "It has a number that is too large."
         raise StrictJSONError(reason)
@@ -85,7 +85,7 @@ def _int(text: str) -> int:
 
 
 def _check_depth(document: object) -> None:
-    """Refuse what is nested so deeply that writing it again could fail."""
+    """Refuse a text that is nested so deeply that writing it again could fail."""
     level = [document]
     for _ in range(DEEPEST):
         level = [

@@ -1,4 +1,4 @@
-"""How many GPUs this container was given, and the memory through which they pass data."""
+"""The number of GPUs in this container, and the shared memory through which they pass data."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from entrypoint.errors import ConfigurationError, Problem
 
 NVIDIA_SMI = "nvidia-smi"
-"""Comes with the NVIDIA container runtime."""
+"""A program of the NVIDIA container runtime."""
 LIST_GPUS = "-L"
-"""A line for each GPU, and below it one for each MIG instance of a GPU that is partitioned."""
+"""Prints a line for each GPU, and below it one for each MIG instance of a partitioned GPU."""
 SECONDS = 20.0
 DEVICE = re.compile(r"nvidia[0-9]+")
 
@@ -33,7 +33,7 @@ def check_gpus(expected: int | None, environ: Mapping[str, str]) -> None:
 def count_gpus(environ: Mapping[str, str]) -> int:
     """Return the number of GPUs (or MIG instances) that TensorFlow would see.
 
-    CUDA_VISIBLE_DEVICES leaves some out: CUDA takes its entries up to the first invalid one.
+    CUDA_VISIBLE_DEVICES hides some: CUDA uses its entries up to the first invalid one.
     """
     listed = ask_nvidia_smi([LIST_GPUS], environ)
     present = _device_files() if listed is None else _count_listed(listed)
@@ -42,14 +42,14 @@ def count_gpus(environ: Mapping[str, str]) -> int:
 
 
 def count_devices(environ: Mapping[str, str]) -> int:
-    """Return the number of GPUs by their device files alone, which takes no time."""
+    """Return the number of GPUs by counting device files, which takes no time."""
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     present = _device_files()
     return present if visible is None else min(present, _count_visible(visible))
 
 
 def ask_nvidia_smi(arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
-    """Return what nvidia-smi prints, None where there is none, it fails, or it takes over 20 s."""
+    """Return nvidia-smi's output; None if it is missing, fails, or takes over 20 s."""
     import subprocess  # noqa: PLC0415 -- slow to import, and only asked for where GPUs are expected
 
     try:
@@ -92,14 +92,14 @@ def _gpus(count: int) -> str:
 
 FOLDER = Path("/dev/shm")  # noqa: S108 -- looked at, and nothing is written
 ENOUGH_BYTES = 1 << 30
-"""What NVIDIA recommends, `--shm-size=1g`
+"""NVIDIA's recommendation, `--shm-size=1g`
 (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html)."""
 SHARING = 2
-"""GPUs of one container."""
+"""The number of GPUs in one container from which shared memory matters."""
 
 
 def shared_memory_warning(gpus: int, folder: Path = FOLDER) -> str | None:
-    """Return what to say where several GPUs of this container share too little."""
+    """Return a warning if several GPUs of this container have too little shared memory."""
     if gpus < SHARING:
         return None
     try:

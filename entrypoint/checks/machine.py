@@ -1,4 +1,4 @@
-"""What is checked of a machine with GPUs, beforehand; nothing of it costs a machine without any."""
+"""Checks of a machine with GPUs before a start. They cost nothing on a machine without GPUs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Resolve = Callable[[list[str]], Mapping[str, tuple[str, ...]]]
 
 
 def check_machine(gpus_per_worker: int | None, environ: Mapping[str, str]) -> None:
-    """Raise ConfigurationError for what would make TensorFlow train on the CPU, or NCCL fail."""
+    """Raise ConfigurationError if TensorFlow would train on the CPU instead, or NCCL would fail."""
     gpus = count_devices(environ)
     steps: list[Callable[[], None]] = [lambda: check_gpus(gpus_per_worker, environ)]
     if gpus:
-        # Slow to import, for what it asks the kernel.
+        # slow to import
         from entrypoint.checks.nccl_interface import (  # noqa: PLC0415
             check_interface,
             interfaces,
@@ -32,7 +32,7 @@ def check_machine(gpus_per_worker: int | None, environ: Mapping[str, str]) -> No
 
 
 def devices_of(command: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Return what a command trains on, "CPU" or "GPU"; "" where it has a wish of its own."""
+    """Return the kind of device that a command trains on, "CPU" or "GPU"; "" if it chooses."""
     if any(environ.get(name) for name in CHOOSING):
         return ""
     if any(argument.startswith(CHOOSING_FLAGS) for argument in command):
@@ -41,7 +41,7 @@ def devices_of(command: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def machine_warnings(environ: Mapping[str, str]) -> list[str]:
-    """Return what to say of this container before it meets others."""
+    """Return warnings about this container, before it meets others."""
     gpus = count_devices(environ)
     if not gpus:
         return []
@@ -52,7 +52,7 @@ def machine_warnings(environ: Mapping[str, str]) -> list[str]:
 def network_note(
     environ: Mapping[str, str], peers: Mapping[str, str], resolve: Resolve
 ) -> str | None:
-    """Return what to say of the way to the peers, whose names resolve once they are there.
+    """Return a note about the interface that leads to the peers. Their names resolve by now.
 
     Args:
         environ: the command's.

@@ -1,8 +1,9 @@
 """NCCL_SOCKET_IFNAME, and the interface that leads to the peers.
 
-NCCL connects the GPUs of several workers at addresses of an interface that it chooses by itself,
-or by NCCL_SOCKET_IFNAME, whatever addresses the list of workers has. With the wrong one it hangs.
-Which one it chooses by itself is its own affair: what is named here is the way to the peers.
+NCCL connects the GPUs of several workers over an interface that it chooses itself, or that
+NCCL_SOCKET_IFNAME names. It ignores the addresses in the list of workers. With the wrong interface
+it hangs. This module does not predict NCCL's own choice. It names the interface that leads to the
+peers.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from entrypoint.errors import ConfigurationError, Problem, listed
 SETTING = "NCCL_SOCKET_IFNAME"
 LOOPBACK = "lo"
 ROUTES = Path("/proc/net/route")
-"""IPv4 only: interface, destination and, in the eighth column, its mask (proc(5))."""
+"""IPv4 only: the interface, the destination and, in the eighth column, its mask (proc(5))."""
 MASK_COLUMN = 7
 
 Route = Callable[[str], str]
-"""IP address -> the interface on the way there; "" where that is not known."""
+"""IP address -> the interface on the way there; "" if it is not known."""
 
 
 def check_interface(
     environ: Mapping[str, str], gpus: int, names: Callable[[], Sequence[str]]
 ) -> None:
-    """Raise ConfigurationError if NCCL_SOCKET_IFNAME leaves no interface: NCCL would fail."""
+    """Raise ConfigurationError if NCCL_SOCKET_IFNAME matches no interface: NCCL would fail."""
     setting = environ.get(SETTING, "")
     if not gpus or not _is_set(setting):
         return
@@ -45,7 +46,7 @@ def check_interface(
 def route_note(
     environ: Mapping[str, str], peers: Mapping[str, str], names: Sequence[str], route: Route
 ) -> str | None:
-    """Return which interface leads to the peers, where NCCL may take another one.
+    """Return which interface leads to the peers, if NCCL may choose another one.
 
     Args:
         environ: the command's.
@@ -76,7 +77,7 @@ def interfaces() -> list[str]:
 
 
 def route_to(address: str, routes: Path = ROUTES) -> str:
-    """Return the interface on the way to an IPv4 address; "" where that is not known."""
+    """Return the interface on the way to an IPv4 address; "" if it is not known."""
     try:
         target = _number(socket.inet_aton(address))
         rows = [line.split() for line in routes.read_text(encoding="ascii").splitlines()[1:]]
@@ -91,17 +92,17 @@ def _mask(row: Sequence[str]) -> int:
 
 
 def _number(packed: bytes) -> int:
-    """Return an address as the kernel writes it there: the bytes of the network, natively read."""
+    """Return an address in the kernel's notation: its bytes as a number in native order."""
     return int(struct.unpack("=I", packed)[0])
 
 
 def _is_set(setting: str) -> bool:
-    """Whether NCCL takes it for a setting: a text of one character is none."""
+    """Whether NCCL takes the text for a setting: NCCL ignores texts of one character."""
     return len(setting) > 1
 
 
 def _matching(setting: str, names: Sequence[str]) -> list[str]:
-    """Return the names that a list such as `eth,ib`, `=eth0` or `^docker` chooses."""
+    """Return the names that a list such as `eth,ib`, `=eth0` or `^docker` selects."""
     others = setting.startswith("^")
     entries = setting.removeprefix("^")
     exact = entries.startswith("=")

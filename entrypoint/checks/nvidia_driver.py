@@ -1,4 +1,4 @@
-"""Whether the machine's NVIDIA driver is new enough for the image's CUDA, and for its GPUs."""
+"""Checks whether the NVIDIA driver is new enough for the image's CUDA and for the GPUs."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from entrypoint.checks.gpus import ask_nvidia_smi
 from entrypoint.errors import ConfigurationError, Problem
 
 VERSION_FILE = Path("/proc/driver/nvidia/version")
-"""The kernel module writes it: "NVRM version: … Kernel Module  535.129.03  Thu Oct …"."""
+"""The kernel module writes this line: "NVRM version: … Kernel Module  535.129.03  Thu Oct …"."""
 VERSION = re.compile(r"Module.*?\s(\d+(?:\.\d+)+)\s")
 FIRST_DRIVER = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
-"""Of each major version of CUDA, whose minor versions all run on it
+"""The first driver for each major version of CUDA, on which all its minor versions run
 (https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html)."""
 
 CAPABILITIES = ("--query-gpu=name,compute_cap", "--format=csv,noheader")
-"""A line for each GPU: "NVIDIA H100 80GB HBM3, 9.0"."""
+"""Prints a line for each GPU: "NVIDIA H100 80GB HBM3, 9.0"."""
 CAPABILITY = re.compile(r"(?P<name>.+), (?P<version>\d+\.\d+)")
 NOT_COMPILED, FIRST_COMPILER = "9.0", "555.42"
-"""TensorFlow 2.21 carries finished kernels for GPUs up to 8.9. From 9.0 on the driver compiles them
-from PTX of CUDA 12.5, which no older driver reads."""
+"""TensorFlow 2.21 has precompiled kernels for GPUs up to 8.9. From 9.0 on the driver compiles them
+from PTX of CUDA 12.5, which older drivers cannot read."""
 
 
 def check_driver(cuda: str, gpus: int, file: Path = VERSION_FILE) -> None:
-    """Raise ConfigurationError if TensorFlow could use none of the GPUs, for the driver's age.
+    """Raise ConfigurationError if the driver is too old for TensorFlow to use any GPU.
 
-    It would say so in a line among others, and train on the CPU.
+    TensorFlow would mention this in one line among others, and train on the CPU.
+
 
     Args:
         cuda: the version in the image, "12.9.79"; empty where there is none.
@@ -47,9 +48,10 @@ def check_driver(cuda: str, gpus: int, file: Path = VERSION_FILE) -> None:
 
 
 def kernels_warning(cuda: str, environ: Mapping[str, str], file: Path = VERSION_FILE) -> str | None:
-    """Return what to say of GPUs whose kernels the driver is too old to compile.
+    """Return a warning about GPUs whose kernels the driver is too old to compile.
 
-    Only where the driver is as old as that are the GPUs asked what they are, which takes a moment.
+    It queries the GPUs only if the driver is that old, because the query takes a moment.
+
 
     Args:
         cuda: as for `check_driver`.
@@ -73,7 +75,7 @@ def kernels_warning(cuda: str, environ: Mapping[str, str], file: Path = VERSION_
 
 
 def _driver(file: Path) -> str:
-    """Return the driver's version, "535.129.03"; an empty text where it cannot be known."""
+    """Return the driver's version, "535.129.03"; "" if it cannot be determined."""
     try:
         match = VERSION.search(file.read_text(encoding="utf-8", errors="replace"))
     except OSError:

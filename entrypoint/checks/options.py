@@ -1,4 +1,4 @@
-"""Whether METRICS_PORT is free, and whether fewer workers may go on as MIN_WORKERS says."""
+"""Checks whether METRICS_PORT is free, and whether MIN_WORKERS is possible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TENSORFLOW = "tensorflow"
 
 
 def check_metrics_port(port: int | None, workers_ports: Iterable[int]) -> None:
-    """Raise ConfigurationError if the port is a worker's, or something listens on it."""
+    """Raise ConfigurationError if the port belongs to a worker, or is in use."""
     if port is None:
         return
     if port in workers_ports:
@@ -26,7 +26,7 @@ def check_metrics_port(port: int | None, workers_ports: Iterable[int]) -> None:
 
 
 def _reason(port: int) -> str:
-    """Return why nobody may listen on a port now, an empty text if one may."""
+    """Return why a port cannot be opened; "" if it can."""
     from entrypoint.cluster.machine import listen  # noqa: PLC0415 -- slow, and most need none
 
     try:
@@ -37,9 +37,9 @@ def _reason(port: int) -> str:
 
 
 def check_min_workers(options: Options, workers: int, collectives: str = "") -> None:
-    """Raise ConfigurationError unless MIN_WORKERS of all workers may go on without the others.
+    """Raise ConfigurationError unless MIN_WORKERS is valid for this number of workers.
 
-    `collectives` is TRAINER_COLLECTIVES; "" where it is not given.
+    `collectives` is TRAINER_COLLECTIVES; "" if it is not set.
     """
     least, at_gate_seconds = options.min_workers, options.rendezvous_timeout_seconds
     if least is None:
@@ -72,7 +72,7 @@ def _out_of_range(least: int, fewest: int, workers: int) -> Problem:
 
 
 def regroup_warning(least: int | None, *, is_given: bool) -> str | None:
-    """Return what to say where REGROUP_SECONDS is given, and changes nothing."""
+    """Return a warning if REGROUP_SECONDS is set, but has no effect."""
     if least is not None or not is_given:
         return None
     return f"REGROUP_SECONDS has no effect without {MIN_WORKERS}: the workers wait for all others"

@@ -1,4 +1,4 @@
-"""Asking the trainer, as a child process, what its settings are and what is wrong with them."""
+"""Runs the trainer's check of its settings as a child process."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, Problem, how_i
 from entrypoint.log import Say
 
 CHECK_TIMEOUT_SECONDS = 20.0
-"""For `explain` and a refusal. It takes about a second on a free machine."""
+"""The limit for `explain` and a refusal. The check takes about a second on an idle machine."""
 SAY_SECONDS = 10.0
-"""Between lines that say how long it has taken."""
+"""Between progress lines."""
 PAUSES_SECONDS = (1.0, 4.0)
-"""Before a check that failed is retried; one that always fails must end."""
+"""Before a failed check is retried. The number of retries is limited."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What the trainer said."""
+    """The result of the check."""
 
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
-    """A sentence that says why it said nothing, if it did not."""
+    """A sentence that explains why the check gave no result, if it failed."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Those that must be the same on all workers: variable -> value."""
+    """The settings that must be the same on all workers: variable -> value."""
     done: str = ""
-    """A sentence that says that this run is done already, if it is."""
+    """A sentence that says that this run is already done, if it is."""
 
 
 class UncheckedError(Exception):
-    """The trainer has not said anything that can be read; the message says why."""
+    """The check gave no readable result; the message explains why."""
 
 
 def check_trainer(
@@ -42,7 +42,7 @@ def check_trainer(
     environment: Mapping[str, str],
     timeout_seconds: float = CHECK_TIMEOUT_SECONDS,
 ) -> Checked:
-    """Return what the trainer says, or a note why it does not. Never raises."""
+    """Return the result of the check, or a note that explains why there is none. Never raises."""
     try:
         return read_answer(_ask(command, environment, timeout_seconds))
     except UncheckedError as error:
@@ -52,11 +52,11 @@ def check_trainer(
 def answer_of_trainer(
     command: Sequence[str], environment: Mapping[str, str], timeout_seconds: float, say: Say
 ) -> tuple[int, str]:
-    """Return 0 and what the trainer answers, for `read_answer`; 75 and why it does not.
+    """Return 0 and the check's output, for `read_answer`; or 75 and the reason.
 
-    Without an answer nobody knows whether the workers agree. So a check that fails is retried, and
-    a slow one, as on a machine that still loads the image, may take all the time there is. To be
-    run in a child process: a signal ends it, and the check with it.
+    Without a result it is unknown whether the workers agree. So a failed check is retried. A slow
+    one, for example while the machine still loads the image, may use the whole time limit. Call
+    this in a child process: a signal ends the process and the check.
     """
     deadline = time.monotonic() + timeout_seconds
     pauses = list(PAUSES_SECONDS)
@@ -80,7 +80,7 @@ def _ask(
     timeout_seconds: float,
     say: Say = lambda *_: None,
 ) -> str:
-    """Run `<trainer> check [flags]`; return what it prints, or raise UncheckedError."""
+    """Run `<trainer> check [flags]` and return its output. Raises UncheckedError."""
     try:
         child = subprocess.Popen(  # noqa: S603 -- the trainer's own command; no shell
             [*TRAINER, "check", *command[len(TRAINER) :]],
@@ -102,7 +102,7 @@ def _ask(
 def _outputs(
     child: subprocess.Popen[bytes], timeout_seconds: float, say: Say
 ) -> tuple[bytes, bytes]:
-    """Return all that the child prints, or kill it at the time limit and raise UncheckedError."""
+    """Return the child's output; at the time limit kill it and raise UncheckedError."""
     start = time.monotonic()
     while True:
         waited = time.monotonic() - start
@@ -116,7 +116,7 @@ def _outputs(
 
 
 def read_answer(output: str) -> Checked:
-    """Return what the object says that the check prints; raise UncheckedError."""
+    """Parse the JSON object that the check prints. Raises UncheckedError."""
     try:
         said = json.loads(output)
         problems = tuple(_problem(entry) for entry in said["problems"])

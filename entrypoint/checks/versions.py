@@ -1,4 +1,4 @@
-"""What this worker is made of, as far as all workers have to be alike."""
+"""The versions that must be the same on all workers."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 TENSORFLOW = re.compile(r"tensorflow(?:_cpu)?-([^-]+)\.dist-info")
-"""The folder that names an installed version; looked for, since importing TensorFlow takes
-seconds, and importlib.metadata longer than one look."""
+"""The folder whose name has the installed version. Reading it is faster than importing TensorFlow
+(seconds) or using importlib.metadata."""
 
 CUDA = re.compile(r"nvidia_cuda_runtime(?:_cu[0-9]+)?-([^-]+)\.dist-info")
 
 
 def image_version(environ: Mapping[str, str]) -> str:
-    """Return "0.1.0 (3a4601d)", an empty text outside of an image."""
+    """Return "0.1.0 (3a4601d)"; "" outside of an image."""
     version = environ.get("CLUSTER_TRAINER_VERSION", "")
     revision = environ.get("CLUSTER_TRAINER_REVISION", "")
     return f"{version} ({revision})" if version and revision else version
 
 
 def tensorflow_version(path: Iterable[str] | None = None) -> str:
-    """Return the version that is installed on the path (sys.path), an empty text if none is."""
+    """Return the version that is installed on the path (sys.path); "" if there is none."""
     return _installed(TENSORFLOW, path)
 
 
 def cuda_version(path: Iterable[str] | None = None) -> str:
-    """Return the version of CUDA's runtime, "12.9.79"; an empty text in an image for CPUs."""
+    """Return the version of CUDA's runtime, "12.9.79"; "" in a CPU image."""
     return _installed(CUDA, path)
 
 
 def _installed(distribution: re.Pattern[str], path: Iterable[str] | None) -> str:
-    """Return the version of the first folder on the path that has such a name."""
+    """Return the version from the first folder on the path with such a name."""
     for folder in sys.path if path is None else path:
         try:
             names = [entry.name for entry in Path(folder or ".").iterdir()]

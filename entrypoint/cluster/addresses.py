@@ -1,4 +1,4 @@
-"""A worker's address: host and port; and whether anyone on the internet may reach it."""
+"""A worker's address (host and port), and whether the internet can reach it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class AddressError(ValueError):
-    """A text is not an address; the message is a sentence that says why."""
+    """The text is not an address; the message is a sentence that explains why."""
 
 
 @dataclass(frozen=True, order=True)
 class Address:
-    """Where a worker listens; `str()` gives the form that TensorFlow reads."""
+    """The address on which a worker listens; `str()` gives TensorFlow's notation."""
 
     host: str
     """A lower-case name, or an IP address in its shortest form, without brackets."""
@@ -37,7 +37,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it means "this machine" on every machine."""
+        """Whether the address means "this machine" on every machine."""
         address = _ip(self.host)
         if address is None:
             name = self.host.rstrip(".")
@@ -46,19 +46,19 @@ class Address:
 
     @property
     def is_public(self) -> bool:
-        """Whether it is an IP address that the internet routes; a name may lead to either kind."""
+        """Whether the address is a public IP address. A name counts as not public."""
         address = _ip(self.host)
         return address is not None and _unmapped(address).is_global
 
 
 def parse_address(text: str, default_port: int) -> Address:
-    """Return the address that the text writes; raise AddressError."""
+    """Parse an address. Raises AddressError."""
     host, port = _split(text.strip())
     return Address(_host(host.lower()), default_port if port is None else _port(port))
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    """Return host and port, None where the text has no port."""
+    """Split a text into host and port; the port is None if the text has none."""
     if match := _BRACKETED.fullmatch(text):
         if not isinstance(_ip(match[1]), ipaddress.IPv6Address):
             reason = "The text in brackets is not an IPv6 address."
@@ -98,7 +98,7 @@ def _port(port: str) -> int:
 
 
 def _ip(host: str) -> _IP | None:
-    """Return the IP address that a host is, None for a name or for one with a zone (`%eth0`)."""
+    """Return a host as an IP address; None for a name or for an address with a zone (`%eth0`)."""
     try:
         return None if "%" in host else ipaddress.ip_address(host)
     except ValueError:
@@ -106,13 +106,13 @@ def _ip(host: str) -> _IP | None:
 
 
 def _unmapped(address: _IP) -> _IP:
-    """Return the IPv4 address that an IPv6 one only wraps (`::ffff:10.0.0.1`), else the same."""
+    """Return the IPv4 address that an IPv6 address wraps (`::ffff:10.0.0.1`), otherwise itself."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
 
 
 def public_warning(addresses: Sequence[Address]) -> str | None:
-    """Return what to say where the list has public IP addresses; names are not looked up."""
+    """Return a warning if the list has public IP addresses. Names are not looked up."""
     public = [str(address) for address in addresses if address.is_public]
     if not public:
         return None

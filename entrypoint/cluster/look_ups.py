@@ -1,4 +1,4 @@
-"""Looking up host names in threads that nobody waits for."""
+"""Looking up host names in threads that nothing waits for."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from collections import deque
 from collections.abc import Callable
 
 AT_ONCE = 256
-"""Names that are asked for at the same time; so many that silent ones do not hold up the others."""
+"""Names that are looked up at the same time: so many that slow look-ups do not delay the others."""
 
 Endpoint = tuple[socket.AddressFamily, tuple[str | int, ...]]
-"""What a socket connects to: a family and its form of an address, the IP address first."""
+"""An address for a socket: its family, and the family's notation with the IP address first."""
 
 Found = list[Endpoint] | Exception
-"""The endpoints of a name, each once, or why it has none."""
+"""The endpoints of a name without duplicates, or the reason why it has none."""
 
 
 UNDECIDED = (socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_SYSTEM, socket.EAI_MEMORY)
-"""Errors that say nothing of a name: a server is silent or broken, or something is missing here."""
+"""Errors that say nothing about the name: no server answers, a server fails, or memory is short."""
 
 
 class NoThreadError(Exception):
-    """No thread can be had to look up a name: this says nothing about the name."""
+    """No thread could be started for a look-up. This says nothing about the name."""
 
 
 def is_open(found: Found) -> bool:
-    """Whether a name may well exist: no name server has answered, or nobody could be asked."""
+    """Whether a name may exist: no name server has answered, or no look-up could start."""
     is_silent = isinstance(found, socket.gaierror) and found.errno in UNDECIDED
     return is_silent or isinstance(found, NoThreadError)
 
 
 class LookUps:
-    """Names that wait to be looked up, and the threads that do it.
+    """A queue of names to look up, and the threads that look them up.
 
-    The threads are daemons that nobody joins (those of asyncio and concurrent.futures would be
-    joined): getaddrinfo cannot be cancelled, and a name server that does not answer holds it for
-    many seconds.
+    The threads are daemons, and nothing joins them: getaddrinfo cannot be cancelled, and a name
+    server that does not answer blocks it for many seconds. (asyncio and concurrent.futures join
+    theirs.)
     """
 
     def __init__(self) -> None:
@@ -46,9 +46,9 @@ class LookUps:
         self._lock = threading.Lock()
 
     def ask(self, host: str, port: int, hand_over: Callable[[Found], None]) -> None:
-        """Have a name looked up; a thread will call `hand_over` with what was found.
+        """Look up a name; a thread calls `hand_over` with the result.
 
-        Where no thread can be had at all, it is called at once, with a NoThreadError.
+        If no thread can be started at all, `hand_over` is called at once with a NoThreadError.
         """
         with self._lock:
             self._waiting.append((host, port, hand_over))
@@ -65,7 +65,7 @@ class LookUps:
             hand_over(look_up(host, port))
 
     def _next(self) -> tuple[str, int, Callable[[Found], None]] | None:
-        """Take the next name; with none left the thread counts no more."""
+        """Take the next name; if there is none, the thread ends and is no longer counted."""
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()
@@ -74,10 +74,10 @@ class LookUps:
 
 
 def _start(work: Callable[[], None]) -> bool:
-    """Start one more thread; return False where none can be had, and those that run do the work.
+    """Start another thread; return False if that is impossible.
 
-    It takes no signals: a lookup may outlast the start, and would take them from whoever supervises
-    the command by then.
+    The thread blocks all signals. A look-up may outlast the start, and would take signals from the
+    supervisor.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
@@ -90,7 +90,7 @@ def _start(work: Callable[[], None]) -> bool:
 
 
 def look_up(host: str, port: int) -> Found:
-    """Ask for a name's endpoints, for as long as that takes."""
+    """Look up a name's endpoints, without a time limit."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:  # UnicodeError: a name that IDNA cannot encode

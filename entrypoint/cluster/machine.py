@@ -1,4 +1,4 @@
-"""What this machine is called and which addresses are its own."""
+"""The names and addresses of this machine."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from dataclasses import dataclass
 from entrypoint.cluster.look_ups import Found, LookUps, is_open
 
 RESOLVE_SECONDS = 0.5
-"""For all names together, where it is of little consequence that some of them are missing."""
+"""The limit for all names together, if missing names matter little."""
 OWN_SECONDS = 5.0
-"""For all names together, where none so far is this machine's."""
+"""The limit for all names together, while none is known to be this machine's."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine, as far as finding its place in a list needs it; tests make up their own."""
+    """This machine, as far as finding its place in a list requires; tests use their own."""
 
     host_name: str
     has_address: Callable[[str], bool]
     """Whether an IP address is one of this machine's."""
     resolve: Callable[[Iterable[str]], Mapping[str, tuple[str, ...]]]
-    """Host names or IP addresses -> their IP addresses, none for a name that does not exist. A name
-    is missing while no name server has answered."""
+    """Host names or IP addresses -> their IP addresses; none for a name that does not exist. A name
+    is missing if no name server has answered."""
 
 
 def this_machine() -> Machine:
-    """Return the machine that we run on."""
+    """Return the machine on which this process runs."""
     return Machine(socket.gethostname(), has_address, resolve_own)
 
 
 def has_address(address: str) -> bool:
-    """Whether a UDP socket can be bound to the IP address: only an own address allows that."""
+    """Whether a UDP socket can be bound to the IP address, which works only for own addresses."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -47,9 +47,9 @@ def has_address(address: str) -> bool:
 
 
 def listen(host: str, port: int, backlog: int | None = None) -> socket.socket:
-    """Listen on a port of a host, "" for all addresses, those of IPv6 too; raise OSError.
+    """Listen on a port of a host; "" means all addresses, with IPv6. Raises OSError.
 
-    With SO_REUSEADDR (a closed port's remains don't count), never SO_REUSEPORT.
+    It sets SO_REUSEADDR (remains of closed connections do not matter), never SO_REUSEPORT.
     """
     dual = (not host or ":" in host) and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual or ":" in host else socket.AF_INET
@@ -60,19 +60,19 @@ def listen(host: str, port: int, backlog: int | None = None) -> socket.socket:
     except OSError as error:
         if host or error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
             raise
-    return socket.create_server(("", port), backlog=backlog)  # IPv6 is switched off
+    return socket.create_server(("", port), backlog=backlog)  # IPv6 is disabled
 
 
 def resolve(hosts: Iterable[str], seconds: float = RESOLVE_SECONDS) -> dict[str, tuple[str, ...]]:
-    """Return the hosts' IP addresses that are known within the time."""
+    """Return the IP addresses that are found within the time limit."""
     known = _ask(list(dict.fromkeys(hosts)), lambda _: seconds)
     return {host: addresses for host, addresses in known.items() if addresses}
 
 
 def resolve_own(hosts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return what `Machine.resolve` does; wait longer while no host is known to be this machine.
+    """Return `Machine.resolve`'s result; wait longer while no host is known to be this machine.
 
-    The host with this machine's name, with or without a domain, is resolved first.
+    The host with this machine's name, with or without a domain, is looked up first.
     """
     own = socket.gethostname().lower()
     names = sorted(dict.fromkeys(hosts), key=lambda host: _label(host) != _label(own))
@@ -92,7 +92,7 @@ def _label(host: str) -> str:
 def _ask(
     names: Sequence[str], seconds: Callable[[Mapping[str, tuple[str, ...]]], float]
 ) -> dict[str, tuple[str, ...]]:
-    """Ask for all names at once, and wait as long as `seconds` says by what is known so far."""
+    """Look up all names at once; `seconds` gives the time limit for the results so far."""
     answers: queue.SimpleQueue[tuple[str, Found]] = queue.SimpleQueue()
     look_ups = LookUps()
 

@@ -1,4 +1,4 @@
-"""Who trains together, and which of them this process is: ClusterSpec, Task, Resolution."""
+"""The cluster and this process's place in it: ClusterSpec, Task, Resolution."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Task:
 
 
 ALONE = Task(WORKER, 0)
-"""What a process is where there is no cluster."""
+"""The task of a process without a cluster."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A task that trains, and where it listens."""
+    """A task that trains, and its address."""
 
     task: Task
     address: Address
@@ -39,7 +39,7 @@ class Member:
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """The tasks that train together. An evaluator is beside the cluster, never in it."""
+    """The tasks that train together. An evaluator is never part of the cluster."""
 
     members: tuple[Member, ...]
     """In rank order: the chief, if there is one of that type, then the workers by index."""
@@ -57,7 +57,7 @@ class ClusterSpec:
 
     @classmethod
     def of_workers(cls, addresses: Iterable[Address]) -> ClusterSpec:
-        """Return the spec of a plain list: worker i is its entry i."""
+        """Return the spec of a plain list: worker i is entry i."""
         return cls.of({WORKER: dict(enumerate(addresses))})
 
     @property
@@ -67,16 +67,16 @@ class ClusterSpec:
 
     @property
     def chief(self) -> Member:
-        """The chief task, else worker 0 (the first, where a sparse list leaves out 0)."""
+        """The chief task, otherwise worker 0 (or the first worker of a sparse list without 0)."""
         return self.members[0]
 
     def rank(self, task: Task) -> int | None:
-        """Return the task's place in rank order, None for one that is not in the cluster."""
+        """Return the task's rank; None if it is not in the cluster."""
         tasks = [member.task for member in self.members]
         return tasks.index(task) if task in tasks else None
 
     def to_json(self) -> dict[str, list[str] | dict[str, str]]:
-        """Return TF_CONFIG's "cluster": a list a type, or a dict where indices are left out."""
+        """Return TF_CONFIG's "cluster": a list for each type, or a dict if indices are missing."""
         jobs: dict[str, dict[int, str]] = {}
         for member in self.members:
             jobs.setdefault(member.task.type, {})[member.task.index] = str(member.address)
@@ -84,14 +84,14 @@ class ClusterSpec:
 
 
 def _dense(entries: Mapping[int, str]) -> list[str] | dict[str, str]:
-    """Return a list of 0, 1, 2 …, or else a dict with text keys, as JSON has no others."""
+    """Return a list for the indices 0, 1, 2 …, otherwise a dict with JSON's text keys."""
     if list(entries) == list(range(len(entries))):
         return list(entries.values())
     return {str(index): address for index, address in entries.items()}
 
 
 def spec_problems(name: str, spec: ClusterSpec) -> list[Problem]:
-    """Return what is wrong with the addresses as a whole; `name` is where they were given."""
+    """Return problems of the addresses as a whole; `name` says where they were given."""
     return [*_duplicates(name, spec), *_loopback(name, spec)]
 
 
@@ -115,21 +115,21 @@ def _loopback(name: str, spec: ClusterSpec) -> Iterable[Problem]:
 
 @dataclass(frozen=True)
 class Resolution:
-    """What a source found out."""
+    """The result of a source."""
 
     source: str
-    """The variable that said so, as `explain` shows it."""
+    """The name of the source's variable, as `explain` shows it."""
     spec: ClusterSpec
     task: Task | None
-    """None: this source does not say which of them this process is."""
+    """None: the source does not tell which worker this process is."""
     extra: Mapping[str, object] = field(default_factory=dict)
-    """Other keys of a TF_CONFIG that was given."""
+    """Other keys of the given TF_CONFIG."""
     task_extra: Mapping[str, object] = field(default_factory=dict)
-    """Other keys of its "task"."""
+    """Other keys of the given "task"."""
 
     @property
     def rank(self) -> int | None:
-        """The place of this process in rank order; None if unknown or an evaluator."""
+        """The rank of this process; None if it is unknown, or for an evaluator."""
         return None if self.task is None else self.spec.rank(self.task)
 
     @property

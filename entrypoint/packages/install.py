@@ -1,4 +1,4 @@
-"""Installing the packages: one worker does, those that share its volume wait for it."""
+"""Installs the packages: one worker installs, and those that share its volume wait."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from entrypoint.proc import this_boot
 LOCK = ".lock"
 UNFINISHED = ".unfinished-"
 ABANDONED_SECONDS = 3600
-"""After so long without a sign of life, an installation of another machine's has ended."""
+"""An installation of another machine counts as ended after so many seconds without a change."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 EXHAUSTED = (errno.EAGAIN, errno.ENOMEM)
-"""Processes or memory: a limit that may not be reached the next time."""
+"""Too few processes or too little memory: a limit that the next start may not reach."""
 BOOT_CHARACTERS = 13
 ROOM_BYTES = 65_536
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -39,7 +39,7 @@ def install(
 ) -> tuple[int, str]:
     """Install the packages, unless another worker does so first; return a `Work`'s code and reason.
 
-    To be run in a child process: a signal ends it, and pip with it, whatever they are at.
+    Call this in a child process: a signal ends the process and pip at any moment.
     """
     base = requirements.folder.parent
     try:
@@ -60,10 +60,11 @@ def install(
 
 
 def _lock(lock: IO[str], requirements: Requirements, log: Log) -> bool:
-    """Wait until no other worker installs anything there; return False if nothing can be locked.
+    """Wait until no other worker installs there; return False if the file system has no locks.
 
-    The kernel releases the lock of a process that is gone. Some network file systems have none: two
-    workers may then do the same work, each in a folder of its own, and the first one's counts.
+    The kernel releases the lock of a process that has ended. Some network file systems have no
+    locks. Then two workers may install the same packages, each into its own folder, and the first
+    complete folder is used.
     """
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -80,10 +81,10 @@ def _lock(lock: IO[str], requirements: Requirements, log: Log) -> bool:
 
 
 def _remove_unfinished(base: Path) -> None:
-    """Remove what killed installations have left; only the owner of the lock may do so.
+    """Remove what killed installations have left. Only the owner of the lock may call this.
 
-    The lock may hold on this machine alone, as on some shared file systems: what another machine
-    has started counts as long as it changes.
+    On some shared file systems the lock holds on this machine only. So another machine's
+    installation counts as running while its files change.
     """
     for unfinished in base.glob(f"{UNFINISHED}*"):
         is_ours = unfinished.name.startswith(unfinished_here())
@@ -92,12 +93,12 @@ def _remove_unfinished(base: Path) -> None:
 
 
 def unfinished_here() -> str:
-    """Return how the names of unfinished folders begin on this machine, until it is rebooted."""
+    """Return the prefix of unfinished folders of this machine, since its last boot."""
     return f"{UNFINISHED}{this_boot()[:BOOT_CHARACTERS]}-"
 
 
 def _last_change(folder: Path) -> float:
-    """Return when something in a folder has changed last; now if it is being removed."""
+    """Return the time of the last change in a folder; the current time if it is being removed."""
     try:
         return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
     except OSError:
@@ -107,7 +108,7 @@ def _last_change(folder: Path) -> float:
 def _install(
     requirements: Requirements, environment: Mapping[str, str], log: Log
 ) -> tuple[int, str]:
-    """Install into a folder that does not count, and give it its name when it is whole."""
+    """Install into an unfinished folder, and rename it when it is complete."""
     unfinished = requirements.folder.with_name(unfinished_here() + os.urandom(4).hex())
     unfinished.mkdir()
     log.info(f"installing the packages of {requirements.file} into {requirements.folder}")
@@ -115,7 +116,7 @@ def _install(
     try:
         failure = run_pip(requirements.file, unfinished, environment, log)
         if failure is not None:
-            # On a full file system pip cannot even say so; this raises OSError there.
+            # On a full file system pip cannot even report that. This raises OSError instead.
             (unfinished / OUTPUT).write_bytes(bytes(ROOM_BYTES))
             verdict = verdict_on(failure, requirements.file)
             return _refuse(verdict, log) if isinstance(verdict, Problem) else verdict
@@ -130,9 +131,9 @@ def _install(
 
 
 def _publish(unfinished: Path, requirements: Requirements) -> bool:
-    """Give the folder its name; return False if another worker's has it already.
+    """Rename the folder to its final name; return False if another worker's already has it.
 
-    All that is in it has to be on the disk before: after a power loss the name says that it is.
+    All content must be on the disk before, so that the name proves it after a power loss.
     """
     sync_file_system(unfinished)
     try:
@@ -154,7 +155,7 @@ def _summary(report: Path) -> str:
 
 
 def _origins(items: Sequence[Mapping[str, Mapping[str, str]]]) -> list[str]:
-    """Return the hosts and folders that packages came from, each once."""
+    """Return the hosts and folders that packages came from, without duplicates."""
     urls = [urlsplit(item["download_info"]["url"]) for item in items]
     return sorted({url.hostname or str(Path(url.path).parent) for url in urls})
 

@@ -1,4 +1,4 @@
-"""What pip's failure means: something for the user to change, or a network that may come back."""
+"""Explains a failure of pip: the user has to change something, or the network may recover."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from entrypoint.packages.requirements import PYTHON
 from entrypoint.packages.run_pip import PipFailure
 
 LONGEST_WORDS = 1000
-"""Characters of pip's last lines that a message repeats."""
+"""The number of characters of pip's last lines that a message repeats."""
 
 COMPLAINT = re.compile(r"^(?:pip: )?error: ", re.IGNORECASE)
 UNREACHED = re.compile(r"Could not fetch URL (\S+: .*) - skipping")
 ADDRESS = re.compile(r"https?://\S+|/simple/\S+")
-"""Only pip's notes say so; its output says that there is no such package."""
+"""Found only in pip's debug log; its output says that there is no such package."""
 NETWORK = re.compile(
     r"connection error|connection-\w+|incomplete-download|didn't respond within"
     r"|Max retries exceeded|5\d\d Server Error|(?:408|425|429) Client Error"
 )
 TRACEBACK = "Traceback (most recent call last)"
 LASTING = re.compile(r"certificate|407 Proxy")
-"""Troubles with a connection that the next start would meet again."""
+"""Connection failures that would also fail the next start."""
 
 
 @dataclass(frozen=True)
 class FailureKind:
-    """A failure that is known by a word of pip's: what is accepted, and what to do."""
+    """A known failure: a phrase of pip's output, what is accepted, and advice."""
 
     marker: str
     accepted: str
@@ -53,7 +53,7 @@ KINDS = (
 
 
 def verdict_on(failure: PipFailure, file: Path) -> Problem | tuple[int, str]:
-    """Return what the user has to change, or the exit code and reason of a start to try again."""
+    """Return the problem for the user, or the exit code and the reason of a start to retry."""
     lines = [line.strip() for line in failure.output.splitlines() if line.strip()]
     unreached = list(dict.fromkeys(UNREACHED.findall(failure.notes)))
     for reason in (*unreached, " ".join(_from_complaint(lines))):
@@ -68,7 +68,7 @@ def verdict_on(failure: PipFailure, file: Path) -> Problem | tuple[int, str]:
     words = _last(line for line in lines if not line.endswith(complaint))
     if (
         not failure.notes and failure.code > 0 and TRACEBACK not in failure.output
-    ):  # it did not start
+    ):  # pip did not start
         accepted = "PIP_ variables and a configuration that pip understands"
         return Problem("pip's settings", complaint, accepted, words)
     kind = next(kind for kind in KINDS if kind.marker in failure.output)
@@ -76,13 +76,13 @@ def verdict_on(failure: PipFailure, file: Path) -> Problem | tuple[int, str]:
 
 
 def _from_complaint(lines: Sequence[str]) -> Sequence[str]:
-    """Return the lines from pip's first error on; none if it does not speak of one."""
+    """Return the lines from pip's first error on; none if there is no error."""
     first = next((number for number, line in enumerate(lines) if COMPLAINT.match(line)), None)
     return [] if first is None else lines[first:]
 
 
 def _complaint(lines: Sequence[str], code: int) -> str:
-    """Return what pip complains of: its first error, else its last line."""
+    """Return pip's first error, otherwise its last line."""
     if code < 0:
         return f"pip was killed by {signal_name(-code)}"
     line = next(iter([*_from_complaint(lines), *lines[-1:]]), f"pip's exit code {code}")
@@ -90,7 +90,7 @@ def _complaint(lines: Sequence[str], code: int) -> str:
 
 
 def _last(lines: Iterable[str]) -> str:
-    """Return the last lines, as many as fit, as what pip says; nothing if there are none."""
+    """Return as many of pip's last lines as fit into a sentence; "" if there are none."""
     words = ""
     for line in reversed(list(lines)):
         longer = f"{line}; {words}" if words else line

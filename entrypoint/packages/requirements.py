@@ -1,4 +1,4 @@
-"""Is there a requirements file, and where do its packages belong?"""
+"""The requirements file, and the folder of its packages."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from entrypoint.settings.options import VARIABLES
 DEFAULT_NAME = "requirements.txt"
 NONE = "none"
 PACKAGES_DIR = "PACKAGES_DIR"
-"""Names the folder to the command; the image's Python puts it behind its own packages."""
+"""Tells the command the folder; the image's Python puts it after its own packages."""
 FOLDER = Path("/data/.packages")
-"""In the volume of the data sets, and kept as long as they are. Not in TRAINER_DATA_DIR, which may
+"""A folder in the volume of the data sets, which is kept as long as they are. TRAINER_DATA_DIR may
 be a scheduler's read-only input."""
 IMAGE_PACKAGES = "opt/pip/constraints.txt"
-"""What the image has, name==version; scripts/image_packages.py writes it."""
+"""The image's packages, name==version; scripts/image_packages.py writes it."""
 DIGITS = 16
 
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -32,23 +32,24 @@ REQUIREMENT = re.compile(r"(?m)^\s*[^\s#]")
 
 @dataclass(frozen=True)
 class Requirements:
-    """A requirements file that asks for something, and the folder that its packages have."""
+    """A requirements file with at least one requirement, and the folder of its packages."""
 
     file: Path
     folder: Path
-    """Named after all that decides what is in it: the file, Python, what the image has."""
+    """Named after a digest of everything that determines its content: the file, Python, the image's
+    packages."""
 
     @property
     def site_packages(self) -> Path:
-        """Where the modules are."""
+        """The folder of the modules."""
         return self.folder / "lib" / PYTHON / "site-packages"
 
     def is_installed(self) -> bool:
-        """Whether the packages are there, all of them: the folder gets its name last."""
+        """Whether all packages are installed: the folder gets its name last."""
         return self.folder.is_dir()
 
     def added_to(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return a command's variables with which it finds the packages and their programs."""
+        """Return a command's variables, so that it finds the packages and their programs."""
         path = f"{environment.get('PATH', os.defpath)}:{self.folder}/bin"
         return {**environment, PACKAGES_DIR: str(self.site_packages), "PATH": path}
 
@@ -56,10 +57,10 @@ class Requirements:
 def find_requirements(
     named: str | None, directory: Path, *, root: Path = Path("/"), label: str = "REQUIREMENTS_FILE"
 ) -> Requirements | None:
-    """Return the named file, else the directory's requirements.txt if there is one.
+    """Return the named file, otherwise the directory's requirements.txt, if it exists.
 
-    None where there is none, or nothing in it. `root` is where the file system begins; `label` is
-    how a message calls the variable. Raises ConfigurationError.
+    None if there is no file, or it is empty. `root` is the root of the file system; `label` is the
+    variable's name in messages. Raises ConfigurationError.
     """
     given = (named or "").strip()
     path = directory / (given or DEFAULT_NAME)
@@ -78,7 +79,7 @@ def find_requirements(
 
 
 def notes_on(requirements: Requirements | None) -> tuple[str, ...]:
-    """Return what a check of the trainer's settings has to be read with."""
+    """Return a note about packages that are not installed while the settings are checked."""
     if requirements is None or requirements.is_installed():
         return ()
     return (
@@ -87,13 +88,13 @@ def notes_on(requirements: Requirements | None) -> tuple[str, ...]:
 
 
 def _read(path: Path, texts: dict[Path, str]) -> Iterable[str]:
-    """Return the text of the file and of those that it includes; raise UnreadableFileError.
+    """Return the text of the file and of the files that it includes. Raises UnreadableFileError.
 
-    Included ones that cannot be read, or are no files, are left to pip.
+    pip reports included files that cannot be read, or are not files.
     """
     texts[path] = text = read_text(path)
     for name in INCLUDED.findall(text):
-        with suppress(UnreadableFileError, RuntimeError):  # RuntimeError: a circle of links
+        with suppress(UnreadableFileError, RuntimeError):  # RuntimeError: a loop of links
             included = (path.parent / name).resolve()
             if included not in texts:
                 _read(included, texts)

@@ -1,4 +1,4 @@
-"""Running the image's pip, which lies where neither Python nor a shell looks for it."""
+"""Runs the image's pip, which is in a folder that neither Python nor a shell searches."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from entrypoint.log import Log
 PIP = "/opt/pip"
 HEARTBEAT_SECONDS = 10.0
 OUTPUT, REPORT, TEMPORARY = "pip.log", "pip.json", "tmp"
-"""In the folder of the installation; the first two stay, for whoever wants to know."""
+"""Files in the installation's folder. The first two stay there for inspection."""
 NOTES = f"{TEMPORARY}/notes.log"
-"""Why an index could not be read is in there alone."""
+"""Only this log says why an index could not be read."""
 
 _USER = re.compile(r"(//|:)(?!/)\S*@")
-"""What stands before the host; a password may hold anything but a space, where pip quotes an
-address that it cannot read."""
+"""The part of an address before the host. A password may contain anything but a space where pip
+quotes an address that it cannot parse."""
 _QUERY = re.compile(r"(/\S*\?)\S+")
-"""Storage services sign an address in what follows the question mark."""
+"""Storage services put a signature after the question mark of an address."""
 
 
 @dataclass(frozen=True)
 class PipFailure:
-    """How pip failed, and what it said; passwords are hidden."""
+    """A failure of pip, and its output; passwords are hidden."""
 
     code: int
-    """Its exit code; negative: the signal that ended it."""
+    """Its exit code, or minus the signal that ended it."""
     output: str
-    """What a person at a terminal would have seen."""
+    """Its output, as on a terminal."""
     notes: str
-    """Its debugging notes; empty if it did not come as far as its work."""
+    """Its debug log; "" if pip failed before it began to install."""
 
 
 def run_pip(
     file: Path, folder: Path, environment: Mapping[str, str], log: Log
 ) -> PipFailure | None:
-    """Install into the folder; return None, or how pip failed.
+    """Install into the folder; return None, or the failure.
 
-    Says every ten seconds how far it is. Raises OSError.
+    Logs the progress every ten seconds. Raises OSError.
     """
     start = time.monotonic()
     output = folder / OUTPUT
@@ -63,17 +63,17 @@ def run_pip(
             code = pip.wait(HEARTBEAT_SECONDS)
         except subprocess.TimeoutExpired:
             last = _read(output).strip().rpartition("\n")[2].strip() or "pip has said nothing yet"
-            os.utime(folder)  # a sign of life for other machines that share it
+            os.utime(folder)  # shows other machines that this installation is alive
             log.info(f"installing for {time.monotonic() - start:.0f} s: {shortened(last)}")
         else:
             return PipFailure(code, _read(output), _read(folder / NOTES)) if code else None
 
 
 def _command(folder: Path) -> list[str | Path]:
-    """Return pip's command, to which the requirements are added.
+    """Return pip's command, without the requirements.
 
-    -I: nothing of the user's is imported. --prefix, not --target: what is installed counts. Only
-    wheels, since there is no compiler.
+    -I: no module of the user is imported. --prefix, not --target: installed packages count. Only
+    wheels, because there is no compiler.
     """
     return [
         *(sys.executable, "-IBu", f"{PIP}/pip", "install"),
@@ -84,10 +84,10 @@ def _command(folder: Path) -> list[str | Path]:
 
 
 def _environment(environment: Mapping[str, str], temporary: Path) -> dict[str, str]:
-    """Return pip's variables: the command's, so that PIP_INDEX_URL and its like hold.
+    """Return pip's variables: the command's, so that PIP_INDEX_URL and others apply.
 
-    Wheels are unpacked beside the result, since /tmp may be small. A cache would be of no use to
-    what is installed once.
+    Wheels are unpacked beside the result, because /tmp may be small. There is no cache, because
+    packages are installed only once.
     """
     return {
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -100,12 +100,12 @@ def _environment(environment: Mapping[str, str], temporary: Path) -> dict[str, s
 
 
 def _read(path: Path) -> str:
-    """Return what pip has said so far, nothing if it has said nothing."""
+    """Return pip's output so far; "" if there is none."""
     if not path.exists():
         return ""
     return without_credentials(path.read_text(encoding="utf-8", errors="replace"))
 
 
 def without_credentials(text: str) -> str:
-    """Return the text with the user, the password and the query of each address hidden."""
+    """Return the text without the user, the password and the query of each address."""
     return _QUERY.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text))
