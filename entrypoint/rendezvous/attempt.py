@@ -1,4 +1,4 @@
-"""One worker at one meeting: what all parts of it share."""
+"""The state of one meeting on one worker, which all its parts share."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from entrypoint.rendezvous.transport.reasons import PeerError
 from entrypoint.rendezvous.transport.timing import PASSING_SECONDS
 
 FAREWELL_SECONDS = 1.0
-"""For the other workers to have read why the gate ends."""
+"""Time for the other workers to read why the gate ends."""
 
 
 class Attempt:
-    """What is known at the meeting so far, whichever role this worker has."""
+    """The state of a meeting on this worker, in either role."""
 
     def __init__(self, terms: Terms) -> None:
         self.terms, self.timing, self.spec, self.me = terms, terms.timing, terms.spec, terms.me
@@ -44,35 +44,37 @@ class Attempt:
         self._started = self.now
         self.contradictions = Contradictions()
         self.meeting = Meeting(boot if self.is_chief else "")
-        """Which meeting this is: the chief's number for it, once this worker has it."""
+        """The chief's number for this meeting, once this worker knows it."""
         self.is_ahead = False
-        """Whether this worker goes ahead of the others, and will ask for them."""
+        """Whether this worker goes ahead of the others, and will ask for them later."""
         self.ring: Ring | None = None
-        """What came of it, where commands ask."""
+        """The resulting ring, if commands asked for one."""
         self.limit = Limit(terms, asyncio.get_running_loop().time)
         self.trouble = ""
         """Why this worker has not checked in yet, or with whom it has."""
         self.newer: Member | None = None
-        """One that was in a later ring than this chief, in whose place another was there."""
+        """A worker that was in a later ring than this chief, with another process as chief."""
         self.compared: set[str] = set()
         """The boots of the workers that were compared with this one."""
         self._wrong: dict[Address, tuple[float, float]] = {}
-        """Since when others have answered at a member's address, not the member, and when last."""
+        """For each member's address: since when another worker has answered there, and when
+        last."""
         self._known: dict[Connection, Card] = {}
         self.has_met_any = False
         """Whether any other worker was connected at some time."""
         self._sent_away: set[str] = set()
-        """The boots of those who were sent away last: one may be met again before it has ended."""
+        """The boots of workers that were sent away last: they may be met again before they have
+        ended."""
         self._changed = asyncio.Event()
 
     @property
     def seconds(self) -> float:
-        """How long it has lasted."""
+        """Seconds since the meeting began."""
         return self.now - self._started
 
     @property
     def now(self) -> float:
-        """The time, by the loop's clock."""
+        """The time of the event loop's clock."""
         return asyncio.get_running_loop().time()
 
     @property
@@ -81,12 +83,12 @@ class Attempt:
         return self.terms.places[self.me.task]
 
     def member(self, task: Task) -> Member | None:
-        """Return the member of the own list that has this task, None if none has."""
+        """Return the member of the own list that has this task; None if there is none."""
         place = self.terms.places.get(task)
         return None if place is None else self.spec.members[place]
 
     def disagreement(self, is_new: Callable[[Card], bool]) -> Disagreement:
-        """Return what contradicts what, where `is_new` tells who is a newcomer."""
+        """Return the kind of disagreement, if any; `is_new` identifies newcomers."""
         if self.newer:
             return Disagreement.WITH_SUCCESSOR
         if not self.contradictions:
@@ -100,11 +102,11 @@ class Attempt:
         return bool(self.terms.fewer) and card.generation < self.terms.generation
 
     def refuse_passing(self, card: Card, expected: Member) -> None:
-        """Raise PeerError where one answers at another's address that may be gone from there soon.
+        """Raise PeerError if another worker answers at a member's address, which may be temporary.
 
-        Of two containers that start anew one may get the address that the other had, while somebody
-        still dials that. So the wrong one, or several of them, have to answer more than once, and
-        for a while in which the right one does not.
+        When two containers restart, one may get the address that the other had, while other workers
+        still dial that address. So a wrong worker must answer more than once, for some time,
+        without an answer of the right one.
         """
         if card.task == expected.task:
             self._wrong.pop(expected.address, None)
@@ -120,16 +122,16 @@ class Attempt:
 
     @property
     def _passing_seconds(self) -> float:
-        """For how long the wrong one may answer: where the gate ends soon, a part of its time."""
+        """How long a wrong worker may answer: at most a third of the gate's time limit."""
         limit = self.terms.timeout_seconds
         return min(self.timing.passing_seconds, limit / 3) if limit else self.timing.passing_seconds
 
     def changed(self) -> None:
-        """Wake the one that waits for news."""
+        """Wake the task that waits in `news`."""
         self._changed.set()
 
     async def news(self, seconds: float) -> bool:
-        """Wait until something has changed, or for so long; return whether it has."""
+        """Wait until something has changed, or until the time is over; return whether it has."""
         try:
             async with asyncio.timeout(None if seconds == inf else max(0.0, seconds)):
                 await self._changed.wait()
@@ -140,7 +142,7 @@ class Attempt:
 
     @contextlib.contextmanager
     def knows(self, connection: Connection, card: Card) -> Iterator[None]:
-        """Tell this connection, too, if there is a contradiction while it lasts."""
+        """Send contradictions to this connection, too, while it lasts."""
         self._known[connection] = card
         self.has_met_any |= card.boot != self.card.boot
         try:
@@ -151,25 +153,25 @@ class Attempt:
 
     @property
     def has_met_all(self) -> bool:
-        """Whether as many workers as the list has are connected, and were compared."""
+        """Whether all workers of the list are connected, and were compared."""
         met = {card.boot for card in self._known.values()} & self.compared
         return len(met - {self.card.boot}) >= len(self.spec.members) - 1
 
     def answer_card(self) -> Message:
-        """Return what to answer one who has said hello."""
+        """Return the answer to a worker that has introduced itself."""
         return self.card.message(CARD, self.trouble)
 
     def gave_up(self, line: str, losses: int) -> PeersMissingError:
-        """Return the error that ends a wait: of too many losses in a row, or of the time limit."""
+        """Return the error for too many losses in a row, or for the time limit."""
         if losses > self.terms.most_losses:
             return PeersMissingError(f"gave up after {losses} meetings without a ring: {line}")
         kind = PeersMissingError if self.has_met_any else NobodyCameError
         return kind(f"gave up after {self.limit.length_seconds:g} s: {line}")
 
     async def tell(self, problems: Iterable[Problem], only: Collection[str] = ()) -> None:
-        """Send everyone how the gate ends, and wait a moment for them to have read it.
+        """Send everyone the reason why the gate ends, and wait a moment until they have read it.
 
-        Only those of these boots, if there are any.
+        If `only` is not empty, send it only to these boots.
         """
         message = contradiction(problems)
         told = [one for one, card in self._known.items() if not only or card.boot in only]
@@ -187,7 +189,7 @@ class Attempt:
         self.changed()
 
     async def send_away(self) -> None:
-        """Tell those with whom something is wrong, and nobody else; forget what it was."""
+        """Send the problems only to the workers that have them, and forget the problems."""
         found, self.contradictions = self.contradictions, Contradictions()
         problems, accused = found.problems(), found.accused
         known, self._sent_away = self._sent_away, accused

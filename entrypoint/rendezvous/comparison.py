@@ -1,4 +1,4 @@
-"""What the workers do not agree on: two cards compared, and all that was found so far."""
+"""The differences between workers: compares two cards, and collects all differences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_SET = "not set"
 
 @dataclass(frozen=True)
 class Difference:
-    """What is wrong with a worker, in the parts of a `Problem`, but for the worker's name."""
+    """A difference, in the parts of a `Problem` without the worker's name."""
 
     what: str
     received: str
@@ -24,7 +24,7 @@ class Difference:
 
 
 class Contradictions:
-    """Collects differences; workers with the same one share a problem."""
+    """Collects differences; workers with the same difference share a problem."""
 
     def __init__(self) -> None:
         self._found: dict[Difference, dict[str, str]] = {}
@@ -37,31 +37,31 @@ class Contradictions:
 
     @property
     def accused(self) -> set[str]:
-        """The boots of the workers with which something is wrong."""
+        """The boots of the workers that have a difference."""
         return self.accused_of(lambda _: True)
 
     def accused_of(self, kind: Callable[[Card], bool]) -> set[str]:
-        """Return the boots of the workers of one kind with which something is wrong."""
+        """Return the boots of the workers of one kind that have a difference."""
         return {boot for boot, card in self._accused.items() if kind(card)}
 
     def are_all_of(self, kind: Callable[[Card], bool]) -> bool:
-        """Whether something is wrong with workers of one kind only, or in the eyes of such."""
+        """Whether only workers of one kind have differences, or only these report them."""
         cards = [*self._accused.values(), *self._tellers]
         return bool(cards) and all(card is not None and kind(card) for card in cards)
 
     def add(self, card: Card, where: str, difference: Difference) -> None:
-        """Note what is wrong with the worker of the card, which was met at that address."""
+        """Note a difference of the card's worker, which was met at that address."""
         workers = self._found.setdefault(difference, {})
         workers.setdefault(card.boot, f"{card.task} at {where}")
         self._accused[card.boot] = card
 
     def take(self, problems: Iterable[Problem], teller: Card | None = None) -> None:
-        """Note what another worker found; `teller` is that worker, where it is known."""
+        """Note problems that another worker found; `teller` is that worker, if it is known."""
         self._told |= dict.fromkeys(problems)
         self._tellers.append(teller)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Return all problems, each once, as every worker will be told them."""
+        """Return all problems without duplicates, as every worker will see them."""
         found = [
             Problem(
                 f"{difference.what} of {listed(list(workers.values()))}",
@@ -75,12 +75,12 @@ class Contradictions:
 
 
 def in_a_line(problem: Problem) -> str:
-    """Return what does not agree, for the log of one who goes on."""
+    """Return the differences for the log of a worker that continues."""
     return f"{problem.name}: received {problem.received}; accepted: {problem.accepted}"
 
 
 def other_hosts(theirs: str, own: str, me: Member) -> Difference:
-    """Return one difference of two host lists."""
+    """Return a difference between two host lists."""
     advice = "All workers need the same list in the same order."
     return Difference("host list", theirs, f"{own}, as {_named(me)} has", advice)
 
@@ -97,18 +97,18 @@ def wrong_index(spec: ClusterSpec, task: Task, expected: Member) -> Difference:
 
 
 def same_index(spec: ClusterSpec, task: Task, other: str) -> Difference:
-    """Return what is wrong with a worker whose index another has, too, at that address."""
+    """Return the problem of a worker whose index another process at that address has, too."""
     return _taken(spec, task, f"Another {task} runs at {other}.")
 
 
 def replaced(spec: ClusterSpec, task: Task, other: str) -> Difference:
-    """Return what is wrong with a worker in whose place another is since, at that address."""
+    """Return the problem of a worker that another process at that address has replaced."""
     advice = f"Another {task} runs at {other}, and was in a later ring: it has replaced this one."
     return _taken(spec, task, advice)
 
 
 def replaced_chief(spec: ClusterSpec, newer: Member) -> Difference:
-    """Return what is wrong with a worker 0 that was not in the newest ring of another worker."""
+    """Return the problem of a worker 0 that was not in the newest ring of another worker."""
     task = spec.chief.task
     advice = f"{_named(newer)} was in a later ring, with another {task} in this one's place."
     return _taken(spec, task, advice)
@@ -120,7 +120,7 @@ def _taken(spec: ClusterSpec, task: Task, advice: str) -> Difference:
 
 
 def other_versions(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]:
-    """Yield a difference for each value that both know and do not share."""
+    """Yield a difference for each value that both cards have, and that differs."""
     same_image = "Use the same image everywhere."
     one_kind = "Is --gpus all missing on one worker? CUDA_VISIBLE_DEVICES=-1 hides GPUs."
     for what, their, own, advice in (
@@ -135,7 +135,7 @@ def other_versions(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]
 
 
 def other_settings(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]:
-    """Yield a difference for each setting of the trainer that the two do not share."""
+    """Yield a difference for each setting of the trainer that differs."""
     if theirs.settings_digest == mine.settings_digest:
         return
     if not theirs.settings or not mine.settings:

@@ -1,4 +1,4 @@
-"""What all workers must agree on, and the card on which a worker writes it down for another."""
+"""The facts that all workers must agree on, and the card that sends them to another worker."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from entrypoint.errors import HIDDEN, escaped, is_secret, shortened
 from entrypoint.rendezvous.transport.messages import Message
 
 LONGEST_VALUE = 200
-"""Characters of one value on a card."""
+"""The number of characters of one value on a card."""
 
 MOST_SETTINGS = 32_768
-"""Bytes that the settings take on a card; what does not fit is in the digest only."""
+"""The number of bytes for settings on a card. The digest covers settings that do not fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What all workers must agree on."""
+    """The facts that all workers must agree on."""
 
     hosts: tuple[str, ...]
     """`worker-0=10.0.0.1:2222` in rank order; see `host_list`."""
     image: str
-    """The image's version, "0.1.0 (3a4601d)"; "" unknown."""
+    """The image's version, "0.1.0 (3a4601d)"; "" if it is unknown."""
     tensorflow: str
-    """TensorFlow's version, "2.21.0"; "" unknown."""
+    """TensorFlow's version, "2.21.0"; "" if it is unknown."""
     gpus_per_worker: str
-    """"" not given."""
+    """"" if it is not set."""
     settings: Mapping[str, str]
     """The trainer's settings that must agree, name -> value; {} for other commands."""
     devices: str = ""
-    """What the command trains on: "CPU" or "GPU"; "" where it has a wish of its own."""
+    """The kind of device that the command trains on, "CPU" or "GPU"; "" if a setting chooses it."""
     min_workers: str = ""
-    """With how many workers the others go on: "2"; "" not known."""
+    """MIN_WORKERS, "2"; "" if it is unknown."""
 
 
 def host_list(spec: ClusterSpec) -> tuple[str, ...]:
-    """Return the hosts of `Facts`."""
+    """Return the value of `Facts.hosts`."""
     return tuple(f"{member.task}={member.address}" for member in spec.members)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """What a worker says of itself; its values are shortened and its lists are digests."""
+    """The facts that a worker sends about itself; values are shortened, and lists are digests."""
 
     task: Task
     boot: str
-    """Random, and new for each attempt to pass the gate: tells two processes apart."""
+    """A random number, new for each attempt to pass the gate. It distinguishes two processes."""
     is_chief: bool
-    """Whether its own list says so."""
+    """Whether the worker is the chief in its own list."""
     hosts: str
     image: str
     tensorflow: str
@@ -59,15 +59,15 @@ class Card:
     settings: Mapping[str, str]
     settings_digest: str
     trouble: str = ""
-    """Why it has not checked in with the chief yet."""
+    """Why the worker has not checked in with the chief yet."""
     generation: int = 0
-    """The newest ring that it was in; 0 for none."""
+    """The newest ring that the worker was in; 0 for none."""
     ring_size: int = 0
-    """How many workers that had."""
+    """The number of workers in that ring."""
     devices: str = ""
     min_workers: str = ""
     asks: bool = False
-    """Whether its command runs, and has asked for its neighbours."""
+    """Whether the worker's command runs, and has asked for its neighbours."""
 
     @classmethod
     def of(  # noqa: PLR0913 -- as many as it says
@@ -81,7 +81,7 @@ class Card:
         ring_size: int = 0,
         asks: bool = False,
     ) -> Card:
-        """Return the card of a worker."""
+        """Return the card of this worker."""
         return cls(
             task=task,
             boot=boot,
@@ -102,23 +102,24 @@ class Card:
     def was_replaced_by(self, other: Card) -> bool:
         """Whether the other process of the same task was in a later ring than this one.
 
-        One that was in no ring may be the right one or not: its index may be wrong.
+        A process that was in no ring may be right or wrong: its index may be wrong.
         """
         return 0 < self.generation < other.generation
 
     def message(self, kind: str, trouble: str = "") -> Message:
-        """Return the message that brings the card."""
+        """Return the message with the card."""
         fields = vars(self) | {"task": self.task.type, "index": self.task.index}
         return Message(kind, fields | {"trouble": shortened(escaped(trouble))})
 
     @classmethod
     def read(cls, message: Message) -> Card:
-        """Return the card of a message; raise MessageError."""
+        """Read the card of a message. Raises MessageError."""
         return cls(
             task=Task(message.text("task", LONGEST_VALUE), message.number("index")),
             is_chief=message.flag("is_chief"),
             settings=message.mapping("settings", LONGEST_VALUE),
-            # An image of another version, which has to hear that it is one, may not tell these.
+            # Another version of the image may omit these. Its worker must still hear that versions
+            # differ.
             generation=message.number("generation") if "generation" in message.fields else 0,
             ring_size=message.number("ring_size") if "ring_size" in message.fields else 0,
             devices=_optional(message, "devices"),
@@ -132,12 +133,12 @@ _TEXTS = ("boot", "hosts", "image", "tensorflow", "gpus_per_worker", "settings_d
 
 
 def _optional(message: Message, name: str) -> str:
-    """Return a text that another image may not tell."""
+    """Return a text that another version of the image may omit."""
     return message.text(name, LONGEST_VALUE) if name in message.fields else ""
 
 
 def _short(value: str) -> str:
-    """Return a value as it is shown; two that differ stay different."""
+    """Return a value as it is shown; two different values remain different."""
     shown = escaped(value)
     if len(shown) <= LONGEST_VALUE:
         return shown

@@ -17,17 +17,17 @@ from entrypoint.rendezvous.transport.network import Port
 
 Leader = Callable[[Attempt, Port], ChiefRole]
 SPARE_FILES = 1024
-"""Descriptors beside two for each worker, its session and one that has just come."""
+"""Descriptors in addition to two for each worker: its session and a new connection."""
 
 
 def pass_gate(terms: Terms) -> Meeting:
-    """Return when workers were released together; the own port is free again then.
+    """Wait until all workers are released together; the own port is free again then.
 
-    All of them have the same meeting, and no others have it. Where others train already, this
-    worker is released alone, without one.
+    All of them get the same meeting, and no other workers have it. If the others train already,
+    this worker is released alone, without a meeting.
 
-    Raises PeersMissingError at the end of the bound, ContradictionError at once, PortTakenError,
-    PortClosedError. Leaves nothing behind when it is killed.
+    Raises PeersMissingError at the time limit, ContradictionError at once, PortTakenError,
+    PortClosedError. If the process is killed, it leaves nothing behind.
     """
     if warning := address_warning(terms.me):
         terms.say("WARNING", warning)
@@ -35,13 +35,13 @@ def pass_gate(terms: Terms) -> Meeting:
 
 
 async def released(terms: Terms) -> Meeting:
-    """Return, and raise, as `pass_gate` does; cancelled, it leaves nothing behind."""
+    """Return and raise like `pass_gate`; if it is cancelled, it leaves nothing behind."""
     attempt = await meet(terms)
     return attempt.meeting if attempt else Meeting()
 
 
 async def linked(terms: Terms) -> Ring:
-    """Return this worker's part of a ring; raise as `pass_gate` does."""
+    """Return this worker's part of a ring; raise like `pass_gate`."""
     attempt = await meet(terms)
     if attempt is None or attempt.ring is None:
         raise AssertionError("a meeting of commands that ask ends with a ring")
@@ -49,9 +49,9 @@ async def linked(terms: Terms) -> Ring:
 
 
 async def meet(terms: Terms, leader: Leader = ChiefRole) -> Attempt | None:
-    """Return what came of a meeting; None for a worker that is alone. Raise why it ends otherwise.
+    """Hold a meeting and return its result; None for a single worker. Raises if the meeting fails.
 
-    `leader` is worker 0's part.
+    `leader` is the class of worker 0's role.
     """
     _allow_files(2 * len(terms.spec.members) + SPARE_FILES)
     limit = terms.timeout_seconds or terms.timing.port_seconds
@@ -89,7 +89,7 @@ def _say_end(attempt: Attempt) -> None:
 
 
 def _allow_files(count: int) -> None:
-    """Raise this process's soft limit of open files where it is lower, as far as it may be."""
+    """Raise this process's soft limit of open files to the number, as far as it is allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

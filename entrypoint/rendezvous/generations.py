@@ -1,4 +1,4 @@
-"""The newest ring of this worker, known to all processes of one start."""
+"""The newest ring of this worker, shared by all processes of one start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BYTES = 8
 class Generations:
     """The newest of this worker's rings, over all runs of its command.
 
-    Shared with every process that is forked from the one that makes it.
+    It is shared with every process that is forked from the one that creates it.
     """
 
     def __init__(self) -> None:
@@ -18,16 +18,16 @@ class Generations:
 
     @property
     def newest(self) -> int:
-        """The newest generation that was noted; 0 before any."""
+        """The newest generation; 0 before any."""
         return self._read()[0]
 
     @property
     def size(self) -> int:
-        """How many workers that ring had."""
+        """The number of workers in that ring."""
         return self._read()[1]
 
     def note(self, generation: int, size: int) -> None:
-        """Note another one, of so many workers."""
+        """Note a newer ring with so many workers."""
         if generation > self.newest:
             both = generation.to_bytes(BYTES, "big") + size.to_bytes(BYTES, "big")
             os.pwrite(self._file, both, 0)

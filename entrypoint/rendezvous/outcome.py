@@ -14,22 +14,22 @@ WENT_AHEAD = "ahead"
 
 @dataclass(frozen=True)
 class Meeting:
-    """Who goes on together."""
+    """The workers that continue together."""
 
     identity: str = ""
-    """Worker 0's number for it; WENT_AHEAD where this worker goes ahead and the others wait for it;
-    "" where there was none, or where the others train meanwhile."""
+    """Worker 0's number for the meeting. WENT_AHEAD if this worker goes ahead and the others wait
+    for it; "" if there was no meeting, or if the others train meanwhile."""
     positions: tuple[int, ...] = ()
-    """Who they are: places in the list of all workers, ascending; () for all of them."""
+    """Their places in the list of all workers, ascending; () for all of them."""
 
     @property
     def text(self) -> str:
-        """The meeting as a process tells it to one whose command is about to start."""
+        """Return the meeting as a text, for the process whose command is about to start."""
         return " ".join([self.identity, *map(str, self.positions)])
 
     @classmethod
     def read(cls, text: str) -> Meeting:
-        """Return what a process has told."""
+        """Read the meeting from such a text."""
         identity, *positions = text.split(" ")
         return cls(identity, tuple(map(int, positions)))
 
@@ -42,31 +42,32 @@ class Ring:
     size: int
     generation: int
     positions: tuple[int, ...]
-    """Whose ring it is: places in the list of all workers, ascending."""
+    """The members' places in the list of all workers, ascending."""
     left: socket.socket
     right: socket.socket
 
     def close(self) -> None:
-        """Close the own copies of both."""
+        """Close the own copies of both sockets."""
         self.left.close()
         self.right.close()
 
 
 @dataclass(frozen=True)
 class Fewer:
-    """When those who have been in a ring go on without the others."""
+    """The rules by which workers of a ring continue without the others."""
 
     least: int
-    """How many they must be, worker 0 among them: more than half of all."""
+    """The smallest number of workers, worker 0 included: more than half of all."""
     after_seconds: float
-    """For how long they wait for the others first."""
+    """How long they wait for the others first."""
 
 
 MOST_NAMED = 10
-"""Missing workers that a line names."""
+"""The number of missing workers that a line names."""
 
 LONGEST_REASON = 3500
-"""Characters that say who is missing and why. A message's text (4096) holds the whole line."""
+"""The number of characters for the missing workers and reasons. A message's text (4096) holds the
+whole line."""
 
 NOT_HEARD_FROM = "not heard from yet"
 
@@ -78,7 +79,7 @@ def waiting_line(missing: Sequence[tuple[Member, str]], count: int, seconds: flo
 
 
 def with_reasons(missing: Sequence[tuple[Member, str]]) -> str:
-    """Return members and why each is missing; those with the same reason stand together."""
+    """Return members with the reasons why they are missing; those with one reason are grouped."""
     reasons: dict[str, list[str]] = {}
     for member, reason in missing[:MOST_NAMED]:
         reasons.setdefault(reason, []).append(f"{member.task} at {member.address}")
@@ -88,25 +89,25 @@ def with_reasons(missing: Sequence[tuple[Member, str]]) -> str:
 
 
 def no_ring(troubles: Mapping[str, str]) -> str:
-    """Return who misses whom; `troubles` says it for each worker."""
+    """Return which workers miss which; `troubles` has each worker's own text."""
     named = "; ".join(f"{name} misses {troubles[name]}" for name in [*troubles][:MOST_NAMED])
     more = len(troubles) - MOST_NAMED
     return _bounded(named) + (f"; and {more} more miss somebody" if more > 0 else "")
 
 
 def chief_line(chief: Member, reason: str, seconds: float) -> str:
-    """Return what a member says that has not reached the chief."""
+    """Return the line of a member that has not reached the chief."""
     shown = _bounded(reason or NOT_HEARD_FROM)
     return f"waiting for {chief.task} at {chief.address} (the chief) for {seconds:.0f} s: {shown}"
 
 
 def _bounded(text: str) -> str:
-    """Return a text that is safe in a line, and not too long for it."""
+    """Return a text that is safe in a line, and short enough for it."""
     return shortened(escaped(text), LONGEST_REASON)
 
 
 def ahead_line(meeting: Meeting, spec: ClusterSpec) -> str:
-    """Return what a worker says that goes ahead of the others."""
+    """Return the line of a worker that goes ahead of the others."""
     if meeting.identity:
         return (
             f"{spec.chief.task} and others wait: the command starts, and meets them when it asks "
@@ -119,7 +120,7 @@ def ahead_line(meeting: Meeting, spec: ClusterSpec) -> str:
 
 
 def released_line(meeting: Meeting, spec: ClusterSpec, seconds: float) -> str:
-    """Return what every worker says at the end."""
+    """Return the line that every worker logs at the end."""
     members = spec.members
     if not meeting.positions:
         return f"{len(members)} workers are here and agree ({seconds:.1f} s)"
@@ -132,24 +133,24 @@ def released_line(meeting: Meeting, spec: ClusterSpec, seconds: float) -> str:
 
 
 class PeersMissingError(Exception):
-    """Not all workers came in time; the message says who is missing and why."""
+    """Workers are missing at the time limit; the message names them and the reasons."""
 
     exit_code = EXIT_PEER_LOST
 
 
 class NobodyCameError(PeersMissingError):
-    """No other worker came at all, not even for a while."""
+    """No other worker was ever connected."""
 
 
 class ContradictionError(ConfigurationError):
-    """The workers do not agree; every worker that is connected raises the same problems."""
+    """The workers do not agree; every connected worker raises the same problems."""
 
 
 class PortTakenError(Exception):
-    """Something else still listens on this worker's port; trying again later may help."""
+    """Another program still listens on this worker's port; a retry may help."""
 
     exit_code = EXIT_PEER_LOST
 
 
 class PortClosedError(ConfigurationError):
-    """This worker's port may not be opened."""
+    """The system does not allow this worker's port."""

@@ -13,14 +13,14 @@ from entrypoint.log import Say
 from entrypoint.rendezvous.outcome import PortClosedError, PortTakenError
 
 BACKLOG = 4096
-"""Workers that may connect at the same moment; Linux cuts it down to net.core.somaxconn."""
+"""Workers that may connect at the same moment; Linux limits it to net.core.somaxconn."""
 
 RETRY_SECONDS = 0.1
 LOOPBACK = "127.0.0.1"
 
 
 def address_warning(me: Member) -> str | None:
-    """Return what to say if the own address is not one of this machine's; takes up to 0.5 s."""
+    """Return a warning if the own address is not one of this machine's; takes up to 0.5 s."""
     host = me.address.host
     found = resolve([host]).get(host, ())
     if not found or any(has_address(address) for address in found):
@@ -33,9 +33,9 @@ def address_warning(me: Member) -> str | None:
 
 
 async def open_port(host: str, me: Member, seconds: float, say: Say) -> socket.socket:
-    """Return a socket that listens on the own port of a host, "" for all interfaces.
+    """Return a socket that listens on the own port of a host; "" means all interfaces.
 
-    A port that is taken is tried again for so many seconds. Raises PortTakenError, PortClosedError.
+    A port that is in use is retried for so many seconds. Raises PortTakenError, PortClosedError.
     """
     port, start = me.address.port, asyncio.get_running_loop().time()
     said = False
@@ -66,7 +66,7 @@ def listening_host(spec: ClusterSpec, me: Member) -> str:
 def _bind_everywhere(port: int) -> None:
     """Raise OSError if anything listens on the port at any of this machine's addresses.
 
-    TensorFlow's server will listen on all of them. This socket never listens to anybody.
+    TensorFlow's server will listen on all of them. This socket never accepts a connection.
     """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

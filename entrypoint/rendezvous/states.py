@@ -1,7 +1,7 @@
-"""The states of a meeting, and which one comes next.
+"""The states of a meeting, and which state comes next.
 
-Nothing here waits, sends or reads a clock: the roles say what they see, and act on the answer. Who
-says what in which state: docs/explanation/decisions/0019-one-meeting.md.
+Nothing here waits, sends or reads a clock: the roles report what they see, and act on the answer.
+docs/explanation/decisions/0019-one-meeting.md lists the messages of each state.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class Expected(Enum):
-    """What a worker that asks knows of another one, from the rings before."""
+    """What a worker whose command asks knows about another one, from earlier rings."""
 
     COMES = "It was in the last ring, or there was none: fewer wait for it, for a while."
     STARTS = "It was met before its command's start: its command will ask."
@@ -25,7 +25,7 @@ class Expected(Enum):
 
 
 class Disagreement(Enum):
-    """What contradicts what at a meeting."""
+    """The kinds of disagreement at a meeting."""
 
     NONE = "Nothing does."
     WITH_NEWCOMERS = "Only newcomers differ, or only they say so: the others go on."
@@ -47,7 +47,7 @@ class ChiefState(Enum):
 
 
 class Gathered(Enum):
-    """How far worker 0 has come with those who are here."""
+    """The progress of worker 0 with the present workers."""
 
     TOO_FEW = "Those who are here may not go on."
     ENOUGH = "They may, and have not confirmed it."
@@ -59,7 +59,7 @@ def chief_state(
 ) -> ChiefState:
     """Return the state of worker 0, whose command starts, or asks for its neighbours.
 
-    `is_over`: it has waited, or tried to make a ring, for as long as it may.
+    `is_over`: the time is over, or too many attempts to form a ring have failed.
     """
     if disagreement in _ENDS:
         return _ENDS[disagreement]
@@ -91,9 +91,9 @@ class MemberState(Enum):
 
 
 def member_state(state: MemberState, disagreement: Disagreement, *, is_over: bool) -> MemberState:
-    """Return the state of another worker, which a conversation with worker 0 has left in `state`.
+    """Return the state of another worker, whose conversation with worker 0 has reached `state`.
 
-    `is_over`: it has waited as long as it may.
+    `is_over`: the time is over.
     """
     if state is MemberState.WENT:
         return state

@@ -1,4 +1,4 @@
-"""What worker 0 knows of the others from ring to ring: who is expected, and who is left out."""
+"""Worker 0's knowledge of the others from ring to ring: which are expected, or left out."""
 
 from __future__ import annotations
 
@@ -9,56 +9,56 @@ from dataclasses import dataclass
 from entrypoint.rendezvous.states import Expected
 
 FIRST_SECONDS, LONGEST_SECONDS = 30.0, 600.0
-"""Until one that was left out may be taken in again, the first time and after many."""
+"""Pauses before a worker that was left out may rejoin: the first one, and the longest."""
 FIRST_AFTER_A_RING_SECONDS = 5.0
-"""That of one that was in a ring, and may have been killed by chance."""
+"""The first pause of a worker that was in a ring, and may have been killed by chance."""
 FAILURES = 2
-"""Meetings in a row without a ring, after which somebody is left out."""
+"""The number of meetings in a row without a ring after which a worker is left out."""
 IN_VAIN = "it was met twice, and there was no ring with it"
 NOT_STAYED = "it was taken in, and did not stay"
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """One that is taken in by itself, and not before its pause is over."""
+    """A worker that rejoins alone, and only after its pause."""
 
     until: float
-    """When that is, by the clock."""
+    """The end of its pause, by the clock."""
     pause: float
-    """How long it was; 0 for none yet."""
+    """The length of its pause; 0 for none yet."""
     reason: str
 
 
 class Suspects:
-    """All workers by their places in the list, and those with whom something was wrong.
+    """All workers by their places in the list, and those under suspicion.
 
-    Something may be wrong with a worker that a meeting does not see until neighbours are connected.
+    A meeting cannot see every problem until neighbours are connected.
 
-    One worker may reach worker 0, and be reached by it, and yet not reach its right neighbour.
-    After two meetings in a row without a ring, those of the last ring go on by themselves, if they
-    are enough. Which of the others it was shows when they are taken in one by one.
+    A worker may reach worker 0, and be reached by it, but not reach its right neighbour. After two
+    meetings in a row without a ring, the workers of the last ring continue by themselves, if they
+    are enough. The others then rejoin one by one, which shows the worker at fault.
 
-    Another one is in the ring, and then does not fit, or crashes, and so ends each ring that it is
-    taken into. The first time may be chance.
+    Another worker joins the ring, and then does not fit, or crashes, and so ends each ring that it
+    joins. The first time may be chance.
 
-    Both are latecomers then, and not taken in at once, since that would end the ring again.
+    Both kinds are latecomers, and do not rejoin at once, because that would end the ring again.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._starting: frozenset[int] = frozenset()
-        """Who was met before the commands' start, and has not been in a ring since."""
+        """Workers that were met before the commands' start, and have not been in a ring since."""
         self._awaited: frozenset[int] = frozenset()
         self._failures = 0
         self._in_vain: set[int] = set()
         self._suspects: dict[int, Suspect] = {}
         self._ring: set[int] = set()
         self._taken_in: set[int] = set()
-        """Who is in this ring and was not in the one before it."""
+        """Workers that are in this ring, and were not in the previous one."""
         self._ring_since = 0.0
 
     def expected(self, place: int) -> Expected:
-        """Return what is known of a worker."""
+        """Return what is known about a worker."""
         if place in self._awaited:
             return Expected.AWAITED
         if place in self._starting:
@@ -69,11 +69,11 @@ class Suspects:
         return Expected.MISSING if is_absent else Expected.COMES
 
     def note_start(self, places: Collection[int]) -> None:
-        """Note who was met before the commands' start; all of them will ask."""
+        """Note the workers that were met before the commands' start; all of them will ask."""
         self._starting = frozenset(places)
 
     def note_waiting(self, places: Collection[int]) -> None:
-        """Note who waits to be taken in: the ring is about to end for their sake."""
+        """Note the workers that wait to join: the ring is about to end for their sake."""
         self._awaited = frozenset(places)
 
     @property
@@ -83,7 +83,7 @@ class Suspects:
 
     @property
     def only_last_ring(self) -> bool:
-        """Whether the next meeting is to be of those only who were in the last ring."""
+        """Whether only workers of the last ring may take part in the next meeting."""
         return self._failures >= FAILURES
 
     @property
@@ -98,7 +98,7 @@ class Suspects:
         return trusted or sorted(tried, key=lambda place: self._suspects[place].until)[:1]
 
     def pause(self, place: int) -> float:
-        """Return for how many seconds more one is left out in any case."""
+        """Return for how many more seconds a worker is left out."""
         suspect = self._suspects.get(place)
         return max(0.0, suspect.until - self._clock()) if suspect else 0.0
 
@@ -110,14 +110,14 @@ class Suspects:
         return f"is left out for {suspect.pause:g} s: {suspect.reason}"
 
     def note_failure(self, places: Collection[int]) -> None:
-        """Note that those who met at the gate were no ring soon after."""
+        """Note that the workers that met at the gate did not form a ring."""
         self._failures += 1
         self._in_vain = set(places)
 
     def note_meeting(self, places: Collection[int]) -> list[int]:
-        """Note who has met, and return who is left out from now on.
+        """Note the workers that have met, and return those that are newly left out.
 
-        Those who are missing now kept the others from being a ring, or have not stayed in one.
+        Missing workers have prevented a ring, or have not stayed in one.
         """
         before = dict(self._suspects)
         if self.only_last_ring:
@@ -136,14 +136,14 @@ class Suspects:
         return [place for place, one in found if one.pause and one is not before.get(place)]
 
     def note_ring(self, places: Collection[int]) -> None:
-        """Note that there is a ring; whether those who were taken in stay is to be seen."""
+        """Note a ring. The next meeting shows whether the workers that rejoined have stayed."""
         self._failures, self._in_vain = 0, set()
         self._starting = self._awaited = frozenset()
         self._taken_in = set(places) - self._ring if self._ring else set()
         self._ring, self._ring_since = set(places), self._clock()
 
     def _leave_out(self, place: int, reason: str, first_seconds: float) -> None:
-        """Have one wait, for twice as long as the last time."""
+        """Leave a worker out, for twice as long as the last time."""
         before = self._suspects.get(place)
         longer = 2 * before.pause if before else 0.0
         pause = min(max(first_seconds, longer), LONGEST_SECONDS)

@@ -1,4 +1,4 @@
-"""What a worker comes to a meeting with, and how long it waits there."""
+"""The terms on which a worker takes part in a meeting, and its time limits."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from entrypoint.rendezvous.transport.timing import Timing
 
 
 def _unheard(_line: str) -> None:
-    """Take what nobody wants to hear."""
+    """Ignore a line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What a worker comes to a meeting with: who it is, what it knows, how long it waits."""
+    """The terms on which a worker takes part in a meeting: its identity, its facts, its limits."""
 
     spec: ClusterSpec
     task: Task
@@ -34,24 +34,25 @@ class Terms:
     say: Say
     timing: Timing
     start_seconds: float = 0.0
-    """How long it waits for commands that start to ask; 0 for no limit."""
+    """How long it waits for commands that are starting; 0 for no limit."""
     network: Network = field(default_factory=SocketNetwork)
     generation: int = 0
     """The newest ring that this worker was in; 0 for none."""
     ring_size: int = 0
-    """How many workers that had; 0: not known, and so all."""
+    """The number of workers in that ring; 0 if it is not known: all."""
     asks: bool = False
     """Whether its command runs, and asks for its neighbours."""
     fewer: Fewer | None = None
-    """When the others are gone on without; None: never. Worker 0's counts."""
+    """The rules for continuing without some workers; None: all are needed. Worker 0's rules
+    apply."""
     suspects: Suspects = field(default_factory=Suspects)
-    """What is known of the others from the rings before."""
+    """What is known about the others from earlier rings."""
     most_losses: float = inf
-    """How often in a row somebody may be lost, or out of reach, before the ring is there."""
+    """How many losses in a row are allowed before the ring is formed."""
     were_together: bool = False
-    """Whether those who ask now were met together before, and have said so."""
+    """Whether the workers that ask now have met before, and have logged it."""
     prolong: Callable[[str], None] = _unheard
-    """Is told, every few seconds, what is waited for while the time limit is renewed."""
+    """Called every few seconds with the reason of the wait, while the time limit is renewed."""
 
     @property
     def me(self) -> Member:
@@ -60,7 +61,7 @@ class Terms:
 
     @functools.cached_property
     def places(self) -> dict[Task, int]:
-        """Each worker's place in the list; a list may have thousands."""
+        """Each worker's place in the list, which may have thousands of entries."""
         return {member.task: place for place, member in enumerate(self.spec.members)}
 
     @property
@@ -70,13 +71,13 @@ class Terms:
 
 
 COMING, STARTING = False, True
-"""Whether all who are missing have been here, and their commands only start."""
+"""Whether all missing workers have been here, and their commands are only starting."""
 
 
 class Limit:
-    """A limit for those who come, and one for commands that start; only one of them runs at a time.
+    """A limit for workers that come, and one for commands that start; only one runs at a time.
 
-    A change from one to the other restarts neither, or a worker that flaps would extend both.
+    A change between them restarts neither. Otherwise a worker that flaps would extend both.
     """
 
     def __init__(self, terms: Terms, clock: Callable[[], float]) -> None:
@@ -87,12 +88,12 @@ class Limit:
 
     @property
     def length_seconds(self) -> float:
-        """How long the present one is; 0 for no limit."""
+        """The length of the current limit; 0 for no limit."""
         return self._lengths[self.is_starting]
 
     @property
     def left_seconds(self) -> float:
-        """What is left of it; infinite without a limit."""
+        """The rest of the current limit; infinite without a limit."""
         spent = self._spent[self.is_starting] + self._clock() - self._since
         return (self.length_seconds or inf) - spent
 

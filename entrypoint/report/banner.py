@@ -1,4 +1,4 @@
-"""The one line that a start prints: who this is."""
+"""The first line of a start, which says which worker this is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`explain`: show what a start would do, and run nothing but the trainer's check."""
+"""`explain`: shows what a start would do, and runs nothing but the trainer's check."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def explain(
     environment: Mapping[str, str],
     requirements: Requirements | None,
 ) -> int:
-    """Print the explanation, or the message that a start would end with; return the exit code."""
+    """Print the explanation, or the refusal that a start would print; return the exit code."""
     checked = check_trainer(request.command, environment) if request.is_trainer else Checked()
     if checked.problems:
         say(render(checked.problems, notes_on(requirements)))
@@ -33,9 +33,9 @@ def explain(
 
 
 def _print(text: str) -> int:
-    """Write to stdout; a reader that has gone away, or a full disk, is worth no traceback.
+    """Write to stdout; a reader that is gone, or a full disk, causes no traceback.
 
-    Past Python's own stdout, which would try once more to write what is left when it ends.
+    It bypasses Python's stdout, which would try again to write the rest at exit.
     """
     try:
         write_all(STDOUT, f"{text}\n".encode(errors="backslashreplace"))

@@ -23,7 +23,7 @@ NOT_SET = "(not set)"
 
 @dataclass(frozen=True)
 class Explained:
-    """A variable's value as it is shown, None if it has none, and its source."""
+    """A variable's value as it is shown, None if it has none; and its source."""
 
     value: str | None
     source: str
@@ -61,7 +61,7 @@ def _without_proxy(environ: Environ, resolution: Resolution) -> dict[str, Explai
 
 
 def _packages(environ: Environ, requirements: Requirements) -> dict[str, Explained]:
-    """Return which file was found, if it was not given, and where its packages are."""
+    """Return which file was found, if none was named, and where its packages are."""
     state = "installed" if requirements.is_installed() else "not installed yet; a start does it"
     folder = {PACKAGES_DIR: Explained(str(requirements.site_packages), f"derived: {state}")}
     if environ.given("REQUIREMENTS_FILE"):
@@ -78,7 +78,7 @@ def _given(environ: Environ, name: str) -> Explained:
 
 
 def _service_link(environ: Environ, name: str) -> Explained:
-    """Return what holds in place of a variable that Kubernetes set for a Service."""
+    """Return the value that applies instead of a variable that Kubernetes set for a Service."""
     shown = _given(environ, name)
     ignored = f"ignored: {environ.service_links[name]}, of a Kubernetes Service"
     return Explained(shown.value, ignored if shown.value is None else f"{shown.source}; {ignored}")

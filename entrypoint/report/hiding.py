@@ -1,4 +1,4 @@
-"""What an explanation leaves out: secrets, as far as names tell them."""
+"""Hides secrets in an explanation, as far as names identify them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def _without_job(text: str) -> str:
     """Return CLUSTER_SPEC without "job": Vertex AI puts the containers' own variables there."""
     try:
         document = parse_object(text)
-    except StrictJSONError:  # another source was chosen
+    except StrictJSONError:  # another source is used
         return not_shown(text)
     return json.dumps({key: value for key, value in document.items() if key != "job"})
 
 
 def shown_command(words: Iterable[str]) -> list[str]:
-    """Return a command's words; the value of a flag that names a secret is hidden."""
+    """Return a command's words; the value of a flag with a secret's name is hidden."""
     shown: list[str] = []
     is_value = False
     for word in words:

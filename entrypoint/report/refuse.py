@@ -1,4 +1,4 @@
-"""The end of a start that the configuration does not allow."""
+"""Ends a start that the configuration does not allow."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def refuse(
     environment: Mapping[str, str],
     directory: Path,
 ) -> int:
-    """Print our problems, and the trainer's if it was to run, in one message.
+    """Print the entrypoint's problems, and the trainer's if it was to run, in one message.
 
-    The trainer is asked without a TF_CONFIG, as there is none that could be trusted.
+    The trainer is asked without a TF_CONFIG, because none can be trusted.
     """
     checked = _check(request, options, environment, directory) if request.is_trainer else Checked()
     found = ConfigurationError((*error.problems, *checked.problems))
@@ -41,7 +41,7 @@ def _check(
     request: Request, options: Options, environment: Mapping[str, str], directory: Path
 ) -> Checked:
     requirements = None
-    with suppress(ConfigurationError):  # it is among the problems already
+    with suppress(ConfigurationError):  # already among the problems
         requirements = find_requirements(options.requirements_file, directory)
     if requirements:
         environment = requirements.added_to(environment)

@@ -1,4 +1,4 @@
-"""The variables that the command finds."""
+"""The variables of the command."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from entrypoint.settings.options import Options
 from entrypoint.settings.set_by_others import exceptions_for
 
 TRAINER_ENDS_EARLIER_SECONDS = 2
-"""Before it would be killed, so that it can still say how it ended."""
+"""The trainer ends so much earlier than the kill, so that it can still report its end."""
 
 LOG_LEVEL, LEVEL_OF_IMAGE = "TF_CPP_MIN_LOG_LEVEL", "1"
 
 LONGEST_VARIABLE = 131_071
-"""Bytes of `NAME=value` that Linux gives to a program (MAX_ARG_STRLEN, less the final NUL)."""
+"""The number of bytes of `NAME=value` that Linux passes to a program (MAX_ARG_STRLEN, less the
+NUL)."""
 
 
 def command_environment(
     environ: Environ, tf_config: str | None, hosts: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Return the command's variables: all that were read, and TF_CONFIG only if there is one.
+    """Return the command's variables: all that were read, and TF_CONFIG only if there is a cluster.
 
-    `hosts` are the workers'; no proxy is used for them.
-    Raises ConfigurationError for a value from a file that is longer than Linux can hand over.
+    `hosts` are the workers' hosts; they are reached without a proxy. Raises ConfigurationError if a
+    value from a file is longer than Linux can pass on.
     """
     variables = environ.texts()
     if tf_config is not None:

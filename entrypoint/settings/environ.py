@@ -1,4 +1,4 @@
-"""Typed reading of the environment: variables, `VAR_FILE` forms and `.env`, with every problem."""
+"""Reads the environment: variables, `VAR_FILE` forms and `.env`, with every problem."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True)
 class Value:
-    """A variable's text and where it came from."""
+    """A variable's text and its source."""
 
     text: str
     source: str
@@ -27,34 +27,34 @@ class Value:
 
 @dataclass(frozen=True)
 class Environ:
-    """All variables after `.env` and the `VAR_FILE` forms; what sources read."""
+    """All variables after `.env` and the `VAR_FILE` forms; the sources read it."""
 
     values: Mapping[str, Value]
     broken: frozenset[str] = frozenset()
-    """Names that were given in a form that could not be read, and so have no value."""
+    """Names without a value, because their form could not be read."""
     problems: tuple[Problem, ...] = ()
     service_links: Mapping[str, str] = field(default_factory=dict)
-    """What has the name of a setting of ours, and was left out: Kubernetes set it for a Service."""
+    """Variables that have the name of a setting, but that Kubernetes set for a Service: ignored."""
     root: Path = Path("/")
-    """Where the file system begins, for the files whose paths a scheduler fixes."""
+    """The root of the file system, for files with fixed paths of a scheduler."""
 
     def get(self, name: str) -> str | None:
-        """Return the text that was given, else the default of the table, else None."""
+        """Return the given text, otherwise the table's default, otherwise None."""
         if name in self.values:
             return self.values[name].text
         return VARIABLES[name].default if name in VARIABLES else None
 
     def given(self, name: str) -> bool:
-        """Whether somebody set it, readably or not."""
+        """Whether the variable was given, readable or not."""
         return name in self.values or name in self.broken
 
     def texts(self) -> dict[str, str]:
-        """Return all that the command may see, but for TF_CONFIG, which is written for it."""
-        hidden = ("TF_CONFIG", "CLUSTER_TOKEN")  # the token is the gate's alone
+        """Return all variables for the command, except TF_CONFIG, which is written for it."""
+        hidden = ("TF_CONFIG", "CLUSTER_TOKEN")  # only the gate needs the token
         return {name: value.text for name, value in self.values.items() if name not in hidden}
 
     def label(self, name: str) -> str:
-        """Return the name as a message shows it, with the file where it came from one."""
+        """Return the name as a message shows it, with the file that it came from."""
         value = self.values.get(name)
         if value is None or value.source == ENVIRONMENT:
             return name
@@ -62,9 +62,9 @@ class Environ:
 
 
 def read_environ(environ: Mapping[str, str], directory: Path, *, root: Path = Path("/")) -> Environ:
-    """Read all variables; `.env` and relative paths are looked for in the directory.
+    """Read all variables; `.env` and relative paths are resolved in the directory.
 
-    Never raises: what cannot be read is among the problems of the result.
+    It never raises: the result has the problems.
     """
     dotenv = read_dotenv(environ.get("ENV_FILE"), directory)
     below = _read_layer(dotenv.values, dotenv.source, directory)
@@ -85,7 +85,7 @@ def read_environ(environ: Mapping[str, str], directory: Path, *, root: Path = Pa
 
 
 def _read_layer(texts: Mapping[str, str], source: str, directory: Path) -> Environ:
-    """Return one layer's variables; each X_FILE has become the X that is in the file."""
+    """Return one layer's variables; the content of each X_FILE becomes X."""
     given = {
         name: text
         for name, text in texts.items()
@@ -109,7 +109,7 @@ def _read_layer(texts: Mapping[str, str], source: str, directory: Path) -> Envir
 
 
 def _target(name: str) -> str | None:
-    """Return X for X_FILE, None for a name that is not the file form of one of our variables."""
+    """Return X for X_FILE; None if the name is not the file form of one of our variables."""
     target = name.removesuffix(FILE_SUFFIX)
     return target if target != name and has_file_form(target) else None
 
@@ -122,7 +122,7 @@ def _both(name: str, text: str, path: str) -> Problem:
 def whole_number(environ: Environ, name: str, low: int, high: int | None, why: str = "") -> int:
     """Return a variable as a number from low to high (None: no bound).
 
-    Raises ConfigurationError; `why` goes on after "accepted: 0 to 1" and says where that is from.
+    Raises ConfigurationError; `why` continues "accepted: 0 to 1" with the reason.
     """
     number = parse_whole_number(environ.get(name) or "")
     if number is None or number < low or (high is not None and number > high):

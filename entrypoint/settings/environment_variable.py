@@ -1,6 +1,6 @@
-"""What is known of an environment variable, and those that say who trains together.
+"""The description of an environment variable, and the variables that describe the cluster.
 
-The options are declared in `options.py`, each in one place.
+`options.py` declares the options.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ class EnvironmentVariable:
 
     name: str
     purpose: str
-    """What it does, in sentences."""
+    """Its purpose, in sentences."""
     accepted: str
-    """What it may be; error messages say the same."""
+    """The accepted values; error messages show the same text."""
     example: str
     default: str | None = None
     """None: unset unless the user sets it."""
     file_form: bool = True
     """Whether NAME_FILE may name a file that holds the value."""
     may_be_empty: bool = True
-    """An empty option counts as unset. What says who the peers are may not be empty: a template
-    that filled in nothing would otherwise train alone, and nobody would notice."""
+    """An empty option counts as unset. Variables that describe the peers may not be empty: if a
+    template filled in nothing, each worker would silently train alone."""
 
 
 def by_name(*variables: EnvironmentVariable) -> dict[str, EnvironmentVariable]:

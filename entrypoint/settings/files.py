@@ -1,4 +1,4 @@
-"""Small text files that a user named, `.env` among them, read without ever waiting for one."""
+"""Reads small text files that a user named, `.env` among them, without ever blocking."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ READABLE_FILE = "a readable UTF-8 text file of at most 1 MiB"
 
 
 class UnreadableFileError(Exception):
-    """A file cannot be used; the message is a sentence that says why."""
+    """A file cannot be used; the message is a sentence that explains why."""
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file, as far as this user may know."""
+    """Whether the file exists, as far as this user can tell."""
     try:
         return path.is_file()
     except PermissionError:
@@ -34,7 +34,7 @@ def is_file(path: Path) -> bool:
 
 
 def read_text(path: Path) -> str:
-    """Return the file's text, without a byte order mark and the newlines at its end.
+    """Return the file's text, without a byte order mark and without trailing newlines.
 
     Raises UnreadableFileError.
     """
@@ -53,7 +53,7 @@ def read_text(path: Path) -> str:
 
 
 def _read_bytes(path: Path) -> bytes:
-    """Return the content of a regular file; anything else could make a reader wait forever."""
+    """Return the content of a regular file; any other kind could block a reader forever."""
     if stat.S_ISDIR(mode := path.stat().st_mode):
         reason = "It is a directory."
         raise UnreadableFileError(reason)
@@ -82,7 +82,7 @@ DEFAULT_NAME = ".env"
 
 @dataclass(frozen=True)
 class DotenvFile:
-    """What such a file said."""
+    """The content of such a file."""
 
     source: str = DEFAULT_NAME
     values: Mapping[str, str] = field(default_factory=dict)
@@ -90,9 +90,9 @@ class DotenvFile:
 
 
 def read_dotenv(named: str | None, directory: Path) -> DotenvFile:
-    """Read the file that ENV_FILE names, else `.env` in the directory if that is a file.
+    """Read the file that ENV_FILE names, otherwise `.env` in the directory if that is a file.
 
-    A directory called `.env` is somebody's virtual environment, and no problem.
+    A directory named `.env` is a virtual environment, and not a problem.
     """
     path = directory / (named or DEFAULT_NAME)
     if not named and not is_file(path):
@@ -108,12 +108,12 @@ def read_dotenv(named: str | None, directory: Path) -> DotenvFile:
 
 
 def _parse(text: str, source: str) -> DotenvFile:
-    """Return the file's values, the last one of a name, and its lines that are no NAME=value.
+    """Return the file's values, the last one of each name, and its invalid lines.
 
-    Values are taken as they stand: `$NAME` in them is not replaced. A name alone on a line has no
-    value, so it sets nothing. What a bad line says is not repeated: it may be a secret.
+    Values are used unchanged: `$NAME` in them is not expanded. A name alone on a line sets nothing.
+    Invalid lines are not repeated: they may be secrets.
     """
-    # Here, because it takes 10 ms to import and most containers have no such file.
+    # imported here: it takes 10 ms, and most containers have no such file
     from dotenv.parser import parse_stream  # noqa: PLC0415
 
     values, problems = {}, []
@@ -127,6 +127,6 @@ def _parse(text: str, source: str) -> DotenvFile:
 
 
 def _line(original: Original) -> int:
-    """Return the line, from 1, of a statement; the parser's is that of the empty lines before."""
+    """Return the line number of a statement; the parser counts from the empty lines before it."""
     text = original.string
     return original.line + text[: len(text) - len(text.lstrip())].count("\n")

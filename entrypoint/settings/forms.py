@@ -1,4 +1,4 @@
-"""How an option's text becomes a value: each form says what it accepts."""
+"""Parses the texts of options: each form states what it accepts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO = ("", "no", "off", "false")
 
 @dataclass(frozen=True)
 class Form(Generic[T]):
-    """What an option may be."""
+    """The accepted values of an option."""
 
     accepted: str
     """In words, for messages and documents: "a whole number from 0"."""
@@ -25,7 +25,7 @@ class Form(Generic[T]):
 
 
 def parse_whole_number(text: str) -> int | None:
-    """Return the number that up to 9 plain digits write, else None (int() takes far more)."""
+    """Return the number that up to 9 plain digits write, else None (int() accepts far more)."""
     match = re.fullmatch(rf"\s*(-?[0-9]{{1,{MOST_DIGITS}}})\s*", text)
     return int(match[1]) if match else None
 
@@ -61,7 +61,7 @@ def seconds() -> Form[float]:
 
 
 def choice(*words: str) -> Form[str]:
-    """Return the form of one of some words, in capitals or not."""
+    """Return the form of one of some words, in any case."""
 
     def parse(text: str) -> str | None:
         word = text.strip().lower()
@@ -71,7 +71,7 @@ def choice(*words: str) -> Form[str]:
 
 
 def secret(fewest_characters: int) -> Form[str]:
-    """Return the form of a secret; the newline that a file ends with is not part of it."""
+    """Return the form of a secret; a file's final newline is not part of it."""
 
     def parse(text: str) -> str | None:
         return text.strip() if len(text.strip()) >= fewest_characters else None
@@ -81,5 +81,5 @@ def secret(fewest_characters: int) -> Form[str]:
 
 
 def path(accepted: str) -> Form[str]:
-    """Return the form of a path; whether it is there is found out when it is used."""
+    """Return the form of a path; its existence is checked when it is used."""
     return Form(accepted, lambda text: text)

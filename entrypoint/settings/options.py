@@ -1,7 +1,7 @@
-"""The entrypoint's own options: how long to wait, how often to try again, how to log.
+"""The entrypoint's own options: how long to wait, how often to retry, how to log.
 
-Each is declared once, as a field of `Options`: its variable, what it accepts, its default and what
-it does. The table of all variables is made from there.
+Each is declared once, as a field of `Options`, with its variable, default, accepted values and
+purpose. The table of all variables is made from these fields.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ T = TypeVar("T")
 def option(
     name: str, form: Form[T], *, purpose: str, example: str, default: str | None = None
 ) -> Any:  # noqa: ANN401 -- the field has the type that stands beside it
-    """Declare an option; without a default it is None where it is not given."""
+    """Declare an option; without a default it is None if it is not given."""
     variable = EnvironmentVariable(
         name=name,
         purpose=purpose,
         accepted=form.accepted,
         example=example,
         default=default,
-        # A file that names a file would be one too many.
+        # a file that names a file makes no sense
         file_form=not name.endswith("_FILE"),
     )
     return dataclasses.field(metadata={"variable": variable, "parse": form.parse})
@@ -48,7 +48,7 @@ def option(
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a person may choose."""
+    """The options that a user may set."""
 
     rendezvous_timeout_seconds: int = option(
         "RENDEZVOUS_TIMEOUT",
@@ -182,17 +182,17 @@ VARIABLES: Mapping[str, EnvironmentVariable] = {
 
 
 class Texts(Protocol):
-    """Where the texts of variables are found; `Environ` is one."""
+    """The texts of variables; `Environ` is one."""
 
     def get(self, name: str) -> str | None:
-        """Return the text that was given, else the default, else None."""
+        """Return the given text, otherwise the default, otherwise None."""
 
     def label(self, name: str) -> str:
         """Return the name as a message shows it."""
 
 
 def read_options(texts: Texts) -> tuple[Options, tuple[Problem, ...]]:
-    """Return the options and what is wrong with them; a wrong one has its default."""
+    """Return the options and their problems; an invalid option has its default."""
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     for field, declared in OPTIONS.items():
@@ -206,7 +206,7 @@ def read_options(texts: Texts) -> tuple[Options, tuple[Problem, ...]]:
 
 
 def is_ours(name: str) -> bool:
-    """Whether a variable of this name is a setting of ours or the trainer's."""
+    """Whether the name is a setting of the entrypoint or the trainer."""
     return name in VARIABLES or name.startswith(TRAINER_PREFIX)
 
 

@@ -1,12 +1,12 @@
-"""What Docker and Kubernetes set, and nobody meant for the workers: proxies and service links.
+"""Variables that Docker and Kubernetes set, not meant for the workers: proxies and service links.
 
-Docker's client configuration gives every container `http_proxy`. gRPC, and so TensorFlow, sends
-everything through it that `no_proxy` does not name, the other workers included, and waits for an
+Docker's client configuration gives every container `http_proxy`. gRPC, and so TensorFlow, uses the
+proxy for every host that `no_proxy` does not name, the other workers included, and waits for an
 hour (https://grpc.github.io/grpc/core/md_doc_environment_variables.html).
 
 Kubernetes sets variables for each Service of a namespace, in all of its pods. A Service named
-`worker` sets WORKER_PORT=tcp://…, one named `trainer` TRAINER_PORT, TRAINER_SERVICE_HOST and more:
-names of settings, and no settings
+`worker` sets WORKER_PORT=tcp://…, one named `trainer` sets TRAINER_PORT, TRAINER_SERVICE_HOST and
+more. They have the names of settings, but are not settings
 (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).
 """
 
@@ -18,12 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from entrypoint.errors import listed
 
 OWN_CHOICE = "grpc_proxy"
-"""Nobody sets this for other programs: whoever does wants gRPC to use that proxy."""
+"""Only gRPC reads this variable, so setting it means that gRPC should use that proxy."""
 PROXIES = ("https_proxy", "http_proxy", "all_proxy")
 EXCEPTIONS = "no_proxy"
 ALL = "*"
 EXCEPTIONS_OF_GRPC = "no_grpc_proxy"
-"""gRPC reads it in place of `no_proxy`, where it is set."""
+"""gRPC reads it instead of `no_proxy`, if it is set."""
 
 
 def proxy_in_use(variables: Mapping[str, str]) -> str:
@@ -35,8 +35,8 @@ def proxy_in_use(variables: Mapping[str, str]) -> str:
 def exceptions_for(variables: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
     """Return the variables with which programs connect to these hosts without a proxy.
 
-    Nothing where there is no proxy, or one that is meant for gRPC. Programs differ in the spelling
-    that they read, so both are returned; where only one was given, the other continues it.
+    Returns nothing if there is no proxy, or one that is meant for gRPC. Programs differ in the
+    spelling that they read, so both are returned. If only one was given, the other continues it.
     """
     if proxy_in_use(variables) in ("", OWN_CHOICE):
         return {}
@@ -44,13 +44,13 @@ def exceptions_for(variables: Mapping[str, str], hosts: Sequence[str]) -> dict[s
     upper = variables.get(EXCEPTIONS.upper()) or lower
     texts = {EXCEPTIONS: lower, EXCEPTIONS.upper(): upper}
     of_grpc = variables.get(EXCEPTIONS_OF_GRPC, "")
-    if of_grpc or ALL in texts.values():  # which gRPC does not know
+    if of_grpc or ALL in texts.values():  # gRPC does not know this one
         texts[EXCEPTIONS_OF_GRPC] = of_grpc
     return {name: _extended(text, hosts) for name, text in texts.items()}
 
 
 def proxy_note(variables: Mapping[str, str], hosts: Sequence[str]) -> str:
-    """Return what to say where the workers' connections are kept away from a proxy, else ""."""
+    """Return a note if the workers' connections bypass a proxy; "" otherwise."""
     if not exceptions_for(variables, hosts):
         return ""
     proxy = proxy_in_use(variables)
@@ -64,7 +64,7 @@ def grpc_note(variables: Mapping[str, str]) -> str:
 
 
 def _extended(text: str, hosts: Sequence[str]) -> str:
-    """Return a list of exceptions with the hosts that it lacks; `*` counts only alone."""
+    """Return a list of exceptions extended by these hosts; `*` counts only alone."""
     if text.strip() == ALL:
         return text
     given = [entry.strip() for entry in text.split(",") if entry.strip()]
@@ -89,16 +89,16 @@ FORMS = tuple(
         (f"{_OF_A_PORT}_ADDR", _IP),
     )
 )
-"""What such a variable is called after the Service's name, and what its value looks like."""
+"""The suffix of such a variable after the Service's name, and the pattern of its value."""
 
 
 def is_service_link(name: str, text: str) -> bool:
-    """Whether Kubernetes has set this variable for a Service; a wrong port does not look so."""
+    """Whether Kubernetes has set this variable for a Service. A mistyped port looks different."""
     return any(called.fullmatch(name) and value.fullmatch(text) for called, value in FORMS)
 
 
 def service_links_note(names: Iterable[str]) -> str:
-    """Return what to say of links that were left out; "" where there are none."""
+    """Return a note about ignored service links; "" if there are none."""
     found = sorted(names)
     if not found:
         return ""

@@ -1,9 +1,9 @@
 """The contracts: each file reads the cluster from one system's variables or files.
 
-A source's `find` is a pure function: None where its variables are not set, a Resolution without a
-task where they do not say which worker this is, and a ConfigurationError with every problem where
-they are wrong. Some systems also say things that are settings of ours: their `settings` returns
-those by our names. A new contract is a new file, and a line in SOURCES.
+A source's `find` is a pure function. It returns None if its variables are not set, and a Resolution
+without a task if they do not tell which worker this is. It raises a ConfigurationError with every
+problem if they are wrong. Some systems also provide values of our settings: their `settings`
+returns these by our names. To add a contract, add a file, and a line in SOURCES.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class ClusterSource:
     """One contract."""
 
     find: Callable[[Environ, int], Resolution | None]
-    """Takes the port for addresses without one, too."""
+    """Also takes the port for addresses without one."""
     needs: tuple[str, ...]
-    """The variables that have to be set."""
+    """The variables that must be set."""
     also: tuple[str, ...] = ()
-    """Other variables that it looks at to find the cluster."""
+    """Other variables that it reads to find the cluster."""
     settings: tuple[Settings, ...] = ()
-    """What it says about our own variables, the first of a name wins; where one of these fails, the
-    others still hold."""
+    """Its values for our variables; the first of a name wins. If one function fails, the others
+    still apply."""
 
 
 SOURCES: Mapping[str, ClusterSource] = {
@@ -58,19 +58,19 @@ SOURCES: Mapping[str, ClusterSource] = {
     "slurm": ClusterSource(slurm.find, slurm.NEEDS, slurm.ALSO),
     "kubernetes": ClusterSource(kubernetes.find, kubernetes.NEEDS),
 }
-"""By CLUSTER_SOURCE's name, in the order in which they are believed."""
+"""By CLUSTER_SOURCE's name, in order of precedence."""
 
 
 def variables_of(source: ClusterSource) -> tuple[str, ...]:
-    """Return every variable that a source finds the cluster with."""
+    """Return every variable from which a source reads the cluster."""
     return (*source.needs, *source.also)
 
 
 def with_contract_settings(environ: Environ) -> Environ:
-    """Return the environment with what the systems in use say about our own variables.
+    """Return the environment with the values that the systems provide for our variables.
 
-    That lies below everything that the user gave, readably or not. Never raises: what is wrong is
-    among the result's problems, unless CLUSTER_SOURCE leaves that system out.
+    Everything that the user gave takes precedence, readable or not. It never raises: the result has
+    the problems, unless CLUSTER_SOURCE excludes that system.
     """
     choice = (environ.get("CLUSTER_SOURCE") or AUTO).strip()
     values: dict[str, Value] = {}

@@ -1,4 +1,4 @@
-"""Which entry of a host list this machine is, where nobody says so."""
+"""Finds this machine's entry in a host list, if no index is given."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from entrypoint.cluster.spec import Member, Resolution, Task
 from entrypoint.errors import ConfigurationError, OpenProblem, Problem, listed
 
-if TYPE_CHECKING:  # its sockets are slow to import
+if TYPE_CHECKING:  # socket is slow to import
     from entrypoint.cluster.machine import Machine
 
 
 @dataclass(frozen=True)
 class OwnTask:
-    """The task that was found, and by what."""
+    """The task that was found, and the reason."""
 
     task: Task
     reason: str
@@ -37,7 +37,7 @@ def find_own_task(resolution: Resolution, machine: Machine) -> OwnTask:
 
 
 def _reason(member: Member, machine: Machine, answers: Mapping[str, tuple[str, ...]]) -> str:
-    """Return why the member is this machine; an empty text if it is not."""
+    """Return why the member is this machine; "" if it is not."""
     host = member.address.host
     if host.rstrip(".") == machine.host_name.lower():
         return f"{host} is this machine's name"

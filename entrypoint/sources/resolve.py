@@ -1,4 +1,4 @@
-"""From the environment to one answer: which sources speak, whether they agree, who this is."""
+"""Resolves the environment: which sources are set, whether they agree, which worker this is."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from entrypoint.sources.own_task import OwnTask, find_own_task
 LAST_PORT = 65535
 
 Answers = Mapping[str, Resolution]
-"""What the sources say, by CLUSTER_SOURCE's names, in the order in which they are believed."""
+"""The results of the sources, by CLUSTER_SOURCE's names, in order of precedence."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What was found out."""
+    """The resolved start."""
 
     resolution: Resolution | None = None
     """The cluster with the task known; None for one worker without TF_CONFIG."""
     own_task: OwnTask | None = None
-    """How the task was found, where that was by this machine's own name or address."""
+    """How the task was found, if by this machine's own name or address."""
 
     @property
     def tf_config_text(self) -> str | None:
-        """TF_CONFIG for the command, None where there is no cluster."""
+        """TF_CONFIG for the command; None if there is no cluster."""
         return self.resolution.tf_config_text() if self.resolution else None
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts of the cluster's members, in rank order; none where there is no cluster."""
+        """The hosts of the cluster's members, in rank order; none if there is no cluster."""
         return self.resolution.hosts if self.resolution else ()
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """Their ports."""
+        """The members' ports."""
         return tuple(one.port for one in self.resolution.spec.addresses) if self.resolution else ()
 
 
 def resolve(environ: Environ, find: Callable[[Resolution], OwnTask]) -> Answer:
-    """Return the cluster that the environment describes; `find` is asked for a missing index.
+    """Return the cluster that the environment describes; `find` determines a missing index.
 
-    Raises ConfigurationError with every problem, those of reading the environment among them.
+    Raises ConfigurationError with every problem, including those of reading the environment.
     """
     choice, port, problems = _options(environ)
     answers, wrong = _ask(environ, choice, port)
@@ -64,7 +64,7 @@ def resolve(environ: Environ, find: Callable[[Resolution], OwnTask]) -> Answer:
 
 
 def _options(environ: Environ) -> tuple[str, int, list[Problem]]:
-    """Return source and port, their defaults if they are wrong, and what is wrong so far."""
+    """Return source and port, with defaults for invalid ones, and the problems so far."""
     problems = list(environ.problems)
     choice, port = (environ.get("CLUSTER_SOURCE") or AUTO).strip(), int(WORKER_PORT.default or 0)
     if choice not in (AUTO, NONE, *SOURCES):
@@ -79,7 +79,7 @@ def _options(environ: Environ) -> tuple[str, int, list[Problem]]:
 
 
 def _ask(environ: Environ, choice: str, port: int) -> tuple[Answers, list[Problem]]:
-    """Return what the chosen source says, or all of them, and what is wrong with it."""
+    """Return the results of the chosen source, or of all, and their problems."""
     answers: dict[str, Resolution] = {}
     problems: list[Problem] = []
     for name, source in SOURCES.items():
@@ -105,7 +105,7 @@ def _not_set(environ: Environ, choice: str) -> Problem:
 
 
 def _index_problems(environ: Environ, answers: Answers) -> Iterable[Problem]:
-    """Yield a problem if WORKER_INDEX stands alone, or beside a TF_CONFIG that says otherwise."""
+    """Yield a problem if WORKER_INDEX stands alone, or contradicts a TF_CONFIG."""
     text = environ.get("WORKER_INDEX")
     if text is None or environ.given("WORKER_HOSTS"):
         return
@@ -122,7 +122,7 @@ def _index_problems(environ: Environ, answers: Answers) -> Iterable[Problem]:
 
 
 def _disagreements(answers: Answers) -> Iterable[Problem]:
-    """Yield a problem for each source that says otherwise than the first."""
+    """Yield a problem for each source that contradicts the first."""
     names = list(answers)
     for name in names[1:]:
         first, other = answers[names[0]], answers[name]
@@ -137,7 +137,7 @@ def _disagreements(answers: Answers) -> Iterable[Problem]:
 
 
 def _summary(resolution: Resolution) -> str:
-    """Return a source's answer in at most 95 characters, so that two fit into a message."""
+    """Return a source's result in at most 95 characters, so that two fit into a message."""
     task = f"{resolution.task} of " if resolution.task else ""
     addresses = ",".join(map(str, resolution.spec.addresses))
     return shortened(f"{resolution.source}: {task}{addresses}", 95)
@@ -149,7 +149,7 @@ def _pick(names: Iterable[str]) -> str:
 
 
 def _placed(resolutions: list[Resolution], find: Callable[[Resolution], OwnTask]) -> Answer:
-    """Return the first resolution, its task taken from another or found by `find`."""
+    """Return the first resolution; its task may come from another, or from `find`."""
     if not resolutions:
         return Answer()
     first = resolutions[0]
@@ -163,8 +163,8 @@ def _placed(resolutions: list[Resolution], find: Callable[[Resolution], OwnTask]
 
 
 def find_on_this_machine(resolution: Resolution) -> OwnTask:
-    """Return this machine's place in the cluster; raise ConfigurationError."""
-    # Here, because sockets and threads take time to import and most workers name their index.
+    """Return this machine's place in the cluster. Raises ConfigurationError."""
+    # imported here: sockets and threads are slow to import, and most workers name their index
     from entrypoint.cluster.machine import this_machine  # noqa: PLC0415
 
     return find_own_task(resolution, this_machine())

@@ -22,7 +22,7 @@ from entrypoint.strict_json import StrictJSONError, not_shown, parse, parse_obje
 NEEDS = ("SM_HOSTS", "SM_CURRENT_HOST")
 
 PORT = 8890
-"""Where a worker listens; WORKER_PORT wins where it is given."""
+"""The port of a worker; WORKER_PORT takes precedence."""
 
 RESOURCES = "opt/ml/input/config/resourceconfig.json"
 HOSTS = 'a JSON list of host names, such as ["algo-1","algo-2"]'
@@ -33,19 +33,19 @@ AS_ROOT = (
 
 
 def path_of(environ: Environ, path: str) -> Path:
-    """Return where one of the files is that SageMaker puts into a container."""
+    """Return the path of a file that SageMaker puts into a container."""
     return environ.root / path
 
 
 def is_here(environ: Environ) -> bool:
-    """Whether this container is a training job of SageMaker's."""
+    """Whether this container is a SageMaker training job."""
     if any(environ.given(name) for name in NEEDS):
         return True
     return may_exist(path_of(environ, RESOURCES))
 
 
 def may_exist(path: Path) -> bool:
-    """Whether something has that path, or this user may not even look, which is no "no"."""
+    """Whether the path exists. If this user may not look, the answer is also True."""
     try:
         path.stat()
     except PermissionError:
@@ -56,7 +56,7 @@ def may_exist(path: Path) -> bool:
 
 
 def read_object(path: Path) -> dict[str, object]:
-    """Return the JSON object in one of those files; raise ConfigurationError."""
+    """Return the JSON object in one of those files. Raises ConfigurationError."""
     try:
         text = read_text(path)
     except UnreadableFileError as error:
@@ -67,7 +67,7 @@ def read_object(path: Path) -> dict[str, object]:
 
 
 def parse_value(name: str, text: str) -> dict[str, object]:
-    """Return the JSON object that a variable or a file holds; raise ConfigurationError."""
+    """Return the JSON object in a variable or a file. Raises ConfigurationError."""
     try:
         return parse_object(text)
     except StrictJSONError as error:
@@ -112,7 +112,7 @@ def _hosts(name: str, value: object) -> list[str]:
     if isinstance(value, list) and value and all(isinstance(host, str) for host in value):
         return value
     shown = None if value is None else json.dumps(value)
-    if shown and not isinstance(value, list):  # meant for something else, and perhaps a secret
+    if shown and not isinstance(value, list):  # meant for another use, and perhaps a secret
         shown = not_shown(shown)
     raise ConfigurationError([Problem(name, shown, HOSTS)])
 

@@ -44,11 +44,11 @@ _CHANNEL = re.compile("[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 def folders(environ: Environ) -> Mapping[str, Value]:
-    """Return where the job wants the model and the results; raise ConfigurationError."""
+    """Return the job's folders for the model and the results. Raises ConfigurationError."""
     if not is_here(environ):
         return {}
     chosen: Mapping[str, Value] = {}
-    with suppress(ConfigurationError):  # a problem of theirs, and told by them
+    with suppress(ConfigurationError):  # already reported as a problem
         chosen = hyperparameters(environ)
     defaults = {
         "TRAINER_MODEL_DIR": ("SM_MODEL_DIR", MODEL),
@@ -60,16 +60,16 @@ def folders(environ: Environ) -> Mapping[str, Value]:
 
 
 def failure_file(environ: Environ) -> Mapping[str, Value]:
-    """Return where the job wants the reason of a failure."""
+    """Return the job's file for the reason of a failure."""
     if not is_here(environ):
         return {}
     return {"FAILURE_FILE": Value(str(path_of(environ, FAILURE)), _PLATFORM)}
 
 
 def _folder(environ: Environ, ours: str, theirs: str, default: str) -> Value:
-    """Return the folder that SageMaker's variable names, else the one that is documented.
+    """Return the folder that SageMaker's variable names, otherwise the documented one.
 
-    Raises ConfigurationError if nothing can be written there.
+    Raises ConfigurationError if the folder cannot be written.
     """
     text = environ.get(theirs)
     folder = Value(text, theirs) if text else Value(str(path_of(environ, default)), _PLATFORM)
@@ -81,7 +81,7 @@ def _folder(environ: Environ, ours: str, theirs: str, default: str) -> Value:
 
 
 def data(environ: Environ) -> Mapping[str, Value]:
-    """Return where the training data are, nothing if that is not clear.
+    """Return the folder of the training data; nothing if it is ambiguous.
 
     Raises ConfigurationError.
     """
@@ -94,7 +94,7 @@ def data(environ: Environ) -> Mapping[str, Value]:
 
 
 def _with_prefix(environ: Environ, prefix: str) -> dict[str, Value]:
-    """Return the variables of a prefix by the rest of their names, in small letters."""
+    """Return the variables with a prefix by the rest of their names, in lower case."""
     return {
         name.removeprefix(prefix).lower(): Value(value.text, name)
         for name, value in environ.values.items()
@@ -111,12 +111,12 @@ def _configured_channels(environ: Environ) -> dict[str, Value]:
         for channel, details in read_object(path).items()
         if _CHANNEL.fullmatch(channel)
         and isinstance(details, dict)
-        and details.get("TrainingInputMode") != "Pipe"  # a channel of that mode is no folder
+        and details.get("TrainingInputMode") != "Pipe"  # a channel of that mode is not a folder
     }
 
 
 def hyperparameters(environ: Environ) -> Mapping[str, Value]:
-    """Return the hyper-parameters as the trainer's variables: x is TRAINER_X.
+    """Return the hyper-parameters as the trainer's variables: x becomes TRAINER_X.
 
     Raises ConfigurationError.
     """
@@ -137,9 +137,9 @@ def hyperparameters(environ: Environ) -> Mapping[str, Value]:
 
 
 def _texts(source: str, values: Mapping[str, object]) -> dict[str, Value]:
-    """Return JSON values as the texts of variables; raise ConfigurationError.
+    """Return JSON values as texts of variables. Raises ConfigurationError.
 
-    In the file all values are strings, and those that an SDK wrote are JSON in a string.
+    In the file all values are strings. Those that an SDK wrote contain JSON.
     """
     found = {name: Value(_text(value), source) for name, value in values.items()}
     bad = [name for name, value in found.items() if not _fits(value.text)]
@@ -152,7 +152,7 @@ def _texts(source: str, values: Mapping[str, object]) -> dict[str, Value]:
 
 
 def _text(value: object) -> str:
-    """Return a JSON value as the text that a person would have typed."""
+    """Return a JSON value as the text that a person would type."""
     if not isinstance(value, str):
         return "" if value is None else json.dumps(value)
     if len(value) > 1 and value[0] == value[-1] == '"':
@@ -175,7 +175,8 @@ def _is_a_setting(name: str, text: str) -> bool:
     """Whether a hyper-parameter is meant for the trainer; SageMaker adds some of its own."""
     key = name.lower()
     ours = not key.startswith(("sagemaker_", "_")) and key not in ITS_OWN
-    # SageMaker's TensorFlow estimator passes the bucket in this way; we write to a folder.
+    # SageMaker's TensorFlow estimator passes the bucket in this way. The trainer writes to a
+    # folder.
     is_bucket = key == "model_dir" and text.startswith("s3://")
     return bool(key and text) and ours and not is_bucket
 
@@ -186,5 +187,5 @@ def variable_of(hyperparameter: str) -> str:
 
 
 SETTINGS = (hyperparameters, data, folders, failure_file)
-"""A wrong hyper-parameter must not hide the file that is to say so; a right one, `model_dir` for
-example, wins."""
+"""A wrong hyper-parameter must not hide the file that reports the failure. A right one, such as
+`model_dir`, wins."""

@@ -1,4 +1,4 @@
-"""SkyPilot: the nodes' addresses, and what else its tasks are told.
+"""SkyPilot: the nodes' addresses, and other values of its tasks.
 
 Sources: https://docs.skypilot.co/en/latest/running-jobs/distributed-jobs.html and
 https://docs.skypilot.co/en/latest/running-jobs/environment-variables.html
@@ -41,7 +41,7 @@ def _spec(environ: Environ, lines: list[str], default_port: int) -> ClusterSpec:
 
 
 def _in_brackets(line: str) -> str:
-    """Return an address as WORKER_HOSTS has it: IPv6, which has no port here, in brackets."""
+    """Return an address in WORKER_HOSTS's notation: IPv6, which has no port here, in brackets."""
     return f"[{line}]" if line.count(":") > 1 and "[" not in line else line
 
 
@@ -54,7 +54,7 @@ def _rank(environ: Environ, count: int) -> int:
 
 
 def _check_count(environ: Environ, count: int) -> None:
-    """Refuse a list that is not whole; early versions don't say how long it should be."""
+    """Refuse an incomplete list. Early versions of SkyPilot do not set its length."""
     text = environ.get("SKYPILOT_NUM_NODES")
     if count and text is not None and parse_whole_number(text) != count:
         accepted = f"{count}, the number of lines of SKYPILOT_NODE_IPS"
@@ -64,7 +64,7 @@ def _check_count(environ: Environ, count: int) -> None:
 def settings(environ: Environ) -> Mapping[str, Value]:
     """Return a folder that is the same after each recovery, and the GPUs of each node."""
     found: dict[str, Value] = {}
-    # One path segment, whatever the job's name has in it.
+    # one path segment, whatever characters the job's name has
     task = re.sub("[^A-Za-z0-9._-]", "_", environ.get("SKYPILOT_TASK_ID") or "")
     if task.strip("."):
         found["TRAINER_RUN_DIR"] = Value(f"/runs/{task}", "SKYPILOT_TASK_ID")

@@ -90,9 +90,9 @@ def _misfits(
 
 
 def _other_distribution(environ: Environ, node: int, place: int) -> Iterable[Problem]:
-    """Yield a problem if Slurm has put this task elsewhere than block distribution does.
+    """Yield a problem if Slurm's task order is not that of block distribution.
 
-    That is node after node, each with all of its tasks, and srun's default for several on a node.
+    That order is node by node, and is srun's default for several tasks per node.
     """
     for name, expected in (("SLURM_NODEID", node), ("SLURM_LOCALID", place)):
         text = environ.get(name)

@@ -55,7 +55,7 @@ def find(environ: Environ, default_port: int) -> Resolution | None:
 
 
 def settings(environ: Environ) -> Mapping[str, Value]:
-    """Return where the model and the results belong."""
+    """Return the folders for the model and the results."""
     return {
         ours: Value(_mounted(text), theirs)
         for theirs, ours in FOLDERS.items()

@@ -17,12 +17,12 @@ from entrypoint.sources.formats.host_list import read_workers
 
 NEEDS = ("WORKER_HOSTS",)
 INDICES: Mapping[str, int] = {"WORKER_INDEX": 0, "JOB_COMPLETION_INDEX": 0, "SWARM_TASK_SLOT": 1}
-"""The variables that count workers -> the number of the list's first entry."""
+"""The variables that count workers -> the number of the first entry."""
 ALSO = tuple(INDICES)
 
 
 def find(environ: Environ, default_port: int) -> Resolution | None:
-    """Return the cluster of WORKER_HOSTS; without any index its task is not known yet."""
+    """Return the cluster of WORKER_HOSTS; without an index its task is unknown."""
     text = environ.get("WORKER_HOSTS")
     if text is None:
         return None
@@ -35,7 +35,7 @@ def find(environ: Environ, default_port: int) -> Resolution | None:
 
 
 def split_entries(text: str) -> list[str]:
-    """Return the entries of a list; between two commas that may be an empty one."""
+    """Return the entries of a list; an entry between two commas may be empty."""
     if not text.strip():
         return []
     return [entry for piece in text.split(",") for entry in piece.split() or [""]]
@@ -49,7 +49,7 @@ def _spec(name: str, entries: list[str], default_port: int) -> ClusterSpec:
 
 
 def find_index(environ: Environ, count: int) -> int | None:
-    """Return which of so many entries this worker is, None if nothing says so.
+    """Return which entry this worker is; None if nothing tells.
 
     Raises ConfigurationError for an index that is not in the list, and for two that disagree.
     """
@@ -72,7 +72,7 @@ def find_index(environ: Environ, count: int) -> int | None:
 
 
 def _read_index(environ: Environ, name: str, count: int) -> int:
-    """Return the index, from 0; `count` is 0 where the list's length is not known."""
+    """Return the index, from 0; `count` is 0 if the list's length is unknown."""
     first = INDICES[name]
     if count == 0:
         return whole_number(environ, name, first, None) - first

@@ -1,9 +1,9 @@
-"""The writing side: the entrypoint notes what this worker is at, each time that changes.
+"""The writing side of the status: the entrypoint notes each change of this worker's state.
 
-Three small files in a folder of this start's own, each there whole or not at all: `state.json` (the
-entrypoint's), `line` (what was printed last), `command.json` (STATUS_FILE, the command's own word).
-A fourth, `events.jsonl` (EVENTS_FILE), has a line for each thing that was noted, for the command.
-Nothing that goes wrong here is worth more than a status that is not shown.
+A folder of this start has three small files, each complete or absent: `state.json` (the
+entrypoint's state), `line` (the last printed line), `command.json` (STATUS_FILE, the command's own
+report). A fourth file, `events.jsonl` (EVENTS_FILE), has a line for each noted event, for the
+command. If anything fails here, the status is not shown, and nothing else happens.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from entrypoint.status.reading import (
 )
 
 WAITING = "waiting"
-"""For the other workers, at the gate; the detail names those that are missing."""
+"""Waits for other workers at the gate; the detail names those that are missing."""
 STARTING = "starting"
 """Packages, settings, or the trainer before its first step."""
 RUNNING = "running"
-"""A command that has not said what it is at."""
+"""A command that has not reported its state."""
 RESTARTING = "restarting"
 """The command has ended, and starts again after a pause."""
 STOPPING = "stopping"
-"""It was asked to end, and its grace runs."""
+"""It was asked to end, and its grace period runs."""
 DONE, STOPPED, FAILED = "done", "stopped", "failed"
 LONGEST_LINE = 1000
 EVENTS_FILE = "events.jsonl"
 
 
 class Board:
-    """Where one start of the entrypoint says what it is at; without a folder, nowhere.
+    """Notes the state of one start of the entrypoint; without a folder, it does nothing.
 
     Attributes:
         folder: its folder, which is this start's own; None where nothing can be written.
@@ -77,7 +77,7 @@ class Board:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return what the command finds: where it may say what it is at, and what was noted."""
+        """Return the command's variables: the files for its status, and of the noted events."""
         if not self.folder:
             return {}
         files = {"STATUS_FILE": COMMAND_FILE, "EVENTS_FILE": EVENTS_FILE}
@@ -91,10 +91,10 @@ class Board:
         within_seconds: float | None = None,
         anew: bool = False,
     ) -> None:
-        """Note a state, or more about the present one, which goes on as long as it was to.
+        """Note a state, or more about the current one, which keeps its time limit.
 
-        `within_seconds` is how long it may last; None: nobody knows. `anew`: from now on, though
-        the state is the same, which is nothing that has happened.
+        `within_seconds` is how long the state may last; None: unknown. `anew` restarts that time
+        without a new event, though the state is the same.
         """
         if state != self._state:
             self._state, self._since, anew = state, time.monotonic(), False
@@ -122,7 +122,7 @@ class Board:
             self._add_event(self.folder, state, detail)
 
     def note_start(self, state: str, restarts: int) -> None:
-        """Note that the command starts, after so many restarts; what it said before is over."""
+        """Note that the command starts, after so many restarts; its earlier reports are void."""
         self.restarts, self._state = restarts, ""
         if self.folder:
             with suppress(OSError):
@@ -130,7 +130,7 @@ class Board:
         self.note(state)
 
     def note_wait(self, seconds: float) -> None:
-        """Note that a wait at the gate is over; it is told with the next state."""
+        """Note that a wait at the gate is over; the next state records it."""
         self.waits += 1
         self.waited_seconds += seconds
 
@@ -138,11 +138,10 @@ class Board:
     def waiting(
         self, detail: str, *, within_seconds: float | None
     ) -> Iterator[Callable[..., None]]:
-        """Show a wait for the others while the command runs, then again what was shown before.
+        """Show a wait for the others while the command runs, then the earlier state again.
 
-        What it gives notes more about the wait, as `note` does. All of this may be in a child
-        process: that the command is asked to end, which is noted elsewhere meanwhile, goes on being
-        shown.
+        The yielded function notes more about the wait, like `note`. All of this may run in a child
+        process. If another process notes meanwhile that the command is stopping, that state stays.
         """
         before, started = (self._state, self._since, self._until), time.monotonic()
         self._note_beside(WAITING, detail, within_seconds=within_seconds)
@@ -161,32 +160,32 @@ class Board:
         within_seconds: float | None = None,
         anew: bool = False,
     ) -> None:
-        """Note a state, unless the process that starts and stops the command says it is ending."""
+        """Note a state, unless the supervising process has noted that the command is stopping."""
         if self.folder and read_entrypoints(self.folder).state != STOPPING:
             self.note(state, detail, within_seconds=within_seconds, anew=anew)
 
     def _catch_up(self, folder: Path) -> None:
-        """Count the waits, too, that another process of this start has noted."""
+        """Add the waits that another process of this start has noted."""
         there = read_entrypoints(folder)
         if there.waits > self.waits:
             self.waits, self.waited_seconds = there.waits, there.waited_seconds
 
     def note_end(self, code: int, *, was_stopped: bool) -> None:
-        """Note how it all ended."""
+        """Note how the worker ended."""
         if code == 0:
             self.note(DONE)
         else:
             self.note(STOPPED if was_stopped else FAILED, f"exit code {code}")
 
     def _add_event(self, folder: Path, state: str, detail: str) -> None:
-        """Add a line to what has happened: when, by the clock on the wall, and what."""
+        """Add an event, with the wall-clock time."""
         event = {"time": time.time(), "by": "entrypoint", "state": state, "detail": detail}
         line = json.dumps(event | {"restarts": self.restarts}) + "\n"
         with suppress(OSError), (folder / EVENTS_FILE).open("a") as file:
             file.write(line)
 
     def line(self, text: str) -> None:
-        """Note the line that was printed last; from any thread or child process."""
+        """Note the last printed line, from any thread or child process."""
         if self.folder:
             _write(self.folder / LINE_FILE, text[:LONGEST_LINE].encode(errors="replace"))
 
@@ -198,7 +197,7 @@ def _is_dead(owner: StatusKeeper, folder: Path) -> bool:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Write a file whole or not at all; a disk that is full costs no more than that."""
+    """Write a file completely or not at all; a full disk has no other effect."""
     unfinished = file.with_name(f".{file.name}-{os.urandom(4).hex()}")
     try:
         unfinished.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Where the status of a worker lies, and whether the process that keeps it still lives."""
+"""The folder of a worker's status, and whether the process that keeps it is alive."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PREFIX, SUFFIX = "cluster-trainer-", ".status"
 
 
 def places(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the folders of which the first that can be written is taken.
+    """Return candidate folders; the first that can be written is used.
 
-    /dev/shm is there in every container and is memory, with a root that is read-only, too.
+    /dev/shm exists in every container and is memory. It works with a read-only root, too.
     """
     own = environ.get("TMPDIR")
     usual = (Path("/tmp"), Path("/dev/shm"))  # noqa: S108 -- a folder of one's own is made there
@@ -26,10 +26,10 @@ def places(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def make_folder(within: Sequence[Path]) -> Path | None:
-    """Make a folder that no other start has; None where nothing can be written.
+    """Make a folder that no other start has; None if nothing can be written.
 
-    The command may be another user by then (sudo, gosu), and tells there what it is at: anybody may
-    write, and nobody may take away what is another's, as in /tmp.
+    The command may run as another user (sudo, gosu) and reports its state there. So anybody may
+    write, and nobody may remove another's files, as in /tmp.
     """
     for place in within:
         folder = place / f"{PREFIX}{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
@@ -43,14 +43,14 @@ def make_folder(within: Sequence[Path]) -> Path | None:
 
 
 def folders(within: Sequence[Path]) -> Iterator[Path]:
-    """Yield the folders of all starts, and nothing where a place is not there."""
+    """Yield the folders of all starts."""
     for place in dict.fromkeys(within):
         with suppress(OSError):
             yield from sorted(place.glob(f"{PREFIX}*{SUFFIX}"))
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove what a start has left, as far as that may be."""
+    """Remove the files of an earlier start, as far as possible."""
     with suppress(OSError):
         for file in folder.iterdir():
             file.unlink()
@@ -59,13 +59,13 @@ def remove_folder(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class StatusKeeper:
-    """The process that keeps a status; its number alone may be another's by now."""
+    """The process that keeps a status. Its number alone may belong to another process by now."""
 
     machine: str
-    """The container: those that share a folder have numbers of their own."""
+    """The container: containers that share a folder have their own process numbers."""
     pid: int
     started: int
-    """When, in the kernel's ticks since it booted."""
+    """When the process started, in the kernel's ticks since boot."""
 
     @classmethod
     def of_this_process(cls) -> StatusKeeper:
@@ -80,7 +80,7 @@ class StatusKeeper:
 
     @property
     def is_of_this_boot(self) -> bool:
-        """Whether it runs, or ran, on this machine since that was started."""
+        """Whether it runs, or ran, on this machine since its last boot."""
         return self.machine.partition("/")[0] == this_boot()
 
     @property
@@ -90,9 +90,9 @@ class StatusKeeper:
 
 
 def hold(folder: Path) -> int | None:
-    """Lock a folder for as long as this process lives; None where that cannot be.
+    """Lock a folder for the life of this process; None if that is impossible.
 
-    Whether a container that is not this one still lives cannot be told from its numbers.
+    Process numbers cannot show whether another container is alive.
     """
     try:
         lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -105,7 +105,7 @@ def hold(folder: Path) -> int | None:
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Whether whoever held a folder is gone; False where nobody has, or that cannot be told."""
+    """Whether the holder of a folder is gone; False if nobody held it, or that is unknown."""
     try:
         lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -124,6 +124,6 @@ def _lock(lock: int) -> bool:
 
 
 def started(pid: int) -> int | None:
-    """Return when a living process started, None if there is none."""
+    """Return when a living process started; None if there is none."""
     process = living_process(pid)
     return process.started if process else None

@@ -1,4 +1,4 @@
-"""The reading side: what the files of a worker come to, and whether all is well with it."""
+"""The reading side of the status: interprets a worker's files, and judges its health."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from entrypoint.status.places import StatusKeeper, folders
 
 STATE_FILE, LINE_FILE, COMMAND_FILE = "state.json", "line", "command.json"
 OF_A_COMMAND = ("starting", "running")
-"""The entrypoint's states in which the command's own word counts."""
+"""The entrypoint's states in which the command's own report counts."""
 WORDS_OF_COMMANDS = (*OF_A_COMMAND, "training", "saving")
 ENDED = ("done", "stopped", "failed")
 LATE_SECONDS = 30.0
-"""How much longer than it may a state lasts before something is wrong: whatever ends it at its time
-needs some itself."""
+"""How much longer than allowed a state may last before the worker is unhealthy. The code that ends
+it in time needs a moment itself."""
 LARGEST_NUMBER = 1e12
-"""Seconds, or whatever else a command tells; what is larger is none."""
+"""The largest number that a command may report; larger ones are ignored."""
 LARGEST = 65_536
-"""Bytes of a file that are read; a command may write what it likes."""
+"""The number of bytes of a file that are read; a command may write anything."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """What a worker is at; times are seconds."""
+    """The status of a worker; times are in seconds."""
 
     worker: str
     state: str
@@ -37,28 +37,28 @@ class Status:
     seconds: float
     """How long it has been in this state."""
     late_seconds: float
-    """How much longer than it may; below 0, or where nobody knows, all is well."""
+    """How much longer than allowed; below 0 if it is healthy or there is no limit."""
     restarts: int
     step: int | None
     epoch: int | None
     epochs: int | None
     examples_per_second: float | None
-    """Of all workers."""
+    """The speed of all workers together."""
     checkpoint_step: int | None
     checkpoint_seconds: float | None
-    """How long ago this worker has written its newest checkpoint."""
+    """How long ago this worker wrote its newest checkpoint."""
     slow: str
-    """Why this worker holds the others up; an empty text if it does not."""
+    """Why this worker is a straggler; "" if it is not."""
     gate_waits: int
     gate_wait_seconds: float
-    """How often, and how long in all, it has waited for the others."""
+    """How often, and how long in total, it has waited for the others."""
     last_line: str
     is_alive: bool
     """Whether its entrypoint still runs."""
 
     @property
     def trouble(self) -> str:
-        """Return what is wrong, an empty text if nothing is."""
+        """Return why the worker is unhealthy; "" if it is healthy."""
         if self.state == "failed":
             return f"it failed: {self.detail}"
         if self.state == "stopped":
@@ -72,7 +72,7 @@ class Status:
 
 
 def read_all(within: Sequence[Path]) -> list[Status]:
-    """Return the workers of this container that live; where none does, the one that ended last."""
+    """Return this container's living workers; if there are none, the one that ended last."""
     found = [(folder, owner) for folder in folders(within) if (owner := read_owner(folder))]
     here = [(folder, owner) for folder, owner in found if owner.is_here]
     alive = [(folder, owner) for folder, owner in here if owner.is_alive]
@@ -82,7 +82,7 @@ def read_all(within: Sequence[Path]) -> list[Status]:
 
 
 def read_owner(folder: Path) -> StatusKeeper | None:
-    """Return whose a folder is, None where it does not say so."""
+    """Return the process that keeps a folder; None if it is unknown."""
     state = _members(folder / STATE_FILE)
     machine, pid, started = state.get("machine"), state.get("pid"), state.get("started")
     if isinstance(machine, str) and isinstance(pid, int) and isinstance(started, int):
@@ -92,7 +92,7 @@ def read_owner(folder: Path) -> StatusKeeper | None:
 
 @dataclass(frozen=True)
 class Entrypoints:
-    """What the entrypoint itself has noted last; `Status` says what it means."""
+    """The entrypoint's own last notes; `Status` explains them."""
 
     state: str
     waits: int
@@ -100,7 +100,7 @@ class Entrypoints:
 
 
 def read_entrypoints(folder: Path) -> Entrypoints:
-    """Return it; nothing and 0 where nothing was noted."""
+    """Return the notes; "" and 0 if there are none."""
     state = _members(folder / STATE_FILE)
     waits = _count(state, "waits") or 0
     return Entrypoints(_text(state, "state"), waits, _number(state, "waited_seconds"))
@@ -136,7 +136,7 @@ def _status(folder: Path, now: float, *, is_alive: bool) -> Status:
 
 
 def _members(file: Path) -> Mapping[str, Any]:
-    """Return the object in a file; nothing where there is none."""
+    """Return the JSON object in a file; {} if there is none."""
     try:
         members = json.loads(_read(file))
     except (ValueError, RecursionError):
@@ -145,7 +145,7 @@ def _members(file: Path) -> Mapping[str, Any]:
 
 
 def _read(file: Path) -> bytes:
-    """Return a file's bytes, none where it is not there; a pipe in its place holds nobody up."""
+    """Return a file's bytes, b"" if it does not exist; a pipe in its place does not block."""
     try:
         opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -171,7 +171,7 @@ def _text(members: Mapping[str, Any], name: str) -> str:
 
 
 def _number(members: Mapping[str, Any], name: str) -> float:
-    """Return a member that is a number from 0 to LARGEST_NUMBER, else 0."""
+    """Return a member that is a number from 0 to LARGEST_NUMBER, otherwise 0."""
     value = members.get(name)
     if not isinstance(value, (int, float)) or not 0 <= value <= LARGEST_NUMBER:  # NaN is neither
         return 0.0

@@ -15,7 +15,7 @@ from entrypoint.status.reading import Status, read_all
 
 AS_JSON = "--json"
 EXIT_WELL, EXIT_NOT_WELL = 0, 1
-"""A health check may end with no other code (docs.docker.com/reference/dockerfile/#healthcheck)."""
+"""A health check may use no other codes (docs.docker.com/reference/dockerfile/#healthcheck)."""
 NOBODY = (
     "cluster-trainer: status: no worker runs here. Ask in a container where one does: "
     "docker exec CONTAINER status [--json]."
@@ -23,7 +23,7 @@ NOBODY = (
 
 
 def show_status(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Print what the workers here are at, usually one; return the exit code."""
+    """Print the status of the workers here, usually one; return the exit code."""
     if list(arguments) not in ([], [AS_JSON]):
         received = " ".join(arguments)
         say(f'cluster-trainer: status: received "{received}"; accepted: {AS_JSON}, or nothing.')
@@ -38,7 +38,7 @@ def show_status(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def as_text(status: Status) -> str:
-    """Return a worker's status as a table of two columns, without what is not known."""
+    """Return a worker's status as a table of two columns, without unknown values."""
     rows = {
         "worker": status.worker,
         "state": f"{status.state}, for {status.seconds:.0f} s",
@@ -75,7 +75,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def _print(text: str) -> None:
-    """Write to stdout, past Python's own, which a reader that has gone away would trouble."""
+    """Write to stdout without Python's buffer, in which a reader that is gone causes an error."""
     try:
         write_all(STDOUT, text.encode(errors="backslashreplace"))
     except OSError:

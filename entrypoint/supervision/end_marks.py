@@ -25,19 +25,19 @@ SETTING = "TRAINER_"
 
 
 def variable(file: Path | None) -> dict[str, str]:
-    """Return what tells the command where to list its marks."""
+    """Return the variable that tells the command where to list its marks."""
     return {VARIABLE: str(file)} if file else {}
 
 
 def forget(file: Path | None) -> None:
-    """Forget what the command listed before it was started again."""
+    """Forget the marks that the command listed before it was restarted."""
     if file:
         with suppress(OSError):
             file.unlink(missing_ok=True)
 
 
 def put(file: Path | None, by: str, log: Log) -> None:
-    """Give the marks that the command has listed their names: it has ended with 0.
+    """Rename the marks that the command has listed: it has ended with 0.
 
     `by` is the command's digest.
     """
@@ -51,7 +51,7 @@ def put(file: Path | None, by: str, log: Log) -> None:
 
 
 def mark_in(folder: Path, by: str) -> Path | None:
-    """Return the mark in a worker's folder that the command of this digest has left, if any."""
+    """Return the mark that the command of this digest has left in a worker's folder, if any."""
     mark = folder / OF_A_SCRIPT
     try:
         is_there = mark.is_file() and mark.with_suffix(BY).read_text() == by
@@ -63,7 +63,7 @@ def mark_in(folder: Path, by: str) -> Path | None:
 def digest(
     command: Sequence[str], settings: Mapping[str, str], workers: int, folder: Path | None
 ) -> str:
-    """Return what tells a command from others: its words, the files they name, its settings.
+    """Return a digest that identifies a command: its words, the files they name, its settings.
 
     Args:
         command: it; words may be secret, and so they are not written down.
@@ -86,7 +86,7 @@ def _digest_of(word: str, folder: Path) -> list[str]:
 
 
 def _listed(file: Path) -> list[Path]:
-    """Return the marks; whatever is no path of one is left out."""
+    """Return the listed marks, without invalid paths."""
     try:
         with file.open(errors="surrogateescape") as opened:
             lines = opened.read(MOST_BYTES).splitlines()

@@ -1,4 +1,4 @@
-"""FAILURE_FILE: why a worker failed, in a few lines that others can show."""
+"""FAILURE_FILE: the reason why a worker failed, in a few lines for other programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from entrypoint.log import Log
 
 LONGEST_CHARACTERS = 1024
-"""SageMaker shows so many of its file."""
+"""SageMaker shows so many characters of its file."""
 
 
 def write_failure(path: str | None, log: Log, reason: str, last_lines: Sequence[str] = ()) -> None:
@@ -23,12 +23,12 @@ def write_failure(path: str | None, log: Log, reason: str, last_lines: Sequence[
 
 
 def remove_failure(path: str | None, log: Log) -> None:
-    """Remove what an earlier failure has left; never raises."""
+    """Remove the file of an earlier failure; never raises."""
     if path is None:
         return
     file = Path(path)
     try:
-        # A link is not ours: it may be /dev/stdout, and lead to a log.
+        # A link may be the user's: it may lead to /dev/stdout, or to a log.
         if file.is_file() and file.stat().st_size and not file.is_symlink():
             _remove(file)
     except OSError as error:
@@ -36,7 +36,7 @@ def remove_failure(path: str | None, log: Log) -> None:
 
 
 def _remove(file: Path) -> None:
-    """Remove a file; empty one that is a mount, as Kubernetes' /dev/termination-log."""
+    """Remove a file; empty it if it is a mount, such as Kubernetes' /dev/termination-log."""
     try:
         file.unlink()
     except OSError:
@@ -44,7 +44,7 @@ def _remove(file: Path) -> None:
 
 
 def failure_text(reason: str, last_lines: Sequence[str]) -> str:
-    """Return at most LONGEST_CHARACTERS: the reason, then the newest lines that fit, whole."""
+    """Return at most LONGEST_CHARACTERS: the reason, then the newest whole lines that fit."""
     text = reason[: LONGEST_CHARACTERS - 1] + "\n"
     kept: list[str] = []
     left = LONGEST_CHARACTERS - len(text)

@@ -1,6 +1,6 @@
 """METRICS_PORT: the process that answers Prometheus, beside the command.
 
-It is a program of the trainer's package, since it needs a library, and asks `status` at each
+It is a program of the trainer's package, because it needs a library, and calls `status` at each
 scrape. The command does not depend on it, and never waits for it.
 """
 
@@ -39,7 +39,7 @@ class MetricsProcess:
         self._log.warning(f"no metrics any more: the process {how_it_ended(status)}")
 
     def end(self) -> None:
-        """End it."""
+        """End the process."""
         if self._child and self._child.poll() is None:
             self._child.on_end = lambda _: None
             self._child.kill()

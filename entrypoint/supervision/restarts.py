@@ -1,4 +1,4 @@
-"""Whether and when a command is started again: crashes are counted only while nothing moves."""
+"""Decides whether and when a command is restarted: failures count only without progress."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 60.0
 MOST_DOUBLINGS = 16
-# The gate holds back whoever comes too early.
+# The gate delays a worker that comes too early.
 LONGEST_MEETING_DELAY_SECONDS = 4.0
 
 
 class ProgressFile:
-    """A file that the command touches whenever it has got further than ever before."""
+    """A file that the command touches whenever it makes progress."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
         self._seen = self._stamp()
 
     def has_moved(self) -> bool:
-        """Whether the file was touched since this was asked before."""
+        """Whether the file was touched since the last call."""
         before, self._seen = self._seen, self._stamp()
         return self._seen != before
 
@@ -39,16 +39,16 @@ class Count:
         self.number, self.limit, self._longest = 0, limit, longest_delay_seconds
 
     def take(self) -> bool:
-        """Count one more; return whether it is still allowed."""
+        """Count a restart; return whether it is allowed."""
         if self.number >= self.limit:
             return False
         self.number += 1
         return True
 
     def delay_seconds(self) -> float:
-        """Return how long to wait first: twice as long each time, half of it by chance.
+        """Return the pause before a restart: it doubles each time, and half of it is random.
 
-        By chance, so that many workers don't come back at the same moment (exponential backoff
+        The random part keeps many workers from returning at the same moment (exponential backoff
         with jitter).
         """
         doublings = min(self.number - 1, MOST_DOUBLINGS)  # a float has a largest power of 2

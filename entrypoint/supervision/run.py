@@ -1,4 +1,4 @@
-"""Starting a resolved command: the gate and the command as children of the supervisor."""
+"""Starts a resolved command: the gate and the command are children of the supervisor."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(  # noqa: PLR0913 -- what, with what, by which rules, with whom, and whe
     peers: Peers | None,
     board: Board,
 ) -> int:
-    """Run the command under supervision; return the exit code. The board is told what goes on."""
+    """Run the command under supervision; return the exit code. The board notes the states."""
     terminal = os.isatty(STDIN)
     path = options.progress_file or _new_file(environment, board, PROGRESS_NAME)
     command = CommandRunner(
@@ -57,7 +57,7 @@ def run(  # noqa: PLR0913 -- what, with what, by which rules, with whom, and whe
         state=STARTING if request.is_trainer else RUNNING,
     )
     runs = Path(environment.get("TRAINER_RUN_DIR") or RUNS) / log.worker
-    # An interactive shell ends with the code of the last thing that was typed into it.
+    # An interactive shell exits with the code of the last command that was typed.
     limit = 0 if terminal and not request.is_trainer else options.max_restarts
     job = SupervisedCommand(
         pass_gate=lambda count: _pass_gate(peers, count, log, board, command.mark_in(runs)),
@@ -72,10 +72,10 @@ def run(  # noqa: PLR0913 -- what, with what, by which rules, with whom, and whe
 def _pass_gate(
     peers: Peers | None, restart_count: int, log: Log, board: Board, mark: Path | None
 ) -> Ended:
-    """Meet the peers, if there are any and they are to be met.
+    """Meet the peers, if there are any and the gate is on.
 
-    Where none of them comes, and `mark` says that this command has ended with all of them before,
-    nothing is left to do.
+    If no peer comes, and `mark` shows that this command has ended with all of them before, nothing
+    is left to do.
     """
     meet = peers.meet if peers else None
     if meet is None:
@@ -95,8 +95,8 @@ def _pass_gate(
 
 
 def _new_file(environment: Mapping[str, str], board: Board, kind: str) -> str:
-    """Return a path that no other command has; the command makes the file, if it needs it."""
-    if board.folder:  # it is where something can be written, with a read-only root, too
+    """Return an unused path; the command creates the file if it needs it."""
+    if board.folder:  # a folder that can be written, even with a read-only root
         return str(board.folder / kind)
     name = f"cluster-trainer-{os.getpid()}-{os.urandom(4).hex()}.{kind}"
     return str(Path(environment.get("TMPDIR") or "/tmp", name))  # noqa: S108 -- the usual default
@@ -104,7 +104,7 @@ def _new_file(environment: Mapping[str, str], board: Board, kind: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CommandRunner:
-    """Runs a command as a child, as often as it takes."""
+    """Runs a command as a child, as often as necessary."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -114,26 +114,26 @@ class CommandRunner:
     peers: Peers | None
     board: Board = field(default_factory=Board)
     folder: Path | None = None
-    """Where the command runs, if that is not this process's own working directory."""
+    """The command's working directory, if it is not this process's."""
     state: str = RUNNING
-    """What the command is at until it says more."""
+    """The command's state until it reports more."""
     marks: Path | None = None
-    """Where the command lists marks of its end; see end_marks.py. None: nowhere."""
+    """The file where the command lists its end marks; see end_marks.py. None: nowhere."""
 
     def run(self, restart_count: int, meeting: str = "") -> tuple[Ended, Sequence[str]]:
-        """Run the command to its end; return it with the last lines that it printed.
+        """Run the command to its end; return the end with the last printed lines.
 
-        `meeting` is the meeting at the gate, as a text, after so many restarts.
+        `meeting` is the meeting at the gate, as a text.
         """
         end_marks.forget(self.marks)
-        by = self._digest()  # whoever edits the script while it runs has another one
+        by = self._digest()  # if the script is edited while it runs, its digest changes
         ended, last_lines = self._run(restart_count, meeting)
         if ended.code == 0:
             end_marks.put(self.marks, by, self.log)
         return ended, last_lines
 
     def mark_in(self, folder: Path) -> Path | None:
-        """Return the mark there that says that this command has ended well; None without one."""
+        """Return the mark that says that this command has ended well; None without one."""
         return end_marks.mark_in(folder, self._digest())
 
     def _digest(self) -> str:
@@ -149,7 +149,7 @@ class CommandRunner:
         }
         self.board.note_start(self.state, restart_count)
         say_unheard(take_notices(), self.log)
-        # Before there are threads: what is forked beside them may find a lock taken for ever.
+        # Before threads exist: a process forked beside them may inherit a lock that stays taken.
         beside = Beside.start(self.peers, meeting, self.environment["PROGRESS_FILE"], self.log)
         if self.terminal:
             try:
@@ -161,7 +161,7 @@ class CommandRunner:
             except OSError as error:
                 return self._not_started(error, beside), ()
             return self._wait_for(child, beside), ()
-        # Here, because threads take time to import, and `explain` needs none.
+        # imported here: threads take time to import, and `explain` needs none
         from entrypoint.supervision.output.notices import are_unwanted  # noqa: PLC0415
         from entrypoint.supervision.output.pipes import Output  # noqa: PLC0415
 
@@ -188,7 +188,7 @@ class CommandRunner:
         return ended, output.finish()
 
     def _not_started(self, error: OSError, beside: Beside) -> Ended:
-        """Return the end of a command that a limit keeps from running, which may be over soon."""
+        """Return the end of a command that a temporary limit keeps from running."""
         beside.end()
         return Ended(EXIT_NO_PROCESS, f"the command cannot be started: {error.strerror}")
 

@@ -1,8 +1,8 @@
-"""Runs the command: the gate, then the command as a child, then both again if that may help.
+"""Runs the command: the gate, then the command as a child, then both again if a retry may help.
 
-It works under tini with plain `docker run`: nothing else has to watch. TensorFlow swallows SIGTERM,
-and holds Python's lock while it waits for its peers, so whatever has to act on a command is here,
-in a process that never imports it.
+It works under tini with plain `docker run`: no other program has to watch. TensorFlow swallows
+SIGTERM, and holds the GIL while it waits for its peers. So everything that acts on a command is in
+this process, which never imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from entrypoint.supervision.restarts import Count, Restarts
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisedCommand:
-    """What is run, and by which options."""
+    """The functions that are run, and the options."""
 
     pass_gate: Callable[[int], Ended]
     """Waits for the peers, after so many restarts; code 0 lets the command start."""
     run_command: Callable[[int, str], tuple[Ended, Sequence[str]]]
-    """Runs it to its end, after so many restarts, with what the gate has found; the last lines that
-    it printed come with it."""
+    """Runs the command to its end, after so many restarts, with the result of the gate. Also
+    returns the last printed lines."""
     restarts: Restarts
     options: Options
     board: Board
-    """Is told of restarts."""
+    """Notes restarts."""
 
 
 def supervise(job: SupervisedCommand, log: Log) -> int:
-    """Run the job to its end and return the exit code; signals have to be blocked."""
+    """Run the job to its end and return the exit code; signals must be blocked."""
     restart_count = 0
     while True:
         gate = job.pass_gate(restart_count)
@@ -59,9 +59,9 @@ def supervise(job: SupervisedCommand, log: Log) -> int:
 
 
 def end(ended: Ended, last_lines: Sequence[str], options: Options, log: Log) -> int:
-    """Say how it ended, where that is not with 0, and leave the reason of a failure behind.
+    """Log how it ended, unless with 0, and write the reason of a failure to FAILURE_FILE.
 
-    Behind a success nothing is left: the command, too, may have written the file before a restart.
+    After a success the file is removed: the command may also have written it before a restart.
     """
     code = options.peer_lost_exit_code if ended.code == EXIT_PEER_LOST else ended.code
     if ended.stopped:
@@ -70,19 +70,19 @@ def end(ended: Ended, last_lines: Sequence[str], options: Options, log: Log) -> 
         remove_failure(options.failure_file, log)
     else:
         write_failure(options.failure_file, log, ended.reason, last_lines)
-        if code not in FINAL_CODES:  # there a message has said it already
+        if code not in FINAL_CODES:  # already reported in a message
             log.error(_with_code(ended.reason, code))
     return code
 
 
 def _with_code(reason: str, code: int) -> str:
-    """Return the reason with the exit code, which it may have told already."""
+    """Return the reason with the exit code, unless it already contains the code."""
     shown = f"exit code {code}"
     return reason if re.search(rf"{shown}\b", reason) else f"{reason} ({shown})"
 
 
 def _given_up(ended: Ended, restarts: Count) -> Ended:
-    """Return the end of a command that is not started again."""
+    """Return the end of a command that is not restarted."""
     if not restarts.limit:
         return ended
     times = "1 restart" if restarts.limit == 1 else f"{restarts.limit} restarts"

@@ -1,5 +1,5 @@
-"""A command that asks for its neighbours, from ring to ring.
+"""Answers a command that asks for its neighbours, ring after ring.
 
-Read `serve.py` first: it answers the command. `group.py` goes from ring to ring, each by way of a
-meeting, and receives who comes while a ring trains without some workers.
+Read `serve.py` first: it answers the command. `group.py` forms each ring in a meeting, and receives
+workers that come while a ring trains without them.
 """

@@ -1,4 +1,4 @@
-"""From ring to ring within one run of the command: whenever it asks, it meets the others."""
+"""Forms the rings of one run of the command: each time it asks, the workers meet."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Waiting:
     """Where a wait is shown."""
 
     say: Say
-    """Takes what is said of it."""
+    """Logs a line about it."""
     prolong: Callable[[str], None]
-    """Is told what is waited for whenever the time limit is renewed."""
+    """Called with the reason of the wait whenever the time limit is renewed."""
 
 
 class Group:
-    """The workers with whom one run of the command makes ring after ring.
+    """The workers with which one run of the command forms ring after ring.
 
-    Each ring is what comes of a meeting. When it has ended, somebody was lost, or somebody is to be
-    taken in: so all meet once more, with whoever is there, while their commands wait.
+    Each ring results from a meeting. It ends when a worker is lost, or when a worker is to rejoin.
+    Then all present workers meet again, while their commands wait.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class Group:
     ) -> None:
         """Take the meeting before the command's start, if there was one.
 
-        `waiting` shows while it lasts that this worker waits at the gate; None: there is no gate,
-        and commands that ask have `terms.start_seconds`.
+        `waiting` shows that this worker waits at the gate, as a context. None: there is no gate,
+        and the meeting has `terms.start_seconds`.
         """
         self._suspects, self._seen, self._at_gate = Suspects(clock), seen, waiting
         self._comes_late = waiting is not None and not meeting.identity
@@ -63,8 +63,8 @@ class Group:
     async def ring(self) -> Ring:
         """Return this worker's part of the next ring.
 
-        Raises PeersMissingError, ContradictionError, PortTakenError, PortClosedError. Cancelled, it
-        leaves nothing behind.
+        Raises PeersMissingError, ContradictionError, PortTakenError, PortClosedError. If it is
+        cancelled, it leaves nothing behind.
         """
         self._ring = None
         with self._waiting() as waiting:
@@ -79,7 +79,7 @@ class Group:
         return ring
 
     async def receive_latecomers(self, note: Note) -> None:
-        """Receive who comes while worker 0's ring trains without some; until cancelled."""
+        """Receive workers that come while worker 0's ring trains without them, until cancelled."""
         members, ring = self._terms.spec.members, self._ring
         if not (ring and self._at_gate and ring.rank == 0 and len(ring.positions) < len(members)):
             return
@@ -99,7 +99,7 @@ class Group:
             trouble = ""
             return LatecomersRole(attempt, port, absent, await_them)
 
-        while True:  # what is wrong with the own port may pass
+        while True:  # a problem with the own port may be temporary
             try:
                 await meet(terms, lead)
             except (PortTakenError, PortClosedError) as error:
@@ -109,7 +109,7 @@ class Group:
             await asyncio.sleep(terms.timing.line_seconds)
 
     def warn(self, line: str) -> None:
-        """Say what goes wrong beside the command."""
+        """Log a problem that does not concern the command."""
         self._terms.say("WARNING", line)
 
     def _now(self) -> Terms:
@@ -121,7 +121,7 @@ class Group:
         )
 
     def _waiting(self) -> AbstractContextManager[Waiting | None]:
-        """Return where the wait is shown; a command that has never trained only starts."""
+        """Show the wait, unless the command has never trained: then it is only starting."""
         if self._at_gate and not self._suspects.is_starting:
             return self._at_gate()
         return nullcontext()

@@ -1,4 +1,4 @@
-"""What answers a command that asks for its neighbours."""
+"""Answers a command that asks for its neighbours."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ LONGEST_ASK = 4096
 """Bytes."""
 RING = "ring"
 SIGN_SECONDS = 10.0
-"""Between signs of life while a ring forms; the command gives up after several without one."""
+"""Between signs of life while a ring forms. The command gives up after six of these intervals."""
 ACCEPTED = '{"ask": "ring"}, and a "number" that comes back with the answer'
 
 
 def serve(asks: socket.socket, group: Group) -> None:
-    """Answer whatever the command asks, until it has ended."""
+    """Answer the command's requests until it has ended."""
     while ask := asks.recv(LONGEST_ASK):
         asyncio.run(_answer(asks, ask, group))
         asyncio.run(_receive_latecomers(asks, group))
 
 
 async def _receive_latecomers(asks: socket.socket, group: Group) -> None:
-    """Tell the command who else has come, until it has more to say, or has ended."""
+    """Tell the command which workers have come, until it sends a request or ends."""
     receiving = asyncio.create_task(group.receive_latecomers(functools.partial(_tell_of, asks)))
     saying = asyncio.create_task(_readable(asks))
     await asyncio.wait({receiving, saying}, return_when=asyncio.FIRST_COMPLETED)
@@ -43,14 +43,14 @@ async def _receive_latecomers(asks: socket.socket, group: Group) -> None:
 
 
 def _tell_of(asks: socket.socket, tasks: Sequence[Task]) -> None:
-    """Tell the command who waits to be taken in; it need not read that, and nobody waits for it."""
+    """Tell the command which workers wait to join. It need not read this packet."""
     news = {"waiting": [str(task) for task in tasks]}
     with contextlib.suppress(OSError):
         asks.send(json.dumps(news).encode(), socket.MSG_DONTWAIT)
 
 
 async def _answer(asks: socket.socket, ask: bytes, group: Group) -> None:
-    """Answer an ask, unless the command asks anew before, or ends."""
+    """Answer a request, unless the command sends another one before, or ends."""
     try:
         number = _number(ask)
     except ValueError:
@@ -69,10 +69,10 @@ async def _answer(asks: socket.socket, ask: bytes, group: Group) -> None:
 
 
 async def _give_signs(asks: socket.socket) -> None:
-    """Tell the command again and again that its ask is not forgotten; it has no other limit."""
+    """Tell the command again and again that its request is being handled; it has no other limit."""
     while True:
         await asyncio.sleep(SIGN_SECONDS)
-        with contextlib.suppress(OSError):  # of a command that stands still, and has enough of them
+        with contextlib.suppress(OSError):  # the command does not read them, and has enough of them
             asks.send(json.dumps({"forming": True}).encode(), socket.MSG_DONTWAIT)
 
 
@@ -115,7 +115,7 @@ def _number(ask: bytes) -> str:
 
 
 def _send(asks: socket.socket, answer: dict[str, object], *handed: socket.socket) -> None:
-    """Send a packet, and with it copies of these sockets; a command that has ended needs none."""
+    """Send a packet with copies of these sockets; ignore a command that has ended."""
     descriptors = [one.fileno() for one in handed]
     with contextlib.suppress(OSError):
         socket.send_fds(asks, [json.dumps(answer).encode()], descriptors)

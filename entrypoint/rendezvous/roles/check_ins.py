@@ -1,4 +1,4 @@
-"""The chief's list of members: who has checked in, who was dialled back, why others are missing."""
+"""The chief's list of members: who has checked in, was dialled back, or is missing and why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError, Repla
 DIALLED_BACK_AT_ONCE = 64
 PROBED_AT_ONCE = 32
 PROBES_A_SECOND = 50
-"""So that a thousand workers that are missing for long don't cost the network anything."""
+"""A limit, so that a thousand missing workers do not load the network."""
 
 
 class CheckIns:
@@ -43,19 +43,19 @@ class CheckIns:
 
     @property
     def here(self) -> list[Session]:
-        """Those of all who are here."""
+        """The workers that are here."""
         return [session for session in self.sessions.values() if session.is_here]
 
     def is_new(self, card: Card) -> bool:
-        """Whether one was not in the newest ring of those who agree, and may go on without it."""
+        """Whether a worker was not in the newest ring of those that agree, and is not needed."""
         return bool(self._attempt.terms.fewer) and card.generation < self._newest
 
     def was_probed(self, member: Member) -> bool:
-        """Whether it is known why one is missing."""
+        """Whether the chief knows why a member is missing."""
         return member.task in self._reasons
 
     def missing(self) -> list[tuple[Member, str]]:
-        """Return the members that are not here, and why."""
+        """Return the members that are not here, with the reasons."""
         reasons = {}
         for member in self.others:
             session = self.sessions.get(member.task)
@@ -66,7 +66,7 @@ class CheckIns:
         return list(reasons.items())
 
     async def receive(self, connection: Connection, hello: Message, settle: Settle) -> None:
-        """Talk to one who has dialled the chief, until the connection ends."""
+        """Serve a member that has dialled the chief, until the connection ends."""
         attempt, card = self._attempt, Card.read(hello)
         await connection.send(attempt.answer_card())
         with attempt.knows(connection, card):
@@ -83,20 +83,20 @@ class CheckIns:
             if is_admitted:
                 await self._admit(connection, card, settle)
             else:
-                settle()  # it has to hear how this ends
+                settle()  # the member must hear how this ends
                 await follow(attempt, connection)
 
     async def _agrees(
         self, connection: Connection, card: Card, expected: Member | None = None
     ) -> bool:
-        """Compare as `compare` does, and remember in which rings those were who agree."""
+        """Compare like `compare`, and remember the rings of workers that agree."""
         agrees = await compare(self._attempt, connection, card, expected)
         if agrees:
             self._newest = max(self._newest, card.generation)
         return agrees
 
     async def _is_free(self, card: Card, where: str) -> bool:
-        """Whether nobody else has this index, or whoever had it gives way; see SameIndex."""
+        """Whether the index is free, or its other process gives way; see SameIndex."""
         while session := self.sessions.get(card.task):
             if not await self._same_index.gives_way(session, card, where):
                 return False
@@ -164,9 +164,9 @@ class CheckIns:
                 return None
 
     def _refuse_misled(self, card: Card, member: Member) -> None:
-        """Raise PeerError where one's address leads to another one, which is right where it is.
+        """Raise PeerError if a member's address leads to a worker that is right at its own address.
 
-        Within a run, in which the list has proved right: a machine may have a lost one's address.
+        During a run the list has proved right: a machine may have a lost worker's address.
         """
         found = self.sessions.get(card.task)
         is_right = found and found.is_verified and found.card.boot == card.boot
@@ -174,11 +174,11 @@ class CheckIns:
             raise PeerError(f"{card.task} answers there, which is right at its own address, too")
 
     def loops(self) -> list[Coroutine[None, None, None]]:
-        """Return what runs until the decision."""
+        """Return the loops that run until the decision."""
         return [self.probe(), self.ping()]
 
     async def ping(self) -> None:
-        """Find out again and again who has gone silent."""
+        """Ping members regularly, to find silent ones."""
         pause, alive = self._timing.ping_seconds, self._timing.alive_seconds
         while True:
             await asyncio.sleep(pause)
@@ -188,7 +188,7 @@ class CheckIns:
             await asyncio.gather(*(session.ask(PING, alive) for session in quiet))
 
     async def probe(self) -> None:
-        """Find out again and again why members are missing."""
+        """Find out regularly why members are missing."""
         await asyncio.sleep(self._timing.probe_seconds / 2)  # most come by themselves
         while True:
             missing = [member for member in self.others if member.task not in self.sessions]

@@ -1,4 +1,4 @@
-"""Worker 0's part: decide who goes on and when, or that too few will ever be here."""
+"""Worker 0's role: decide which workers continue and when, or that too few will come."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ ENDS_ALONE = (
 
 
 class ChiefRole:
-    """What the chief does; `loops` run while `decide` does."""
+    """The chief's actions; `loops` run while `decide` does."""
 
     def __init__(self, attempt: Attempt, port: Port) -> None:
         self._attempt, self._timing, self._say = attempt, attempt.timing, attempt.terms.say
         self._check_ins, self._circles = CheckIns(attempt), Circles(attempt)
         self._gathering = Gathering(attempt, self._check_ins)
         self._confirmed: list[Session] | None = None
-        """Those who have said last that they are alive, and nothing is against it."""
+        """The workers that last confirmed that they are alive and agree."""
         self._is_over = False
         self._error: Exception | None = None
         strangers, token = Strangers(len(attempt.spec.members)), attempt.terms.token
         self.listener = Listener(port, strangers, token, attempt.timing, self._receive)
 
     def loops(self) -> list[Coroutine[None, None, None]]:
-        """Return what runs until the decision."""
+        """Return the loops that run until the decision."""
         return [self.listener.run(), *self._check_ins.loops(), self._report()]
 
     async def _receive(self, connection: Connection, hello: Message, settle: Settle) -> None:
@@ -58,7 +58,7 @@ class ChiefRole:
         await receive(connection, hello, settle)
 
     async def decide(self) -> Exception | None:
-        """Return the error with which the meeting ends, None where those who are here go on."""
+        """Return the error with which the meeting ends; None if the present workers continue."""
         while not self._is_over:
             await self._gathering.send_ahead()
             await self._note_limit()
@@ -74,7 +74,7 @@ class ChiefRole:
             await self._tell_status()
 
     def _state(self, group: list[Session] | None) -> ChiefState:
-        """Return the state of this worker, where this group may go on; None: nobody."""
+        """Return the state of this worker if this group may continue; None: no group may."""
         attempt, is_late = self._attempt, self._attempt.limit.left_seconds <= 0
         if group is None:
             gathered = Gathered.TOO_FEW
@@ -90,7 +90,7 @@ class ChiefRole:
 
     @property
     def _losses(self) -> int:
-        """How often in a row one was lost, or out of reach, before there was a ring."""
+        """How many losses or broken links there were in a row before a ring was formed."""
         return self._circles.failures + self._gathering.losses
 
     async def _act(self, state: ChiefState, group: list[Session]) -> Exception | None:
@@ -112,7 +112,7 @@ class ChiefRole:
         return None
 
     async def _ending(self, state: ChiefState) -> Exception | None:
-        """Return the error with which the meeting ends; None if it goes on after all."""
+        """Return the error with which the meeting ends; None if it continues after all."""
         if state is ChiefState.CONTRADICTED:
             return await self._contradict()
         if state is ChiefState.REPLACED and self._attempt.newer:
@@ -120,7 +120,7 @@ class ChiefRole:
         return self._attempt.gave_up(self._gathering.line(self._circles.trouble), self._losses)
 
     async def _are_ready(self, sessions: Sequence[Session]) -> bool:
-        """Ask members whether they are alive and nothing is against it, and none other came."""
+        """Ask members whether they are alive and agree; return whether all confirm it."""
         ready = await asyncio.gather(
             *(session.ask(READY, self._timing.alive_seconds) for session in sessions),
         )
@@ -129,10 +129,10 @@ class ChiefRole:
         return all(ready)
 
     async def _release(self, sessions: Sequence[Session]) -> None:
-        """Have all ports closed, the own one first, and only then let anyone go.
+        """Have all ports closed, the own one first, and only then let the workers go.
 
-        The members end their connections, so that what TCP remembers of them (TIME-WAIT) is not at
-        the chief's port. Those whose commands run wait for this worker's, which will ask.
+        The members end their connections, so that TCP's TIME-WAIT state does not occupy the chief's
+        port. Members whose commands run wait for this worker's command, which will ask.
         """
         attempt, seconds = self._attempt, self._timing.release_seconds
         attempt.meeting = replace(attempt.meeting, positions=self._positions(sessions))
@@ -155,7 +155,7 @@ class ChiefRole:
             await self._let_go(sessions, sessions)
 
     async def _let_go(self, sessions: Sequence[Session], going: Sequence[Session]) -> None:
-        """Let those go who are to go, and wait a moment until all have ended their connections."""
+        """Let the workers go, and wait a moment until all have ended their connections."""
         self._is_over = True
         attempt = self._attempt
         await asyncio.gather(*(session.send(Message(GO)) for session in going))
@@ -165,7 +165,7 @@ class ChiefRole:
                 break
 
     def _positions(self, sessions: Sequence[Session]) -> tuple[int, ...]:
-        """Return the places of those who go on; () for all of them."""
+        """Return the places of the workers that continue; () for all of them."""
         members = self._attempt.spec.members
         if len(sessions) == len(members) - 1:
             return ()
@@ -173,15 +173,15 @@ class ChiefRole:
         return tuple(place for place, member in enumerate(members) if member in going)
 
     def _was_replaced(self, newer: Member) -> ContradictionError:
-        """Return the error of a chief that is none any more, which is nobody else's affair."""
+        """Return the error of a chief that was replaced. It concerns no other worker."""
         attempt, found = self._attempt, Contradictions()
         found.add(attempt.card, str(attempt.me.address), replaced_chief(attempt.spec, newer))
         return ContradictionError(found.problems())
 
     async def _contradict(self) -> ContradictionError | None:
-        """Wait for what else is wrong and for who else has to know, then tell all.
+        """Collect more problems, and workers that must hear of them; then send them to all.
 
-        None if those who have come meanwhile show that it is only about new ones.
+        Returns None if workers that came meanwhile show that only newcomers are concerned.
         """
         attempt = self._attempt
         until = attempt.seconds + self._timing.collect_seconds
@@ -202,7 +202,7 @@ class ChiefRole:
         return accused if terms.fewer else set()
 
     async def _report(self) -> None:
-        """Say who is missing, here and to every member that has checked in."""
+        """Report the missing workers, here and to every member that has checked in."""
         await asyncio.sleep(self._timing.first_line_seconds)
         while not self._is_over:
             if self._is_waiting:

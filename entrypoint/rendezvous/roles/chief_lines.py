@@ -1,4 +1,4 @@
-"""What a member says of its wait: its own lines until it reaches worker 0, then worker 0's."""
+"""The log lines of a waiting member: its own until it reaches worker 0, then worker 0's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from entrypoint.rendezvous.outcome import chief_line
 from entrypoint.rendezvous.transport.reasons import NOT_ASKED, REFUSED, PeerError
 
 SELDOM_SECONDS = 600.0
-"""The longest pause between two lines that say the same."""
+"""The longest pause between two equal lines."""
 
 
 class ChiefLines:
@@ -32,13 +32,13 @@ class ChiefLines:
         self._say_again, self._pause = now + self._pause, min(2 * self._pause, SELDOM_SECONDS)
 
     def refuse_newcomer(self, problems: tuple[Problem, ...]) -> None:
-        """Raise PeerError for a chief that is new, and ends alone, for these problems."""
+        """Raise PeerError if the chief is a newcomer, and exits alone for these problems."""
         found = "; ".join(map(in_a_line, problems))
         self._warn(f"{self._chief.task} was in no ring with this worker, and ends alone: {found}")
         raise PeerError(f"the process that answered there differs, and has ended: {found}")
 
     def pass_over(self, problems: tuple[Problem, ...]) -> None:
-        """Say what another worker found, and the chief did not end for."""
+        """Log a problem that another worker found, and that did not end the chief."""
         found = "; ".join(map(in_a_line, problems))
         self._warn(f"another worker does not agree, and has no say for {self._chief.task}: {found}")
 
@@ -48,13 +48,13 @@ class ChiefLines:
             self._attempt.terms.say("WARNING", warning)
 
     def status(self, *, is_connected: bool) -> str:
-        """Return who is missing, as far as this member knows."""
+        """Return which workers are missing, as far as this member knows."""
         if is_connected and self._line:
             return self._line
         silent = "checked in, but the chief has not yet said who is missing"
         reason = silent if is_connected else self._attempt.trouble
         if reason in ("", REFUSED) and self._attempt.limit.is_starting:
             reason = NOT_ASKED
-        if self._line:  # it gives up at the same moment, or was lost itself
+        if self._line:  # the chief gives up at the same moment, or was lost itself
             reason = f"{reason} (it said before: {self._line})"
         return chief_line(self._chief, reason, self._attempt.seconds)

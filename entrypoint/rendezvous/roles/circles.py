@@ -1,4 +1,4 @@
-"""Worker 0's part in making a ring: it tells all whom to connect with, and hears who could not."""
+"""Worker 0's part in forming a ring: it names each worker's neighbours, and collects failures."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ GENERATIONS_BEGAN = 1_767_225_600
 
 
 class Circles:
-    """The rings that worker 0 has tried at one meeting."""
+    """The attempts of worker 0 to form a ring in one meeting."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self.links = Links(attempt)
         self.failures = 0
-        """How many tries were none."""
+        """The number of failed attempts."""
         self.trouble = ""
-        """Why the last one was none."""
+        """Why the last attempt failed."""
         self._last = 0
 
     async def link(self, positions: tuple[int, ...], sessions: Sequence[Session]) -> Ring | None:
@@ -41,7 +41,7 @@ class Circles:
         self._last = self._next_generation(sessions)
         circle = Circle(attempt.meeting.identity, self._last, positions)
         self._note_meeting(positions)
-        named = attempt.meeting.positions  # nobody for all of them: lists may be long
+        named = attempt.meeting.positions  # an empty list means all of them: lists may be long
         wanted = {"generation": circle.generation, "positions": list(named)}
         patient = seconds + attempt.timing.alive_seconds
         asking = [asyncio.create_task(one.ask(LINK, patient, wanted)) for one in sessions]
@@ -59,7 +59,7 @@ class Circles:
     async def _try_again(
         self, positions: tuple[int, ...], sessions: Sequence[Session], troubles: dict[str, str]
     ) -> None:
-        """Have all give up their connections; note who could not be connected."""
+        """Have all workers give up their connections; note which could not connect."""
         attempt = self._attempt
         self.links.drop()
         await asyncio.gather(*(session.send(Message(AGAIN)) for session in sessions))
@@ -78,10 +78,10 @@ class Circles:
             terms.say("WARNING", f"{task} {terms.suspects.why(place)}")
 
     def _next_generation(self, sessions: Sequence[Session]) -> int:
-        """Return a number for a ring, above that of any whose members are among these workers.
+        """Return a number for a ring that is above the numbers of all these workers' rings.
 
-        The clock puts it above those of which no worker is left, too. One that runs wrong leaves
-        room for as many rings again.
+        The clock also puts it above rings of which no worker is left. If the clock is wrong, there
+        is room for as many more rings.
         """
         own = self._attempt.terms.generation
         newest = max([own, self._last, *(session.card.generation for session in sessions)])
@@ -90,7 +90,7 @@ class Circles:
 
 
 def _missing(answer: Message | None) -> str:
-    """Return whom a member misses, and why; "" for nobody."""
+    """Return which neighbour a member misses, and why; "" for none."""
     if answer is None:
         return f"an answer: it {SILENT}"
     try:

@@ -1,4 +1,4 @@
-"""What any two workers say to each other, whichever of them dialled; and comparing the two."""
+"""The exchange between any two workers, whichever of them dialled, and their comparison."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from entrypoint.rendezvous.transport.messages import (
 from entrypoint.rendezvous.transport.reasons import ClosedError, PeerError
 
 PAGE = 100
-"""Entries of the host list in one message: at most 100 times 280 bytes."""
+"""The number of list entries in one message: at most 100 times 280 bytes."""
 
 
 async def hello(attempt: Attempt, connection: Connection, kind: str) -> Card:
-    """Say who this is, and return who the other is."""
+    """Introduce this worker, and return the other worker's card."""
     await connection.send(attempt.card.message(kind))
     return Card.read(await expect(attempt, connection, CARD))
 
 
 async def expect(attempt: Attempt, connection: Connection, kind: str) -> Message:
-    """Return the next message, which has to be of this kind."""
+    """Return the next message, which must be of this kind."""
     while True:
         message = await connection.receive(attempt.timing.message_seconds)
         if message.kind == kind:
@@ -39,7 +39,7 @@ async def expect(attempt: Attempt, connection: Connection, kind: str) -> Message
 
 
 async def follow(attempt: Attempt, connection: Connection) -> None:
-    """Answer until the other side ends the connection, or says nothing for too long."""
+    """Answer until the other side ends the connection, or is silent for too long."""
     seconds = attempt.timing.message_seconds + attempt.timing.collect_seconds
     with contextlib.suppress(ClosedError):
         while True:
@@ -47,7 +47,7 @@ async def follow(attempt: Attempt, connection: Connection) -> None:
 
 
 async def answer(attempt: Attempt, connection: Connection, message: Message) -> None:
-    """Answer what any worker may ask of any other."""
+    """Answer a question that any worker may ask any other."""
     if message.kind == HOSTS:
         hosts, start = attempt.terms.facts.hosts, message.number("start")
         page = {"count": len(hosts), "hosts": hosts[start : start + PAGE]}
@@ -62,11 +62,11 @@ async def answer(attempt: Attempt, connection: Connection, message: Message) -> 
 async def compare(
     attempt: Attempt, connection: Connection, card: Card, expected: Member | None = None
 ) -> bool:
-    """Note all that contradicts; return whether nothing does.
+    """Note all contradictions; return whether there are none.
 
-    `expected` is the member at whose address the other was met; None where it came by itself. One
-    side of a connection compares and tells the other: the chief, else the one that dialled. Raises
-    PeerError, also for another one at a member's address that need not stay there.
+    `expected` is the member at whose address the other worker was met; None if it came by itself.
+    One side of a connection compares and tells the other: the chief, otherwise the dialer. Raises
+    PeerError, also for a different worker at a member's address that may not stay there.
     """
     where = str(expected.address) if expected else _claimed(attempt, connection, card)
     found = []
@@ -86,13 +86,13 @@ async def compare(
 
 
 def _claimed(attempt: Attempt, connection: Connection, card: Card) -> str:
-    """Return the address that a worker has in the list that both have, else where it is."""
+    """Return a worker's address in the list that both have, otherwise its IP address."""
     member = attempt.member(card.task)
     return str(member.address) if member and card.hosts == attempt.card.hosts else connection.ip
 
 
 async def _compare_hosts(attempt: Attempt, connection: Connection) -> Difference:
-    """Return where the two lists differ first; raise PeerError."""
+    """Return the first difference between the two lists. Raises PeerError."""
     mine, start = attempt.terms.facts.hosts, 0
     while True:
         await connection.send(Message(HOSTS, {"start": start}))

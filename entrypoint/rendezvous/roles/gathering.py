@@ -1,4 +1,4 @@
-"""Those who are here with worker 0: who may go on, who only starts, and who is missing."""
+"""The workers that are here with worker 0: which may continue, are starting, or are missing."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from entrypoint.rendezvous.transport.reasons import NOT_ASKED, REFUSED
 
 
 class Gathering:
-    """What worker 0 knows of who has come, beyond the list of check-ins."""
+    """Worker 0's knowledge of the present workers, beyond the list of check-ins."""
 
     def __init__(self, attempt: Attempt, check_ins: CheckIns) -> None:
         self._attempt, self._check_ins, self._terms = attempt, check_ins, attempt.terms
         self._starts: dict[Task, int] = {}
-        """How often each worker was sent ahead, since its command starts."""
+        """How often each worker was sent ahead, because its command starts."""
         self._sent: set[Session] = set()
-        """Those to whom that was said."""
+        """The sessions that were sent ahead."""
 
     @property
     def here(self) -> list[Session]:
-        """Those who are here and may go on with this worker: where it asks, those who ask, too."""
+        """The present workers that may continue; if this worker asks, only those that ask, too."""
         return who_may_go(self._terms, self._check_ins.here)
 
     @property
     def is_complete(self) -> bool:
-        """Whether all others are."""
+        """Whether all others may continue."""
         return len(self.here) == len(self._check_ins.others)
 
     @property
     def losses(self) -> int:
-        """How often in a row one was sent ahead and lost, before there was a ring."""
+        """How often in a row a worker was sent ahead and lost before a ring was formed."""
         return max(0, max(self._starts.values(), default=0) - 1)
 
     def choose(self) -> list[Session] | None:
-        """Return who may go on now; None: it is too early."""
+        """Return the workers that may continue now; None: it is too early."""
         seconds = self._attempt.seconds
         return choose_members(self._terms, self._check_ins.here, seconds, self._starts)
 
     def patience(self) -> float:
-        """Return for how many seconds to wait for news: until more, or fewer, may be decided."""
+        """Return how many seconds to wait for news, until more or fewer workers may continue."""
         left = self._attempt.limit.left_seconds
         until = patience(self._terms, self.here, self._starts) - self._attempt.seconds
         return min(left, until) if until > 0 else left
@@ -76,12 +76,12 @@ class Gathering:
         self._attempt.limit.note(is_starting=is_starting)
 
     def _is_absent(self, member: Member) -> bool:
-        """Whether nobody waits for one, which has not been back either."""
+        """Whether nobody waits for a worker, and it has not come back either."""
         expected = self._terms.suspects.expected(self._terms.places[member.task])
         return expected.is_absent and member.task not in self._starts
 
     def _is_starting(self, member: Member) -> bool:
-        """Whether one has been here, and its command only starts."""
+        """Whether a worker has been here, and its command is only starting."""
         expected = self._terms.suspects.expected(self._terms.places[member.task])
         return member.task in self._starts or expected is Expected.STARTS
 
@@ -98,6 +98,6 @@ class Gathering:
         return f"{line}; {why}" if why else line
 
     def _why(self, member: Member, why: str) -> str:
-        """Return why one is missing; a port that is closed has a reason where a command starts."""
+        """Return why a worker is missing; a closed port is explained by a command that starts."""
         is_closed = REFUSED in why or not self._check_ins.was_probed(member)
         return NOT_ASKED if self._is_starting(member) and is_closed else why

@@ -1,4 +1,4 @@
-"""Worker 0's part while a ring trains without some workers: those who come are not turned away."""
+"""Worker 0's role while a ring trains without some workers: it receives those that come."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from entrypoint.rendezvous.transport.messages import AHEAD, STATUS, Message
 from entrypoint.rendezvous.transport.network import Port
 
 Note = Callable[[Sequence[Task]], None]
-"""Is told who waits to be taken in, whenever that changes."""
+"""Called with the workers that wait to join, whenever they change."""
 
 
 class LatecomersRole(ChiefRole):
-    """Has those who start go ahead, and those whose commands ask wait; until it is cancelled.
+    """Sends starting workers ahead, and lets asking workers wait, until it is cancelled.
 
-    Whoever waits is met at the gate, once the ring has ended for its sake.
+    Once the ring has ended for their sake, the waiting workers are met at the gate.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class LatecomersRole(ChiefRole):
         return [self.listener.run(), self._check_ins.ping(), self._report()]
 
     async def decide(self) -> Exception | None:
-        """Receive whoever comes."""
+        """Receive every worker that comes."""
         attempt = self._attempt
         while True:
-            attempt.compared.clear()  # it is of no use here, and may go on for days
+            attempt.compared.clear()  # it is not needed here, and would grow for days
             self._received.intersection_update(self._check_ins.sessions.values())
-            if attempt.contradictions:  # those who train go on, and so do others who have come
+            if attempt.contradictions:  # training workers continue, and so do other newcomers
                 await attempt.send_away()
             for session in self._latecomers:
                 if session not in self._received:
@@ -58,7 +58,7 @@ class LatecomersRole(ChiefRole):
             asking = [self._place(session) for session in self._latecomers if session.card.asks]
             admitted = self._admission.admitted(asking)
             waiting = [attempt.spec.members[place].task for place in admitted]
-            if waiting != self._noted:  # one may have gone, too
+            if waiting != self._noted:  # a worker may also have gone
                 self._noted = waiting
                 self._note(waiting)
             pauses = filter(None, map(self._admission.pause, asking))
@@ -77,13 +77,13 @@ class LatecomersRole(ChiefRole):
         if session.card.asks:
             what = self._admission.why(self._place(session)) or "waits to be taken in"
             self._say("INFO", f"{name} is back, and {what}")
-            await self._tell(session)  # its time limit is renewed
+            await self._tell(session)  # renews its time limit
         else:
             self._say("INFO", f"{name} is back: its command starts meanwhile")
             await session.send(Message(AHEAD, {"train": True}))
 
     async def _report(self) -> None:
-        """Tell those who wait what they wait for, and say here who cannot be reached."""
+        """Tell waiting workers why they wait, and log here which cannot be reached."""
         pause = self._timing.first_line_seconds
         while True:
             await asyncio.sleep(pause)
@@ -94,7 +94,7 @@ class LatecomersRole(ChiefRole):
                     self._warn_of(session)
 
     def _warn_of(self, session: Session) -> None:
-        """Say why one cannot be dialled back, when that is known or has changed."""
+        """Log why a worker cannot be dialled back, when the reason is new."""
         task, trouble = session.member.task, session.trouble
         if trouble not in (DIALLED_BACK, self._troubles.get(task)):
             self._troubles[task] = trouble

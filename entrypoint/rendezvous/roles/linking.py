@@ -1,4 +1,4 @@
-"""A member's part in a ring: it connects with its neighbours as worker 0 tells it to."""
+"""A member's part in forming a ring: it connects with the neighbours that worker 0 names."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError
 
 
 class Linking:
-    """The neighbours that a member was told to connect with last, if any."""
+    """The neighbours that worker 0 named last, if any."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt, self.links = attempt, Links(attempt)
         self._task: asyncio.Task[None] | None = None
 
     def start(self, connection: Connection, message: Message) -> None:
-        """Start to connect with the neighbours; raise PeerError for what can be no ring."""
+        """Start to connect with the neighbours. Raises PeerError for an impossible ring."""
         attempt, number = self._attempt, message.number("number")
         generation = message.number("generation")
         if generation <= attempt.terms.generation:
@@ -34,21 +34,21 @@ class Linking:
         self._task = asyncio.create_task(self._connect(connection, circle, number))
 
     async def _connect(self, connection: Connection, circle: Circle, number: int) -> None:
-        """Connect with the neighbours, and tell the chief who is missing."""
+        """Connect with the neighbours, and report missing ones to the chief."""
         missing = await self.links.connect(circle, self._attempt.timing.link_seconds)
         with contextlib.suppress(PeerError):  # it is noticed where the chief's words are read
             fields = {"number": number, "missing": shortened(escaped(missing), LONGEST_TEXT)}
             await connection.send(Message(LINK, fields))
 
     def stop(self) -> None:
-        """Give up the neighbours."""
+        """Give up the connections."""
         self.links.drop()
         if self._task:
             self._task.cancel()
         self._task = None
 
     def finish(self) -> None:
-        """Take the ring; raise PeerError where there is none to take."""
+        """Take the ring. Raises PeerError if there is none."""
         if not (self._task and self._task.done()):
             raise PeerError(NO_MESSAGE)
         self._attempt.ring = self.links.hand_over()
@@ -63,7 +63,7 @@ def note_positions(attempt: Attempt, message: Message) -> None:
 
 
 def _may_be(attempt: Attempt, positions: tuple[int, ...]) -> bool:
-    """Whether these can go on without the others: with worker 0, this one, and the most."""
+    """Whether these workers can continue without the others: worker 0, this one, and a majority."""
     count, chief = len(attempt.spec.members), attempt.terms.places[attempt.spec.chief.task]
     return (
         list(positions) == sorted({*positions})

@@ -1,4 +1,4 @@
-"""Connecting neighbours: each worker dials its right one, and is dialled by its left one."""
+"""Connects neighbours: each worker dials its right one, and is dialled by its left one."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ ANOTHER = "is not from the same meeting: one of the two was started again since"
 
 @dataclass(frozen=True)
 class Circle:
-    """Who is to be in a ring, as all who are told it see it."""
+    """The members of a ring, as every member sees them."""
 
     meeting: str
     generation: int
     positions: tuple[int, ...]
-    """Places in the list of all workers, ascending."""
+    """The places in the list of all workers, ascending."""
 
 
 class Links:
-    """This worker's connections with its neighbours, as far as they are there."""
+    """This worker's connections with its neighbours, as far as they exist."""
 
     def __init__(self, attempt: Attempt) -> None:
         terms, self._attempt = attempt.terms, attempt
@@ -42,12 +42,12 @@ class Links:
         self._right: Connection | None = None
         self._reason = "is being dialled"
         self._over = asyncio.Event()
-        """Set once the connections are given away, or given up."""
+        """Set once the connections are handed over, or given up."""
         self._news = asyncio.Condition()
         self._dialling: asyncio.Task[None] | None = None
 
     async def connect(self, circle: Circle, seconds: float) -> str:
-        """Connect with both neighbours; return who is missing, and why: "" for nobody."""
+        """Connect with both neighbours; return which are missing and why, "" for none."""
         self.drop()
         self._circle, self._over = circle, asyncio.Event()
         self._dialling = asyncio.create_task(self._dial(circle))
@@ -58,7 +58,7 @@ class Links:
         return with_reasons(self._missing(circle))
 
     def hand_over(self) -> Ring:
-        """Give both connections away, which are there."""
+        """Hand over both connections."""
         circle, left, right = self._circle, self._left, self._right
         if circle is None or left is None or right is None:
             raise PeerError(NO_MESSAGE)
@@ -68,7 +68,7 @@ class Links:
         return Ring(rank, len(circle.positions), circle.generation, circle.positions, *pair)
 
     def drop(self) -> None:
-        """Give up what is there, unless it was given away."""
+        """Close the connections, unless they were handed over."""
         self._over.set()
         self._circle = self._left = self._right = None
         if self._dialling:
@@ -76,7 +76,7 @@ class Links:
         self._dialling = None
 
     async def receive(self, connection: Connection, join: Message, settle: Settle) -> None:
-        """Take one who dials this worker as its right neighbour, if it is the left one."""
+        """Accept a worker that dials this one as its right neighbour, if it is the left one."""
         card = Card.read(join)
         circle = await self._circle_of(join.text("meeting"), join.number("generation"))
         reason = self._refusal(card, circle)
@@ -90,7 +90,7 @@ class Links:
             self._left.hang_up()  # it has connected again
         self._left = connection
         await self._tell()
-        # Nothing more is read here: what comes next is for the command.
+        # Nothing more is read here: the next bytes are for the command.
         await self._over.wait()
 
     async def _circle_of(self, meeting: str, generation: int) -> Circle | None:
@@ -109,7 +109,7 @@ class Links:
         return None
 
     def _refusal(self, card: Card, circle: Circle | None) -> str:
-        """Return why one is not the left neighbour; "" if it is."""
+        """Return why a worker is not the left neighbour; "" if it is."""
         if circle is None or card.hosts != self._attempt.card.hosts:
             return ANOTHER
         left = self._neighbour(circle, -1).task

@@ -1,4 +1,4 @@
-"""Another worker's part: check in with worker 0, and stay until it says how the meeting ends."""
+"""Another worker's role: check in with worker 0, and stay until it ends the meeting."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FIRST_REDIALS = 8
 
 
 class MemberRole:
-    """What a member does; `loops` run while `decide` does."""
+    """A member's actions; `loops` run while `decide` does."""
 
     def __init__(self, attempt: Attempt, port: Port) -> None:
         self._attempt, self._timing, terms = attempt, attempt.timing, attempt.terms
@@ -58,20 +58,20 @@ class MemberRole:
         expected = terms.suspects.expected(terms.places[self._chief.task])
         attempt.limit.note(is_starting=expected is Expected.STARTS)
         self._state = MemberState.DIALS
-        """Where the conversation with the chief has led."""
+        """The state of the conversation with the chief."""
         self._session: Connection | None = None
         self._promised_until = 0.0
         self._redial = self._timing.redial_seconds / FIRST_REDIALS
         self._final: tuple[Problem, ...] = ()
         self._starts = 0
-        """How often the chief's command was about to start, while this one's waits for it."""
+        """How often the chief's command was about to start while this one's waited for it."""
 
     def loops(self) -> list[Coroutine[None, None, None]]:
-        """Return what runs until the decision."""
+        """Return the loops that run until the decision."""
         return [self.listener.run(), self._keep_dialling(), self._report()]
 
     async def decide(self) -> Exception | None:
-        """Return the error with which the gate ends, None after the release."""
+        """Return the error with which the gate ends; None after the release."""
         attempt = self._attempt
         while True:
             state = self._next_state()
@@ -104,14 +104,14 @@ class MemberRole:
         )
 
     def _enter(self, state: MemberState) -> None:
-        """Enter a state; whoever has gone does not come back."""
+        """Enter a state; a worker that has gone does not come back."""
         if self._state is not MemberState.WENT:
             self._state = state
         self._attempt.changed()
 
     @property
     def _losses(self) -> int:
-        """How often in a row the chief started, and was lost before there was a ring."""
+        """How often in a row the chief started, and was lost before a ring was formed."""
         return max(0, self._starts - 1)
 
     async def _contradict(self) -> ContradictionError | None:
@@ -123,7 +123,7 @@ class MemberRole:
         if session and not self._final:
             with contextlib.suppress(PeerError):
                 await session.send(contradiction(attempt.contradictions.problems()))
-        # The chief collects, too, before it answers.
+        # The chief also collects before it answers.
         seconds = self._timing.collect_seconds + (FAREWELL_SECONDS if session else 0.0)
         until = attempt.seconds + seconds
         while not self._final and await attempt.news(until - attempt.seconds):
@@ -137,7 +137,7 @@ class MemberRole:
         return ContradictionError(problems)
 
     async def _receive(self, connection: Connection, hello: Message, settle: Settle) -> None:
-        """Answer one who has dialled this member: the chief, a neighbour, or one that errs."""
+        """Answer a connection: the chief, a neighbour, or a worker that dialled by mistake."""
         if hello.kind == JOIN:
             await self._linking.links.receive(connection, hello, settle)
             return
@@ -153,7 +153,7 @@ class MemberRole:
                     await self._check_in(connection)
             except PeerError as error:
                 self._attempt.trouble = str(error)
-            # Not all at the same moment, after a chief that has restarted.
+            # a random pause, so that not all dial a restarted chief at the same moment
             await asyncio.sleep(self._redial * random.uniform(0.67, 1.33))  # noqa: S311 -- no secret
             self._redial = min(2 * self._redial, self._timing.redial_seconds)
 
@@ -166,7 +166,7 @@ class MemberRole:
                 await follow(attempt, connection)
                 return
             if 0 < card.generation < attempt.terms.generation:
-                raise PeerError(REPLACED_CHIEF)  # worker 0 is in each ring, and knows it first
+                raise PeerError(REPLACED_CHIEF)  # worker 0 is in each ring, and knows of it first
             since = attempt.now
             self._session, attempt.meeting = connection, Meeting(card.boot)
             self._enter(MemberState.CHECKED_IN)
@@ -179,12 +179,12 @@ class MemberRole:
                 self._session = None
                 self._linking.stop()
                 self._enter(MemberState.DIALS)
-                # A chief that ends it at once, each time, need not be asked more often for that.
+                # a chief that hangs up at once, each time, need not be asked more often
                 if attempt.now - since > self._timing.redial_seconds:
                     self._redial = self._timing.redial_seconds / FIRST_REDIALS
 
     async def _attend(self, connection: Connection, chief: Card) -> None:
-        """Do what the chief says, until the release."""
+        """Follow the chief's messages, until the release."""
         while self._state is not MemberState.WENT:
             message = await connection.receive(self._timing.silent_seconds)
             if message.kind == PING:
@@ -201,13 +201,13 @@ class MemberRole:
                 await answer(self._attempt, connection, message)
 
     async def _confirm(self, connection: Connection, message: Message) -> None:
-        """Answer READY if nothing is against it; then the chief decides for a while."""
+        """Answer READY if there is no contradiction; then the chief decides for a while."""
         if not self._attempt.contradictions:
             self._promise()
             await connection.send(message)
 
     def _hear(self, message: Message) -> None:
-        """Say what the chief says; a wait that it expects does not count."""
+        """Log the chief's line. If the chief expects the wait, it does not count."""
         line = message.text("line")
         self._lines.hear(line)
         if message.fields.get("is_expected") is True:
@@ -215,7 +215,7 @@ class MemberRole:
             self._attempt.terms.prolong(line)
 
     def _take_end(self, chief: Card, problems: tuple[Problem, ...]) -> None:
-        """Take how the gate ends; raise PeerError where it ends for a chief alone that is new."""
+        """Take the end of the gate. Raises PeerError if it ends for a new chief alone."""
         if self._attempt.is_new(chief):
             self._lines.refuse_newcomer(problems)
         self._final = problems
@@ -246,14 +246,14 @@ class MemberRole:
             raise PeerError(NO_MESSAGE)
 
     async def _go_ahead(self, *, trains: bool) -> None:
-        """Close the own port and go, without the others: this command will ask for them."""
+        """Close the own port and go, without the others: this command will ask for them later."""
         await self.listener.close()
         self._attempt.is_ahead = True
         self._attempt.meeting = Meeting("" if trains else WENT_AHEAD)
         self._enter(MemberState.WENT)
 
     async def _release(self, connection: Connection, message: Message) -> None:
-        """Close the own port, say so, and wait for the others' ports to be closed, too."""
+        """Close the own port, confirm it, and wait until the others' ports are closed, too."""
         note_positions(self._attempt, message)
         self._promise()
         await self.listener.close()
@@ -270,7 +270,7 @@ class MemberRole:
         self._enter(MemberState.PROMISED)
 
     async def _report(self) -> None:
-        """Say why the chief cannot be reached; once it is, its own lines are said."""
+        """Log why the chief cannot be reached; once it is, its own lines are logged."""
         await asyncio.sleep(self._timing.first_line_seconds)
         while True:
             if not self._session:

@@ -1,4 +1,4 @@
-"""Who goes on: all, or enough of those who trained last, without the others."""
+"""Which workers continue: all, or enough of those that trained last, without the others."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ NOBODY: frozenset[Task] = frozenset()
 def choose_members(
     terms: Terms, here: Sequence[Session], seconds: float, ahead: Collection[Task] = NOBODY
 ) -> list[Session] | None:
-    """Return who may go on now with the chief, which has waited so long; None: it is too early.
+    """Return the workers that may continue now with the chief; None: it is too early.
 
-    That is all, unless fewer may go on. Where the chief asks, only those who ask go on with it;
-    those who were sent ahead only start, and are not waited for by fewer.
+    These are all workers, unless fewer may continue. If the chief's command asks, only workers
+    whose commands ask continue. Workers that were sent ahead are only starting, and fewer do not
+    wait for them.
     """
     count, going = len(terms.spec.members), who_may_go(terms, here)
     is_complete = len(going) == count - 1
@@ -39,15 +40,15 @@ def choose_members(
 
 
 def who_may_go(terms: Terms, here: Sequence[Session]) -> list[Session]:
-    """Return who may go on with this worker: where it asks, those who ask, too."""
+    """Return the workers that may continue; if this worker's command asks, only those that ask."""
     return [one for one in here if one.card.asks] if terms.asks else list(here)
 
 
 def patience(terms: Terms, here: Sequence[Session], ahead: Collection[Task] = NOBODY) -> float:
-    """Return for how many seconds fewer wait for the others.
+    """Return for how many seconds fewer workers wait for the others.
 
-    Nobody is waited for who was missing already, unless to be taken in. Whoever was met before the
-    commands' start will ask, and is waited for.
+    They do not wait for workers that were already missing, except to let them rejoin. They do wait
+    for workers that were met before the commands' start, because these will ask.
     """
     expected = {
         member.task: _expected(terms, member.task)
@@ -71,11 +72,11 @@ def _expected(terms: Terms, task: Task) -> Expected:
 
 
 def are_enough(terms: Terms, group: Sequence[Session], here: Sequence[Session]) -> bool:
-    """Whether the chief and this group, which are fewer than all, may go on.
+    """Whether the chief and this group, which are fewer than all, may continue.
 
-    They are as many as MIN_WORKERS, and more than half of the newest ring that anyone here was in
-    are among them: the very processes, since those in their places remember nothing. So no ring is
-    followed by two smaller ones, whoever was replaced or cut off.
+    They must be at least MIN_WORKERS, and must include more than half of the newest ring that any
+    present worker was in. Processes count, not places, because a restarted process remembers
+    nothing. So no ring is followed by two smaller ones, even if workers were replaced or cut off.
     """
     if not terms.fewer or len(group) + 1 < terms.fewer.least:
         return False
@@ -84,7 +85,7 @@ def are_enough(terms: Terms, group: Sequence[Session], here: Sequence[Session]) 
 
 
 def held_up(terms: Terms, here: Sequence[Session]) -> str:
-    """Return why those who are here wait although they are as many as MIN_WORKERS; else ""."""
+    """Return why the present workers wait although they are at least MIN_WORKERS; "" otherwise."""
     there, size = _of_last_ring(terms, here, here)
     if not terms.fewer or len(here) + 1 < terms.fewer.least or not there or 2 * there > size:
         return ""
@@ -98,9 +99,9 @@ def held_up(terms: Terms, here: Sequence[Session]) -> str:
 def _of_last_ring(
     terms: Terms, group: Sequence[Session], here: Sequence[Session]
 ) -> tuple[int, int]:
-    """Return how many of a group, with the chief, were in the newest ring, and how many it had.
+    """Return how many of a group, with the chief, were in the newest ring, and that ring's size.
 
-    None where nobody here was in any.
+    It counts none if no present worker was in a ring.
     """
     rings = [(session.card.generation, session.card.ring_size) for session in here]
     newest, size = max([(terms.generation, terms.ring_size), *rings])

@@ -1,4 +1,4 @@
-"""Two processes with one index at the gate: which of them has it, and what the other is told."""
+"""Decides between two processes with one index at the gate, and what the other is told."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class SameIndex:
         self._attempt, self._dialer, self._is_new = attempt, dialer, is_new
 
     async def gives_way(self, session: Session, card: Card, where: str) -> bool:
-        """Whether the one that has checked in gives way to the one that comes from `where`.
+        """Whether the process that has checked in gives way to the one that comes from `where`.
 
-        It does where it is the same process, dead or replaced, and its connection ends; and where
-        it is wrong, and is told so by that connection, which goes on. Raises ReplacedError where
-        the one that comes was replaced, and PeerError where nobody can tell who is wrong, and it
-        need not end for all.
+        It gives way if it is the same process, is dead, or was replaced: then its connection ends.
+        It also gives way if it is wrong: its connection stays, and tells it so. Raises
+        ReplacedError if the coming process was replaced. Raises PeerError if it is unknown which is
+        wrong, and the gate need not end for all.
         """
         alive = self._attempt.timing.alive_seconds
         if session.card.boot != card.boot and await session.ask(PING, alive):
@@ -46,23 +46,24 @@ class SameIndex:
         return True
 
     async def _is_the_right_one(self, card: Card, session: Session) -> bool:
-        """Whether the one in session is wrong, of two who live and have the same index.
+        """Whether the process in session is the wrong one of two living processes with one index.
 
-        That is the new one; of two new ones, whoever does not answer at the advertised address.
+        The newcomer is wrong. Of two newcomers, the one that does not answer at the advertised
+        address is wrong.
         """
         if not self._is_new(session.card):
             return False
         if not self._is_new(card):
             return True
         if session.card.was_replaced_by(card):
-            return False  # it will be told so
+            return False  # its connection tells it so
         answers = await self._at_the_address(session.member)
         if answers not in (card.boot, session.card.boot):
             raise PeerError(NEITHER_ANSWERS)
         return answers == card.boot
 
     async def _at_the_address(self, member: Member) -> str:
-        """Return the boot of whoever answers at a member's address; "" if nobody does."""
+        """Return the boot of the process that answers at a member's address; "" if none does."""
         with contextlib.suppress(PeerError):
             async with self._dialer.dial(member.address) as connection:
                 return (await hello(self._attempt, connection, PROBE)).boot
@@ -74,7 +75,7 @@ class SameIndex:
         self._attempt.changed()
 
     async def send_away(self, connection: Connection, card: Card, error: ReplacedError) -> None:
-        """Tell one that was replaced, and nobody else, how it ends; it has no say any more."""
+        """Tell a replaced process, and no other, how the gate ends; it is no longer heard."""
         found = Contradictions()
         found.add(card, connection.ip, replaced(self._attempt.spec, card.task, error.by))
         await connection.send(contradiction(found.problems()))

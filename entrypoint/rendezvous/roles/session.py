@@ -1,4 +1,4 @@
-"""A member that has checked in, as the chief sees it."""
+"""The chief's view of a member that has checked in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DIALLED_BACK = "checked in, and is now being dialled back"
 
 
 class Session:
-    """The connection that a member keeps open, and what is known about it."""
+    """The connection that a member keeps open, and what is known about the member."""
 
     def __init__(
         self, attempt: Attempt, member: Member, card: Card, connection: Connection
@@ -30,7 +30,7 @@ class Session:
         self._asked = 0
         self._answers: dict[int, asyncio.Future[Message | None]] = {}
         self.is_silent = False
-        """Whether it did not answer when it should have."""
+        """Whether it failed to answer in time."""
         self.is_verified = False
         """Whether it answers at its advertised address, too."""
         self.trouble = DIALLED_BACK
@@ -38,12 +38,12 @@ class Session:
 
     @property
     def is_here(self) -> bool:
-        """Whether nothing is missing but the others."""
+        """Whether the member is verified and alive."""
         return self.is_verified and not self.is_silent
 
     @property
     def silence(self) -> float:
-        """Seconds since the last word."""
+        """Seconds since its last message."""
         return self._loop.time() - self._heard
 
     @property
@@ -56,7 +56,7 @@ class Session:
     async def ask(
         self, kind: str, seconds: float, more: Mapping[str, object] | None = None
     ) -> Message | None:
-        """Send what is answered; return the answer, None where none comes in so many seconds."""
+        """Send a message and return its answer; None if there is no answer in time."""
         self._asked += 1
         number = self._asked
         answer: asyncio.Future[Message | None] = self._loop.create_future()
@@ -71,12 +71,12 @@ class Session:
             self._answers.pop(number, None)
 
     async def send(self, message: Message) -> None:
-        """Send what needs no answer; a connection that has ended is noticed elsewhere."""
+        """Send a message without an answer; an ended connection is noticed elsewhere."""
         with contextlib.suppress(PeerError):
             await self.connection.send(message)
 
     async def attend(self) -> None:
-        """Take what the member says, until the connection ends with PeerError."""
+        """Receive the member's messages, until the connection ends with PeerError."""
         try:
             while True:
                 await self._take(await self.connection.receive(None))
@@ -86,7 +86,7 @@ class Session:
                     answer.set_result(None)
 
     async def _take(self, message: Message) -> None:
-        """Take one message: an answer to `ask`, or what any worker may say."""
+        """Handle one message: an answer to `ask`, or a question that any worker may ask."""
         self._heard = self._loop.time()
         if self.is_silent:
             self.is_silent = False

@@ -1,1 +1,1 @@
-"""How two workers talk: connections, greetings, signed messages, names, and why one fails."""
+"""Connections between two workers: greetings, signed messages, names, and reasons of failures."""

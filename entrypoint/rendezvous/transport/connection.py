@@ -1,4 +1,4 @@
-"""One connection between two workers: dialled, greetings, then signed messages, each bounded."""
+"""One connection between two workers: greetings, then signed messages, each with a time limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from entrypoint.rendezvous.transport.reasons import ClosedError, PeerError
 from entrypoint.rendezvous.transport.timing import Timing
 
 MOST_UNREAD = 16
-"""Parts of the rest of what one says that is refused."""
+"""The number of chunks that are read after a message that is refused."""
 
 
 class Connection:
@@ -79,15 +79,15 @@ class Connection:
             await self._write(self._signer.sign(encode(message)))
 
     async def receive(self, seconds: float | None) -> Message:
-        """Return the next message, for which to wait so long at most (None: without end)."""
+        """Return the next message; wait so many seconds at most (None: no limit)."""
         if self._signer is None:
             raise ClosedError(reasons.CLOSED)
         return decode(self._signer.verify(await self._line(seconds)))
 
     async def ask(self, message: Message, seconds: float | None) -> Message:
-        """Send a message and return the next that comes, as `receive` does.
+        """Send a message and return the next one, like `receive`.
 
-        What cannot be sent any more may have been answered before: with the reason.
+        If the message can no longer be sent, the other side may have sent a reason before.
         """
         with contextlib.suppress(ClosedError):
             await self.send(message)
@@ -104,22 +104,22 @@ class Connection:
         A close while something is unread resets a connection, and may take away what was said.
         """
         self.hang_up(at_once=False)
-        with contextlib.suppress(OSError):  # TimeoutError is one
+        with contextlib.suppress(OSError):  # includes TimeoutError
             async with asyncio.timeout(self._timing.message_seconds):
                 for _ in range(MOST_UNREAD):
                     if not await self._wire.read():
                         return
 
     def hang_up(self, *, at_once: bool = True) -> None:
-        """End the connection; with `at_once=False` the other side may finish what it says."""
+        """End the connection; with `at_once=False` the other side may finish sending."""
         self._wire.hang_up(at_once=at_once)
 
     def forget(self) -> None:
-        """Have nothing of the connection outlive its close: no state that holds on to the port."""
+        """Leave no TCP state behind after the close, which would occupy the port."""
         self._wire.forget()
 
     def hand_over(self) -> socket.socket:
-        """Give the socket away: what comes next on it is for somebody else, and still in it."""
+        """Hand the socket over: later data is for another reader, and still unread."""
         self._is_given_away = True
         return self._wire.hand_over()
 
@@ -149,7 +149,7 @@ class Connection:
         return line
 
     def _cut(self) -> bytes:
-        """Take the first whole line from what was received; no line is empty."""
+        """Take the first whole line from the received bytes; no line is empty."""
         line, newline, rest = self._received.partition(b"\n")
         if not newline:
             return b""
@@ -159,7 +159,7 @@ class Connection:
         return bytes(line)
 
     async def _read(self) -> None:
-        """Wait for more bytes; none of those behind the end of a line is taken (`hand_over`)."""
+        """Wait for more bytes; bytes after the end of a line are not read (`hand_over`)."""
         try:
             chunk = await self._wire.read()
         except OSError:
@@ -169,19 +169,19 @@ class Connection:
         self._received += chunk
 
     async def _write(self, line: bytes) -> None:
-        """Send bytes; where that fails there is no telling how many went, so it is the end."""
+        """Send bytes. If that fails, it is unknown how many were sent, so the connection ends."""
         try:
             if self._is_given_away:
                 raise ClosedError(reasons.CLOSED)
             async with asyncio.timeout(self._timing.message_seconds):
                 await self._wire.write(line)
-        except OSError:  # TimeoutError is one
+        except OSError:  # includes TimeoutError
             self.hang_up()
             raise ClosedError(reasons.CLOSED) from None
 
 
 class Dialer:
-    """Dials so many at the same time at most; the others wait for their turn."""
+    """Dials at most so many workers at the same time; the others wait for their turn."""
 
     def __init__(
         self, connector: Connector, token: str | None, timing: Timing, at_once: int = 1
@@ -191,7 +191,7 @@ class Dialer:
 
     @contextlib.asynccontextmanager
     async def dial(self, address: Address) -> AsyncIterator[Connection]:
-        """Give a connection on which the greetings were exchanged; raise PeerError."""
+        """Return a connection after the exchange of greetings. Raises PeerError."""
         async with contextlib.AsyncExitStack() as stack:
             async with self._places:
                 wire = await self._connector.connect(address)

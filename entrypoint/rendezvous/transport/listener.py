@@ -1,4 +1,4 @@
-"""Answering those who dial this worker, and the places of those who may be strangers."""
+"""Answers workers that dial this one, and limits connections that may be strangers'."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError, Wrong
 from entrypoint.rendezvous.transport.timing import Timing
 
 PAUSE_SECONDS = 0.1
-"""After accepting failed, which it does while the process has no free file descriptor."""
+"""After accepting failed, for example while the process has no free file descriptor."""
 
 Settle = Callable[[], None]
-"""Tells the listener that a stranger has become a peer that stays."""
+"""Tells the listener that the connection belongs to a peer, and stays."""
 
 Handle = Callable[[Connection, Message, Settle], Awaitable[None]]
 
 
 class Listener:
-    """Accepts connections, exchanges greetings, and hands over those that introduce themselves.
+    """Accepts connections, exchanges greetings, and hands over workers that introduce themselves.
 
-    Nobody can hold others out: everyone is let in at once, has seconds to become a worker, and
-    takes a place away from nobody but its like (`Strangers`).
+    Nobody can keep others out: every connection is accepted at once, has a few seconds to identify
+    itself, and can only displace connections like itself (`Strangers`).
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class Listener:
             while True:
                 try:
                     self._take(await self._port.accept())
-                    await asyncio.sleep(0)  # however many come, those who are here go on
+                    await asyncio.sleep(0)  # workers that are here continue, however many come
                 except OSError:
                     await asyncio.sleep(PAUSE_SECONDS)
 
     async def close(self) -> None:
-        """Close the port and drop the strangers, so that nothing holds on to the port."""
+        """Close the port and drop the strangers, so that nothing occupies the port."""
         strangers = [self._tasks[connection] for connection in self._strangers]
         for connection in self._strangers:
             connection.forget()
@@ -64,12 +64,12 @@ class Listener:
         for task in strangers:
             task.cancel()
         await asyncio.gather(*strangers, return_exceptions=True)
-        for connection in tuple(self._strangers):  # those whose task had not run yet
+        for connection in tuple(self._strangers):  # those whose task had not started yet
             async with connection:
                 self._strangers.discard(connection)
 
     async def close_all(self) -> None:
-        """Close the port and end every connection that came through it."""
+        """Close the port, and end every connection that came through it."""
         await self.close()
         tasks = list(self._tasks.values())
         for task in tasks:
@@ -85,7 +85,7 @@ class Listener:
         self._tasks[connection].add_done_callback(lambda _: self._tasks.pop(connection))
 
     async def _serve(self, connection: Connection) -> None:
-        """Find out who this is; whatever goes wrong with a stranger is its own affair."""
+        """Identify the other side; errors of a stranger are ignored."""
         settle = functools.partial(self._strangers.discard, connection)
         with contextlib.suppress(PeerError):
             try:
@@ -108,17 +108,18 @@ class Listener:
 
 
 MOST_STRANGERS = 256
-"""Places, beside one for each worker: all of those may come at the same moment."""
+"""Places in addition to one for each worker: all workers may come at the same moment."""
 
 IPV6_HOST_BITS = 64
-"""Whoever has one IPv6 address may as well use 2^64 of them (RFC 4291, section 2.5.4)."""
+"""A host with one IPv6 address can use 2^64 of them (RFC 4291, section 2.5.4)."""
 
 
 class Strangers:
-    """Connections with a place. Where one is too many, somebody has to go at once.
+    """Connections of unknown programs, with a limited number of places.
 
-    It is the oldest of the address that has the most. So a flood from one address crowds out itself
-    alone, and whoever shares that address still has as long as it takes to fill all places anew.
+    If a connection is too many, the address with the most connections loses its oldest one. So a
+    flood from one address only displaces itself. Other users of that address have as long as it
+    takes to fill all places again.
     """
 
     def __init__(self, workers: int) -> None:
@@ -130,7 +131,7 @@ class Strangers:
         return iter(self._senders)
 
     def add(self, connection: Connection) -> Connection | None:
-        """Give a newcomer a place; return the one that has to go for it, if any."""
+        """Give a new connection a place; return the one that must go for it, if any."""
         sender = sender_of(connection.ip)
         self._senders[connection] = sender
         self._crowds.setdefault(sender, {})[connection] = None
@@ -152,10 +153,10 @@ class Strangers:
 
 
 def sender_of(ip: str) -> str:
-    """Return what all addresses have in common that one sender can choose from."""
+    """Return the part of an address that one sender cannot choose freely."""
     try:
         address = ipaddress.ip_address(ip)
-    except ValueError:  # it has gone already, and left no address
+    except ValueError:  # the sender has gone already, and left no address
         return ip
     if isinstance(address, ipaddress.IPv6Address):
         return f"{int(address) >> IPV6_HOST_BITS:x}::/64"

@@ -1,4 +1,4 @@
-"""What two workers say to each other: one JSON object a message, read with suspicion."""
+"""The messages between two workers: one JSON object each. Nothing in them is trusted."""
 
 from __future__ import annotations
 
@@ -11,41 +11,43 @@ from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError
 from entrypoint.strict_json import StrictJSONError, parse_object
 
 LONGEST_LINE = 65_536
-"""Bytes of a message with everything around it."""
+"""The largest number of bytes of a whole message."""
 
 LONGEST_TEXT = 4096
-"""Characters of one text in a message. All are printable, so that none grows by being escaped."""
+"""The number of characters of one text in a message. All are printable, so escaping adds none."""
 
 LONGEST_PART = 300
-"""Characters of each of the four parts of a problem, after escaping."""
+"""The number of characters of each of the four parts of a problem, after escaping."""
 
 LONGEST_PROBLEMS = 16_384
-"""Bytes of all problems in a message, so that the reason why the gate ends stays readable."""
+"""The number of bytes of all problems in a message. The reason why the gate ends stays readable."""
 
 LARGEST_NUMBER = 10**9
-"""Of an index, a position or a question."""
+"""The number of digits of an index, a position or a question."""
 
 CHECK_IN, PROBE = "check-in", "probe"
-"""The first message of who dials: a member that wants to stay, or a look at who is there."""
+"""The dialer's first message: from a member that wants to stay, or a look at the worker there."""
 CARD = "card"
-"""The answer: who the listener is."""
+"""The answer: the listener's card."""
 HOSTS = "hosts"
-"""A part of the host list, asked for by position where the lists' digests differ."""
+"""A part of the host list, requested by position if the lists' digests differ."""
 PING, READY, RELEASE, GO = "ping", "ready", "release", "go"
-"""Alive? Alive and nothing against it? Close your port! All have: go. A member answers each
-of the first three, and LINK, with the same kind and number."""
+"""PING: are you alive? READY: are you alive, without a contradiction? RELEASE: close your port.
+GO: all have closed theirs. A member answers the first three, and LINK, with the same kind and
+number."""
 AHEAD = "ahead"
 """Close your port and go ahead: the others train already, and meet you when your command asks."""
 STATUS, CONTRADICTION = "status", "contradiction"
-"""Who is missing; how the gate ends."""
+"""The missing workers; the end of the gate."""
 WAIT = "wait"
 """All are here, and my own command starts: check in again, I will ask, too."""
 LINK, AGAIN = "link", "again"
-"""Connect with your neighbours, and say what is missing; a link is missing: go on waiting."""
+"""LINK: connect with your neighbours, and report missing ones. AGAIN: a link is missing; keep
+waiting."""
 JOIN, REFUSE = "join", "refuse"
-"""To the right neighbour: I am your left one; its answer is a card, or that it is not so."""
+"""JOIN, to the right neighbour: I am your left neighbour. The answer is a card, or REFUSE."""
 HELLOS = (CHECK_IN, PROBE, JOIN)
-"""The first message of who dials."""
+"""The dialer's first messages."""
 
 KINDS = (
     *(CHECK_IN, PROBE, CARD, HOSTS, PING, READY, RELEASE, GO, AHEAD, STATUS, CONTRADICTION),
@@ -54,7 +56,7 @@ KINDS = (
 
 
 class MessageError(PeerError):
-    """What was received is no message."""
+    """The received bytes are not a message."""
 
     def __init__(self) -> None:
         super().__init__(NO_MESSAGE)
@@ -62,32 +64,32 @@ class MessageError(PeerError):
 
 @dataclass(frozen=True)
 class Message:
-    """One message; its fields are what a stranger may have written until they are read below."""
+    """One message. Its fields are untrusted until the methods below read them."""
 
     kind: str
     fields: Mapping[str, object] = field(default_factory=dict)
 
     def text(self, name: str, longest: int = LONGEST_TEXT) -> str:
-        """Return a text of at most so many characters; raise MessageError."""
+        """Return a text of at most so many characters. Raises MessageError."""
         return _text(self.fields.get(name), longest)
 
     def number(self, name: str) -> int:
-        """Return a whole number from 0; raise MessageError."""
+        """Return a whole number from 0. Raises MessageError."""
         return _number(self.fields.get(name))
 
     def flag(self, name: str) -> bool:
-        """Return true or false; raise MessageError."""
+        """Return true or false. Raises MessageError."""
         value = self.fields.get(name)
         if not isinstance(value, bool):
             raise MessageError
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of texts; raise MessageError."""
+        """Return a list of texts. Raises MessageError."""
         return tuple(_text(text, LONGEST_TEXT) for text in self._list(name))
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """Return a list of whole numbers from 0; raise MessageError."""
+        """Return a list of whole numbers from 0. Raises MessageError."""
         return tuple(map(_number, self._list(name)))
 
     def _list(self, name: str) -> list[object]:
@@ -97,7 +99,7 @@ class Message:
         return value
 
     def mapping(self, name: str, longest: int = LONGEST_TEXT) -> dict[str, str]:
-        """Return names and their texts, of at most so many characters; raise MessageError."""
+        """Return names and their texts, of at most so many characters. Raises MessageError."""
         value = self.fields.get(name)
         if not isinstance(value, dict):
             raise MessageError
@@ -105,7 +107,7 @@ class Message:
 
 
 def _number(value: object) -> int:
-    """Return a whole number from 0; raise MessageError."""
+    """Return a whole number from 0. Raises MessageError."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise MessageError
     if not 0 <= value <= LARGEST_NUMBER:
@@ -114,19 +116,19 @@ def _number(value: object) -> int:
 
 
 def _text(value: object, longest: int) -> str:
-    """Return a text that a line can show as it is; raise MessageError."""
+    """Return a printable text of one line. Raises MessageError."""
     if not isinstance(value, str) or len(value) > longest or not value.isprintable():
         raise MessageError
     return value
 
 
 def encode(message: Message) -> bytes:
-    """Return the message as one line of JSON in ASCII, without its end."""
+    """Return the message as one line of ASCII JSON, without a newline."""
     return json.dumps({"kind": message.kind, **message.fields}, separators=(",", ":")).encode()
 
 
 def decode(payload: bytes) -> Message:
-    """Return the message; raise MessageError for anything else."""
+    """Parse a message. Raises MessageError."""
     try:
         fields = parse_object(payload.decode())
     except (UnicodeDecodeError, StrictJSONError):
@@ -138,7 +140,7 @@ def decode(payload: bytes) -> Message:
 
 
 def fitting(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return the problems as a message holds them: printable, bounded, as many as there is room."""
+    """Return as many problems as fit into a message, printable and shortened."""
     fitted: list[Problem] = []
     room = LONGEST_PROBLEMS
     for problem in problems:
@@ -157,7 +159,7 @@ def contradiction(problems: Iterable[Problem]) -> Message:
 
 
 def read_contradiction(message: Message) -> tuple[Problem, ...]:
-    """Return the problems; raise MessageError."""
+    """Read the problems of a message. Raises MessageError."""
     rows = message.fields.get("problems")
     if not isinstance(rows, list) or not 0 < len(rows) <= MOST_SHOWN:
         raise MessageError

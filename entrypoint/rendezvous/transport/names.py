@@ -1,4 +1,4 @@
-"""Looking up workers' names without ever waiting for a name server longer than a bound."""
+"""Looks up workers' names with a time limit."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from entrypoint.rendezvous.transport.reasons import (
 )
 
 MOST_ENDPOINTS = 4
-"""Addresses of one name that are dialled in turn."""
+"""The number of addresses of one name that are dialled in turn."""
 MOST_QUESTIONS = 5
-"""For one name at once: each takes a thread, and name servers may say nothing for minutes."""
+"""Look-ups of one name at once. Each needs a thread, and name servers may be silent for minutes."""
 
 
 class Names:
@@ -42,7 +42,7 @@ class Names:
         self._questions: dict[Address, int] = {}
 
     async def look_up(self, address: Address) -> list[Endpoint]:
-        """Return where to connect to; raise PeerError."""
+        """Return the endpoints of an address. Raises PeerError."""
         if literal := _literal(address):
             return [literal]
         if address not in self._answers:
@@ -61,11 +61,11 @@ class Names:
         return found[:MOST_ENDPOINTS]
 
     def forget(self, address: Address) -> None:
-        """Ask anew next time: what is being looked up may be from before the name was there."""
+        """Look the name up again next time: the last look-up may be older than the name."""
         self._answers.pop(address, None)
 
     async def _first_answer(self, address: Address) -> Found:
-        """Wait for an answer, and ask again from time to time."""
+        """Wait for an answer, and ask again at intervals."""
         answer = self._answers[address]
         while self._again_seconds and not answer.done():
             await asyncio.wait([answer], timeout=self._again_seconds)
@@ -83,7 +83,7 @@ class Names:
             self._loop.call_soon_threadsafe(self._answered, address, answer, found)
 
     def _answered(self, address: Address, answer: asyncio.Future[Found], found: Found) -> None:
-        """Hand an answer to those who wait for it; the next who asks gets a new one."""
+        """Give an answer to all that wait for it; the next request starts a new look-up."""
         if not answer.done():
             answer.set_result(found)
         if self._answers.get(address) is answer:
@@ -91,7 +91,7 @@ class Names:
 
 
 def _literal(address: Address) -> Endpoint | None:
-    """Return the endpoint of an IP address, None for a name."""
+    """Return the endpoint of an IP address; None for a name."""
     try:
         version = ipaddress.ip_address(address.host).version
     except ValueError:

@@ -1,6 +1,7 @@
-"""What a meeting needs of a network: sockets in `sockets.py`, queues in memory in tests.
+"""The network of a meeting: sockets in `sockets.py`, queues in memory in tests.
 
-Time is the event loop's (`loop.time`, `asyncio.sleep`): tests have a loop with a clock of its own.
+The time is the event loop's (`loop.time`, `asyncio.sleep`): tests use a loop with a simulated
+clock.
 """
 
 from __future__ import annotations
@@ -15,38 +16,38 @@ from entrypoint.rendezvous.transport.timing import Timing
 
 
 class Wire(Protocol):
-    """Both directions of one connection, in bytes. What fails raises OSError."""
+    """Both directions of one connection, in bytes. Failures raise OSError."""
 
     ip: str
-    """The other side's IP address; "?" if it has gone already."""
+    """The other side's IP address; "?" if the other side has gone already."""
 
     async def read(self) -> bytes:
-        """Return what is there, up to the end of a line; empty once the other side has ended.
+        """Return the available bytes, up to the end of a line; b"" if the other side has ended.
 
-        Nothing behind the line is taken: it may be for whom the wire is handed to.
+        Bytes after the line are not read: they may be for the next owner of the wire.
         """
 
     async def write(self, data: bytes) -> None:
-        """Send all of it."""
+        """Send all bytes."""
 
     def hang_up(self, *, at_once: bool) -> None:
-        """End both directions; with `at_once=False` the other side may finish what it says."""
+        """End both directions; with `at_once=False` the other side may finish sending."""
 
     def forget(self) -> None:
-        """Have nothing of the connection outlive its close: no state that holds on to the port."""
+        """Leave no TCP state behind after the close, which would occupy the port."""
 
     def close(self) -> None:
-        """Close this end, unless it was given away."""
+        """Close this end, unless it was handed over."""
 
     def hand_over(self) -> socket.socket:
-        """Give this end away: what comes next is for somebody else, and still in it."""
+        """Hand this end over: later data is for another reader, and still unread."""
 
 
 class Port(Protocol):
     """This worker's own port, open."""
 
     async def accept(self) -> Wire:
-        """Wait for one who dials; raise OSError where no connection can be had now."""
+        """Wait for a connection; raise OSError if none can be accepted now."""
 
     def close(self) -> None:
         """Close it."""
@@ -59,17 +60,17 @@ class Connector(Protocol):
         """Return a connection; raise PeerError."""
 
     def forget(self, address: Address) -> None:
-        """Look the name up anew next time."""
+        """Look the name up again next time."""
 
 
 class Network(Protocol):
-    """Where workers meet."""
+    """The network on which workers meet."""
 
     async def open_port(self, spec: ClusterSpec, me: Member, seconds: float, say: Say) -> Port:
-        """Open this worker's port; try for so many seconds while it is taken.
+        """Open this worker's port; retry for so many seconds while it is in use.
 
         Raises PortTakenError, PortClosedError.
         """
 
     def connector(self, timing: Timing, *, asks_again: bool) -> Connector:
-        """Return what connects to others; `asks_again` for one name that may come meanwhile."""
+        """Return a dialer; `asks_again`: repeat the look-up of a name that may appear meanwhile."""

@@ -1,4 +1,4 @@
-"""Why a worker cannot be talked to, in words for the person who has to change it."""
+"""Reasons why a worker cannot be reached, in words for the person who has to act."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from entrypoint.errors import escaped
 
 
 class PeerError(Exception):
-    """A conversation with another worker failed; the message is the reason."""
+    """An exchange with another worker failed; the message is the reason."""
 
 
 class ClosedError(PeerError):
@@ -17,18 +17,18 @@ class ClosedError(PeerError):
 
 
 class BlindError(PeerError):
-    """It is for want of something here that nothing can be said about the other worker."""
+    """This process lacks a resource, so it can say nothing about the other worker."""
 
 
 class WrongTokenError(PeerError):
-    """A message was signed with another token, or not at all, or should not have been."""
+    """A message has a wrong signature, none, or an unexpected one."""
 
     def __init__(self) -> None:
         super().__init__("uses another CLUSTER_TOKEN, or none")
 
 
 class ReplacedError(PeerError):
-    """A process that was frozen or cut off is here again, and another has its place since."""
+    """A process that was frozen or cut off is back, but another one has its place."""
 
     def __init__(self, by: str) -> None:
         super().__init__(f"a process answers there that was replaced by one at {by}")
@@ -76,13 +76,13 @@ _WORDS = {
 
 def words(error: OSError) -> str:
     """Return why a connection could not be made."""
-    if isinstance(error, TimeoutError):  # asyncio's bound, which has no errno
+    if isinstance(error, TimeoutError):  # asyncio's time limit, which has no errno
         return NO_ANSWER
     return _WORDS.get(error.errno or 0) or f"cannot be dialled: {os.strerror(error.errno or 0)}"
 
 
 def not_a_worker(first: bytes) -> str:
-    """Return what answers with these first bytes, none of which begin a greeting."""
+    """Return what answers with these first bytes, if they do not begin a greeting."""
     # A gRPC server speaks first: a frame of length (3 bytes), type 4 (SETTINGS), flags, stream 0;
     # RFC 9113, sections 3.4, 4.1 and 6.5. TensorFlow 2.21's does, seen on a silent connection.
     if first[3:4] == b"\x04" and first[5:9] == bytes(4):
@@ -94,5 +94,5 @@ def not_a_worker(first: bytes) -> str:
 
 
 def other_version(theirs: str, own: int) -> str:
-    """Return what another version of the greeting means."""
+    """Return the meaning of another version of the greeting."""
     return f"speaks version {escaped(theirs)} of the gate, not {own}: its image is another version"

@@ -1,4 +1,4 @@
-"""Lines of a connection: a number against replays, and a signature where there is a token."""
+"""The lines of a connection: a number against replays, and a signature if there is a token."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ VERSION = 1
 LONGEST_GREETING = 100
 UNSIGNED = b"-"
 REFUSAL = b"refused\n"
-"""What a listener says to a wrong signature: always the same and unsigned, so that no token can be
-guessed from it. A dialer reads it as another wrong signature."""
+"""A listener's answer to a wrong signature: always the same and unsigned, so that it does not help
+to guess a token. A dialer reads it as another wrong signature."""
 _NONCE = re.compile("[0-9a-f]{32}")
 
 
 GREETING = b"cluster-trainer-gate "
-"""How the first line of each side begins."""
+"""The beginning of each side's first line."""
 
 
 def new_nonce() -> str:
-    """Return what makes a connection different from all others."""
+    """Return a random text that distinguishes a connection from all others."""
     return secrets.token_hex(16)
 
 
@@ -40,13 +40,13 @@ def greeting(nonce: str) -> bytes:
 
 
 def may_be_greeting(received: bytes | bytearray) -> bool:
-    """Whether a greeting can begin like this, and has not gone on for too long."""
+    """Whether a greeting can begin with these bytes, and is not too long."""
     begins = received.startswith(GREETING) or GREETING.startswith(received)
     return begins and (len(received) < LONGEST_GREETING or b"\n" in received)
 
 
 def read_greeting(line: bytes) -> str:
-    """Return the other side's nonce; raise PeerError, which says who it may be instead."""
+    """Return the other side's nonce. Raises PeerError, which says what else may answer."""
     if not line.startswith(GREETING):
         raise PeerError(not_a_worker(line))
     version, _, nonce = line.removeprefix(GREETING).decode("ascii", "replace").partition(" ")
@@ -61,8 +61,8 @@ class Signer:
     """Both directions of one connection: `<signature> <number> <payload>`, ended by a newline.
 
     The signature is an HMAC-SHA256 (RFC 2104) over both nonces, the direction, the number and the
-    payload: what was recorded on one connection is worth nothing on another, and what one side sent
-    cannot be sent back to it.
+    payload. So a recorded line is invalid on another connection, and a line cannot be sent back to
+    its sender.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Signer:
         return b"%s %s\n" % (self._sign(self._out, numbered), numbered)
 
     def verify(self, line: bytes) -> bytes:
-        """Return what is in the next line received; raise WrongTokenError, MessageError."""
+        """Return the payload of the next received line. Raises WrongTokenError, MessageError."""
         signature, _, numbered = line.partition(b" ")
         if not hmac.compare_digest(signature, self._sign(self._in, numbered)):
             raise WrongTokenError

@@ -1,4 +1,4 @@
-"""The machine's network: TCP, names that are looked up, the worker's own port."""
+"""The machine's network: TCP, name look-ups, the worker's own port."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ from entrypoint.rendezvous.transport.timing import Timing
 CHUNK = 4096
 NEWLINE = b"\n"
 BUFFER_BYTES = 4 * 2**20
-"""What a connection of a ring may hold on its way: 10 Gbit/s over 3 ms, or 100 Mbit/s over 300."""
+"""The data that a connection of a ring may have in transit: 10 Gbit/s over 3 ms, or 100 Mbit/s over
+300 ms."""
 NO_SUCH_PROTOCOL = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-"""What a machine without IPv6 says of the IPv6 address that a name has, too (localhost: ::1)."""
+"""The error of a machine without IPv6 for the IPv6 address that a name has, too (localhost:
+::1)."""
 
 
 class SocketWire:
@@ -38,7 +40,7 @@ class SocketWire:
         self.ip = _ip(connected)
 
     async def read(self) -> bytes:
-        """Return what is there, up to the end of a line."""
+        """Return the available bytes, up to the end of a line."""
         chunk = await self._loop.sock_recv(self._socket, 1)
         return chunk + self._rest_of_line() if chunk and chunk != NEWLINE else chunk
 
@@ -56,12 +58,12 @@ class SocketWire:
         await self._loop.sock_sendall(self._socket, data)
 
     def hang_up(self, *, at_once: bool) -> None:
-        """End both directions, or the own one alone."""
+        """End both directions, or only the own one."""
         with contextlib.suppress(OSError):  # the other side was faster
             self._socket.shutdown(socket.SHUT_RDWR if at_once else socket.SHUT_WR)
 
     def forget(self) -> None:
-        """Have the close reset the connection."""
+        """Make the close reset the connection."""
         linger = struct.pack("ii", 1, 0)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
@@ -70,7 +72,7 @@ class SocketWire:
         self._socket.close()
 
     def hand_over(self) -> socket.socket:
-        """Give the socket away."""
+        """Hand the socket over."""
         return socket.socket(fileno=self._socket.detach())
 
 
@@ -82,7 +84,7 @@ class SocketPort:
         self._loop = asyncio.get_running_loop()
 
     async def accept(self) -> SocketWire:
-        """Wait for one who dials. Not `sock_accept`: cancelled, it may drop one (3.11)."""
+        """Wait for a connection. Not `sock_accept`: if it is cancelled, it may lose one (3.11)."""
         while True:
             with contextlib.suppress(BlockingIOError):
                 return SocketWire(self._socket.accept()[0])
@@ -113,7 +115,7 @@ class SocketConnector:
         return SocketWire(await connect(self._names, address, self._timing, enlarge_buffers))
 
     def forget(self, address: Address) -> None:
-        """Look the name up anew next time."""
+        """Look the name up again next time."""
         self._names.forget(address)
 
 
@@ -130,15 +132,15 @@ class SocketNetwork:
         return SocketPort(listening)
 
     def connector(self, timing: Timing, *, asks_again: bool) -> SocketConnector:
-        """Return what dials."""
+        """Return a dialer."""
         return SocketConnector(timing, asks_again=asks_again)
 
 
 def enlarge_buffers(unconnected: socket.socket) -> None:
-    """Give a socket the buffers of a long way, if this machine allows as much.
+    """Set large buffers for a long path, if this machine allows them.
 
-    A size that is set is never adapted any more, and Linux cuts it down to net.core.rmem_max and
-    wmem_max without a word. Those are small by default, where Linux's own adapting goes further.
+    Linux stops adapting a buffer whose size is set, and silently limits it to net.core.rmem_max and
+    wmem_max. These are small by default, while Linux's own adaptation goes further.
     """
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         with socket.socket() as probe:
@@ -149,7 +151,7 @@ def enlarge_buffers(unconnected: socket.socket) -> None:
 
 
 def _ip(connected: socket.socket) -> str:
-    """Return the other side's IP address; "?" if it has gone already."""
+    """Return the other side's IP address; "?" if the other side has gone already."""
     try:
         name = connected.getpeername()
     except OSError:
@@ -163,16 +165,16 @@ async def connect(
     timing: Timing,
     prepare: Callable[[socket.socket], None] = lambda _: None,
 ) -> socket.socket:
-    """Return a connected socket, to the first of the name's addresses that answers.
+    """Return a socket connected to the first of the name's addresses that answers.
 
-    `prepare` is given each socket before it connects. Raises PeerError, with the reason of one that
-    this machine can send to at all.
+    `prepare` gets each socket before it connects. Raises PeerError, with the reason of an address
+    that this machine can send to at all.
     """
     reason = ""
     for endpoint in await names.look_up(address):
         try:
             return await _connect_to(endpoint, timing.connect_seconds, prepare)
-        except OSError as error:  # TimeoutError is one
+        except OSError as error:  # includes TimeoutError
             if not reason or error.errno not in NO_SUCH_PROTOCOL:
                 reason = words(error)
     raise PeerError(reason)
@@ -198,8 +200,8 @@ async def _connect_to(
 def refuse_itself(connected: socket.socket) -> None:
     """Raise OSError for a socket that is connected with itself.
 
-    On one machine a dialer may be given the very port that it dials as its own, and where nothing
-    listens there TCP connects the two (simultaneous open, RFC 9293, section 3.5).
+    On one machine, a dialer's own port may be the very port that it dials. If nothing listens
+    there, TCP connects the two (simultaneous open, RFC 9293, section 3.5).
     """
     if connected.getsockname() == connected.getpeername():
         raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))

@@ -1,11 +1,11 @@
-"""After the gate: whether the peers' commands come as far as this one's.
+"""After the gate: watches whether the peers' commands get as far as this one's.
 
-TensorFlow waits for its peers for up to an hour, deaf to signals. So another process looks, as soon
-as TensorFlow's server has opened this worker's port: a peer that never opens its own, that is at
-the gate again because its command has ended, or that does not join the cluster, is one that
-TensorFlow would wait for in vain. The chief looks at all others and these at the chief, as at the
-gate: the cost grows with the number of workers. Another program at this worker's port is no reason
-to look: only the command knows for whom that waits.
+TensorFlow waits up to an hour for its peers, and ignores signals. So a separate process watches
+them, as soon as TensorFlow's server has opened this worker's port. TensorFlow would wait in vain
+for a peer that never opens its own port, that is at the gate again because its command has ended,
+or that does not join the cluster. The chief watches all others, and they watch the chief, as at the
+gate: the cost grows with the number of workers. If another program uses this worker's port, nothing
+is watched: only the command knows whom it waits for.
 """
 
 from __future__ import annotations
@@ -32,21 +32,22 @@ LISTENING = "0A"
 POLL_SECONDS = 0.5
 LOOK_SECONDS = 2.0
 FIRST_BYTES_SECONDS = 1.0
-"""A gate greets at once, and TensorFlow's server sends its settings; what is silent is no gate."""
+"""A gate sends a greeting at once, and TensorFlow's server sends its settings. A silent port is not
+a gate."""
 AT_ONCE = 64
 SILENT_SECONDS = 30.0
-"""For so long a server at this worker's port may be silent before it counts as another kind."""
+"""A server at this worker's port that is silent for so long does not count as TensorFlow's."""
 LOOPBACK = "127.0.0.1"
 """TensorFlow's server listens on all addresses of its machine."""
 SETTLED_SECONDS = 60.0
-"""For so long after all peers were there one may still fall back: TensorFlow connects them now."""
+"""The watch continues for so long after all peers are there, while TensorFlow connects them."""
 
 
 NOT_JOINED = "its port is open, but it has not joined TensorFlow's cluster"
 
 
 class NotKnownError(Exception):
-    """Nobody could be asked whether the peers have joined; the message says who, and why."""
+    """No server could be asked whether the peers have joined; the message says which, and why."""
 
 
 def watch_peers(  # noqa: PLR0913 -- whom, as whom, for how long, and what tells of the command
@@ -58,14 +59,14 @@ def watch_peers(  # noqa: PLR0913 -- whom, as whom, for how long, and what tells
     trains: Callable[[], bool],
     note: str = "",
 ) -> str:
-    """Watch the peers; return why the command waits in vain, an empty text if it does not.
+    """Watch the peers; return why the command waits in vain, "" if it does not.
 
-    `limit_seconds` is how long a peer may take to open its port and to join the cluster, 0 for no
-    limit. `is_ring` tells whether it is not the command that opens this worker's port, but what
-    connects its neighbours; `trains`, whether the command has got further since it was started, and
-    so waits for nobody. `note` is a sentence on what may keep TensorFlow from its peers.
+    `limit_seconds` is the time for a peer to open its port and to join the cluster; 0 for no limit.
+    `is_ring` tells whether the entrypoint's neighbour helper has opened this worker's port, and not
+    the command. `trains` tells whether the command has made progress since its start, and so waits
+    for nobody. `note` is a sentence about a possible obstacle between TensorFlow and its peers.
 
-    Raises NotKnownError where that cannot be told.
+    Raises NotKnownError if the result cannot be determined.
     """
     own = next(member.address for member in spec.members if member.task == task)
     while not is_listening(own.port):
@@ -76,7 +77,7 @@ def watch_peers(  # noqa: PLR0913 -- whom, as whom, for how long, and what tells
     others = [member for member in spec.members if member.task != task]
 
     async def watch() -> str:
-        """Watch them, where it is TensorFlow that waits for them."""
+        """Watch them if TensorFlow waits for them."""
         if not await _serves_tensorflow(own.port, is_ring):
             return ""
         peer_watch = PeerWatch(
@@ -112,7 +113,7 @@ def is_listening(port: int) -> bool:
 
 
 def _lines(table: str) -> Sequence[str]:
-    """Return a table without its head; nothing where there is no such protocol."""
+    """Return a table without its header; nothing if the protocol is missing."""
     try:
         return Path(table).read_text().splitlines()[1:]
     except OSError:
@@ -141,9 +142,9 @@ class PeerWatch:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def watch(self, limit_seconds: float) -> str:
-        """Look until something is wrong, or has been right for a while; return what is wrong.
+        """Watch until there is a failure, or none for a while; return the failure.
 
-        Only a server that has spoken as TensorFlow's do has a command ended. Raises NotKnownError.
+        A command is ended only if the server has spoken like TensorFlow's. Raises NotKnownError.
         """
         started = time.monotonic()
         settled = 0.0
@@ -183,7 +184,7 @@ class PeerWatch:
         except BlindError:
             raise
         except (PeerError, OSError) as error:
-            if not self._has_answered:  # one that gave up first says no more than it has said
+            if not self._has_answered:  # an answer that failed adds nothing to an earlier one
                 self._why = f"TensorFlow's server at {leader} cannot be asked for it: {_why(error)}"
         else:
             self._has_answered = True
@@ -196,7 +197,7 @@ class PeerWatch:
             try:
                 first = await self._first_bytes(member)
             except BlindError:
-                raise  # a watch that cannot see must not come to a verdict
+                raise  # a watch that cannot see must not judge
             except (PeerError, OSError) as error:
                 if member in self._missing:
                     self._missing[member] = _why(error)
@@ -205,7 +206,7 @@ class PeerWatch:
         return member if first.startswith(signing.GREETING) else None
 
     async def _first_bytes(self, member: Member) -> bytes:
-        """Return what the peer's port says by itself, if anything; raise PeerError, OSError."""
+        """Return the first bytes that the peer's port sends, if any. Raises PeerError, OSError."""
         connected = await connect(self._names, member.address, self._timing)
         try:
             async with asyncio.timeout(FIRST_BYTES_SECONDS):

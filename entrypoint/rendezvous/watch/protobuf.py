@@ -1,4 +1,4 @@
-"""Protobuf's encoding, as far as two small messages of TensorFlow's need it.
+"""Protobuf's encoding, as far as two small messages of TensorFlow require it.
 
 https://protobuf.dev/programming-guides/encoding/
 """
@@ -23,12 +23,12 @@ def content(field: int, value: bytes) -> bytes:
 
 
 def numbers(message: bytes) -> dict[int, int]:
-    """Return a message's numbers by their fields; raise ValueError for what is no message."""
+    """Return a message's numbers by field. Raises ValueError for an invalid message."""
     return {field: value for field, value in _fields(message) if isinstance(value, int)}
 
 
 def contents(message: bytes, field: int) -> list[bytes]:
-    """Return what a field holds, as often as it is there; raise ValueError as `numbers` does."""
+    """Return all values of a field. Raises ValueError like `numbers`."""
     found = ((number, value) for number, value in _fields(message))
     return [value for number, value in found if number == field and isinstance(value, bytes)]
 
@@ -59,7 +59,7 @@ def _varint(value: int) -> bytes:
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return such a number, and where the next field begins."""
+    """Return such a number, and the position of the next field."""
     value = shift = 0
     for here in range(at, len(message)):
         value |= (message[here] & 0x7F) << shift

@@ -36,23 +36,23 @@ FRAME_HEAD = struct.Struct(">BHBBI")
 LONGEST_FRAME = 16_384
 INITIAL_WINDOW_SIZE = 4
 WINDOW = 2**24
-"""Bytes that may come unconfirmed: more than the states of any cluster."""
+"""The number of bytes that may arrive unacknowledged: more than the states of any cluster."""
 MESSAGE_HEAD = struct.Struct(">BI")
-"""Before each message of gRPC: whether it is compressed, and its length."""
+"""The prefix of each gRPC message: whether it is compressed, and its length."""
 
 
 async def is_tensorflow(connected: socket.socket) -> bool:
-    """Whether TensorFlow's server is at the other end; close the socket.
+    """Whether TensorFlow's server is at the other end; closes the socket.
 
-    Raises PeerError for what is no gRPC server, OSError where nothing answers in time.
+    Raises PeerError if it is no gRPC server, OSError if nothing answers in time.
     """
     return await _call(connected, WORKER_STATUS, b"") is not None
 
 
 async def not_joined(connected: socket.socket, tasks: Iterable[Task]) -> Sequence[Task]:
-    """Return which tasks have not joined the cluster that this server leads; close the socket.
+    """Return which tasks have not joined the cluster that this server leads; closes the socket.
 
-    None of them where it leads no cluster. Raises as `is_tensorflow` does.
+    Returns none if the server leads no cluster. Raises like `is_tensorflow`.
     """
     request = b"".join(protobuf.content(1, _named(task)) for task in tasks)
     answer = await _call(connected, TASK_STATES, request) or b""
@@ -67,7 +67,7 @@ def _named(task: Task) -> bytes:
 
 
 def _not_joined(answer: bytes) -> list[Task]:
-    """Return the tasks of a GetTaskStateResponse that have not joined; a 0 is left out there."""
+    """Return the tasks of a GetTaskStateResponse that have not joined; it omits zeros."""
     found = []
     for state in protobuf.contents(answer, 1):
         if protobuf.numbers(state).get(2) in NOT_JOINED:
@@ -81,7 +81,7 @@ async def _call(connected: socket.socket, method: str, message: bytes) -> bytes 
     reader, writer = await asyncio.open_connection(sock=connected)
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            # Nothing is sent before the server has spoken as gRPC's do: others might stumble.
+            # Nothing is sent before the server has spoken like gRPC's: other servers might fail.
             if (await _frame(reader))[0] != SETTINGS:
                 raise PeerError(NOT_GRPC)
             writer.write(_request(method, message))

@@ -1,1 +1,1 @@
-"""How the contracts write things down: lists of hosts, JSON documents, indices."""
+"""The notations of the contracts: lists of hosts, JSON documents, indices."""

@@ -1,4 +1,4 @@
-"""A JSON document with "cluster" and "task": what TF_CONFIG and CLUSTER_SPEC have in common."""
+"""A JSON document with "cluster" and "task": the common part of TF_CONFIG and CLUSTER_SPEC."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ Jobs = dict[str, dict[int, Address]]
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentForm:
-    """How one contract writes the document."""
+    """The notation of one contract."""
 
     variable: str
     accepted: str
-    """What the whole is, for messages; `in_cluster` and `as_task` are the types in it."""
+    """The name of the whole document in messages; `in_cluster` and `as_task` are its types."""
     in_cluster: str
     as_task: str
     worker: str
-    """Its word for a worker, for examples."""
+    """The contract's word for a worker, for examples."""
     task_types: Mapping[str, str]
-    """Its words -> chief, worker or evaluator."""
+    """The contract's words -> chief, worker or evaluator."""
     refused: Mapping[str, str]
-    """Words that are known, but not accepted -> a sentence that says why."""
+    """Words that are known, but not accepted -> a sentence with the reason."""
 
 
 def read_document(name: str, text: str, form: DocumentForm, default_port: int) -> Resolution:
-    """Return what the document says, its other keys too.
+    """Read the document, with its other keys.
 
-    `name` is where it was given, `default_port` is for the addresses without one. Raises
-    ConfigurationError with all of its problems.
+    `name` is where it was given; `default_port` is for addresses without one. Raises
+    ConfigurationError with all problems.
     """
     reader = _Reader(name, form, default_port)
     resolution = reader.read(text)
@@ -67,7 +67,7 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def read(self, text: str) -> Resolution | None:
-        """Return the document's content, None if there are problems."""
+        """Return the document's content; None if there are problems."""
         try:
             document = parse_object(text)
         except StrictJSONError as error:
@@ -84,12 +84,12 @@ class _Reader:
         return Resolution(self.form.variable, ClusterSpec.of(jobs), task, extra, others)
 
     def _problem(self, place: str, received: object, accepted: str, advice: str = "") -> None:
-        """Add a problem at a place in the document; no value (None) is "nothing"."""
+        """Add a problem at a place in the document; None means that there was no value."""
         shown = received if isinstance(received, str | None) else _shown(received)
         self.problems.append(Problem(f"{self.name} {place}", shown, accepted, advice))
 
     def _jobs(self, cluster: object) -> Jobs:
-        """Return task type -> index -> address; ClusterSpec leaves an evaluator out."""
+        """Return task type -> index -> address; ClusterSpec omits evaluators."""
         if not isinstance(cluster, dict) or not cluster:
             example = f'{{"{self.form.worker}":["10.1.10.58:2222"]}}'
             self._problem("cluster", cluster, f"an object such as {example}")

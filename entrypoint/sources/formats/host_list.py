@@ -1,4 +1,4 @@
-"""Lists of hosts: plain, where worker i is entry i, or in JSON, where each may name its index."""
+"""Lists of hosts: plain, where worker i is entry i, or in JSON, where entries may name an index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_workers(name: str, entries: Iterable[str], default_port: int) -> Cluste
 
 
 def read_addresses(name: str, entries: Iterable[str], default_port: int) -> list[Address]:
-    """Return the entries as addresses; raise ConfigurationError with each that is none."""
+    """Return the entries as addresses. Raises ConfigurationError with each invalid entry."""
     addresses: list[Address] = []
     problems: list[Problem] = []
     for position, entry in enumerate(entries):
@@ -36,10 +36,10 @@ def read_addresses(name: str, entries: Iterable[str], default_port: int) -> list
 
 
 Complain = Callable[..., None]
-"""Takes place, received, accepted and advice."""
+"""Takes the place, the received value, the accepted values and advice."""
 
 _WRONG = Address("wrong", 0)
-"""Stands for an entry that has a problem, so that its index is still known."""
+"""Stands for an entry with a problem, so that its index is still known."""
 
 
 def read_entries(
@@ -48,7 +48,7 @@ def read_entries(
     default_port: int,
     complain: Complain,
 ) -> dict[int, Address]:
-    """Return the addresses by index; what is wrong with one goes to `complain`."""
+    """Return the addresses by index; problems go to `complain`."""
     found: dict[int, Address] = {}
     pairs = entries.items() if isinstance(entries, dict) else enumerate(entries)
     for key, entry in pairs:
@@ -72,7 +72,7 @@ def _address(place: str, entry: object, default_port: int, complain: Complain) -
 
 
 def read_index(value: object) -> int | None:
-    """Return an index that is a number or its text, else None."""
+    """Return an index given as a number or as text, else None."""
     if not isinstance(value, int | str):
         return None
     index = parse_whole_number(str(value))

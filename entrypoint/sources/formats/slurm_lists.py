@@ -11,7 +11,7 @@ import math
 import re
 
 MOST = 100_000
-"""Nodes, and tasks: a list of a few characters can mean billions."""
+"""The largest number of nodes, and of tasks: a list of a few characters can mean billions."""
 
 _BRACKETS = re.compile(r"(\[[^\[\]]*\])")
 _RANGE = re.compile("([0-9]{1,9})(?:-([0-9]{1,9}))?")
@@ -19,18 +19,18 @@ _REPEATED = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?")
 
 
 class SlurmListError(ValueError):
-    """A text is not such a list; the message is a sentence that says why."""
+    """The text is not such a list; the message is a sentence that explains why."""
 
 
 Numbers = tuple[int, range]
-"""What a bracket stands for, with the width that the first number was given in."""
+"""The ranges of a bracket, with the width of the first number."""
 
 Part = str | list[Numbers]
-"""What stands at one place of a name: text, or the ranges of a bracket."""
+"""One part of a name: text, or the ranges of a bracket."""
 
 
 def expand_nodes(text: str) -> list[str]:
-    """Return the nodes' names in the order of the list; raise SlurmListError."""
+    """Return the nodes' names in the order of the list. Raises SlurmListError."""
     entries: list[list[Part]] = [[]]
     for place, piece in enumerate(_BRACKETS.split(text.strip())):
         if place % 2:
@@ -57,14 +57,14 @@ def _size(part: Part) -> int:
 
 
 def _all(part: Part) -> list[str]:
-    """Return the texts that a part stands for, the numbers with their leading zeros."""
+    """Return the texts of a part; numbers keep their leading zeros."""
     if isinstance(part, str):
         return [part]
     return [str(number).zfill(width) for width, numbers in part for number in numbers]
 
 
 def expand_tasks(text: str) -> list[int]:
-    """Return how many tasks each node has; raise SlurmListError."""
+    """Return the number of tasks of each node. Raises SlurmListError."""
     runs: list[tuple[int, int]] = []
     for item in text.strip().split(","):
         match = _REPEATED.fullmatch(item)

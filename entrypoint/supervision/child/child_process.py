@@ -1,4 +1,4 @@
-"""A child process in a session of its own: starting it, telling it signals, ending all of it."""
+"""A child process in its own session: starting it, signalling it, ending all of it."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from entrypoint.proc import LivingProcess, living_processes
 from entrypoint.supervision.child.out_of_memory import OomKills
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
-"""What asks a command to end, within its grace."""
+"""Signals that ask a command to end within its grace period."""
 NOTICES = (
     *(signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM),
     *(signal.SIGVTALRM, signal.SIGPROF, signal.SIGPOLL, signal.SIGPWR, signal.SIGSTKFLT),
     *range(signal.SIGRTMIN, signal.SIGRTMAX + 1),
 )
-"""What ends a program only if it does not expect it: for the command, and for nothing else here."""
+"""Signals that end a program only if it does not handle them. They are for the command only."""
 FORWARDED = (*STOPS, *NOTICES)
 AWAITED = (*FORWARDED, signal.SIGCHLD, signal.SIGTTOU)
-"""Blocked in this process and taken by `next_signal`. SIGTTOU: whoever gives a terminal away from
-the background would be stopped by it."""
+"""Blocked in this process, and received by `next_signal`. SIGTTOU would stop a background process
+that gives the terminal away."""
 KILLED_SECONDS = 5.0
-"""How long a killed process may take to be gone: the kernel has its memory to give back first."""
+"""The time for a killed process to disappear: the kernel frees its memory first."""
 POLL_SECONDS = 0.01
 PR_SET_CHILD_SUBREAPER = 36
 """Of prctl(2)."""
 
 _running: dict[int, ChildProcess] = {}
-"""The children of this process whose end is not known yet."""
+"""The children of this process whose end is unknown yet."""
 
 
 def hold_notices() -> None:
-    """From now on the signals that are no stops wait, too early for the command as they are."""
+    """Block signals other than stops from now on: they are too early for the command."""
     signal.pthread_sigmask(signal.SIG_BLOCK, NOTICES)
 
 
 def block_signals() -> None:
-    """From now on signals wait for `next_signal`; before any child or thread exists."""
+    """Block all awaited signals for `next_signal`, before any child or thread exists."""
     signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
 
 
 def unblock_signals() -> None:
-    """From now on signals end this process, at once, as they would without all this."""
+    """Unblock the signals: from now on they end this process as usual."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED)
 
 
@@ -58,13 +58,13 @@ def next_signal(seconds: float | None) -> int | None:
 
 
 def take_stop() -> int | None:
-    """Return the stop that waits to be taken, None if nobody has asked for one."""
+    """Return a pending stop signal; None if there is none."""
     received = signal.sigtimedwait(STOPS, 0)
     return received.si_signo if received else None
 
 
 def take_notices() -> list[int]:
-    """Return the signals that wait and are no stops."""
+    """Return the pending signals that are not stops."""
     taken = []
     while received := signal.sigtimedwait(NOTICES, 0):
         taken.append(received.si_signo)
@@ -72,9 +72,9 @@ def take_notices() -> list[int]:
 
 
 def become_subreaper() -> None:
-    """Become the parent of whatever a command leaves behind, in whatever session.
+    """Become the parent of processes that a command leaves behind, in any session.
 
-    Where the kernel does not allow that, what has left the command's session is not found.
+    If the kernel does not allow that, processes that left the command's session are not found.
     """
     import ctypes  # noqa: PLC0415 -- `explain` needs none
 
@@ -83,7 +83,7 @@ def become_subreaper() -> None:
 
 
 def collect_ended() -> None:
-    """Take the ends of all children: this process's own, and those that it has been given."""
+    """Collect the ends of all children: this process's own, and adopted ones."""
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             if child := _running.pop(ended[0], None):
@@ -92,7 +92,7 @@ def collect_ended() -> None:
 
 
 class ChildProcess:
-    """A process that was forked from this one, and whatever it starts.
+    """A process that was forked from this one, with everything that it starts.
 
     Attributes:
         ignores: signals that it does not hear.
@@ -109,11 +109,12 @@ class ChildProcess:
         adopts: bool = False,
         ignores: Collection[int] = (),
     ) -> None:
-        """Fork; the child runs the function, and ends with what it returns.
+        """Fork; the child runs the function, and exits with its result.
 
-        With a terminal it stays in the session and gets the foreground, so that Ctrl-C reaches it
-        and not us; else it leads a session, so that whatever it starts can be found again. One that
-        `adopts` has also started whatever else this process has become the parent of.
+        With a terminal, the child stays in the session and gets the foreground, so that Ctrl-C
+        reaches the child and not this process. Otherwise it leads a session, so that all its
+        processes can be found. If it `adopts`, all other processes that this one has become the
+        parent of count as its own.
         """
         self._terminal, self._adopts, self.ignores = terminal, adopts, ignores
         self.status: int | None = None
@@ -125,14 +126,14 @@ class ChildProcess:
         _running[self.pid] = self
 
     def tell(self, number: int) -> bool:
-        """Send a signal to the child and its group; return False if we may not.
+        """Send a signal to the child and its group; return False if that is not permitted.
 
-        That is so where the child has become another user, and we are not root.
+        That happens if the child runs as another user, and this process is not root.
         """
         try:
             try:
                 os.killpg(self.pid, number)
-            except ProcessLookupError:  # it has not come as far as to lead a group
+            except ProcessLookupError:  # it does not lead a group yet
                 os.kill(self.pid, number)
         except ProcessLookupError:
             return True
@@ -141,15 +142,15 @@ class ChildProcess:
         return True
 
     def kill(self) -> bool:
-        """End the child and all of its session, at once; return False if we may not."""
+        """Kill the child and its whole session; return False if that is not permitted."""
         is_told = self.tell(signal.SIGKILL)
         self.kill_rest()
         return is_told
 
     def kill_rest(self) -> None:
-        """End what is left of the child's group and session, and wait until it is gone.
+        """Kill the rest of the child's group and session, and wait until it is gone.
 
-        Only then are its ports free for the next one.
+        Only then are its ports free for the next child.
         """
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
@@ -159,7 +160,7 @@ class ChildProcess:
         collect_ended()
 
     def _kill_left(self) -> bool:
-        """Kill what the child has started; return whether there was something to kill."""
+        """Kill the processes that the child has started; return whether there were any."""
         killed = False
         for process in living_processes():
             if process.pid != self.pid and self._has_started(process):
@@ -169,24 +170,24 @@ class ChildProcess:
         return killed
 
     def _has_started(self, process: LivingProcess) -> bool:
-        """Whether a process is in the child's session, or was left to us by what it started."""
+        """Whether a process is in the child's session, or was left behind by its processes."""
         is_orphan = process.parent == os.getpid() and process.pid not in _running
         return (self._adopts and is_orphan) or (not self._terminal and process.session == self.pid)
 
     def poll(self) -> int | None:
-        """Return the exit code if it has ended, minus the signal if one killed it; else None."""
+        """Return the exit code if it has ended, or minus the signal that killed it; else None."""
         collect_ended()
         return self.status
 
     def wait(self) -> int:
-        """Wait until it has ended; return as `poll` does."""
+        """Wait until it has ended; return like `poll`."""
         while (status := self.poll()) is None:
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         return status
 
 
 def _run(run: Callable[[], int], *, terminal: bool, ignores: Collection[int]) -> int:
-    """Be the child: a group or session of its own, signals as usual, then the function."""
+    """Run in the child: lead a group or session, reset signals, then call the function."""
     try:
         _running.clear()
         for number in ignores:

@@ -1,4 +1,4 @@
-"""Becoming the command, or saying why that cannot be."""
+"""Becomes the command, or reports why it cannot start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def become(
 ) -> int:
     """Run the command in place of this process; return an exit code only if it cannot start.
 
-    It runs in `folder`, if one is given, else in this process's.
+    It runs in `folder`, otherwise in this process's working directory.
     """
     if folder:
         try:
@@ -23,7 +23,7 @@ def become(
         except OSError as error:
             say(f"cluster-trainer: cannot run {command[0]} in {folder}: {error.strerror}.")
             return EXIT_NOT_EXECUTABLE
-    # Python ignores these two, and a program that is exec'd would inherit that.
+    # Python ignores these two signals, and a program started by exec would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     if not command[0]:
@@ -39,7 +39,7 @@ def become(
 
 
 def _not_found(name: str) -> int:
-    """Say what is missing: the command, or the interpreter that its first line names."""
+    """Report what is missing: the command, or the interpreter in its first line."""
     if "/" in name and Path(name).exists():
         say(f"cluster-trainer: cannot run {name}: the interpreter of its first line is missing.")
     else:

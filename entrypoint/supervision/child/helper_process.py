@@ -1,4 +1,4 @@
-"""Work in a child process of our own: its threads, sockets and name lookups end with it."""
+"""Runs work in a child process: its threads, sockets and name look-ups end with it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from entrypoint.supervision.child.child_process import NOTICES, ChildProcess, ta
 from entrypoint.supervision.child.waiting import Ended, Waiter, stopped_by
 
 Work = Callable[[], tuple[int, str]]
-"""Returns an exit code and a text: with 0 what was found out, else the reason."""
+"""Returns an exit code and a text: the result for code 0, otherwise the reason."""
 
 GRACE_SECONDS = 1.0
-"""Nothing is lost when the gate, a check or an installation is stopped."""
+"""Stopping the gate, a check or an installation loses nothing."""
 LONGEST_REASON = 16_384
-"""Characters; other workers and strangers have a say in some reasons."""
+"""The number of characters of a reason; other workers and strangers influence some reasons."""
 PAUSES_SECONDS = (2.0, 4.0, 8.0, 16.0, 32.0)
-"""Before work that keeps failing is retried."""
+"""The pauses before failing work is retried."""
 EXIT_FAILED = 1
 
 
 class HelperProcess:
-    """A process that does some work, and ends with the code that it returned.
+    """A process that does some work, and exits with the code that it returned.
 
-    The text comes back in a file in memory. A pipe would hold up a writer with much to say, for
-    as long as nobody reads; and here nobody does before the process has ended.
+    The text comes back in a file in memory. A full pipe would block a writer until somebody reads,
+    and nobody reads before the process has ended.
     """
 
     def __init__(self, work: Work) -> None:
@@ -48,12 +48,12 @@ class HelperProcess:
         self._has_ended = False
 
     def read_text(self) -> str:
-        """Return the text, once the process has ended."""
+        """Return the text, after the process has ended."""
         size = os.fstat(self._file).st_size
         return os.pread(self._file, size, 0).decode(errors="replace")
 
     def news(self) -> Ended | None:
-        """Return how it has ended, the first time that this is asked after its end."""
+        """Return how it ended, once, after its end."""
         status = None if self._has_ended else self.child.poll()
         if status is None:
             return None
@@ -61,25 +61,25 @@ class HelperProcess:
         return Ended(status, self.read_text() or f"the process {how_it_ended(status)}")
 
     def end(self) -> None:
-        """End the process if it still runs, and give up the file."""
+        """End the process if it still runs, and close the file."""
         if not self._has_ended:
             self.child.kill()
             self.child.wait()
         self.close()
 
     def close(self) -> None:
-        """Give up the file of a process that has ended."""
+        """Close the file of a process that has ended."""
         os.close(self._file)
 
 
 def run_helper(work: Work, name: str, log: Log) -> Ended:
-    """Do the work in a process of its own and return how it ended; `name` begins the reason.
+    """Do the work in its own process and return how it ended; `name` begins the reason.
 
-    A stop wins over work that has succeeded meanwhile: what would come next must not start.
+    A stop takes precedence over successful work: the next step must not start.
     """
     try:
         helper = HelperProcess(work)
-    except OSError as error:  # a limit of processes or memory, which may be over soon
+    except OSError as error:  # a limit of processes or memory may be temporary
         return Ended(EXIT_PEER_LOST, f"{name} cannot be started: {error.strerror}")
     waiter = Waiter(helper.child, name, GRACE_SECONDS, log)
     ended = waiter.wait()
@@ -92,7 +92,7 @@ def run_helper(work: Work, name: str, log: Log) -> Ended:
 
 
 def retried(work: Work, name: str, log: Log) -> Work:
-    """Return the work as it is done where an exception is no verdict: retried after a pause."""
+    """Return the work with retries after exceptions, with a pause before each."""
 
     def run() -> tuple[int, str]:
         pauses = list(PAUSES_SECONDS)

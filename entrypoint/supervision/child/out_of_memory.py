@@ -1,6 +1,6 @@
-"""Whether the kernel has killed something in this container because memory ran out.
+"""Whether the kernel has killed a process in this container because memory ran out.
 
-The kernel counts it in the container's cgroup. The trainer has a twin of this file
+The kernel counts such kills in the container's cgroup. The trainer has a twin of this file
 (`trainer/cluster_trainer/process/oom.py`), because the two packages share no code.
 """
 
@@ -18,19 +18,19 @@ FILES = (
 (https://docs.kernel.org/admin-guide/cgroup-v2.html, cgroup-v1/memory.html)."""
 COUNTER = "oom_kill"
 NO_LIMIT_BYTES = 2**60
-"""cgroup v1 says a number beyond any machine's memory where there is no limit."""
+"""cgroup v1 shows a number beyond any machine's memory if there is no limit."""
 MIB = 2**20
 
 
 class OomKills:
-    """The processes that the kernel has killed for want of memory since this object was made."""
+    """The processes that the kernel has killed for lack of memory since this object was created."""
 
     def __init__(self, cgroup: Path = CGROUP) -> None:
         self._cgroup = cgroup
         self._before = _count(cgroup)
 
     def cause(self) -> str | None:
-        """Return what ran out, "" if nothing was killed for that; None without a counter."""
+        """Return what ran out, "" if nothing was killed for it; None without a counter."""
         now = _count(self._cgroup)
         if now is None or self._before is None:
             return None
@@ -38,14 +38,14 @@ class OomKills:
 
 
 def _what_ran_out(limit: int | None) -> str:
-    """Return it in words; without a limit here it is somebody else's."""
+    """Describe it; without a limit here, an outer limit was reached."""
     if limit is None:
         return "out of memory: the machine, or the pod or job around this container, has none left"
     return f"out of memory, this container's limit is {limit / MIB:.0f} MiB (docker run --memory)"
 
 
 def _count(cgroup: Path) -> int | None:
-    """Return the kernel's counter, None where there is none that can be read."""
+    """Return the kernel's counter; None if there is no readable one."""
     for counters, _ in FILES:
         with suppress(OSError, ValueError, KeyError):
             lines = (cgroup / counters).read_text().splitlines()
@@ -54,7 +54,7 @@ def _count(cgroup: Path) -> int | None:
 
 
 def _limit_bytes(cgroup: Path) -> int | None:
-    """Return the container's limit, None if it has none (v2 says "max")."""
+    """Return the container's limit; None if it has none (v2 shows "max")."""
     for _, limit in FILES:
         with suppress(OSError, ValueError):
             number = int((cgroup / limit).read_text())

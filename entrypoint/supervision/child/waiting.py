@@ -1,4 +1,4 @@
-"""Waiting for a child: passing signals on, and ending it when its grace is over."""
+"""Waits for a child: forwards signals, and kills it after its grace period."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIGNAL_CODES = 128
 """A process that a signal ended has this plus the signal's number as its code."""
 STOP_CODES = tuple(SIGNAL_CODES + number for number in STOPS)
 FINAL_CODES = (EXIT_CONFIGURATION, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND)
-"""Trying again changes nothing."""
+"""Codes after which a retry changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -34,23 +34,23 @@ class Ended:
     """How a child ended."""
 
     code: int
-    """0, its own exit code, or 128 + n where signal n ended it or was to end it."""
+    """0, its own exit code, or 128 + n if signal n ended it or was to end it."""
     reason: str
     stopped: bool = False
-    """Whether somebody asked for it."""
+    """Whether a stop was requested."""
     found: str = ""
-    """What a helper process found out, where it ended with 0."""
+    """The result of a helper process that ended with 0."""
     leaves_nothing: bool = False
     """Whether nothing is left to do, so that the command is not even started."""
 
     @property
     def may_be_retried(self) -> bool:
-        """Whether the same command may do better next time: after a crash or a lost peer."""
+        """Whether a retry may help: after a crash or a lost peer."""
         return not self.stopped and self.code not in (0, *FINAL_CODES)
 
 
 def stopped_by(number: int, how: str) -> Ended:
-    """Return the end of whatever a signal has stopped; `how` says in brackets how it went."""
+    """Return the end of a process that a signal has stopped; `how` gives details in parentheses."""
     reason = f"stopped by {signal_name(number)} ({how})"
     return Ended(SIGNAL_CODES + number, reason, stopped=True)
 
@@ -78,9 +78,10 @@ class Waiter:
         self._is_refused = False
 
     def wait(self, on_child_signal: Callable[[], Ended | None] = lambda: None) -> Ended:
-        """Wait until the child has ended, and nothing is left of what it started.
+        """Wait until the child has ended, and all its processes are gone.
 
-        `on_child_signal` is asked whenever some child has ended; what it returns ends this one.
+        `on_child_signal` is called when any child has ended; if it returns an end, this child is
+        killed.
         """
         while True:
             number = next_signal(self._seconds_left())
@@ -103,7 +104,7 @@ class Waiter:
         return None if self._deadline is None else self._deadline - time.monotonic()
 
     def _pass_on(self, number: int) -> None:
-        """Hand a signal to the child; one that asks it to stop starts its grace."""
+        """Forward a signal to the child; a stop signal starts its grace period."""
         if not self._child.tell(number):
             self._say_refused(number)
         if number in STOPS and not self.stop:
@@ -112,14 +113,14 @@ class Waiter:
             self._on_stop()
 
     def _end_for(self, ended: Ended | None) -> None:
-        """End the child for a reason of our own, unless it is asked to stop already."""
+        """Kill the child for a reason of the supervisor's, unless a stop is pending."""
         if ended and not self.stop:
             self._killed_for = ended
             if not self._child.kill():
                 self._say_refused(signal.SIGKILL)
 
     def _say_refused(self, number: int) -> None:
-        """Say once that the child runs as a user whose processes this one may not signal."""
+        """Log once that the child runs as a user whose processes this one may not signal."""
         if not self._is_refused:
             self._is_refused = True
             name = signal_name(number)
@@ -136,15 +137,15 @@ class Waiter:
 
 
 def say_unheard(numbers: Iterable[int], log: Log) -> None:
-    """Say which signals have come before there was a command that could hear them."""
+    """Log which signals have come before there was a command to receive them."""
     for number in numbers:
         log.info(f"{signal_name(number)} is ignored: it is for the command, which does not run yet")
 
 
 def _why(status: int, ran_out: str | None) -> str:
-    """Return what the kernel's count of processes killed for want of memory adds to that.
+    """Return the cause if the kernel has killed a process for lack of memory.
 
-    A shell reports a process of its own that was killed as code 137, other programs as they like.
+    A shell reports a killed child as code 137, other programs use other codes.
     """
     if ran_out is None:
         return ": out of memory?" if status == -signal.SIGKILL else ""

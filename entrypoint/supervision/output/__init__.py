@@ -1,1 +1,1 @@
-"""What a command prints, on its way out: as it is, or as JSON lines."""
+"""Forwards a command's output, unchanged or as JSON lines."""

@@ -1,4 +1,4 @@
-"""What a command prints, as JSON: one object a line, whatever the line was."""
+"""A command's output as JSON: one object per line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import re
 from entrypoint.log import ERROR, INFO, WARNING, json_line, now
 
 LONGEST_LINE = 65_536
-"""Bytes; what is longer is cut into several, so that a program without newlines needs no memory."""
+"""The number of bytes of a line. Longer lines are split, so that output without newlines needs no
+memory."""
 
 _LEVELS = {"I": INFO, "W": WARNING, "E": ERROR, "F": ERROR, "CRITICAL": ERROR}
 _WORDS = "DEBUG|INFO|WARNING|ERROR|CRITICAL"
@@ -19,13 +20,13 @@ _TENSORFLOW = re.compile(r"(?:\d{4}-\d\d-\d\d [\d:.]+: )?([IWEF])(?:\d{4} [\d:.]
 
 
 class LineCutter:
-    """Cuts a stream of bytes into lines; holds what has not ended yet."""
+    """Splits a stream of bytes into lines; keeps an unfinished one."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """Return the lines that have ended with these bytes."""
+        """Return the lines that these bytes complete."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         while len(self._rest) > LONGEST_LINE:
             lines.append(self._rest[:LONGEST_LINE])
@@ -33,20 +34,20 @@ class LineCutter:
         return [_text(line) for line in lines]
 
     def end(self) -> list[str]:
-        """Return what is left without a newline."""
+        """Return the rest without a newline."""
         rest, self._rest = self._rest, b""
         return [_text(rest)] if rest else []
 
 
 def _text(line: bytes) -> str:
-    """Return a line as text; of a progress bar that was drawn over itself, its last state."""
+    """Return a line as text; of a progress bar that redraws itself, the last state."""
     return line.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
 
 
 def as_json(line: str, worker: str, default_level: str) -> str:
     """Return a line as an object with time, level, worker and message.
 
-    A line that is an object already keeps its members, and gets those that it lacks.
+    A line that already is an object keeps its members, and gets missing ones.
     """
     if line.startswith("{"):
         try:

@@ -1,6 +1,6 @@
-"""TensorFlow's notices at import, which tell nobody anything, left out of a standard error.
+"""Removes TensorFlow's uninformative notices at import from standard error.
 
-TensorFlow writes them before it reads TF_CPP_MIN_LOG_LEVEL (2.21), so that no setting hides them.
+TensorFlow writes them before it reads TF_CPP_MIN_LOG_LEVEL (2.21), so no setting hides them.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ NOTICES = (
     _NOTE + b"port.cc:0] oneDNN custom operations are on.",
     _BUILT_FOR,
 )
-"""How a line begins that is left out, with 0 for each number and one space for several."""
+"""The beginnings of these lines, with 0 for each number and one space for several."""
 
 MOST_HELD = 4096
-"""Bytes of a line that are held back at most; no notice is as long."""
+"""The number of bytes of a line that are held back; no notice is as long."""
 
 
 def are_unwanted(level: str | None) -> bool:
-    """Tell whether a command's TF_CPP_MIN_LOG_LEVEL asks for no notices; without it they stay."""
+    """Tell whether a command's TF_CPP_MIN_LOG_LEVEL hides notices; if it is unset, they stay."""
     return bool(level and level.strip().isdecimal() and int(level) > 0)
 
 
 class NoticeFilter:
-    """Passes a stream of bytes on without the lines that are such notices.
+    """Passes a stream of bytes on without these notices.
 
-    Only what may become one is held back, until its line ends or it cannot be one any more.
+    It holds back only a line that may become a notice, until the line ends or cannot be one.
     """
 
     def __init__(self) -> None:
@@ -38,16 +38,16 @@ class NoticeFilter:
         self._wanted: tuple[bytes, ...] = NOTICES
 
     def feed(self, data: bytes) -> bytes:
-        """Return what passes on of these bytes, and of those that were held back."""
+        """Return the bytes to pass on, of these and of those held back."""
         return b"".join(map(self._passed, data.splitlines(keepends=True)))
 
     def end(self) -> bytes:
-        """Return what is held back of a line that has no end."""
+        """Return the bytes held back of a line without an end."""
         held, self._held = self._held, b""
         return held
 
     def _passed(self, part: bytes) -> bytes:
-        """Return what passes on of the next part of a line, with or without its end."""
+        """Return the bytes to pass on for the next part of a line, with or without its end."""
         if not self._begins:
             self._begins = part.endswith(b"\n")
             return part

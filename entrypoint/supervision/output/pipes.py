@@ -1,6 +1,6 @@
-"""A command's standard output and error on their way out: kept as they are, or made JSON lines.
+"""Forwards a command's standard output and error, unchanged or as JSON lines.
 
-The last lines are remembered, so that the reason of a failure can be told after it.
+It remembers the last lines, so that the reason of a failure can be reported afterwards.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ DEFAULT_LEVELS = {STDOUT: INFO, STDERR: WARNING}
 CHUNK = 65_536
 LAST_LINES = 12
 FLUSH_SECONDS = 2.0
-"""How long the end may take to be read, once the command is gone; a process that left its session
-may hold the pipe open for ever."""
+"""The time to read the rest of the output after the command has ended. A process that left its
+session may keep the pipe open for ever."""
 NOTED_SECONDS = 0.5
-"""Between two last lines that are noted, however many a command prints."""
+"""Between two notes of the last line, however many a command prints."""
 
 
 class Output:
-    """Two pipes, and the threads that pass on what comes through them."""
+    """Two pipes, and the threads that forward their data."""
 
     def __init__(
         self, log: Log, board: Board | None = None, *, without_notices: bool = False
     ) -> None:
         """Open the pipes; the command gets the writing ends (`attach`).
 
-        The last line is noted on the board. TensorFlow's notices are left out if so asked; see
+        The last line is noted on the board. If requested, TensorFlow's notices are omitted; see
         notices.py.
         """
         self._notices = NoticeFilter() if without_notices else None
@@ -65,7 +65,7 @@ class Output:
                 os.close(reading)
             return False
         if self._board:
-            with suppress(RuntimeError):  # nothing depends on this one
+            with suppress(RuntimeError):  # nothing depends on this thread
                 self._start(self._note, self._board)
         return True
 
@@ -75,13 +75,13 @@ class Output:
         self._threads.append(thread)
 
     def close(self) -> None:
-        """Give up the pipes, where there is no command."""
+        """Close the pipes, if there is no command."""
         for both in self._pipes.values():
             for one in both:
                 os.close(one)
 
     def finish(self) -> list[str]:
-        """Wait until all has been passed on; return the last lines that were not empty."""
+        """Wait until all output is forwarded; return the last lines that are not empty."""
         deadline = time.monotonic() + FLUSH_SECONDS
         for thread in self._threads[: len(self._pipes)]:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -103,7 +103,7 @@ class Output:
             board.line(self._last[-1])
 
     def _pump(self, reading: int, descriptor: int) -> None:
-        """Pass on one stream until its last writer has closed it."""
+        """Forward one stream until its last writer has closed it."""
         cutter = LineCutter()
         notices = self._notices if descriptor == STDERR else None
         while data := os.read(reading, CHUNK):
@@ -114,7 +114,7 @@ class Output:
         os.close(reading)
 
     def _pass_on(self, data: bytes, lines: list[str], descriptor: int) -> None:
-        """Write a chunk, or the lines in it as JSON, and remember them."""
+        """Write a chunk, or its lines as JSON, and remember them."""
         self._last.extend(line for line in lines if line.strip())
         if lines:
             self._has_new.set()
@@ -122,5 +122,5 @@ class Output:
             level = DEFAULT_LEVELS[descriptor]
             objects = [as_json(line, self._log.worker, level) for line in lines if line]
             data = "".join(f"{line}\n" for line in objects).encode()
-        with suppress(OSError):  # a reader that has gone away is no reason to stop the command
+        with suppress(OSError):  # a reader that is gone must not stop the command
             write_all(descriptor, data)

@@ -1,1 +1,1 @@
-"""The peers of a cluster: what is done about them beside the command, and what they may ask for."""
+"""The helper processes that deal with a cluster's peers beside the command."""

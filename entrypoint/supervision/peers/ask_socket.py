@@ -10,23 +10,23 @@ from collections.abc import Callable
 from entrypoint.supervision.child.helper_process import HelperProcess
 
 Serve = Callable[[socket.socket, str], None]
-"""Answers what the command asks until it has ended: given the socket, with an ask waiting in it,
-and the meeting at the gate, as a text."""
+"""Answers the command until it has ended. Gets the socket, with a request waiting in it, and the
+meeting at the gate as a text."""
 
 
 class AskSocket:
-    """What one run of a command has; the command inherits its end, and may ask or not."""
+    """The socket of one run of a command; the command inherits one end, and may use it or not."""
 
     def __init__(self, serve: Serve, meeting: str, note_asked: Callable[[], None]) -> None:
         own, self._commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
         def work() -> tuple[int, str]:
-            self._commands.close()  # so that the command's end is the end of this socket
+            self._commands.close()  # so that the socket's end tells the command's end
             try:
                 if own.recv(1, socket.MSG_PEEK):
                     note_asked()
                     serve(own, meeting)
-            except ConnectionResetError:  # by a command that ends with packets that it has not read
+            except ConnectionResetError:  # the command ended with packets that it has not read
                 if not _has_ended(own):
                     raise
             return 0, ""
@@ -40,12 +40,12 @@ class AskSocket:
             own.close()
 
     def inherit(self) -> int:
-        """Let the command that this child process becomes have its end; return its number."""
+        """Let the command inherit its end; return its number. Called in the child process."""
         os.set_inheritable(self._commands.fileno(), True)  # noqa: FBT003 -- os's own signature
         return self._commands.fileno()
 
     def give_up(self) -> None:
-        """Close the command's end here, where nobody asks; the command has its own."""
+        """Close the command's end here; the command has its own."""
         self._commands.close()
 
     def end(self) -> None:
@@ -56,5 +56,5 @@ class AskSocket:
 def _has_ended(asks: socket.socket) -> bool:
     """Whether nobody has the other end of a socket any more."""
     poll = select.poll()
-    poll.register(asks, 0)  # what is asked for beside a hang-up, which is told anyway
+    poll.register(asks, 0)  # a hang-up is reported in any case
     return any(event & select.POLLHUP for _, event in poll.poll(0))

@@ -1,4 +1,4 @@
-"""What is done about the peers of a cluster, each thing in a process of its own."""
+"""The helpers that deal with a cluster's peers, each in its own process."""
 
 from __future__ import annotations
 
@@ -17,52 +17,52 @@ if TYPE_CHECKING:  # it imports socket, which a command without peers does not n
     from entrypoint.supervision.peers.ask_socket import AskSocket, Serve
 
 Watch = Callable[[Callable[[], bool]], tuple[int, str]]
-"""Is given what tells whether the command has got further, and returns as a `Work` does."""
+"""Gets a function that tells whether the command has made progress; returns like a `Work`."""
 VARIABLE = "CLUSTER_GROUP_FD"
-"""Where the command finds the number of the file descriptor on which it may ask."""
+"""The variable with the file descriptor on which the command may ask."""
 COMES_LATE = "CLUSTER_COMES_LATE"
-"""Where the command finds whether the others train already: 1 or 0."""
+"""The variable that tells the command whether the others train already: 1 or 0."""
 
 
 class SharedMark:
-    """Set or not; shared with every process that is forked from the one that makes it."""
+    """A flag that is shared with every process forked from the one that creates it."""
 
     def __init__(self) -> None:
         self._file = os.memfd_create("mark")
 
     def set(self) -> None:
-        """Note that it has happened."""
+        """Set the flag."""
         os.pwrite(self._file, b"1", 0)
 
     def clear(self) -> None:
-        """Note that it has not."""
+        """Clear the flag."""
         os.ftruncate(self._file, 0)
 
     def is_set(self) -> bool:
-        """Whether it has."""
+        """Whether the flag is set."""
         return os.fstat(self._file).st_size > 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Peers:
-    """How this worker deals with its peers."""
+    """The functions with which this worker deals with its peers."""
 
     number: int
-    """How many there are beside this worker."""
+    """The number of other workers."""
     meet: Callable[[int], tuple[int, str]] | None
-    """The gate: waits for them before the command starts, after so many restarts, and returns
-    their meeting, as a text; "" where the others train already."""
+    """The gate: waits for the peers before the command starts, after so many restarts. Returns
+    their meeting as a text; "" if the others train already."""
     watch: Watch
-    """Watches whether they come as far as the command does, while that waits for them. Its 75, with
-    a reason, ends the command."""
+    """Watches whether the peers get as far as the command, while the command waits for them. Its
+    75, with a reason, ends the command."""
     serve: Serve
-    """Connects the command with its neighbours, if it asks."""
+    """Connects the command with its neighbours, when it asks."""
     asked: SharedMark
     """Set while a command runs that has asked."""
 
 
 class Beside:
-    """What runs beside one run of the command; without peers, nothing."""
+    """The helpers beside one run of the command; none without peers."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -72,9 +72,9 @@ class Beside:
 
     @classmethod
     def start(cls, peers: Peers | None, meeting: str, progress: str, log: Log) -> Beside:
-        """Start what the peers need; the command does not depend on it.
+        """Start the helpers; the command does not depend on them.
 
-        `progress` is the file that it touches whenever it has got further.
+        `progress` is the file that the command touches when it makes progress.
         """
         beside = cls(log)
         if peers:
@@ -108,12 +108,12 @@ class Beside:
         return {**self._variables, VARIABLE: str(self._asks.inherit())}
 
     def give_up(self) -> None:
-        """Close here what the command has."""
+        """Close the command's end here."""
         if self._asks:
             self._asks.give_up()
 
     def verdict(self) -> Ended | None:
-        """Return why the command waits in vain; None while it does not, as far as is known."""
+        """Return why the command waits in vain; None if it does not, or that is unknown."""
         news = self._watcher.news() if self._watcher else None
         if news is None or news.code == 0:
             return None
@@ -123,7 +123,7 @@ class Beside:
         return None
 
     def end(self) -> None:
-        """End all of it."""
+        """End all helpers."""
         self.give_up()
         for helper in (self._watcher, self._asks):
             if helper:

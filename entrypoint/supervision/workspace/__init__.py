@@ -1,1 +1,1 @@
-"""Where a script runs whose own folder is read-only: a folder of its worker's, which mirrors it."""
+"""The folder in which a script runs if its own is read-only: a mirror in the worker's folder."""

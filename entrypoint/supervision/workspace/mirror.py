@@ -1,4 +1,4 @@
-"""A folder tree again, somewhere else: real folders, with a link for each file.
+"""Mirrors a folder tree: real folders, with a link for each file.
 
 The folders are real so that `os.walk` and `Path.rglob` enter them, and so that a script can write
 there. Links to folders would allow neither.
@@ -14,32 +14,34 @@ from itertools import islice
 from pathlib import Path
 
 MOST_FILES = 20_000
-"""That are linked one by one; a folder for which there is no room left is linked as a whole."""
+"""The number of files that are linked one by one. A folder beyond this limit is linked as a
+whole."""
 NO_DATA = frozenset({".git", ".venv", "venv", "node_modules"})
 COMPILED = "__pycache__"
-"""Is left out: Python compiles anew where it needs to."""
+"""Omitted: Python compiles again where it needs to."""
 WORKING_FOLDERS = "worker-*/workspace"
 
 
 @dataclass(frozen=True)
 class Mirror:
-    """A source folder, and the folder that mirrors it and may hold files of its own."""
+    """A source folder, and the folder that mirrors it and may hold its own files."""
 
     source: Path
     folder: Path
     aside: Path
-    """Where a file of the folder's own moves that has the name of one in the source."""
+    """Where the folder's own files move if the source has a file of the same name."""
     here: Path
-    """The folder in the source that is mirrored in any case, with those above it."""
+    """The folder in the source that is always mirrored, with those above it."""
     moved: dict[Path, Path] = field(default_factory=dict)
-    """The source's files in whose place there was something, and where that is now."""
+    """The source's files that replaced another file, and the new place of that file."""
     whole: list[Path] = field(default_factory=list)
-    """Folders of the source that are linked as a whole for what they are; see `_is_mirrored`."""
+    """Folders of the source that are linked as a whole because of their kind; see
+    `_is_mirrored`."""
     too_large: list[Path] = field(default_factory=list)
-    """Folders of the source that are linked as a whole, since they hold too many files."""
+    """Folders of the source that are linked as a whole because they hold too many files."""
 
     def renew(self) -> None:
-        """Make all links anew, so that none is left of another source or another time.
+        """Make all links again, so that none remains of another source or an earlier start.
 
         Raises:
             OSError: something cannot be listed, linked or moved aside.
@@ -49,7 +51,7 @@ class Mirror:
         self._fill(self.source, self.folder, MOST_FILES)
 
     def _remove_links(self, source: Path, folder: Path) -> None:
-        """Remove the links of an earlier start, and the folders that held nothing else."""
+        """Remove the links of an earlier start, and folders that held nothing else."""
         before = list(os.scandir(folder))
         for entry in before:
             own, place = source / entry.name, Path(entry.path)
@@ -61,7 +63,7 @@ class Mirror:
             folder.rmdir()
 
     def _fill(self, source: Path, folder: Path, room: int) -> int:
-        """Mirror what is in a folder; return how many more files may be linked."""
+        """Mirror the content of a folder; return how many more files may be linked."""
         is_beside = self._leads_here(source)
         entries = (one for one in os.scandir(source) if one.name != COMPILED)
         for entry in sorted(entries, key=lambda one: one.name):
@@ -73,7 +75,7 @@ class Mirror:
                 room = self._fill(own, place, room)
             else:
                 self._link(entry, place, is_too_large=size > room)
-                room -= not is_beside  # what lies beside the script is linked in any case
+                room -= not is_beside  # files beside the script are always linked
         return room
 
     def _leads_here(self, own: Path) -> bool:
@@ -92,19 +94,19 @@ class Mirror:
             (self.too_large if is_too_large else self.whole).append(own)
 
     def _clear(self, own: Path, place: Path) -> None:
-        """Move aside what is where the source's own file is to be seen."""
+        """Move an own file aside if the source has a file of the same name."""
         if not os.path.lexists(place):
             return
         target = self.aside / place.relative_to(self.folder)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(place, target)  # a bucket that is mounted may know no renaming
+        shutil.move(place, target)  # a mounted bucket may not support renaming
         self.moved[own] = target
 
 
 def _is_mirrored(entry: os.DirEntry[str]) -> bool:
-    """Tell whether a real folder is made for one, instead of a link.
+    """Tell whether a folder is mirrored as a real folder, instead of a link.
 
-    What can be written is meant to be, so that a copy of it would hide results. A run's folder
+    A writable folder is meant to be written, and a mirror would hide the results. A run's folder
     holds mirrors, which would be mirrored again at each start.
     """
     if not entry.is_dir(follow_symlinks=False) or entry.name in NO_DATA:

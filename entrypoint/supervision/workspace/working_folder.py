@@ -1,9 +1,8 @@
-"""The folder of the run in which a script works that cannot write its own.
+"""The folder of the run in which a script works if it cannot write its own.
 
-Most scripts read and write where they run. The user's folder is mounted read-only: a worker that
-somebody else has taken over must not change the user's code, and workers of one machine must not
-write the same files at the same time. So such a script runs in a folder of its worker's, which
-mirrors the user's.
+Most scripts read and write in the folder where they run. The user's folder is mounted read-only: a
+compromised worker must not change the user's code, and workers of one machine must not write the
+same files at the same time. So such a script runs in its worker's folder, which mirrors the user's.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MOST_NAMED = 5
 
 
 def working_folder(command: Sequence[str], environment: Mapping[str, str], log: Log) -> Path | None:
-    """Return the folder in which a command is to run, made and filled; None: where it would anyway.
+    """Return the folder in which a command runs, made and filled; None: the present one.
 
     Args:
         command: what is run. Its own folder is left only if it names a file in the workspace.
@@ -34,7 +33,7 @@ def working_folder(command: Sequence[str], environment: Mapping[str, str], log: 
     """
     try:
         here = Path.cwd()
-    except FileNotFoundError:  # it is gone, which is the command's own matter
+    except FileNotFoundError:  # it is gone, which the command itself will notice
         return None
     is_read_only = here.is_relative_to(WORKSPACE) and not os.access(here, os.W_OK)
     if not is_read_only or not _is_of(here, command):
@@ -58,7 +57,7 @@ def _is_of(here: Path, command: Sequence[str]) -> bool:
     program = [word for word in command[:1] if "/" in word]
     words = [*program, *(word for word in command[1:] if not word.startswith("-"))]
     paths = (Path(os.path.abspath(here / word)) for word in words)  # noqa: PTH100 -- a link stays
-    # Path.is_file() raises errors of a name that is too long, or a folder that may not be searched.
+    # Path.is_file() raises errors for a name that is too long, or a folder without permission.
     return any(path.is_relative_to(WORKSPACE) and os.path.isfile(path) for path in paths)  # noqa: PTH113
 
 
@@ -72,7 +71,7 @@ def _mirror(here: Path, environment: Mapping[str, str], worker: str) -> Mirror:
 
 
 def _reason(error: Exception) -> str:
-    """Return what failed, with the path where something was to be made, if there are two."""
+    """Return what failed, with the path of the file that was to be created."""
     if not isinstance(error, OSError):
         return str(error)
     return f"{error.filename2 or error.filename}: {error.strerror}"
@@ -88,7 +87,7 @@ def _say_moved(mirror: Mirror, log: Log) -> None:
 
 
 def _say(mirror: Mirror, folder: Path, log: Log) -> None:
-    """Say where the command runs, and what is not there as in the user's folder."""
+    """Log where the command runs, and how that folder differs from the user's."""
     log.info(f"{WORKSPACE} is read-only: the command runs in {folder}, with links to your files")
     walk = "`os.walk` and `Path.rglob` from above do not enter it"
     for own in mirror.too_large:
