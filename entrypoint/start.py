@@ -52,7 +52,7 @@ def start(start: ResolvedStart, log: Log) -> int:
     """Install packages, meet the peers, run the command, and return the exit code."""
     # before signals are blocked: nvidia-smi may take seconds, and a stop ends both
     warnings = machine_warnings(start.environment)
-    block_signals()  # from here on a stop waits to be taken, and none is lost between two steps
+    block_signals()  # from here on a stop waits in the queue, and none is lost
     become_subreaper()
     board = Board.put_up(log.worker, start.status_places)
     board.note(STARTING)

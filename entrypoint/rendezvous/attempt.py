@@ -98,7 +98,7 @@ class Attempt:
         return Disagreement.OF_WORKERS
 
     def is_new(self, card: Card) -> bool:
-        """Whether one was not in this worker's newest ring, and fewer may go on without it."""
+        """Whether a worker was not in this worker's newest ring, and is not needed."""
         return bool(self.terms.fewer) and card.generation < self.terms.generation
 
     def refuse_passing(self, card: Card, expected: Member) -> None:
@@ -181,7 +181,7 @@ class Attempt:
             pass
 
     def take(self, connection: Connection, problems: Iterable[Problem]) -> None:
-        """Note what another worker found; where fewer may go on, not what one that is new did."""
+        """Note problems that another worker found, but not a newcomer's if fewer may continue."""
         teller = self._known.get(connection)
         if teller and self.is_new(teller):
             return
@@ -206,7 +206,7 @@ class Attempt:
 
 
 async def _farewell(connection: Connection, message: Message) -> None:
-    """Send the last message; what the other side still says is read, or it would be lost there."""
+    """Send the last message, and read what the other side still sends, so that none is lost."""
     with contextlib.suppress(PeerError):
         await connection.send(message)
     connection.hang_up(at_once=False)

@@ -86,7 +86,7 @@ def other_hosts(theirs: str, own: str, me: Member) -> Difference:
 
 
 def wrong_index(spec: ClusterSpec, task: Task, expected: Member) -> Difference:
-    """Return what is wrong with a worker at another's address; it may be this very process."""
+    """Return the problem of a worker (perhaps this process) that answers at another's address."""
     return Difference(
         _index_name(spec),
         _index(spec, task),

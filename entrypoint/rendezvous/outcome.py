@@ -1,4 +1,4 @@
-"""What comes of a meeting: who goes on, or an error; and the lines that say who is missing."""
+"""The result of a meeting: the workers that continue, or an error; and its log lines."""
 
 from __future__ import annotations
 

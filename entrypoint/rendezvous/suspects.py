@@ -88,11 +88,11 @@ class Suspects:
 
     @property
     def places(self) -> set[int]:
-        """Who is not to be in the next ring, unless it is taken in, or they are too few."""
+        """Workers to leave out of the next ring, unless they rejoin, or the others are too few."""
         return set(self._suspects) - self._ring
 
     def admitted(self, waiting: Collection[int]) -> list[int]:
-        """Return who of those who wait may be taken in: who is above suspicion, else one alone."""
+        """Return which waiting workers may rejoin: all above suspicion, otherwise one suspect."""
         trusted = [place for place in waiting if place not in self._suspects]
         tried = [place for place in waiting if place in self._suspects and not self.pause(place)]
         return trusted or sorted(tried, key=lambda place: self._suspects[place].until)[:1]

@@ -42,9 +42,10 @@ def command_environment(
 
 
 def _without_pages_of_warnings(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return what keeps TensorFlow from printing where in Python a sum of a ring has failed.
+    """Return the level that hides TensorFlow's warnings about a failed sum of a ring.
 
-    It does so twice, as warnings, whenever a worker is lost; a level that somebody has set stays.
+    TensorFlow prints them twice, with lines of Python, whenever a worker is lost. A level that is
+    already set stays.
     """
     is_by_tensorflow = variables.get("TRAINER_COLLECTIVES", "").strip() == "tensorflow"
     is_the_images = variables.get(LOG_LEVEL) == LEVEL_OF_IMAGE
@@ -52,7 +53,7 @@ def _without_pages_of_warnings(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def trainer_settings(environ: Environ, options: Options) -> dict[str, str]:
-    """Return what our options mean for the trainer; a TRAINER_ variable that is set wins."""
+    """Return the trainer's variables for our options; a TRAINER_ variable that is set wins."""
     settings = {}
     if options.gpus_per_worker is not None:
         settings["TRAINER_GPUS_PER_WORKER"] = str(options.gpus_per_worker)

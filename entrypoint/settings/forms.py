@@ -43,7 +43,7 @@ def whole_number(low: int, high: int | None = None) -> Form[int]:
 
 
 def flag() -> Form[int]:
-    """Return the form of 0 or 1, as which any text counts: programs of users read the same name."""
+    """Return the form of 0 or 1. Any text counts: users' programs read the same variable."""
 
     def parse(text: str) -> int:
         return 0 if text.strip().lower().lstrip("0") in NO else 1

@@ -211,12 +211,12 @@ def is_ours(name: str) -> bool:
 
 
 def has_file_form(name: str) -> bool:
-    """Whether NAME_FILE is read for this name: ours, and any variable of the trainer's."""
+    """Whether NAME_FILE is read for this name: most of ours, and any of the trainer's."""
     return (
         VARIABLES[name].file_form if name in VARIABLES else is_ours(name) and name != TRAINER_PREFIX
     )
 
 
 def may_be_empty(name: str) -> bool:
-    """Whether this is an option of ours or the trainer's, which counts as unset when empty."""
+    """Whether the name is an option (ours or the trainer's) that counts as unset when empty."""
     return VARIABLES[name].may_be_empty if name in VARIABLES else is_ours(name)

@@ -58,7 +58,7 @@ def proxy_note(variables: Mapping[str, str], hosts: Sequence[str]) -> str:
 
 
 def grpc_note(variables: Mapping[str, str]) -> str:
-    """Return what to say of a proxy that is meant for gRPC, where workers do not meet; else ""."""
+    """Return a note about a proxy meant for gRPC, if workers do not meet through it; else ""."""
     is_set = proxy_in_use(variables) == OWN_CHOICE
     return f"{OWN_CHOICE} is set: TensorFlow dials the workers through it" if is_set else ""
 

@@ -182,7 +182,7 @@ def _is_a_setting(name: str, text: str) -> bool:
 
 
 def variable_of(hyperparameter: str) -> str:
-    """Return the trainer's variable: learning-rate and learning_rate are TRAINER_LEARNING_RATE."""
+    """Return the trainer's variable: TRAINER_LEARNING_RATE for learning-rate or learning_rate."""
     return TRAINER_PREFIX + re.sub("[^A-Z0-9]", "_", hyperparameter.upper())
 
 

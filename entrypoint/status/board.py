@@ -65,7 +65,7 @@ class Board:
 
     @classmethod
     def put_up(cls, worker: str, within: Sequence[Path]) -> Board:
-        """Make one in the first of these places that can be written; remove those of the dead."""
+        """Make one in the first place that can be written; remove those of dead processes."""
         for folder in folders(within):
             owner = read_owner(folder)
             if owner and _is_dead(owner, folder):

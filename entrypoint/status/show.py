@@ -1,6 +1,6 @@
-"""`status [--json]`: what the worker of this container is at; 0 if all is well with it, else 1.
+"""`status [--json]`: shows the status of this container's worker; exits with 0 if healthy.
 
-It is the image's HEALTHCHECK, too, and so imports nothing that takes time.
+Otherwise it exits with 1. It is also the image's HEALTHCHECK, so it imports nothing slow.
 """
 
 from __future__ import annotations

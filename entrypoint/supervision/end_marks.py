@@ -1,9 +1,9 @@
-"""Marks of an end that only the exit code tells: the command writes them, and they count after 0.
+"""Marks of a successful end: the command writes them, and exit code 0 makes them valid.
 
-A program that runs its last lines does not know yet with which code it ends. It writes its mark as
+A program cannot know its own exit code in its last lines. It writes its mark as
 `NAME.pending`, and adds the path to the file END_MARKS. If the command ends with 0, each mark gets
-its name. Beside it, `NAME.by` has a digest of the command: a worker that is started again alone,
-because the others have ended as well, has nothing left to do.
+its final name. Beside it, `NAME.by` has a digest of the command. So a worker that is started again
+alone, after all have ended, has nothing left to do.
 """
 
 from __future__ import annotations

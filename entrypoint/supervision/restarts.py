@@ -57,10 +57,11 @@ class Count:
 
 
 class Restarts:
-    """Counts the restarts since the last progress: after this worker's failures, and its peers'.
+    """Counts restarts since the last progress, after this worker's failures and its peers'.
 
-    A peer that was lost has failed, not this worker. Each peer may fail `limit` times before it
-    gives up, and this worker outlasts them all: it bears `limit` losses for each of them.
+    If a peer is lost, the peer has failed, not this worker. Each peer may fail `limit` times before
+    it gives up, and this worker outlasts them all. So the limit for losses is `limit` times the
+    number of peers.
 
     Attributes:
         has_peers: whether 75 means that one was lost; a command that is alone may end with it, too.

@@ -145,7 +145,7 @@ class CheckIns:
                 await asyncio.sleep(self._timing.probe_seconds)
 
     async def _look(self, dialer: Dialer, member: Member) -> Card | None:
-        """Ask who is at a member's address; return None after a contradiction was told."""
+        """Return the worker at a member's address; None after a contradiction was reported."""
         attempt = self._attempt
         async with dialer.dial(member.address) as connection:
             card = await hello(attempt, connection, PROBE)

@@ -67,7 +67,7 @@ class ChiefRole:
         return self._error
 
     async def _note_limit(self) -> None:
-        """Note which limit runs; members hear of it at once, since theirs may be about to end."""
+        """Note which limit runs. Members hear of it at once: their own may be about to end."""
         was_starting = self._attempt.limit.is_starting
         self._gathering.note_limit()
         if self._attempt.limit.is_starting and not was_starting:
@@ -196,7 +196,7 @@ class ChiefRole:
         return ContradictionError(problems)
 
     def _those_who_trained(self) -> set[str]:
-        """Return who differs from this chief and was in a later ring: there it is itself wrong."""
+        """Return a worker that proves this chief wrong: it differs, and was in a later ring."""
         own, terms = self._attempt.card.generation, self._attempt.terms
         accused = self._attempt.contradictions.accused_of(lambda card: card.generation > own)
         return accused if terms.fewer else set()
@@ -215,7 +215,7 @@ class ChiefRole:
         return not self._gathering.is_complete or bool(self._circles.trouble)
 
     async def _tell_status(self) -> None:
-        """Say who is missing to every member that has checked in, and which limit runs."""
+        """Report the missing workers, and the limit that runs, to every member with a session."""
         if not self._is_waiting:
             return
         line, is_expected = (

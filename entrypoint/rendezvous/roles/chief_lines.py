@@ -22,7 +22,7 @@ class ChiefLines:
         self._pause, self._say_again = 0.0, 0.0
 
     def hear(self, line: str) -> None:
-        """Say what the chief says; the same again ever more seldom: it may last for days."""
+        """Log the chief's line; repeat it at growing intervals, because a wait may last days."""
         now = self._attempt.now
         if line != self._line:
             self._line, self._pause = line, self._attempt.timing.line_seconds

@@ -36,7 +36,7 @@ class Circles:
         self._last = 0
 
     async def link(self, positions: tuple[int, ...], sessions: Sequence[Session]) -> Ring | None:
-        """Have all connect with their neighbours; return the ring, None where somebody cannot."""
+        """Have all workers connect with their neighbours; return the ring, or None on failure."""
         attempt, seconds = self._attempt, self._attempt.timing.link_seconds
         self._last = self._next_generation(sessions)
         circle = Circle(attempt.meeting.identity, self._last, positions)

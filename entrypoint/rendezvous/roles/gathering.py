@@ -56,7 +56,7 @@ class Gathering:
         return min(left, until) if until > 0 else left
 
     async def send_ahead(self) -> None:
-        """Where commands ask, have those go ahead whose commands only start: they will ask, too."""
+        """If commands ask, send ahead workers whose commands are only starting: they will ask."""
         here = self._check_ins.here
         starting = [one for one in here if not one.card.asks and one not in self._sent]
         for session in starting if self._terms.asks else ():
@@ -68,7 +68,7 @@ class Gathering:
             await session.send(Message(AHEAD, {"train": train}))
 
     def note_limit(self) -> None:
-        """Note whether all who are missing only start, except those whom nobody waits for."""
+        """Note whether all missing workers that are waited for are only starting."""
         here = {session.member.task for session in self.here}
         missing = [one for one in self._check_ins.others if one.task not in here]
         waited_for = [one for one in missing if not self._is_absent(one)] or missing
@@ -86,7 +86,7 @@ class Gathering:
         return member.task in self._starts or expected is Expected.STARTS
 
     def line(self, trouble: str) -> str:
-        """Return the line that says who is missing, else why there is no ring: `trouble`."""
+        """Return the line that names missing workers, otherwise `trouble`: why there is no ring."""
         count, missing = len(self._attempt.spec.members), dict(self._check_ins.missing())
         starting = [one.member for one in self._check_ins.here if not one.card.asks]
         missing |= dict.fromkeys(starting if self._terms.asks else (), NOT_ASKED)

@@ -40,7 +40,7 @@ class LatecomersRole(ChiefRole):
         self._troubles: dict[Task, str] = {}
 
     def loops(self) -> list[Coroutine[None, None, None]]:
-        """Return what runs meanwhile. Nobody looks for the missing: they come by themselves."""
+        """Return the loops that run meanwhile; missing workers come by themselves."""
         return [self.listener.run(), self._check_ins.ping(), self._report()]
 
     async def decide(self) -> Exception | None:

@@ -55,7 +55,7 @@ class Linking:
 
 
 def note_positions(attempt: Attempt, message: Message) -> None:
-    """Note the places of those who go on, () for all; raise PeerError for what cannot be."""
+    """Note the places of the workers that continue, () for all. Raises PeerError."""
     positions = message.numbers("positions")
     if positions and not _may_be(attempt, positions):
         raise PeerError(NO_MESSAGE)

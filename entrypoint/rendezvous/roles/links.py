@@ -94,7 +94,7 @@ class Links:
         await self._over.wait()
 
     async def _circle_of(self, meeting: str, generation: int) -> Circle | None:
-        """Return the circle that one speaks of, which may hear of it a moment before this one."""
+        """Return the circle that a neighbour names, perhaps before this worker knows it."""
 
         def is_there() -> bool:
             circle = self._circle
@@ -131,7 +131,7 @@ class Links:
             await asyncio.sleep(pause * random.uniform(0.67, 1.33))  # noqa: S311 -- no secret
 
     async def _join(self, connection: Connection, circle: Circle, right: Member) -> None:
-        """Say that this is the left neighbour; raise PeerError unless the right one agrees."""
+        """Introduce this worker to its right neighbour. Raises PeerError unless that agrees."""
         card = self._attempt.card.message(JOIN)
         fields = {"meeting": circle.meeting, "generation": circle.generation}
         message = Message(JOIN, {**card.fields, **fields})

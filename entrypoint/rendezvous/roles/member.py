@@ -115,7 +115,7 @@ class MemberRole:
         return max(0, self._starts - 1)
 
     async def _contradict(self) -> ContradictionError | None:
-        """Let the chief say it to all, if it can be reached; else say it to who is connected.
+        """Let the chief report the problem, if it can be reached; otherwise report it to peers.
 
         None if the chief has heard of it and nobody ends for it, where fewer may go on.
         """

@@ -19,7 +19,7 @@ NEITHER_ANSWERS = "another process has this index, and neither answers at its ad
 
 
 class SameIndex:
-    """Decides which of two with one index is wrong: one has checked in, the other one comes."""
+    """Decides between two processes with one index: one has checked in, the other comes."""
 
     def __init__(self, attempt: Attempt, dialer: Dialer, is_new: Callable[[Card], bool]) -> None:
         self._attempt, self._dialer, self._is_new = attempt, dialer, is_new

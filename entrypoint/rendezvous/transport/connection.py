@@ -27,11 +27,11 @@ MOST_UNREAD = 16
 
 
 class Connection:
-    """A wire between two workers; use as `async with`, which closes it, unless it was handed over.
+    """A wire between two workers. `async with` closes it, unless it was handed over.
 
-    Everything raises PeerError: what went wrong, in words. Any task may send or hang up; only the
-    one that opened the connection closes it, as a socket that is closed under a waiting task takes
-    another's place in asyncio's books.
+    Every method raises PeerError, with the reason in words. Any task may send or hang up. Only the
+    task that opened the connection closes it: asyncio confuses a socket that is closed under a
+    waiting task with a later one.
     """
 
     def __init__(self, wire: Wire, token: str | None, timing: Timing) -> None:
@@ -56,7 +56,7 @@ class Connection:
             self._wire.close()
 
     async def greet(self, *, is_dialer: bool) -> None:
-        """Exchange greetings. The listener's is first: a dialer says nothing to a stranger."""
+        """Exchange greetings. The listener's comes first: a dialer tells a stranger nothing."""
         own = signing.new_nonce()
         if not is_dialer:
             await self._write(signing.greeting(own))
@@ -94,12 +94,12 @@ class Connection:
         return await self.receive(seconds)
 
     async def refuse(self) -> None:
-        """Say that the other side's token is another; nothing that the own token went into."""
+        """Report a wrong token to the other side, in a line that does not use the own token."""
         await self._write(signing.REFUSAL)
         await self.dismiss()
 
     async def dismiss(self) -> None:
-        """End the connection so that the last words arrive: the other side ends it, too, in time.
+        """End the connection so that the last message arrives: wait for the other side's end.
 
         A close while something is unread resets a connection, and may take away what was said.
         """
@@ -124,7 +124,7 @@ class Connection:
         return self._wire.hand_over()
 
     async def _greeting(self) -> bytes:
-        """Return the other side's greeting; of a stranger's words no more than the first."""
+        """Return the other side's greeting; of a stranger, read no more than the first bytes."""
         try:
             async with asyncio.timeout(self._timing.greeting_seconds):
                 while not (line := self._cut()):

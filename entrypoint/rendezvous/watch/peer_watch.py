@@ -94,7 +94,7 @@ def watch_peers(  # noqa: PLR0913 -- whom, as whom, for how long, and what tells
 
 
 async def _serves_tensorflow(port: int, is_ring: Callable[[], bool]) -> bool:
-    """Whether TensorFlow's server listens on this worker's port; a busy one may be slow to say."""
+    """Whether TensorFlow's server listens on this worker's port; a busy one may answer late."""
     names, deadline = Names(0), time.monotonic() + SILENT_SECONDS
     while not is_ring() and time.monotonic() < deadline:
         try:

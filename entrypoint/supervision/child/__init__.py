@@ -1,1 +1,1 @@
-"""Child processes: starting one, becoming the command, waiting for its end, and why it ended."""
+"""Child processes: starting one, becoming the command, waiting for its end, explaining it."""

@@ -61,7 +61,7 @@ def as_json(line: str, worker: str, default_level: str) -> str:
 
 
 def level_of(line: str, default_level: str) -> tuple[str, str]:
-    """Return the level that a line names, else the default, and the line without our own prefix."""
+    """Return the level that a line names, else the default; and the line without our prefix."""
     if match := _OURS.fullmatch(line):
         return _LEVELS.get(match[1], match[1]), match[2]
     match = _PYTHON.match(line) or _TENSORFLOW.match(line)

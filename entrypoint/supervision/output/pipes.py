@@ -54,7 +54,7 @@ class Output:
             os.dup2(writing, descriptor)
 
     def start(self) -> bool:
-        """In our process: pass on what comes; return False where there is no thread for it."""
+        """In the entrypoint's process: forward the data; return False if no thread can start."""
         for _, writing in self._pipes.values():
             os.close(writing)
         try:

@@ -91,7 +91,7 @@ class Beside:
             self._log.warning(f"the peers cannot be watched: {error.strerror}")
 
     def _serve(self, peers: Peers, meeting: str) -> None:
-        """Start what connects neighbours; a command that asks is told where it could not start."""
+        """Start the helper that connects neighbours; if that fails, a command that asks is told."""
         from entrypoint.supervision.peers.ask_socket import AskSocket  # noqa: PLC0415 -- as above
 
         self._variables = {COMES_LATE: str(int(peers.meet is not None and not meeting))}
@@ -102,7 +102,7 @@ class Beside:
             self._variables[VARIABLE] = f"none: {error.strerror}"
 
     def inherit(self) -> dict[str, str]:
-        """Have the command that this process becomes inherit what it needs; return variables."""
+        """In the child process: let the command inherit what it needs; return its variables."""
         if self._asks is None:
             return self._variables
         return {**self._variables, VARIABLE: str(self._asks.inherit())}

@@ -116,7 +116,7 @@ def _is_mirrored(entry: os.DirEntry[str]) -> bool:
 
 
 def _size(entry: os.DirEntry[str], most: int) -> int:
-    """Return how many files and folders a mirror of one holds; more than `most` is enough."""
+    """Return the number of files and folders in a folder's mirror; stop above `most`."""
     return sum(1 for _ in islice(_below(entry), most + 1))
 
 
