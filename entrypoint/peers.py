@@ -194,7 +194,7 @@ class PeersOfStart:
         )
 
     def _say_the_way(self) -> None:
-        """Log the interface that leads to the peers, which are there by now, if NCCL may err."""
+        """Log the interface that leads to the peers, if NCCL may choose another one."""
         others = (one for one in self.spec.members if one.task != self.task)
         peers = {str(one.task): one.address.host for one in others}
         try:

@@ -1,9 +1,9 @@
 """Train Keras models on one device, on several GPUs, or on many workers.
 
-Read first: settings/config.py (what can be set), train.py (the run from beginning to end), then
-the part you care about: engine/install.py (what Keras's `fit` does otherwise), fits/fit.py (what
-each `fit` gets besides, in its order), distribution/strategy.py (devices and
-workers), process/exit_code.py (how a run ends, and with which exit code).
+Read first: settings/config.py (the settings), train.py (a run from beginning to end), then the part
+that you need: engine/install.py (how Keras's `fit` changes), fits/fit.py (the steps around each
+`fit`, in order), distribution/strategy.py (devices and workers), process/exit_code.py (how a run
+ends, and with which exit code).
 """
 
 from importlib import import_module
@@ -18,7 +18,7 @@ WHERE = {"fit": "api", "start_strategy": "api", "this_worker": "settings.task"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a function when it is asked for: TensorFlow comes with the first two."""
+    """Import a function when it is first used: the first two import TensorFlow."""
     if name in WHERE:
         return getattr(import_module(f"{__name__}.{WHERE[name]}"), name)
     message = f"module {__name__!r} has no attribute {name!r}"

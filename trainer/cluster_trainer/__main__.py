@@ -1,7 +1,7 @@
 """`python -m trainer`: read the settings, then import TensorFlow and train.
 
-`python -m trainer check` only says, as JSON, what is wrong with the settings, which of them all
-workers must share, and whether the run is done already.
+`python -m trainer check` only prints JSON: the problems of the settings, the settings that all
+workers must share, and whether the run is already done.
 
 `python -m trainer prepare NAME [FOLDER]` prepares a data set of TensorFlow Datasets.
 """
@@ -21,7 +21,7 @@ from cluster_trainer.settings.names.references import look_in
 
 
 def check(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
-    """Print, as JSON, what is wrong with the settings, those to share, and whether all is done."""
+    """Print JSON: problems of the settings, shared settings, and whether the run is done."""
     try:
         job = _read(environ, arguments)
         finished = done.sentence_if_done(job)
@@ -33,7 +33,7 @@ def check(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
 
 
 def _read(environ: Mapping[str, str], arguments: Sequence[str]) -> Job:
-    """Read what this process is to do.
+    """Read the settings and the task of this process.
 
     Raises:
         ConfigurationError: something is not acceptable.
@@ -87,5 +87,5 @@ def _training() -> Any:
 
 
 if __name__ == "__main__":
-    look_in(Path.cwd())  # `-P` has left it out
+    look_in(Path.cwd())  # `-P` has removed it
     sys.exit(main(os.environ, sys.argv[1:]))

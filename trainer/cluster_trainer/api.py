@@ -63,9 +63,9 @@ log = logging.getLogger("trainer")
 def start_strategy(**settings: object) -> tf.distribute.Strategy:
     """Set up devices, threads and precision, and return the strategy that the settings name.
 
-    Any other strategy of tf.distribute will do, too; this one comes with the image's measured
-    choices of threads and of communication. Call it before anything else of TensorFlow. On a
-    cluster it returns once all workers are there.
+    You can use any other strategy of tf.distribute. This one has the image's measured choices of
+    threads and communication. Call it before anything else of TensorFlow. On a cluster it returns
+    once all workers are there.
 
     Args:
         settings: `strategy`, `devices`, `logical_cpus`, `collectives`, `wire`, `silence_seconds`,
@@ -150,7 +150,7 @@ def fit(
 
 @dataclass(frozen=True)
 class Own:
-    """What a script wants a model to be compiled with; None: as the settings say."""
+    """The parts that a script gives to `compile`; None: as the settings say."""
 
     optimizer: Any
     loss: Any
@@ -158,12 +158,12 @@ class Own:
 
     @property
     def is_given(self) -> bool:
-        """Whether the script wants anything."""
+        """Whether the script gives any part."""
         return bool(self.overridden)
 
     @property
     def overridden(self) -> list[str]:
-        """The settings that do nothing then."""
+        """The settings that then have no effect."""
         names = [*OF_THE_OPTIMIZER] if self.optimizer is not None else []
         names += ["loss"] if self.loss is not None else []
         return names + (["metrics"] if self.metrics is not None else [])
@@ -175,7 +175,7 @@ def _read(
     settings: Mapping[str, Any],
     overridden: Collection[str],
 ) -> Job:
-    """Read the settings, and say in them what this run really trains."""
+    """Read the settings, and replace those that do not describe this run."""
     try:
         job = read_fit(os.environ, model, dataset, settings, overridden=overridden)
         _use(job)
@@ -185,7 +185,7 @@ def _read(
 
 
 def _use(job: Job) -> None:
-    """Keep a second run of this start out of the folder: it would go on from the first."""
+    """Refuse a second run of this start in the folder: it would resume from the first."""
     process, mine = present(), this_process(os.environ, script_name())
     is_taken = job.folder in process.folders
     if job.config.checkpoint_steps and not is_taken:
@@ -212,7 +212,7 @@ def _load(dataset: str | tuple[Any, Any], config: TrainerConfig, reporter: Repor
 
 
 def _make_run(job: Job, model: keras.Model, data: DataSet, own: Own, *, compiles: bool) -> Run:
-    """Put the script's parts and the settings together."""
+    """Combine the script's parts with the settings."""
     config = job.config
     strategy = strategy_of(model, job.task.num_workers)
     if config.sync_batch_norm:
@@ -231,7 +231,7 @@ def _make_run(job: Job, model: keras.Model, data: DataSet, own: Own, *, compiles
 def _compile(
     model: keras.Model, config: TrainerConfig, data: DataSet, plan: RunLength, own: Own
 ) -> None:
-    """Compile the model with what the script gives, and else with what the settings name."""
+    """Compile the model with the script's parts, and the settings for the others."""
     loss = loss_of(config, data) if own.loss is None else own.loss
     if own.optimizer is None:
         optimizer = build_optimizer(config, plan)
@@ -256,12 +256,12 @@ def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
 
 
 def _leave_together(workers: Workers) -> None:
-    """Let no worker end before the others: to these it would be one that died."""
+    """Wait until all workers end: to the others, a worker that ends early is a lost one."""
     atexit.register(meets_the_others, workers, LastCall().begin())
 
 
 def _end(error: Exception, job: Job, reporter: Reporter) -> None:
-    """End the process as the trainer would, unless the error is the script's own affair."""
+    """End the process as the trainer would, unless the error is the script's own."""
 
     def finish(code: int, reason: str | None) -> None:
         write_result(job, reporter, code, reason)

@@ -1,4 +1,4 @@
-"""One run of the trainer: Keras's `fit`, called as any script calls it."""
+"""One run of the trainer: it calls Keras's `fit` like any script."""
 
 import logging
 
@@ -57,14 +57,14 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
 
 
 def _refuse_other_engines(model: keras.Model) -> None:
-    """Refuse what the engine has no part in: nothing of a run would be kept, or counted.
+    """Refuse a model whose training the engine does not control: its run would not be saved.
 
     Raises:
         ConfigurationError: with what it is.
     """
     if not install.is_installed():
         raise ConfigurationError([engine_off("off")])
-    if is_in_fit():  # of which Keras's hook knows nothing
+    if is_in_fit():  # outside the control of Keras's hook
         accepted = "a call of cluster_trainer.fit outside of another fit, and of its callbacks"
         raise ConfigurationError([Problem("model", model.name, accepted)])
     if own := announced.own_functions(model):
@@ -74,7 +74,7 @@ def _refuse_other_engines(model: keras.Model) -> None:
 
 
 def _tell_what_is_used(run: Run, reporter: Reporter) -> None:
-    """Tell with which optimizer, loss and settings is trained."""
+    """Log the optimizer, the loss and the settings of the training."""
     used = record.of(run.model)
     reporter.used(used)
     reporter.settings(run.job.config.as_json())

@@ -1,4 +1,4 @@
-"""What a trained classifier says of its test examples: predictions.json, for the report."""
+"""A trained classifier's predictions of test examples: predictions.json, for the report."""
 
 import base64
 import io
@@ -21,7 +21,7 @@ FILE = "predictions.json"
 MAX_SECONDS = 3.0  # the other workers wait meanwhile
 MAX_CLASSES = 1000
 BATCH = 32
-SHOWN = 6  # pictures that were right, and as many that were wrong
+SHOWN = 6  # pictures that were classified correctly, and as many that were not
 MAX_PIXELS = 96
 PICTURE_RANK = 3  # [height, width, channels]
 CHANNELS = (1, 3)
@@ -30,12 +30,12 @@ log = logging.getLogger("trainer")
 
 
 def write_predictions(model: keras.Model | None, data: DataSet, folder: Path) -> None:
-    """Predict test examples, drawn evenly, for a few seconds at most; write what came of it.
+    """Predict an even sample of the test examples, for a few seconds at most; write the results.
 
-    The file has `examples` of `total`; `matrix`, [classes][classes], how many of a class (row) were
-    taken for which (column); `classes`, their names or None; `pictures` of some that were right and
-    some that were wrong. Nothing is written for what is no classifier. What goes wrong costs a
-    warning: the run is over, and its model saved.
+    The file has `examples` of `total`; `matrix`, [classes][classes], how often a class (row) was
+    predicted as another (column); `classes`, their names or None; `pictures` of some correct and
+    some wrong predictions. Nothing is written for a model that is not a classifier. A failure only
+    causes a warning: the run is over, and its model is saved.
 
     Args:
         model: a copy outside of any strategy; None: there is none.
@@ -56,13 +56,13 @@ def write_predictions(model: keras.Model | None, data: DataSet, folder: Path) ->
 
 
 def _fits(data: DataSet) -> bool:
-    """Tell whether there are classes, one for each example, and not too many to show."""
+    """Tell whether there are classes, one for each example, and few enough to show."""
     is_one_each = data.test.labels.ndim == 1 and data.test.labels.dtype.kind in "iu"
     return is_one_each and data.num_classes is not None and 1 < data.num_classes <= MAX_CLASSES
 
 
 def _predicted(model: keras.Model, test: Examples, classes: int) -> dict[str, Any] | None:
-    """Return the matrix and the pictures; None where the outputs are no number for each class."""
+    """Return the matrix and the pictures; None if the outputs are not one number per class."""
     matrix = np.zeros((classes, classes), np.int64)
     pictures: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
     for rows, inputs, outputs in _batches(model, test):
@@ -97,7 +97,7 @@ def _batches(
 
 
 def _probabilities(outputs: np.ndarray) -> np.ndarray:
-    """Return the probability of what was said, [n], from probabilities or logits, [n, classes]."""
+    """Return each prediction's probability, [n], from probabilities or logits, [n, classes]."""
     if (outputs >= 0).all() and np.allclose(outputs.sum(axis=1), 1.0, atol=1e-3):
         return np.asarray(outputs.max(axis=1))
     shares = np.exp(outputs - outputs.max(axis=1, keepdims=True))

@@ -1,4 +1,4 @@
-"""What is trained by the built-in trainer, what tells it from another, and what it has come to."""
+"""The training of the built-in trainer: its parts, its identity, and its results."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from cluster_trainer.settings.names.spellings import variable_of
 
 @dataclass(frozen=True)
 class Run:
-    """What is trained, and how.
+    """The parts of a training.
 
     Attributes:
         job: what this process was started to do.
@@ -38,7 +38,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Completed:
-    """What a run has come to.
+    """The results of a run.
 
     Attributes:
         weights: the model's, in its own order.
@@ -52,16 +52,16 @@ class Completed:
 
 
 def described_of(run: Run) -> dict[str, str]:
-    """Return what must be as it was for a run to go on: name -> value."""
+    """Return the values that must be unchanged when a run resumes: name -> value."""
     used = record.of(run.model)
     own = {f"the {name}": record.as_text(used[name]) for name in run.own}
     return training_described(run.model, {}) | _settings_of(run) | own
 
 
 def _settings_of(run: Run) -> dict[str, str]:
-    """Return what a run that goes on from a checkpoint must have as it was: name -> value.
+    """Return the values that must match a checkpoint for a run to resume: name -> value.
 
-    The number of workers may be another one, as long as the global batch is the same.
+    The number of workers may differ, as long as the global batch is the same.
     """
     described = run.job.config.run_settings()
     if run.data.has_examples:
@@ -74,7 +74,7 @@ def _settings_of(run: Run) -> dict[str, str]:
 
 
 def facts_of(config: TrainerConfig, data: DataSet, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return what must be the same on all workers: name -> value.
+    """Return the values that must be the same on all workers: name -> value.
 
     Args:
         config: the settings.

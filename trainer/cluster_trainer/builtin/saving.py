@@ -18,10 +18,9 @@ log = logging.getLogger("trainer")
 def save_trained(
     run: Run, completed: Completed, reporter: Reporter, build: Callable[[], keras.Model]
 ) -> None:
-    """Write the trained model, and what it says of test examples; all workers call it.
+    """Write the trained model and its predictions of test examples; all workers call it.
 
-    Nobody leaves before the chief has written: a worker that exits early is, to the others, one
-    that died.
+    All wait until the chief has written: to the others, a worker that exits early is a lost one.
 
     Args:
         run: what was trained.

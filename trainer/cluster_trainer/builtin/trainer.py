@@ -1,4 +1,4 @@
-"""The built-in trainer, as a program that calls `fit`: what it asks of it."""
+"""The built-in trainer, as a program that calls `fit`: its answers to the questions of `fits/`."""
 
 import inspect
 import logging
@@ -38,7 +38,7 @@ OF_A_RUN = (
     export.SAVED_MODEL,
     done.FILE,
 )
-"""What a run leaves in a worker's folder besides its journal and its log, which go on."""
+"""The files of a run in a worker's folder, except its journal and its log, which continue."""
 log = logging.getLogger("trainer")
 
 
@@ -46,7 +46,8 @@ log = logging.getLogger("trainer")
 class Trainer(Program):
     """The program of one run, whose one fit has the settings' order and calls.
 
-    A run goes on after its fit. So the run, not the fit, handles errors and ends the process.
+    A run continues after its fit, with the trained model. So the run, not the fit, handles errors
+    and ends the process.
 
     Attributes:
         run: what is trained.
@@ -62,11 +63,11 @@ class Trainer(Program):
 
     @property
     def place(self) -> Place:
-        """Where its fit is, or was when it ended."""
+        """The place of its fit, or its last place."""
         return self.one_fit.place if self.one_fit else Place()
 
     def asked(self, given: inspect.BoundArguments) -> "TrainersFit":
-        """Return what it asks of its fit; see Program."""
+        """Return the trainer's answers about its fit; see Program."""
         del given
         self.one_fit = TrainersFit(self, Leftovers(self.run.job))
         return self.one_fit
@@ -77,13 +78,13 @@ class Trainer(Program):
         self.journal.note("waiting", waiting)
 
     def tell(self, progress: Progress) -> None:
-        """Tell people where the fit is."""
+        """Show where the fit is."""
         self.reporter.progress(progress)
 
     def failed(self, error: BaseException) -> None:
         """Note how far the fit came; the caller of the run handles the error."""
         del error
-        if step := self.place.step:  # 0 where another try has not found its place yet
+        if step := self.place.step:  # 0 if another attempt has not found its place yet
             self.reporter.step(step)
 
     def ended(self, workers: Workers) -> None:
@@ -94,7 +95,7 @@ class Trainer(Program):
 
 @dataclass
 class TrainersFit(Asked):
-    """What the trainer asks of its fit.
+    """The trainer's answers about its fit.
 
     Attributes:
         trainer: has called it.
@@ -110,13 +111,13 @@ class TrainersFit(Asked):
         return facts_of(run.job.config, run.data, self.trainer.described)
 
     def order(self) -> Order:
-        """Return the order and the calls that the settings ask for; see Asked."""
+        """Return the order and the calls that the settings require; see Asked."""
         config = self.trainer.run.job.config
         steps = None if config.steps_per_call == "auto" else config.steps_per_call
         return Order(config.seed, steps, goes_on=True)
 
     def agree(self, workers: Workers, *, is_again: bool) -> None:
-        """Compare settings and data, and move aside what is not wanted; see Asked."""
+        """Compare settings and data, and move an unwanted run aside; see Asked."""
         job = self.trainer.run.job
         if is_again:
             self.trainer.job = replace(self.trainer.job, is_restart=True)
@@ -124,7 +125,7 @@ class TrainersFit(Asked):
         _move_unwanted_aside(job, self.beginning)
 
     def options(self) -> FitOptions:
-        """Return how the fit is kept; see Asked."""
+        """Return how the fit is saved; see Asked."""
         trainer, run, job = self.trainer, self.trainer.run, self.trainer.job
         return options_of(
             trainer,
@@ -140,7 +141,7 @@ class TrainersFit(Asked):
         )
 
     def options_of_rehearsal(self) -> FitOptions:
-        """Return how its first step is done without the other workers; see Asked."""
+        """Return how the first step runs without the other workers; see Asked."""
         self.trainer.reporter.doing("compiling the steps")
         return self.options()
 
@@ -152,7 +153,7 @@ class TrainersFit(Asked):
         reporter.journal.note("starting", f"compiling the steps; {kept.beginning}")
 
     def _records(self, kept: KeptFit) -> list[keras.callbacks.Callback]:
-        """Return what records the fit, in the worker's own folder."""
+        """Return the callbacks that record the fit, in the worker's own folder."""
         trainer, run, job = self.trainer, self.trainer.run, self.trainer.job
         records = Records(
             job=job,
@@ -167,9 +168,9 @@ class TrainersFit(Asked):
 
 
 def _move_unwanted_aside(job: Job, beginning: Leftovers) -> None:
-    """Move aside what an earlier run has left where this one is to begin anew.
+    """Move aside what an earlier run has left, if this one is to start over.
 
-    A crash is no wish to begin anew, nor is the loss of another worker.
+    A restart after a crash, or after the loss of another worker, does not start over.
     """
     archive.finish(job.folder)
     if job.config.resume == "never" and not beginning.is_over:

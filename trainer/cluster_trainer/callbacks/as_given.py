@@ -1,7 +1,7 @@
 """A user's callbacks as they were given to a fit, which may begin again in the same process.
 
-What a callback has made of itself since, as a model that it builds when it first needs one, a
-worker in a new process has not: from there on the workers of a ring would make different calls.
+A callback may change itself, for example build a model when it first needs one. In a new process, a
+worker's callback has not done that, and the workers of a ring would make different calls.
 """
 
 import logging
@@ -14,20 +14,20 @@ import numpy as np
 CONTAINERS = (dict, OrderedDict, defaultdict, Counter, set, list, deque)
 LARGEST_BYTES, MOST_ELEMENTS = 2**20, 10_000
 MOST_BYTES = 2**26
-"""Of all that is copied for a fit."""
-ELEMENT_BYTES, ENTRY_BYTES = 8, 64  # a reference; an entry of a dictionary or a set, at most
+"""The limit for all copies of a fit."""
+ELEMENT_BYTES, ENTRY_BYTES = 8, 64  # at most: a reference, an entry of a dictionary or a set
 log = logging.getLogger("trainer")
 
 
 class AsGiven:
-    """Puts callbacks back to what they are when this is made.
+    """Restores callbacks to their state when this object is made.
 
-    That is their attributes, and what is in containers and arrays among these, which stay the same
-    objects: the script may hold them, too. An array of more than LARGEST_BYTES is taken for data,
-    which nobody changes, and so is a container, or a tuple, of more than MOST_ELEMENTS. Of all
-    others MOST_BYTES are copied: containers first, those nearest to the callbacks before what they
-    hold, then arrays, the smallest before the larger ones. Any other object is as it has become,
-    and so is what a function or a module remembers.
+    It restores their attributes, and the content of containers and arrays among these. The
+    containers stay the same objects, because the script may hold them, too. An array of more than
+    LARGEST_BYTES counts as data, which nobody changes, and so does a container or tuple of more
+    than MOST_ELEMENTS. Of all others, MOST_BYTES are copied: containers first, those nearest to the
+    callbacks before nested ones, then arrays, from the smallest to the largest. Any other object
+    keeps its present state, and so do functions and modules.
 
     Args:
         callbacks: of a user's own; what Keras's keep is in checkpoints.
@@ -42,8 +42,8 @@ class AsGiven:
                 self._noted.append((array, array.copy()))
 
     def _note_containers(self, attributes: Iterable[dict[str, Any]]) -> list[np.ndarray]:
-        """Note what containers hold now; return the arrays that are found in them."""
-        found: dict[int, Any] = {}  # by `id`: one may hold itself, and many may hold the same
+        """Save the content of containers; return the arrays found in them."""
+        found: dict[int, Any] = {}  # by `id`: a container may hold itself, or be held several times
         left: deque[Any] = deque(attributes)
         while left:
             value = left.popleft()
@@ -59,7 +59,7 @@ class AsGiven:
         return [one for one in found.values() if isinstance(one, np.ndarray)]
 
     def _may_copy(self, size: int) -> bool:
-        """Tell whether so many bytes are left to be copied; they are taken then."""
+        """Tell whether so many bytes may still be copied, and count them."""
         if size > self._bytes_left:
             self._is_all = False
             return False
@@ -67,7 +67,7 @@ class AsGiven:
         return True
 
     def restore(self) -> None:
-        """Let the callbacks be as they were."""
+        """Restore the callbacks."""
         if not self._is_all:
             log.warning(
                 "your callbacks hold more than %d MB: their largest arrays, or the contents "
@@ -88,9 +88,9 @@ def _bytes_of(container: Any) -> int:
 
 
 def _may_change(value: Any) -> bool:
-    """Tell whether a value is an array or a container, and not data, which nobody changes."""
+    """Tell whether a value is an array or a container that is small enough to change."""
     if isinstance(value, np.ndarray):
         return value.flags.writeable and value.nbytes <= LARGEST_BYTES
-    # Not Keras's own containers, which tell a model of each change. A tuple may hold one that does.
+    # Not Keras's own containers, which report each change to a model. A tuple may contain one.
     is_container = isinstance(value, tuple) or type(value) in CONTAINERS
     return is_container and len(value) <= MOST_ELEMENTS

@@ -1,4 +1,4 @@
-"""Callbacks that write: on several workers the chief writes, once."""
+"""Callbacks that write files: on several workers, only the chief writes."""
 
 import logging
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-# Nothing is decided by them, so that on other workers they can be left out.
+# They decide nothing, so other workers can omit them.
 WRITERS = (
     keras.callbacks.CSVLogger,
     keras.callbacks.TensorBoard,
@@ -17,7 +17,7 @@ log = logging.getLogger("trainer")
 
 
 def for_worker(callbacks: Sequence[Any], *, is_chief: bool, keeps: bool) -> list[Any]:
-    """Return a fit's callbacks as this worker should have them, each in its place.
+    """Return a fit's callbacks as this worker needs them, in the same order.
 
     Args:
         callbacks: the user's.
@@ -41,7 +41,7 @@ def _for_worker(callback: Any, *, is_chief: bool, keeps: bool) -> Any:
 
 
 def _deciding_only(callback: keras.callbacks.ModelCheckpoint) -> keras.callbacks.ModelCheckpoint:
-    if getattr(callback, WRITES_NOTHING, False):  # since an earlier attempt of this process
+    if getattr(callback, WRITES_NOTHING, False):  # from an earlier attempt of this process
         return callback
     setattr(callback, WRITES_NOTHING, True)
     set_model = callback.set_model

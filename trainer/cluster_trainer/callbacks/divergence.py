@@ -1,4 +1,4 @@
-"""The end of a run whose loss is no number any more: no further step could mend it."""
+"""Ends a run whose loss is not finite: no further step could repair it."""
 
 from collections.abc import Callable
 from math import isfinite
@@ -11,7 +11,7 @@ from cluster_trainer.problems import TrainingDivergedError
 
 
 class Divergence(keras.callbacks.Callback):
-    """Ends a run before a checkpoint is made of weights that are no numbers.
+    """Ends a run before a checkpoint is made of weights that are not finite.
 
     Args:
         place: tells where the run was before the call.
@@ -24,7 +24,7 @@ class Divergence(keras.callbacks.Callback):
         self._place = place
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Look at the loss, which is the same on all workers.
+        """Check the loss, which is the same on all workers.
 
         Raises:
             TrainingDivergedError: it is not finite.

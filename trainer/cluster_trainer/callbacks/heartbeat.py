@@ -1,4 +1,4 @@
-"""Tells people where a run is: as a line that is redrawn, or that is printed now and then."""
+"""Shows where a run is: in a line that is redrawn, or printed at intervals."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -11,11 +11,11 @@ from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.results.on_screen.progress import Progress
 
 BETWEEN_SECONDS = 0.4
-"""Calls of about a second are told each, shorter ones together."""
+"""Calls of about a second are shown one by one, shorter ones together."""
 
 
 class Heartbeat(keras.callbacks.Callback):
-    """Tells after each call where the run is.
+    """Shows after each call where the run is.
 
     Args:
         tell: is told.
@@ -47,7 +47,7 @@ class Heartbeat(keras.callbacks.Callback):
         self._told = -BETWEEN_SECONDS
         self._numbers: dict[str, float] = {}
         self._first: tuple[int, float] | None = None  # a step of this start, and when it was done
-        self._before: tuple[int, float] | None = None  # the same of the epoch, as last told
+        self._before: tuple[int, float] | None = None  # the same for the epoch, as shown last
         self.speed: float | None = None
         self.pace: float | None = None
 
@@ -72,7 +72,7 @@ class Heartbeat(keras.callbacks.Callback):
             self._tell_progress("evaluating", batch + 1, None, self._place().step)
 
     def _is_due(self, is_last: bool = False) -> bool:  # noqa: FBT001, FBT002
-        """Tell whether it is time to tell again: what is told has to be fetched from a device."""
+        """Tell whether it is time to show progress: the values must be fetched from a device."""
         return is_last or time.monotonic() >= self._told + BETWEEN_SECONDS
 
     def _note_speed(self, step: int) -> None:
@@ -85,7 +85,7 @@ class Heartbeat(keras.callbacks.Callback):
         self._before = step, now
 
     def _seconds_left(self, step: int, done: int) -> float | None:
-        """Return how long it takes to the end, evaluations and all, as it has taken so far."""
+        """Return the seconds to the end, with evaluations, at the pace so far."""
         epochs, steps = self.params.get("epochs"), self.params.get("steps")
         if not self._first or not epochs or not steps or step <= self._first[0]:
             return None
@@ -114,7 +114,7 @@ class Heartbeat(keras.callbacks.Callback):
 
 
 def _numbers(logs: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return the numbers of a fit's logs, the loss first; arrays would be too long for a line."""
+    """Return the numbers of a fit's logs, the loss first, without arrays."""
     numbers = {name: numbers_in(value) for name, value in logs.items()}
     names = sorted(numbers, key=lambda name: name != "loss")
     found = [(name, one) for name in names if (one := numbers[name]) is not None]

@@ -13,7 +13,7 @@ BATCH_HOOKS = ("on_train_batch_begin", "on_train_batch_end")
 
 
 class HookCallback(keras.callbacks.Callback):
-    """Does something whenever Keras comes to its place among a fit's callbacks.
+    """Calls a function whenever Keras reaches its place among a fit's callbacks.
 
     Args:
         do: called with the name of the hook.

@@ -1,4 +1,4 @@
-"""Where a fit is, for whoever asks from outside: a script's too."""
+"""Reports where a fit is, for `status`; for scripts, too."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,11 +14,11 @@ TIMES_THE_LONGEST = 20.0
 
 
 class PlaceTold(keras.callbacks.Callback):
-    """Tells after each call which step and epoch the fit is at, and by when the next word comes.
+    """Reports after each call the step and the epoch, and when the next report is due.
 
-    Only within an epoch is that known: ten minutes and twenty times the longest call so far, which
-    is more than the limit that ends a call (`process/stall.py`). What comes between two epochs, or
-    compiles, may take its time.
+    A due time exists only within an epoch: ten minutes plus twenty times the longest call so far,
+    which is more than the limit that ends a call (`process/stall.py`). Anything between two epochs,
+    and compiling, has no limit.
 
     Args:
         teller: is told.
@@ -61,11 +61,11 @@ class PlaceTold(keras.callbacks.Callback):
         self._tell(": evaluating", step=self._place().step)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Tell that what comes next may take its time; it comes after all other callbacks."""
+        """Report that the next activity has no limit; called after all other callbacks."""
         self._tell(" is done", step=self._place().step)
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Tell that the fit is over; the process may go on."""
+        """Report that the fit is over; the process may continue."""
         self._teller.tell("running", "the fit is done")
 
     def _tell(self, detail: str, *, at_once: bool = True, **given: Any) -> None:

@@ -1,4 +1,4 @@
-"""A profile of chosen steps: which operation takes how long on which device."""
+"""Profiles chosen steps: how long each operation takes on each device."""
 
 import logging
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from cluster_trainer.checkpoints.checkpoint import Place
 
 log = logging.getLogger("trainer")
 _running: list["Profile"] = []
-"""One at most, as TensorFlow has one profiler: that of a fit that was broken off has not ended."""
+"""TensorFlow has one profiler. An interrupted fit leaves it running."""
 
 
 class Profile(keras.callbacks.Callback):
-    """Profiles the calls with some steps, with which the calls begin and end (`FitOptions.cuts`).
+    """Profiles the calls that run some steps: calls begin and end with them (`FitOptions.cuts`).
 
-    A run that goes on within them is profiled from there on.
+    A run that resumes within these steps is profiled from there on.
 
     Args:
         folder: below which `plugins/profile` is made, as TensorFlow's tools look for it.
@@ -62,7 +62,7 @@ class Profile(keras.callbacks.Callback):
             self.close()
 
     def close(self) -> None:
-        """End it, if it runs: where the fit was broken off, too."""
+        """End the profile, if it runs, also after an interrupted fit."""
         if not self._is_running:
             return
         _running.remove(self)

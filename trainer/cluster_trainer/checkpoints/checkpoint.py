@@ -1,4 +1,4 @@
-"""One checkpoint: a run at one step, and its form on disk."""
+"""One checkpoint: a run at one step, and its format on disk."""
 
 import io
 import json
@@ -21,32 +21,32 @@ SCALED = "loss_scale_optimizer/"
 
 
 class Sink(Protocol):
-    """Takes a file's content, piece by piece."""
+    """Takes a file's content in pieces."""
 
     def write(self, piece: Any, /) -> Any:
         """Take the next bytes."""
 
     def flush(self) -> None:
-        """Hand on what was taken."""
+        """Flush the bytes."""
 
 
 class Stage(IntEnum):
-    """What a run has behind it, beside its steps."""
+    """The moment within a step at which a checkpoint was made."""
 
     TRAINING = 0
-    TRAINED = 1  # an epoch's steps; its validation is to come
+    TRAINED = 1  # an epoch's steps are done; its validation is not
     EPOCH = 2
     ALL = 3
 
 
 def number_of(step: int, stage: Stage) -> int:
-    """Return the number of a checkpoint: the further, the larger."""
+    """Return the number of a checkpoint: the later, the larger."""
     return step * len(Stage) + stage
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a fit is.
+    """The place of a fit.
 
     Attributes:
         step: how many steps it has done, over all epochs.
@@ -71,7 +71,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that a run needs to go on as if it had never stopped.
+    """All that a run needs to resume as if it had never stopped.
 
     Attributes:
         step: training steps done, over all epochs.
@@ -91,12 +91,12 @@ class Checkpoint:
 
     @property
     def number(self) -> int:
-        """What it is found by; see `number_of`."""
+        """The number by which it is found; see `number_of`."""
         return number_of(self.step, self.stage)
 
     @property
     def place(self) -> Place:
-        """Where the fit was."""
+        """The place of the fit."""
         return Place(**self.progress["place"])
 
     @property
@@ -107,7 +107,7 @@ class Checkpoint:
     def write(self, file: Sink) -> None:
         """Write it as an .npz file, which `numpy.load` reads: `about` is JSON, the rest arrays.
 
-        NumPy writes a few megabytes at a time, so that no second copy of the arrays is made.
+        NumPy writes a few megabytes at a time, so no second copy of the arrays is made.
         """
         said = {
             "form": FORM,
@@ -123,14 +123,14 @@ class Checkpoint:
                 add_array(members, member(index), array)
 
     def to_bytes(self) -> bytes:
-        """Return what `write` writes."""
+        """Return the bytes that `write` writes."""
         file = io.BytesIO()
         self.write(file)
         return file.getvalue()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "Checkpoint":
-        """Read what `to_bytes` returned; the store knows whether it is complete."""
+        """Read the bytes of `to_bytes`; the store knows whether they are complete."""
         with np.load(io.BytesIO(content), allow_pickle=False) as members:
             said = json.loads(members[ABOUT].tobytes())
             arrays = [members[member(index)] for index in range(len(said["names"]))]
@@ -139,17 +139,17 @@ class Checkpoint:
 
 
 def run_of(progress: Mapping[str, Any]) -> int:
-    """Return the run's number from what a checkpoint tells of the place in it.
+    """Return the run's number from the progress in a checkpoint.
 
-    UNKNOWN_RUN where it was written before runs had one.
+    UNKNOWN_RUN if it was written before runs had a number.
     """
     return int(progress.get(RUN, UNKNOWN_RUN))
 
 
 def about(file: Path | BinaryIO) -> dict[str, Any]:
-    """Return what a checkpoint's file says of itself: its step, stage, settings; no array is read.
+    """Return the description in a checkpoint's file (step, stage, settings) without its arrays.
 
-    Whether the file is whole is not looked at, and what is raised where it is none is NumPy's.
+    It does not check whether the file is complete. If it is no checkpoint, NumPy raises an error.
     """
     with np.load(file, allow_pickle=False) as members:
         found: dict[str, Any] = json.loads(members[ABOUT].tobytes())
@@ -159,27 +159,28 @@ def about(file: Path | BinaryIO) -> dict[str, Any]:
 def variable_names(checkpoint: Checkpoint) -> list[str]:
     """Return the names of its variables.
 
-    The last one of a checkpoint of version 0.1 may be Keras's global generator.
+    In a checkpoint of version 0.1, the last one may be Keras's global generator.
     """
     return [name for name in checkpoint.names if not name.startswith(KEPT_STATE)]
 
 
 def uncounted(names: Sequence[str]) -> list[str]:
-    """Return variables' names without what depends on more than the model and its optimizer.
+    """Return variables' names without parts that depend on more than the model and its optimizer.
 
-    Keras numbers layers of one name in a process: a worker that has made another model before has
-    other numbers. And it calls what is in a LossScaleOptimizer otherwise where a step has built it.
+    Keras numbers layers of one name in a process, so a worker that has made another model before
+    has other numbers. And Keras names the parts of a LossScaleOptimizer differently if a step has
+    built it.
     """
     return [COUNTED.sub("", name).removeprefix(SCALED) for name in names]
 
 
 def add_about(members: zipfile.ZipFile, said: Mapping[str, Any]) -> None:
-    """Add what `about` returns to a checkpoint's file."""
+    """Add the result of `about` to a checkpoint's file."""
     add_array(members, f"{ABOUT}.npy", np.frombuffer(json.dumps(said).encode(), np.uint8))
 
 
 def add_array(members: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
-    """Add an array to a checkpoint's file, under the name of a member."""
+    """Add an array to a checkpoint's file, under a member's name."""
     with members.open(name, "w", force_zip64=True) as opened:
         np.lib.format.write_array(opened, np.asanyarray(array), allow_pickle=False)
 

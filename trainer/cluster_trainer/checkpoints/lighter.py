@@ -1,4 +1,4 @@
-"""Checkpoints of fits that had ended, without the weights, which a later fit's have."""
+"""Checkpoints of finished fits, without the weights, which a later fit's checkpoint has."""
 
 import shutil
 import zipfile
@@ -23,12 +23,12 @@ from cluster_trainer.checkpoints.store import Store
 
 GONE = "gone"
 SMALL_BYTES = 8192
-"""Variables up to this size stay, such as counters, learning rates and the states of generators."""
+"""Variables up to this size stay, such as counters, learning rates and generators' states."""
 COPIED_BYTES = 2**20
 
 
 def gone_from(progress: Mapping[str, Any]) -> frozenset[int]:
-    """Return which variables' values a checkpoint does not have, by their places."""
+    """Return the positions of the variables whose values a checkpoint omits."""
     return frozenset(progress.get(GONE, ()))
 
 

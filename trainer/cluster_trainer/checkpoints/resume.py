@@ -1,4 +1,4 @@
-"""Where a run goes on: the newest step that is whole on any worker."""
+"""Decides where a run resumes: the newest step that is complete on any worker."""
 
 import io
 import logging
@@ -20,14 +20,14 @@ from cluster_trainer.checkpoints.store import Store, Stored
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.task import Task
 
-if TYPE_CHECKING:  # it imports TensorFlow, of which nothing here has need
+if TYPE_CHECKING:  # it imports TensorFlow, which nothing here needs
     from cluster_trainer.collectives.workers import Workers
 
 NOTHING = -1
 NEWEST = "fit (the newest checkpoint)"
 SHOWN_VARIABLES = 3
 LAYERS = "the layers"
-"""The setting that holds a digest of their configurations."""
+"""The setting with a digest of the layers' configurations."""
 log = logging.getLogger("trainer")
 
 
@@ -49,10 +49,10 @@ class Found:
 
 
 def find_newest(store: Store, workers: "Workers", task: Task) -> Found | None:
-    """Let all workers find the newest checkpoint and give it to all; None if nobody has one.
+    """Find the newest checkpoint, and send it to all workers; None if there is none.
 
-    What a newcomer has on its disk may be another run's; see `_that_count`. What of it is newer
-    then moves aside: it would count once this worker is no newcomer.
+    A newcomer's disk may hold another run's checkpoints; see `_that_count`. Its newer ones move
+    aside: they would count as soon as this worker is no newcomer.
 
     Raises:
         ConfigurationError: it has other settings or variables, on the newcomer alone.
@@ -69,7 +69,7 @@ def find_newest(store: Store, workers: "Workers", task: Task) -> Found | None:
     content = workers.broadcast(given, holder, NEWEST)
     found = Checkpoint.from_bytes(content)
     is_new = workers.rank in workers.newcomers
-    if is_new and mine and my_number > newest:  # and has not counted
+    if is_new and mine and my_number > newest:  # and was not considered
         _refuse_newcomers_own(mine.content, found, task)
         _set_newer_aside(store, my_number, found)
     return Found(
@@ -81,7 +81,7 @@ def find_newest(store: Store, workers: "Workers", task: Task) -> Found | None:
 
 
 def keep(found: Found, saver: Saver) -> None:
-    """Keep a checkpoint that this worker did not have: before long the run is as safe as before."""
+    """Save a checkpoint that this worker lacked, so that the run is soon as safe as before."""
     if not found.is_here:
         saver.keep(found.checkpoint.number, found.content)
 
@@ -89,8 +89,9 @@ def keep(found: Found, saver: Saver) -> None:
 def _that_count(numbers: list[int], mine: Stored | None, workers: "Workers") -> list[int]:
     """Return the workers' numbers, with NOTHING for checkpoints that may be another run's.
 
-    A newcomer's is this run's where its run has the number that the others' newest one has, as when
-    a worker comes back with its disk. Where nobody else has one it counts, whatever it is.
+    A newcomer's checkpoint is this run's if its run has the number of the others' newest one, for
+    example when a worker comes back with its disk. If no other worker has a checkpoint, it counts
+    in any case.
     """
     others = [NOTHING if rank in workers.newcomers else one for rank, one in enumerate(numbers)]
     if others == numbers or max(others) == NOTHING:
@@ -108,10 +109,10 @@ def _run_of(stored: Stored | None) -> int:
 
 
 def _refuse_newcomers_own(content: bytes, found: Checkpoint, task: Task) -> None:
-    """Refuse what this worker has on its disk, if the others' newest checkpoint is of another run.
+    """Refuse this worker's own checkpoints if the others' newest one is of another run.
 
-    Variables alone are compared, as `fit` does: how many states of callbacks and metrics a
-    checkpoint holds depends on its place in the run.
+    Only variables are compared, like in `fit`: the number of states of callbacks and metrics in a
+    checkpoint depends on its place in the run.
 
     Raises:
         ConfigurationError: it is.
@@ -121,7 +122,7 @@ def _refuse_newcomers_own(content: bytes, found: Checkpoint, task: Task) -> None
 
 
 def _set_newer_aside(store: Store, number: int, found: Checkpoint) -> None:
-    """Move aside what this worker alone has, and does not go on from."""
+    """Move aside this worker's own checkpoints that the run does not resume from."""
     log.warning(
         "the checkpoint of step %d that this worker had is not known to be of this run: it is now "
         "in %s, as all go on from step %d",
@@ -137,7 +138,7 @@ def refuse_other_run(
     names: Sequence[str],
     left_out: Collection[str] = (),
 ) -> None:
-    """Refuse to go on from a checkpoint of another run.
+    """Refuse to resume from a checkpoint of another run.
 
     Args:
         found: the checkpoint.
@@ -157,7 +158,7 @@ def refuse_other_run(
         for name in sorted((saved.settings.keys() | settings.keys()) - {*left_out})
         if saved.settings.get(name) != settings.get(name)
     ]
-    # The variables say more of other layers than the digest of these does.
+    # The variables say more about other layers than their digest does.
     tells = [problem for problem in problems if problem.name != LAYERS]
     random_state = saved.progress.get("random")
     if random_state and "keras" not in random_state and kept[:-1] == list(names):

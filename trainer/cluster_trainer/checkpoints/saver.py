@@ -1,4 +1,4 @@
-"""Writing checkpoints beside training: the disk's time is not the steps' time."""
+"""Writes checkpoints while training continues, so that steps do not wait for the disk."""
 
 import logging
 import threading
@@ -18,8 +18,8 @@ log = logging.getLogger("trainer")
 class Saver:
     """Writes one checkpoint at a time, in the order in which they are given.
 
-    Whatever goes wrong costs a warning and not the run, as on a disk that is full or broken: the
-    older checkpoints remain, and the next one is tried again.
+    A failure, such as a full or broken disk, only causes a warning: the older checkpoints remain,
+    and the next one is tried again.
 
     Args:
         store: where to.
@@ -45,12 +45,12 @@ class Saver:
         return not is_over and self._held.is_decided
 
     def make_room(self) -> None:
-        """Drop the one that another is to follow, or wait until it is written if that has begun."""
+        """Drop a checkpoint that another follows, or wait for it if writing has begun."""
         self._held.drop()
         self.wait()
 
     def save(self, checkpoint: Checkpoint, *, another_follows: bool = False) -> None:
-        """Begin to write a checkpoint, once the one before it is done.
+        """Begin to write a checkpoint, once the previous one is done.
 
         Args:
             checkpoint: of the present place.
@@ -64,7 +64,7 @@ class Saver:
         self._begin(checkpoint.step, self._write, checkpoint, self._held)
 
     def keep(self, number: int, content: bytes) -> None:
-        """Begin to write what another worker has given, once the one before it is done.
+        """Begin to write another worker's checkpoint, once the previous one is done.
 
         Args:
             number: of the checkpoint; see `number_of`.
@@ -83,7 +83,7 @@ class Saver:
             self._pending = None
 
     def close(self) -> None:
-        """Wait as well, and write nothing after that."""
+        """Wait as well, and write nothing afterwards."""
         self.wait()
         self._thread.shutdown()
 
@@ -96,7 +96,7 @@ class Saver:
 
         try:
             self._pending = self._thread.submit(guarded)
-        except RuntimeError as error:  # no thread to be had
+        except RuntimeError as error:  # no thread can be started
             warn_unsaved(step, error)
 
     def _write(self, checkpoint: Checkpoint, held: "_Held") -> None:
@@ -119,21 +119,21 @@ class _Held:
 
     @property
     def is_decided(self) -> bool:
-        """Whether it is known whether it is written."""
+        """Whether it is decided whether the checkpoint is written."""
         return self._decided.is_set()
 
     def drop(self) -> None:
-        """Let it not be written, unless it was released, or that has begun."""
+        """Do not write it, unless it was released, or writing has begun."""
         with self._lock:
             self._is_dropped |= not self.is_decided
             self._decided.set()
 
     def release(self) -> None:
-        """Let it be written now, unless it was dropped before."""
+        """Write it now, unless it was dropped before."""
         self._decided.set()
 
     def is_to_be_written(self) -> bool:
-        """Wait until that is known, for FOLLOWED_SECONDS at most."""
+        """Wait for the decision, at most FOLLOWED_SECONDS."""
         self._decided.wait(FOLLOWED_SECONDS)
         with self._lock:
             self._decided.set()
@@ -141,7 +141,7 @@ class _Held:
 
 
 def warn_unsaved(step: int, error: Exception) -> None:
-    """Say that a checkpoint is missing here, and that this is not the end."""
+    """Log that a checkpoint is missing here, and that the run continues."""
     log.warning(
         "the checkpoint of step %d could not be saved: %s; training goes on, older checkpoints "
         "remain",
@@ -151,10 +151,10 @@ def warn_unsaved(step: int, error: Exception) -> None:
 
 
 def touch(path: Path) -> None:
-    """Change a file's time of modification; make the file if need be.
+    """Change a file's modification time; create the file if necessary.
 
-    The entrypoint looks at it (PROGRESS_FILE). Two touches within one tick of a coarse clock are
-    two all the same, since the file also grows.
+    The entrypoint watches it (PROGRESS_FILE). The file also grows, so that two touches within one
+    tick of a coarse clock are distinguishable.
     """
     try:
         with path.open("a") as file:

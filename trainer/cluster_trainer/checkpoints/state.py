@@ -1,4 +1,4 @@
-"""A model's and an optimizer's values, taken and put back."""
+"""Takes a model's and an optimizer's values, and restores them."""
 
 from collections.abc import Container, Sequence
 from typing import Any
@@ -8,9 +8,9 @@ import tensorflow as tf
 
 
 class State:
-    """Every variable that a run goes on from: weights, statistics, seeds, the optimizer's own.
+    """Every variable of a run's state: weights, statistics, seeds, the optimizer's own.
 
-    Build it after the optimizer's variables exist.
+    Create it after the optimizer's variables exist.
     """
 
     def __init__(self, variables: Sequence[Any]) -> None:
@@ -26,7 +26,7 @@ class State:
         return [np.asarray(on_first_replica(variable)).copy() for variable in self._variables]
 
     def put_back(self, arrays: Sequence[np.ndarray], gone: Container[int] = ()) -> None:
-        """Give all replicas of this process the values that `take` returned.
+        """Restore on all replicas of this process the values that `take` returned.
 
         Args:
             arrays: the values.
@@ -41,7 +41,7 @@ class State:
 
 
 def on_first_replica(variable: Any) -> Any:
-    """Return its value of a variable; in a strategy's scope NumPy cannot read one as a whole.
+    """Return a replica's value; in a strategy's scope NumPy cannot read a variable as a whole.
 
     Read by the operation itself: NumPy gets a copy from a variable, which is to be copied anyway.
     """
@@ -59,5 +59,5 @@ def _described(variable: Any) -> str:
 
 
 def _typed(array: np.ndarray, dtype: str) -> np.ndarray:
-    """Return the array as its own dtype: NumPy's files know bfloat16 as two bytes only."""
+    """Return the array in its own dtype: NumPy's files store bfloat16 as two bytes."""
     return array.view(tf.as_dtype(dtype).as_numpy_dtype) if array.dtype.kind == "V" else array

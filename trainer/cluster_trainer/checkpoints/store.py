@@ -1,4 +1,4 @@
-"""One worker's folder of checkpoints: whole files under their final name, the last few kept."""
+"""One worker's folder of checkpoints: complete files under their final names, the last few kept."""
 
 import hashlib
 import logging
@@ -15,14 +15,14 @@ from cluster_trainer.files import UNFINISHED, make_folder, write_streamed
 
 KEPT = 3
 DIGITS = 16
-"""Of a SHA-256: enough to notice any accident."""
+"""Of a SHA-256: enough digits to detect accidental damage."""
 NAME = re.compile(r"(?P<step>\d{8,})\.(?P<stage>\d)-(?P<checksum>[0-9a-f]{16})\.npz")
 log = logging.getLogger("trainer")
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A checkpoint as it lies on disk."""
+    """A checkpoint's file on disk."""
 
     number: int
     content: bytes
@@ -35,7 +35,7 @@ class Store:
         self.folder = folder
 
     def newest(self) -> Stored | None:
-        """Return the newest whole checkpoint; remove damaged ones, and say so."""
+        """Return the newest complete checkpoint; remove damaged ones with a warning."""
         for file in reversed(self._files()):
             content = _read_whole(file)
             if content is not None:
@@ -43,11 +43,11 @@ class Store:
         return None
 
     def newest_file(self) -> Path | None:
-        """Return the newest checkpoint's file, which is not looked at; None where there is none."""
+        """Return the newest checkpoint's file without checking it; None if there is none."""
         return next(reversed(self._files()), None)
 
     def newest_bytes(self) -> int:
-        """Return the size of that file; 0 where there is none."""
+        """Return the size of that file; 0 if there is none."""
         file = self.newest_file()
         return file.stat().st_size if file else 0
 
@@ -56,7 +56,7 @@ class Store:
         self.stream(number, lambda file: file.write(content))
 
     def stream(self, number: int, write: Callable[[Sink], object]) -> None:
-        """Write a checkpoint piece by piece: it is there whole under its name, or not at all.
+        """Write a checkpoint piece by piece: it is complete under its name, or absent.
 
         Older ones are removed first, so that there is never need for more than KEPT at a time.
 
@@ -104,7 +104,7 @@ class Store:
                 older.unlink(missing_ok=True)
 
     def tidy(self) -> None:
-        """Remove what a run that was killed left unfinished."""
+        """Remove unfinished files of a killed run."""
         for unfinished in self.folder.glob(f"{UNFINISHED}*"):
             unfinished.unlink(missing_ok=True)
 
@@ -138,7 +138,7 @@ def _number(file: Path) -> int:
 
 
 def _read_whole(file: Path) -> bytes | None:
-    """Return a file's content, None if it is not what was written."""
+    """Return a file's content; None if it is damaged."""
     try:
         content = file.read_bytes()
     except OSError as error:

@@ -7,15 +7,16 @@ import tensorflow as tf
 from cluster_trainer.private import tensorflow_names
 
 BYTES_PER_RANK, MOST = 2**20, 8
-"""A bucket but the last has at least so many bytes for each rank, as a sum has hops for each; and
-there are at most so many buckets, whose sums are all in memory until the last one is there."""
+"""The smallest number of bytes per rank of a bucket, except the last one, because a sum has a hop
+for each rank; and the largest number of buckets, whose sums are all in memory until the last one is
+there."""
 
 
 def buckets_of(values: Sequence[tf.Tensor], dtype: tf.DType, ranks: int) -> list[list[int]]:
-    """Return the places of the values that are summed in one message, the last ones first.
+    """Return the positions of the values that are summed in one message, the last ones first.
 
-    That depends on their shapes as they are known when the step is traced, which the caller has to
-    make the same on all workers.
+    It depends on their shapes when the step is traced. The caller must make these the same on all
+    workers.
 
     Args:
         values: gradients in the order of the layers: the backward pass comes to the last one first.
@@ -37,7 +38,7 @@ def buckets_of(values: Sequence[tf.Tensor], dtype: tf.DType, ranks: int) -> list
 
 
 def needed_later(packed: Sequence[tf.Tensor]) -> list[list[tf.Operation]]:
-    """Return, for each bucket but the first, what may wait until the sum before has begun.
+    """Return, for each later bucket, the operations that wait until the sum before has begun.
 
     Of the operations that no earlier bucket needs, these are the ones that take something from
     those that one does: the others wait for them. What has effects counts as needed by the first
@@ -58,8 +59,9 @@ def needed_later(packed: Sequence[tf.Tensor]) -> list[list[tf.Operation]]:
 def hold_up(operations: Iterable[tf.Operation], until: tf.Tensor) -> None:
     """Let operations begin only when a tensor is there.
 
-    A thread of TensorFlow takes up last what has been ready for longest. One alone would go back
-    through all layers, and compute their gradients after that, those of the last layer at the end.
+    A TensorFlow thread runs last the operation that has been ready for longest. A single thread
+    would go back through all layers, and then compute their gradients, those of the last layer at
+    the end.
     """
     for operation in operations:
         tensorflow_names.run_after(operation, until.op)
@@ -68,7 +70,7 @@ def hold_up(operations: Iterable[tf.Operation], until: tf.Tensor) -> None:
 def _needed_for(
     operations: Sequence[tf.Operation], known: Iterable[tf.Operation] = ()
 ) -> set[tf.Operation]:
-    """Return operations, and all that they need, without those that are known."""
+    """Return operations, and all that they need, without known ones."""
     found: set[tf.Operation] = set()
     seen, left = {*known}, [*operations]
     while left:

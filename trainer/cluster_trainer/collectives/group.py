@@ -1,4 +1,4 @@
-"""The ring of this process, where its sums go round one and not through TensorFlow's cluster."""
+"""The ring of this process, if its sums use a ring and not TensorFlow's cluster."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ Form = Callable[[], RenewableRing | None]
 
 @dataclass
 class _OfProcess:
-    """What this process has: a ring, or what forms one once somebody asks for it."""
+    """The ring of this process, or the function that forms it when it is first needed."""
 
     ring: RenewableRing | None = None
     form: Form | None = None
@@ -27,7 +27,7 @@ _of_process, _of_thread = _OfProcess(), _OfThread()
 
 
 def offer(form: Form) -> None:
-    """Let the ring be formed by a function, once somebody asks for it.
+    """Let a function form the ring when it is first needed.
 
     Args:
         form: meets the other workers; None where there are none, or TensorFlow's cluster is wanted.
@@ -37,17 +37,17 @@ def offer(form: Form) -> None:
 
 
 def use(ring: RenewableRing | None) -> None:
-    """Take a ring, or none from now on."""
+    """Use a ring, or none from now on."""
     _of_process.ring, _of_process.form = ring, None
 
 
 def is_wanted() -> bool:
-    """Tell whether this process has a ring, or will have one when somebody asks for it."""
+    """Tell whether this process has a ring, or will form one."""
     return _of_process.ring is not None or _of_process.form is not None
 
 
 def current() -> RenewableRing | None:
-    """Return the ring; None where this process has none, or this thread leaves it out."""
+    """Return the ring; None if this process has none, or this thread does not use it."""
     if _of_thread.is_left_out:
         return None
     if _of_process.form:
@@ -57,9 +57,9 @@ def current() -> RenewableRing | None:
 
 @contextmanager
 def left_out() -> Iterator[None]:
-    """Let this thread do what is called inside by itself, as if there were no ring.
+    """Let this thread work alone inside the context, as if there were no ring.
 
-    Another one may train meanwhile, as while a generator predicts.
+    Another thread may train meanwhile, for example while a generator predicts.
     """
     before, _of_thread.is_left_out = _of_thread.is_left_out, True
     try:
@@ -69,20 +69,20 @@ def left_out() -> Iterator[None]:
 
 
 def send_gradients_as(wire: str) -> None:
-    """Let gradients of float32 travel round the ring as float32, or rounded to bfloat16."""
+    """Send float32 gradients over the ring as float32, or rounded to bfloat16."""
     _of_process.gradients_wire = wire
 
 
 def gradients_wire() -> str | None:
-    """Return what gradients of float32 travel as; None: as they are."""
+    """Return the number format of float32 gradients; None: unchanged."""
     return _of_process.gradients_wire
 
 
 @contextmanager
 def failure_told() -> Iterator[None]:
-    """Raise why the ring has failed in place of what TensorFlow makes of it.
+    """Raise the reason why the ring has failed, instead of TensorFlow's error.
 
-    What is not TensorFlow's error is this worker's own, and stays as it is.
+    An error that is not TensorFlow's is this worker's own, and stays unchanged.
 
     Raises:
         RingError: a worker was lost, or calls something else than this one.

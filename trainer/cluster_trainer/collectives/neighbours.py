@@ -1,10 +1,11 @@
-"""The two connections of a ring, which the entrypoint makes when it is asked for them.
+"""Gets the two connections of a ring from the entrypoint.
 
-It owns this worker's port, knows the others' addresses and the secret that they share, and says in
-its own log who is missing. Nothing of that is known here: what comes is two connected sockets.
+The entrypoint owns this worker's port, knows the others' addresses and the shared secret, and logs
+which workers are missing. This module only receives two connected sockets.
 
-The entrypoint's side is entrypoint/rendezvous/commands/. The two meet in one packet each way, on a
-socket that the command has inherited. docs/explanation/decisions/0011-neighbours.md says why.
+The entrypoint's side is entrypoint/rendezvous/commands/. The two sides exchange one packet each
+way, on a socket that the command has inherited. The reasons are in
+docs/explanation/decisions/0011-neighbours.md.
 """
 
 import array
@@ -29,7 +30,7 @@ EX_TEMPFAIL, EX_CONFIG = 75, 78
 
 
 class NeighboursError(Exception):
-    """There is no ring; the text says which neighbour is missing at which address, and why.
+    """There is no ring; the text names the missing neighbour, its address and the reason.
 
     Attributes:
         code: the exit code that fits: 75 where trying again may help, 78 where it cannot.
@@ -41,12 +42,12 @@ class NeighboursError(Exception):
 
 
 class NotTheEntrypointsError(NeighboursError):
-    """What this process has in the place of the entrypoint's socket is another file, or none."""
+    """The entrypoint's socket of this process is another file, or missing."""
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """This worker's place in a ring, and its connections there; TCP, blocking, and the caller's.
+    """This worker's place in a ring, and its connections: TCP, blocking, owned by the caller.
 
     Attributes:
         rank: of this worker, from 0.
@@ -67,12 +68,12 @@ class Neighbours:
 
 
 def join(environ: Mapping[str, str]) -> Neighbours | None:
-    """Ask for the neighbours, and wait until all workers have done so.
+    """Ask for the neighbours, and wait until all workers have asked.
 
-    The entrypoint waits as long as STARTUP_TIMEOUT says. Asking again, once a ring has failed,
-    makes another one with a greater generation, when all workers have asked again; for those, and
-    for whoever replaces one that was lost, it waits at the gate first, as long as
-    RENDEZVOUS_TIMEOUT says. That it lives it says every few seconds.
+    The entrypoint waits up to STARTUP_TIMEOUT. After a ring has failed, asking again forms another
+    one with a greater generation, once all workers have asked again. For these, and for
+    replacements of lost workers, the entrypoint first waits at the gate, up to RENDEZVOUS_TIMEOUT.
+    It sends a sign of life every few seconds.
 
     Returns:
         None where the entrypoint that set these variables knows of no other worker.
@@ -92,23 +93,23 @@ def join(environ: Mapping[str, str]) -> Neighbours | None:
                 answer, sockets = _receive(asks)
                 if answer.get("number") in (number, None) and not NEWS & answer.keys():
                     break
-                _close(sockets)  # the answer to one who has not waited for it, or none
+                _close(sockets)  # the answer to an earlier request, or to none
         except OSError as error:
             raise NeighboursError(f"the entrypoint does not answer: {error}") from error
     return _read(answer, sockets)
 
 
 def who_waits(environ: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return the names of the workers that wait to be taken in; None where there is no news.
+    """Return the names of the workers that wait to join; None if there is no news.
 
-    While a ring goes on without some of the workers, worker 0's entrypoint says so once whenever
-    one of them is back, or has gone again.
+    While a ring trains without some workers, worker 0's entrypoint sends this once whenever one
+    comes back or leaves again.
     """
     text = environ.get(VARIABLE)
     names: tuple[str, ...] | None = None
     if text is None:
         return names
-    # Whatever is wrong with the socket is said by the next `join`.
+    # The next `join` reports any problem of the socket.
     with contextlib.suppress(NeighboursError, OSError), _asks(text) as asks:
         while True:
             packet, sockets = _receive(asks, socket.MSG_DONTWAIT)
@@ -120,7 +121,7 @@ def who_waits(environ: Mapping[str, str]) -> tuple[str, ...] | None:
 
 @contextlib.contextmanager
 def _asks(text: str) -> Iterator[socket.socket]:
-    """Give the inherited socket; it stays open, for those who ask again."""
+    """Yield the inherited socket; it stays open for later requests."""
     try:
         asks = socket.socket(fileno=int(text))
     except (ValueError, OSError) as error:
@@ -128,7 +129,7 @@ def _asks(text: str) -> Iterator[socket.socket]:
     try:
         if (asks.family, asks.type) != (socket.AF_UNIX, socket.SOCK_SEQPACKET):
             raise _not_the_entrypoints(text, "another socket")
-        asks.settimeout(None)  # a script's socket.setdefaulttimeout() is for sockets of its own
+        asks.settimeout(None)  # a script's socket.setdefaulttimeout() is for its own sockets
         yield asks
     finally:
         asks.detach()
@@ -145,7 +146,7 @@ def _not_the_entrypoints(text: str, reason: str) -> NotTheEntrypointsError:
 def _wait_for_packet(asks: socket.socket) -> None:
     waiting = select.poll()
     waiting.register(asks, select.POLLIN)
-    # Second by second: of the time in which both stood still, as in a paused container, one counts.
+    # In seconds: a pause of both processes, as in a paused container, counts as one second.
     for _ in range(SILENT_SECONDS):
         if waiting.poll(1000):
             return
@@ -155,8 +156,8 @@ def _wait_for_packet(asks: socket.socket) -> None:
 
 
 def _receive(asks: socket.socket, flags: int = 0) -> tuple[dict[str, Any], list[socket.socket]]:
-    """Return the next packet and the sockets that came with it."""
-    integers = array.array("i")  # socket.recv_fds() takes no notice of flags
+    """Return the next packet and its sockets."""
+    integers = array.array("i")  # socket.recv_fds() ignores flags
     room = socket.CMSG_SPACE(MOST_DESCRIPTORS * integers.itemsize)
     content, others, *_ = asks.recvmsg(LONGEST_ANSWER, room, socket.MSG_CMSG_CLOEXEC | flags)
     for level, kind, data in others:
@@ -188,7 +189,7 @@ def _read(answer: dict[str, Any], sockets: list[socket.socket]) -> Neighbours:
 
 
 def _members(answer: dict[str, Any], size: int) -> tuple[int, ...]:
-    """Return which of all workers are in the ring; all of them where the answer does not say."""
+    """Return which of all workers are in the ring; all of them if the answer does not say."""
     members = tuple(map(int, answer.get("members", range(size))))
     if len(members) != size or [*members] != sorted({*members}):
         raise ValueError(f"{members} are no members of a ring of {size}")

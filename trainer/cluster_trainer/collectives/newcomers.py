@@ -1,8 +1,8 @@
 """Newcomers: workers that join a ring later, and may not fit the others.
 
-Where a run goes on with fewer workers, a worker that joins later may have other data or another
+When a run continues with fewer workers, a worker that joins later may have other data or another
 script: the gate compares neither. It is a newcomer until it has trained an epoch with the others,
-and ends alone if it differs from them.
+and exits alone if it differs from them.
 """
 
 from collections.abc import Sequence
@@ -19,25 +19,26 @@ MEETING = "the beginning of a ring"
 class Newcomers:
     """Finds out which workers of a ring are newcomers; all workers call it.
 
-    A process trusts a ring in which all workers have proved to fit. When one is lost, that call may
-    end well on some workers only. So a worker that missed the last ring that others trust is no
-    newcomer if it trusts the one before. A new process trusts none.
+    A process trusts a ring in which all workers have proved to fit. When a worker is lost, that
+    call may succeed on some workers only. So a worker that missed the last ring that others trust
+    is no newcomer if it trusts the one before. A new process trusts none.
 
     Attributes:
         began_together: whether nobody of the last ring was in one before: all are new processes.
     """
 
     def __init__(self) -> None:
-        # Generations: of the last ring that this process trusts; of the last one that anybody
-        # trusted when that was made; of the last one that anybody trusted at the present meeting.
+        # Generations: of the last ring that this process trusts; of the last one that any process
+        # trusted when that was made; of the last one that any process trusted at the present
+        # meeting.
         self._trusted = self._before = self._latest = 0
         self._has_met, self.began_together = False, True
 
     def look(self, ring: Ring) -> frozenset[int]:
         """Return the newcomers' ranks.
 
-        There are none at a first start, where all are new. Nor are there any if the ring fails
-        here: its next call tells.
+        There are none at a first start, where all workers are new. Nor are there any if the ring
+        fails here: its next call raises the error.
         """
         mine = np.array([self._trusted, self._before, self._has_met], np.int64)
         try:
@@ -57,12 +58,12 @@ class Newcomers:
         return found
 
     def trust(self, ring: Ring) -> None:
-        """Take all workers of a ring for ones that fit."""
+        """Trust all workers of a ring."""
         self._trusted, self._before = ring.generation, self._latest
 
 
 def differing(answers: Sequence[Any], newcomers: frozenset[int]) -> list[int]:
-    """Return the ranks that answer otherwise than all who are not new; none where these differ."""
+    """Return the ranks that answer differently from all old workers; none if these disagree."""
     expected = {answer for rank, answer in enumerate(answers) if rank not in newcomers}
     if len(expected) != 1:
         return []

@@ -1,7 +1,7 @@
 """Sums and gathered tensors within a step whose replicas are the workers of a ring.
 
-Each is one operation of TensorFlow that calls the ring in this process. All workers have to call
-them in the same order (`_called`).
+Each is one TensorFlow operation that calls the ring in this process. All workers must call them in
+the same order (`_called`).
 """
 
 import itertools
@@ -17,13 +17,13 @@ import tensorflow as tf
 from cluster_trainer.collectives.buckets import buckets_of, hold_up, needed_later
 from cluster_trainer.collectives.renewable import RenewableRing
 
-# The ring adds few types; what carries another one holds each of its values.
+# The ring adds few types. Values of another type are converted to one that holds them exactly.
 CARRIERS = {
     tf.bfloat16: tf.float32,
     **dict.fromkeys((tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16), tf.int32),
 }
 Wait: TypeAlias = Callable[[], list[Any]]
-SUM = "over_ring"  # in the names of operations that give all workers the same
+SUM = "over_ring"  # in the names of operations that give all workers the same value
 TURN = "cluster_trainer_turn_of_ring"
 _numbers = itertools.count()
 
@@ -35,11 +35,11 @@ def begin_sums(
     *,
     wire: str | None = None,
 ) -> Wait:
-    """Begin the sums of values over all workers, as far as that can be done beside the step.
+    """Begin the sums of values over all workers, as far as possible beside the step.
 
-    The values of each type of numbers are packed into one message. Many numbers are several
-    messages, in the reverse order of the values: of gradients the last layers' are there first, and
-    are summed while the others are computed. Sparse gradients are concatenated, in rank order.
+    The values of each number type are packed into one message. Many numbers become several
+    messages, in reverse order of the values: the last layers' gradients are ready first, and are
+    summed while the others are computed. Sparse gradients are concatenated, in rank order.
 
     Args:
         ring: of the workers.
@@ -90,7 +90,7 @@ def gathered(ring: RenewableRing, value: tf.Tensor, what: str = "") -> tf.Tensor
 
 
 def _refuse_unlike(shapes: Sequence[tuple[int, ...]], what: str) -> None:
-    """Refuse tensors that cannot be put together, on all workers."""
+    """Refuse tensors that cannot be concatenated, on all workers."""
     if len({shape[1:] for shape in shapes}) > 1:
         raise ValueError(
             f"{what or 'a tensor'}: the workers' shares have other sizes than each other, "
@@ -101,7 +101,7 @@ def _refuse_unlike(shapes: Sequence[tuple[int, ...]], what: str) -> None:
 
 
 def as_bytes(array: np.ndarray) -> bytes:
-    """Return an array's shape and content; of strings, which NumPy has as objects, each length."""
+    """Return an array's shape and content; for strings, which NumPy has as objects, each length."""
     shape = np.array(array.shape, np.int64).tobytes()
     if array.dtype != object:
         return shape + array.tobytes()
@@ -111,7 +111,7 @@ def as_bytes(array: np.ndarray) -> bytes:
 
 
 def _from_bytes(content: bytes, like: np.ndarray) -> np.ndarray:
-    """Return what `as_bytes` was given, an array of the type and rank of another one."""
+    """Return the array that `as_bytes` got, with the type and rank of another one."""
     shape = np.frombuffer(content, np.int64, like.ndim)
     if like.dtype != object:
         return np.ndarray(tuple(shape), like.dtype, content, shape.nbytes)
@@ -128,14 +128,14 @@ def rank_of(ring: RenewableRing) -> tf.Tensor:
 
 
 def size_of(ring: RenewableRing) -> tf.Tensor:
-    """Return how many ranks there are when the step runs, int32 []."""
+    """Return the number of ranks when the step runs, int32 []."""
     return _place(ring)[1]
 
 
 def _begin(
     ring: RenewableRing, values: list[tf.Tensor], dtype: tf.DType, how: dict[str, Any]
 ) -> Wait:
-    """Begin the sums of dense values if they are several buckets; one is summed when waited for."""
+    """Begin the sums of dense values if they are several buckets; a single one is summed later."""
     buckets = buckets_of(values, dtype, ring.size_of_all)
     flat = [tf.reshape(tf.cast(value, dtype), [-1]) for value in values]
     parts = [[flat[place] for place in bucket] for bucket in buckets]
@@ -158,7 +158,7 @@ def _begin(
 
 
 def _as_of(value: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
-    """Return a sum [n] in the shape and type of what was summed."""
+    """Return a sum [n] in the shape and type of the summed values."""
     shaped = tf.ensure_shape(tf.reshape(total, tf.shape(value)), value.shape)
     return tf.cast(shaped, value.dtype)
 
@@ -168,14 +168,14 @@ def _begin_buckets(
 ) -> Wait:
     """Begin each bucket's sum when its numbers are there.
 
-    A thread of the ring's makes them. The step's own threads, of which there may be one, go on.
+    A thread of the ring computes them, so that the step's own threads, perhaps only one, continue.
     """
     later = [] if tf.executing_eagerly() else needed_later(packed)
     under_way: list[Future[np.ndarray]] = []
 
     def begin(numbers: np.ndarray, *, is_first: bool) -> np.int32:
         if is_first:
-            under_way.clear()  # a step that has failed may have left some
+            under_way.clear()  # a failed step may have left some
         under_way.append(begin_sum(numbers))
         return np.int32(len(under_way))
 
@@ -197,10 +197,10 @@ def _begin_buckets(
 def _called(
     call: Callable[..., Any], given: list[tf.Tensor], dtypes: list[tf.DType]
 ) -> list[tf.Tensor]:
-    """Call a function of NumPy's arrays.
+    """Call a function with NumPy arrays.
 
-    Each call takes a turn, a variable that TensorFlow reads before and writes after it. So it
-    orders a step's calls as they were traced, in functions, conditions and loops within it, too.
+    Each call takes a turn: a variable that TensorFlow reads before and writes after it. So a step's
+    calls run in the order in which they were traced, also within functions, conditions and loops.
     """
     turn = _turn()
     with _not_by_xla(), tf.device("CPU:0"):
@@ -213,7 +213,7 @@ def _called(
 
 
 def _place(ring: RenewableRing) -> tf.Tensor:
-    """Return the rank and how many there are, int32 [2]; a step outlives a ring that is renewed."""
+    """Return rank and number of ranks, int32 [2]; a step outlives a ring that is renewed."""
     with tf.device("CPU:0"):
         place = tf.raw_ops.ReadVariableOp(resource=_variable_of(ring), dtype=tf.int32)
     place.set_shape([2])
@@ -222,7 +222,7 @@ def _place(ring: RenewableRing) -> tf.Tensor:
 
 @cache
 def _variable_of(ring: RenewableRing) -> tf.Tensor:
-    """Return a variable as `_turn` that holds the place, and will when the ring is renewed."""
+    """Return a variable like `_turn` with the place, which is updated when the ring is renewed."""
     name = f"cluster_trainer_place_in_ring_{next(_numbers)}"
     with tf.init_scope(), tf.device("CPU:0"):
         variable = tf.raw_ops.VarHandleOp(dtype=tf.int32, shape=[2], shared_name=name)

@@ -1,4 +1,4 @@
-"""What stands for the ring of a worker that comes late, until the others take it in."""
+"""A stand-in for the ring of a worker that comes late, until the others let it join."""
 
 from concurrent.futures import Future
 
@@ -8,10 +8,10 @@ from cluster_trainer.collectives.ring.background import over
 
 
 class Rehearsal:
-    """A ring of one worker that answers as if all `size` workers did as this one does.
+    """A ring of one worker that answers as if all `size` workers acted like this one.
 
-    While the others train, a first step is traced and done over it. What comes of that is thrown
-    away; that it was compiled is not. So the others need not wait for it.
+    While the others train, a first step is traced and run over it. Its results are discarded, but
+    its compiled code stays. So the others need not wait for that.
     """
 
     def __init__(self, size: int) -> None:
@@ -19,12 +19,12 @@ class Rehearsal:
         self.members = tuple(range(size))
 
     def all_reduce(self, values: np.ndarray, **_: str | None) -> np.ndarray:
-        """Return the sum, if all give the same [n]."""
+        """Return the sum if all ranks give the same [n]."""
         total: np.ndarray = values * values.dtype.type(self.size)
         return total
 
     def begin_all_reduce(self, values: np.ndarray, **_: str | None) -> Future[np.ndarray]:
-        """Return what has the sum, if all give the same [n]."""
+        """Return a future of the sum if all ranks give the same [n]."""
         return over(self.all_reduce(values))
 
     def all_gather(self, value: bytes | np.ndarray, **_: str) -> list[bytes]:
@@ -33,7 +33,7 @@ class Rehearsal:
         return [mine] * self.size
 
     def broadcast(self, value: bytes | None, holder: int, **_: str) -> bytes:  # noqa: ARG002
-        """Return what this rank gives, which every other one would give, too."""
+        """Return this rank's value, which every other one would give, too."""
         return bytes(value or b"")
 
     def barrier(self, **_: str) -> None:

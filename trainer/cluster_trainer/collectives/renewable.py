@@ -1,4 +1,4 @@
-"""The ring of a process for as long as that lives, however often its workers have to meet anew."""
+"""The ring of a process for its whole life, however often its workers meet again."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -13,15 +13,16 @@ from cluster_trainer.collectives.ring.errors import PeerUnfit, RingError
 from cluster_trainer.collectives.ring.ring import Ring
 
 DOUBT_SECONDS, DOUBT_OF_NEW_SECONDS = 5.0, 1.0
-"""How long a rank that is at another call than its left neighbour waits for others to say who is
-wrong, before it blames the neighbour: a newcomer, and one whose left neighbour is a newcomer."""
+"""How long a rank that is in a different call than its left neighbour waits for the others'
+verdict before it blames the neighbour: for a newcomer, and for a rank whose left neighbour is a
+newcomer."""
 LEAVING = "leaving who does not fit"
 
 
 class RenewableRing:
-    """A ring whose connections are made anew after it has failed.
+    """A ring whose connections are renewed after it has failed.
 
-    Compiled steps call this object, since they outlive the present ring. The rank and the number of
+    Compiled steps call this object, because they outlive each ring. The rank and the number of
     workers may change from one meeting to the next.
 
     Args:
@@ -53,7 +54,7 @@ class RenewableRing:
 
     @contextmanager
     def rehearsed(self) -> Iterator[None]:
-        """Do what is inside without the others, before they are met; call `renew` afterwards."""
+        """Run the context without the others, before they are met; call `renew` afterwards."""
         self._rehearsal = Rehearsal(self.most or 1)
         try:
             yield
@@ -78,7 +79,7 @@ class RenewableRing:
         return ring
 
     def tell_of_renewals(self, tell: Callable[[], object]) -> None:
-        """Call a function whenever this worker is in another ring, before anybody uses that."""
+        """Call a function whenever this worker is in another ring, before the ring is used."""
         self._tell.append(tell)
 
     def _met(self) -> Ring:
@@ -90,7 +91,7 @@ class RenewableRing:
         return ring
 
     def _doubt_seconds(self, ring: Ring) -> float:
-        """Return how long to wait for others' word where the left neighbour is at another call."""
+        """Return how long to wait for a verdict if the left neighbour is in a different call."""
         if self.most and ring.rank in self._newcomers:
             return DOUBT_SECONDS
         is_left_new = (ring.rank - 1) % ring.size in self._newcomers
@@ -98,23 +99,23 @@ class RenewableRing:
 
     @property
     def newcomers(self) -> frozenset[int]:
-        """The newcomers' ranks in the present ring; the others may go on without them."""
+        """The newcomers' ranks in the present ring; the others may continue without them."""
         return self._newcomers if self.most and not self._rehearsal else frozenset()
 
     @property
     def began_together(self) -> bool:
-        """Whether nobody of the present ring was in one before; see Newcomers."""
+        """Whether no worker of the present ring was in one before; see Newcomers."""
         return self._looks is None or self._looks.began_together
 
     def trust_newcomers(self) -> None:
-        """Take all workers of the present ring for ones that fit; all of them call it."""
+        """Trust all workers of the present ring; all of them call it."""
         if self._newcomers and self._looks and self._ring:
             self._newcomers = frozenset()
             self._looks.trust(self._ring)
             self._ring.doubt(0.0)
 
     def leave_out(self, answers: Sequence[Any], what: str) -> bool:
-        """Have the others go on without newcomers that answer otherwise; all workers call it.
+        """Let the others continue without newcomers that answer differently; all workers call it.
 
         Args:
             answers: of all workers, in the order of their ranks; the same on all, not all equal.
@@ -138,7 +139,7 @@ class RenewableRing:
 
     @property
     def _present(self) -> Ring | Rehearsal:
-        """The present ring, which is made now if the others were not met yet."""
+        """The present ring; it is formed now if the others were not met yet."""
         if self._rehearsal:
             return self._rehearsal
         return self._ring or self.renew()
@@ -150,17 +151,17 @@ class RenewableRing:
 
     @property
     def size(self) -> int:
-        """How many processes are in the present ring."""
+        """The number of processes in the present ring."""
         return self._present.size
 
     @property
     def size_of_all(self) -> int:
-        """How many processes there are when no worker is missing."""
+        """The number of processes when no worker is missing."""
         return self.most or self.size
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Each rank's place in the list of all workers; ascending."""
+        """Each rank's place in the list of all workers, ascending."""
         return self._present.members
 
     @property
@@ -170,17 +171,17 @@ class RenewableRing:
 
     @property
     def operations(self) -> int:
-        """How many operations of the present ring have begun, beyond those of the meeting."""
+        """The number of operations of the present ring so far, without those of the meeting."""
         return self._ring.operations - self._own_operations if self._ring else 0
 
     @property
     def is_closed(self) -> bool:
-        """Whether this process is in no ring, since it has left, or has met nobody yet."""
+        """Whether this process is in no ring, because it has left, or has met nobody yet."""
         return self._ring is None or self._ring.is_closed
 
     @property
     def error(self) -> RingError | None:
-        """Why the present ring has ended; None while it has not."""
+        """Why the present ring has ended; None if it has not."""
         return self._ring.error if self._ring else None
 
     def all_reduce(

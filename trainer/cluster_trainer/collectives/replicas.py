@@ -1,4 +1,4 @@
-"""The replicas of all workers, and what crosses them: sums and gathered arrays."""
+"""The replicas of all workers, and the communication between them: sums and gathered arrays."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ _is_alone = False
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Let each replica compute what is called inside as if there were no others."""
+    """Let each replica compute alone inside the context."""
     global _is_alone  # noqa: PLW0603  a strategy's replicas are threads of this process
     _is_alone = True
     try:
@@ -29,26 +29,25 @@ def alone() -> Iterator[None]:
 
 
 def count_of(strategy: tf.distribute.Strategy) -> int:
-    """Return how many replicas a strategy has, within a step of the engine's too.
+    """Return the number of a strategy's replicas, also within a step of the engine.
 
-    One replica of a process that is in a ring is one of the ring's. A step that is traced asks
-    `count`.
+    The replica of a process in a ring is one of the ring's. A step that is traced calls `count`.
     """
     ring = ring_of(strategy)
     return ring.size if ring else _count_of(strategy)
 
 
 def count_of_all(strategy: tf.distribute.Strategy) -> int:
-    """Return how many replicas there are when no worker is missing: batches are as large as that.
+    """Return the number of replicas when no worker is missing, which sets the batch size.
 
-    Whoever trains, the global batch and its order stay the same.
+    The global batch and its order stay the same, whichever workers train.
     """
     ring = ring_of(strategy)
     return ring.size_of_all if ring else _count_of(strategy)
 
 
 def ring_of(strategy: tf.distribute.Strategy) -> RenewableRing | None:
-    """Return the ring over which a strategy's replica is summed; None where TensorFlow does it."""
+    """Return the ring over which a strategy's replica is summed; None if TensorFlow sums."""
     return group.current() if _count_of(strategy) == 1 else None
 
 
@@ -76,14 +75,14 @@ class Replicas:
 
     @classmethod
     def of(cls, strategy: tf.distribute.Strategy) -> "Replicas":
-        """Return those of a strategy that keeps its replicas in step."""
+        """Return the replicas of a strategy that keeps them in step."""
         if ring := ring_of(strategy):
             return cls(ring.size, ring.rank, most=ring.most)
         return cls.of_strategy(strategy)
 
     @classmethod
     def of_strategy(cls, strategy: tf.distribute.Strategy) -> "Replicas":
-        """Return those of a strategy, whether or not its replica is one of a ring."""
+        """Return the replicas of a strategy, in a ring or not."""
         total = _count_of(strategy)
         if total == 1:
             return cls()
@@ -93,16 +92,16 @@ class Replicas:
 
     @property
     def workers(self) -> int:
-        """How many processes there are."""
+        """The number of processes."""
         return self.total // self.local
 
     @property
     def are_some_missing(self) -> bool:
-        """Whether a worker is missing; it may come back, and wait then."""
+        """Whether a worker is missing, which may come back and wait."""
         return self.most is not None and self.total < self.most
 
     def share_of(self, examples: int) -> int | None:
-        """Return how many of so many examples each replica has, if that is always the same."""
+        """Return the number of examples on each replica, if that is always the same."""
         is_fixed = self.most is None and examples % self.total == 0
         return examples // self.total if is_fixed else None
 
@@ -120,7 +119,7 @@ class Replicas:
 
 
 def summed(values: Sequence[Gradient], what: str = "") -> list[Gradient]:
-    """Return each value's sum over all replicas; call it in a replica context, as `gathered`.
+    """Return each value's sum over all replicas; call it in a replica context, like `gathered`.
 
     Args:
         values: the same number, and of the same shapes, on all replicas.
@@ -132,7 +131,7 @@ def summed(values: Sequence[Gradient], what: str = "") -> list[Gradient]:
 def begin_sums(
     values: Sequence[Gradient], what: str = "", *, wire: str | None = None
 ) -> Callable[[], list[Gradient]]:
-    """Begin what `summed` does, as far as it can be done beside the step.
+    """Begin the work of `summed`, as far as possible beside the step.
 
     Args:
         values: see `summed`.
@@ -153,7 +152,7 @@ def begin_sums(
 def _summed_by_strategy(values: Sequence[Gradient]) -> list[Gradient]:
     sums: dict[int, Gradient] = {}
     context = tf.distribute.get_replica_context()
-    for dtype in dict.fromkeys(value.dtype for value in values):  # TensorFlow packs what is alike
+    for dtype in dict.fromkeys(value.dtype for value in values):  # TensorFlow packs equal types
         places = [place for place, value in enumerate(values) if value.dtype == dtype]
         over_all = context.all_reduce("SUM", [values[place] for place in places])
         sums.update(zip(places, over_all, strict=True))
@@ -170,14 +169,14 @@ def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
     if ring := ring_of(tf.distribute.get_strategy()):
         return over_ring.gathered(ring, value, what)
     carrier = CARRIERS.get(value.dtype, value.dtype)
-    # TensorFlow gathers to where a value is, and an argument of a function is nowhere yet.
+    # TensorFlow gathers on the device of a value, and a function's argument has none yet.
     own = tf.identity(tf.cast(value, carrier))
     over_all = tf.distribute.get_replica_context().all_gather(own, axis=0)
     return tf.cast(over_all, value.dtype)
 
 
 def number() -> tf.Tensor:
-    """Return which replica of all this one is, int32 []; call it in a replica context."""
+    """Return this replica's number among all, int32 []; call it in a replica context."""
     if _is_alone:
         return tf.constant(0)
     if ring := ring_of(tf.distribute.get_strategy()):
@@ -186,7 +185,7 @@ def number() -> tf.Tensor:
 
 
 def count() -> tf.Tensor:
-    """Return how many replicas there are when the step runs, int32 []; see `number`."""
+    """Return the number of replicas when the step runs, int32 []; see `number`."""
     strategy = tf.distribute.get_strategy()
     if _is_alone:
         return tf.constant(1)

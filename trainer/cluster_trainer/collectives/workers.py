@@ -1,7 +1,7 @@
-"""What one worker knows, told to all: numbers, and whole files.
+"""Messages between workers: numbers, and whole files.
 
-Both go the way of the gradients, so that they need no port, no address and no secret of their own.
-Every worker calls the same methods in the same order.
+Both take the path of the gradients, so they need no port, address or secret of their own. Every
+worker calls the same methods in the same order.
 """
 
 # ruff: noqa: D102  Workers says what each method does
@@ -28,23 +28,23 @@ CHUNK_BYTES = CHUNK_WORDS * WORD.itemsize
 class Workers(ABC):
     """The processes that train together.
 
-    What a call is for (`what`), in a few words, has to be the same on all. A ring compares it, and
-    says of workers that are at different calls what each of them is at.
+    The purpose of a call (`what`), in a few words, must be the same on all workers. A ring compares
+    it, and reports workers that are in different calls.
     """
 
     @property
     @abstractmethod
     def count(self) -> int:
-        """How many there are."""
+        """The number of processes."""
 
     @property
     @abstractmethod
     def rank(self) -> int:
-        """This one's place among them, from 0."""
+        """This process's rank, from 0."""
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Each rank's place in the list of all workers, of which some may be missing."""
+        """Each rank's place in the list of all workers, some of which may be missing."""
         return tuple(range(self.count))
 
     @property
@@ -62,19 +62,19 @@ class Workers(ABC):
         return [float(number) for number in rows.max(axis=0)]
 
     def gather(self, number: int, what: str = "") -> list[int]:
-        """Return every worker's number, in the order of their ranks."""
+        """Return every worker's number, in rank order."""
         return [int(one) for one in self._rows(np.array([number], WORD), what)[:, 0]]
 
     @abstractmethod
     def _rows(self, mine: np.ndarray, what: str) -> np.ndarray:
-        """Return every worker's numbers [n], in the order of their ranks: [count, n]."""
+        """Return every worker's numbers [n], in rank order: [count, n]."""
 
     @abstractmethod
     def broadcast(self, content: bytes | None, holder: int, what: str = "") -> bytes:
         """Return the content that the worker of rank `holder` gives; the others give None."""
 
     def leave_out(self, answers: Sequence[Any], what: str) -> bool:  # noqa: ARG002
-        """Have the others go on without newcomers that answer otherwise; see RenewableRing."""
+        """Let the others continue without newcomers that answer differently; see RenewableRing."""
         return False
 
     @abstractmethod
@@ -85,19 +85,19 @@ class Workers(ABC):
             what has ended one before it came here; None where none has failed, as far as is known.
         """
 
-    # TensorFlow's cluster takes nobody in, and has no words for these.
+    # TensorFlow's cluster lets nobody join, and sends no such messages.
     def trust_newcomers(self) -> None:  # noqa: B027
-        """Take all for workers that fit; all of them call it."""
+        """Trust all workers; all of them call it."""
 
     def leave(self) -> None:  # noqa: B027
-        """Say that this worker has waited long enough to part."""
+        """Report that this worker no longer waits to part."""
 
     def fail(self, reason: str) -> None:  # noqa: B027
-        """Say that this worker fails before it has parted."""
+        """Report that this worker fails before it has parted."""
 
 
 def workers_of(strategy: tf.distribute.Strategy) -> Workers:
-    """Return the processes of a strategy, or those of the ring that its replica is one of."""
+    """Return the processes of a strategy, or those of the ring that its replica belongs to."""
     if ring := ring_of(strategy):
         return WorkersOfRing(ring)
     return _workers_of_strategy(strategy)
@@ -105,12 +105,12 @@ def workers_of(strategy: tf.distribute.Strategy) -> Workers:
 
 @cache
 def _workers_of_strategy(strategy: tf.distribute.Strategy) -> "WorkersOfStrategy":
-    """Return one object for all of a process's fits: each has traces of its own."""
+    """Return one object for all fits of a process: each object has its own traces."""
     return WorkersOfStrategy(strategy, Replicas.of_strategy(strategy))
 
 
 class WorkersOfRing(Workers):
-    """Those of a ring, which is of no use once they have parted."""
+    """The workers of a ring, which cannot be used once they have parted."""
 
     def __init__(self, ring: RenewableRing) -> None:
         self._ring = ring
@@ -145,9 +145,9 @@ class WorkersOfRing(Workers):
         self._ring.trust_newcomers()
 
     def part(self) -> Exception | None:
-        """Meet once more; None, too, where this process has parted before.
+        """Meet once more; return None if this process has parted before, too.
 
-        One that has left has not failed: it did not wait any longer for this worker.
+        A worker that has left has not failed: it did not wait any longer for this one.
         """
         failure = None
         if self._ring.is_closed:
@@ -200,21 +200,21 @@ class WorkersOfStrategy(Workers):
         return b"".join(parts)[:size]
 
     def part(self) -> Exception | None:
-        """Meet once more; that this fails only says that somebody has left."""
+        """Meet once more; a failure only shows that a worker has left."""
         with suppress(tf.errors.OpError):
             self.gather(0)
         return None
 
     @tf.function
     def _gathered(self, rows: tf.Tensor) -> tf.Tensor:
-        # An op of the replica's own, which has a device; the argument has none.
+        # an op of the replica's own, which has a device; the argument has none
         return self._first(self._strategy.run(lambda: gathered(tf.identity(rows))))
 
     @tf.function
     def _from(self, words: tf.Tensor, replica: tf.Tensor) -> tf.Tensor:
         """Return the words of one replica, int64 [CHUNK_WORDS].
 
-        As a sum to which all others add 0: whole numbers, so that every bit arrives.
+        It is a sum to which all others add 0. Integers are used, so that every bit arrives.
         """
 
         def add() -> tf.Tensor:
@@ -229,6 +229,6 @@ class WorkersOfStrategy(Workers):
 
 
 def _words(content: bytes | None, first: int) -> np.ndarray:
-    """Return the part of the content that begins at byte `first`, filled up with zeros."""
+    """Return the part of the content that begins at byte `first`, padded with zeros."""
     part = (content or b"")[first : first + CHUNK_BYTES]
     return np.frombuffer(part.ljust(CHUNK_BYTES, b"\0"), WORD)

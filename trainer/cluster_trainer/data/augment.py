@@ -1,7 +1,7 @@
-"""Pictures that look a little different each time they are seen: TRAINER_AUGMENT.
+"""Pictures that look a little different each time: TRAINER_AUGMENT.
 
-What is drawn depends on the seed, the pass and the example alone. So one replica and many, a run
-that was stopped and one that was not, see the same pictures.
+The random changes depend on the seed, the pass and the example alone. So any number of replicas
+sees the same pictures, and so does a run that was stopped.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MIRRORED_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What may happen to a picture.
+    """The possible changes of a picture.
 
     Attributes:
         flips: half of the pictures are mirrored, left to right.
@@ -28,7 +28,7 @@ class Augmentation:
     def apply(self, pictures: tf.Tensor, seed: int, sightings: tf.Tensor) -> tf.Tensor:
         """Return pictures, float32 [n, height, width, channels], as they look this time.
 
-        `sightings`, int64 [n], has a number for each time that each example is seen in the run.
+        `sightings`, int64 [n], has a number for each time that an example is used in the run.
         """
         keys = tf.stack([tf.fill(tf.shape(sightings), tf.constant(seed, tf.int64)), sightings], 1)
         boxes = tf.map_fn(self._box, keys, fn_output_signature=tf.TensorSpec([4], tf.float32))
@@ -38,7 +38,7 @@ class Augmentation:
 
     def _box(self, key: tf.Tensor) -> tf.Tensor:
         """Draw [top, left, bottom, right], float32, 0 to 1; mirrored, left is beyond right."""
-        # The algorithm is named, or TensorFlow would choose one by the hardware.
+        # The algorithm is fixed: otherwise TensorFlow would choose one by the hardware.
         drawn = tf.random.stateless_uniform([5], key, alg="philox")
         flip, size, place = drawn[0] < MIRRORED_SHARE, drawn[1:3], drawn[3:5]
         if not self.crops:

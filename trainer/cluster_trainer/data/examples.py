@@ -1,4 +1,4 @@
-"""Examples: what every source of data ends in, and what the order draws from."""
+"""Examples: the result of every data source, from which the order draws."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Examples:
     labels: np.ndarray
 
     def __post_init__(self) -> None:
-        """Check what a model could only answer with a puzzle."""
+        """Refuse data for which a model's own error would be hard to understand."""
         shapes = f"inputs {list(self.inputs.shape)}, labels {list(self.labels.shape)}"
         belong = self.labels.ndim >= 1 and self.inputs.shape[:1] == self.labels.shape[:1]
         if not belong or not len(self.labels):
@@ -49,7 +49,7 @@ class Examples:
 
     @property
     def num_classes(self) -> int | None:
-        """One more than the largest label; None where the labels are no whole numbers from 0."""
+        """One more than the largest label; None if the labels are not integers from 0."""
         is_one_each = self.labels.ndim == 1 and self.labels.dtype.kind in "iu"
         return 1 + int(self.labels.max()) if is_one_each and self.labels.min() >= 0 else None
 
@@ -65,7 +65,7 @@ class Examples:
 
     @property
     def are_pictures(self) -> bool:
-        """Whether the inputs are uint8 [n, height, width, channels], and so from 0 to 255."""
+        """Whether the inputs are uint8 [n, height, width, channels], so from 0 to 255."""
         return self.inputs.dtype == np.uint8 and len(self.inputs.shape) == PICTURES_RANK
 
     @property
@@ -83,14 +83,14 @@ class Examples:
 
     @property
     def decodes(self) -> bool:
-        """Whether making a batch is work: its pictures are decoded then."""
+        """Whether making a batch decodes its pictures."""
         return isinstance(self.inputs, Encoded)
 
     def taker(self) -> Callable[[tf.Tensor], tf.Tensor]:
         """Return a function for graphs, from rows, int64 [m], to their inputs, [m, …].
 
-        They are as a model gets them: pictures from 0 to 1, other numbers float32, but whole
-        numbers as they are, since a float32 could not hold every id.
+        The inputs are as a model gets them: pictures from 0 to 1, other numbers as float32.
+        Integers stay unchanged, because a float32 cannot hold every id.
         """
         if isinstance(self.inputs, Encoded):
             take = self.inputs.take
@@ -105,7 +105,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A named data set: what to train on and what to evaluate on.
+    """A named data set: training and test data.
 
     Attributes:
         name: as the results have it.
@@ -123,11 +123,11 @@ class DataSet:
 
     @property
     def has_examples(self) -> bool:
-        """Whether both parts are examples; else none is."""
+        """Whether both parts are examples; otherwise none is."""
         return isinstance(self.train, Examples)
 
 
 def classes_of(*parts: Examples) -> int | None:
-    """Return how many classes there are in all parts; None where one's labels are none."""
+    """Return the number of classes in all parts; None if a part has no class labels."""
     counts = [part.num_classes for part in parts]
     return None if None in counts else max(count or 0 for count in counts)

@@ -19,8 +19,8 @@ FLOAT_BYTES = 4
 class ExampleRows(RowDataset):
     """Batches of a split's examples: inputs as `Examples.taker` gives them, and labels.
 
-    `batch_size` is that of the global batch. `seed` is that of the augmentation, which happens to
-    pictures each time they are seen.
+    `batch_size` is the global batch's. `seed` is the augmentation's, which changes pictures each
+    time.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ExampleRows(RowDataset):
 
 
 def fit_arguments(data: DataSet, config: TrainerConfig, plan: RunLength) -> dict[str, Any]:
-    """Return what `fit` is to be called with: the data, and how they are cut."""
+    """Return the arguments of `fit`: the data, and the batches."""
     arguments: dict[str, Any] = {"steps_per_epoch": config.steps_per_epoch}
     if isinstance(data.train, Examples):
         assert plan.global_batch_size  # noqa: S101  examples have one

@@ -1,20 +1,20 @@
-"""How much memory this container may still take: its cgroup's limit, else the machine's."""
+"""The memory that this container may still take: by its cgroup's limit, otherwise the machine's."""
 
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
 MEMINFO = Path("/proc/meminfo")
-# cgroup v2's and v1's (limit, usage, statistics) files.
+# The (limit, usage, statistics) files of cgroup v2 and v1.
 LIMITS = (
     ("memory.max", "memory.current", "memory.stat"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
 )
-# Copies of files, which count as used, and which the kernel drops before it kills anybody.
+# Copies of files count as used, but the kernel drops them before it kills a process.
 CACHES = (("inactive_file", "active_file"), ("total_inactive_file", "total_active_file"))
 
 
 def available_bytes(cgroup: Path = CGROUP, meminfo: Path = MEMINFO) -> int:
-    """Return the bytes that can still be taken before the kernel kills somebody."""
+    """Return the bytes that can still be taken before the kernel kills a process."""
     return min([_machine_bytes(meminfo), *_container_bytes(cgroup)])
 
 
@@ -26,7 +26,7 @@ def _machine_bytes(meminfo: Path) -> int:
 def _container_bytes(cgroup: Path) -> list[int]:
     for limit, usage, stat in LIMITS:
         try:
-            # v2 says "max" without a limit; v1 says a number larger than any machine's memory.
+            # v2 says "max" without a limit; v1 says a number larger than any machine's memory
             free = int((cgroup / limit).read_text()) - int((cgroup / usage).read_text())
         except (OSError, ValueError):
             continue
@@ -35,7 +35,7 @@ def _container_bytes(cgroup: Path) -> list[int]:
 
 
 def _cached_bytes(stat: Path) -> int:
-    """Return the size of the files' copies; 0 where nobody tells. In v1 a total has its parts."""
+    """Return the size of the files' copies; 0 if unknown. In v1 a total includes its parts."""
     try:
         lines = dict(line.split() for line in stat.read_text().splitlines())
         return max(sum(int(lines.get(name, 0)) for name in names) for names in CACHES)

@@ -1,1 +1,1 @@
-"""What a fit writes for people: metrics, events, curves."""
+"""The records of a fit for people: metrics, events, curves."""

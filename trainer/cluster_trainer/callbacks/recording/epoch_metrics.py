@@ -1,4 +1,4 @@
-"""What each epoch has come to: one line of numbers, with every metric of the model."""
+"""The results of each epoch: one line of numbers, with every metric of the model."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -17,15 +17,15 @@ VALIDATION, TEST = "val_", "test_"
 
 
 class EpochMetrics(keras.callbacks.Callback):
-    """Collects the epochs' numbers, over stops and restarts, and hands them on.
+    """Collects the epochs' numbers, over stops and restarts, and reports them.
 
-    A line has `epoch` and `step`, both counted from 1; `loss` and every metric of the model, over
-    the epoch's examples; the same as `test_…` over the test examples; `test_examples`,
-    `examples_per_second` of training, where these can be counted; `seconds` of the whole epoch. A
-    number that is not finite is None. What is no number is left out, as a text that a callback has
-    written into the logs. What is named like one of a line's own members, or like another metric's
-    name in the line, gets a `_` behind it, or several; what is named `test_…`, but is none of the
-    test examples, one before it.
+    A line has `epoch` and `step`, both counted from 1; `loss` and every metric of the model over
+    the epoch's examples; the same as `test_…` over the test examples; `test_examples` and
+    `examples_per_second` of training, if these can be counted; `seconds` of the whole epoch. A
+    number that is not finite is None. Values that are not numbers are omitted. If a metric has the
+    name of one of the line's own members, or of another metric in the line, `_` is appended, once
+    or several times. If a metric is named `test_…`, but is not about the test examples, `_` is
+    prepended.
 
     Args:
         place: tells where the run is.
@@ -104,7 +104,7 @@ class EpochMetrics(keras.callbacks.Callback):
         return counts
 
     def _count(self) -> None:
-        """Add the time since this was last done: whatever the run was at, checkpoints too."""
+        """Add the time since the last call, checkpoints and all."""
         before, self._counted = self._counted, time.monotonic()
         self._seconds += self._counted - before
 
@@ -121,7 +121,7 @@ def _named(logs: Mapping[str, Any]) -> Line:
 
 
 def _called(names: Iterable[str]) -> dict[str, str]:
-    """Return how a line calls metrics: each name -> one that no other has, its own if possible."""
+    """Return unique names for metrics in a line, unchanged if possible."""
     wanted = {name: _in_line(name) for name in names}
     taken = {*COUNTS}
     for name in sorted(wanted, key=lambda name: wanted[name] in COUNTS or name.startswith(TEST)):
@@ -132,7 +132,7 @@ def _called(names: Iterable[str]) -> dict[str, str]:
 
 
 def _in_line(name: str) -> str:
-    """Return a metric's name in a line, where `test_` is that of the test examples alone."""
+    """Return a metric's name in a line, where `test_` is reserved for the test examples."""
     if _is_test(name):
         return TEST + name.removeprefix(VALIDATION)
     return f"_{name}" if name.startswith(TEST) else name

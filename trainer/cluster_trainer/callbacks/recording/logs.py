@@ -1,4 +1,4 @@
-"""Numbers to look at: those in a fit's logs, and the learning rate."""
+"""Numbers for people: those in a fit's logs, and the learning rate."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import keras
 import numpy as np
 
 KINDS = "fiub"
-"""Of NumPy's: floating-point and whole numbers, and booleans, which count as 0 and 1."""
+"""NumPy's kinds: floating-point numbers, integers, and booleans, which count as 0 and 1."""
 MAX_NUMBERS = 100
-"""Of one metric that is recorded; the lines of all epochs are in checkpoints, too."""
+"""The limit for one metric; the lines of all epochs are in checkpoints, too."""
 
 
 def numbers_in(value: Any) -> np.ndarray | None:
-    """Return a value as an array of numbers; None for anything else that a callback has written."""
+    """Return a value as an array of numbers; None for other values of a callback."""
     try:
         array = np.asarray(value)
     except Exception:  # noqa: BLE001  a user's own class may raise anything

@@ -1,4 +1,4 @@
-"""What records a fit: callbacks of the image's own."""
+"""Records a fit with the image's own callbacks."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ log = logging.getLogger("trainer")
 
 
 class ClusterTrainerRecords(keras.callbacks.Callback):
-    """Calls others that record a fit; one that fails is called no more, and the fit goes on.
+    """Calls the callbacks that record a fit, and stops calling one that fails.
 
     Its name is that of its state in checkpoints, where no callback of a user's own has the same.
 
@@ -50,14 +50,14 @@ class ClusterTrainerRecords(keras.callbacks.Callback):
         self._call("on_train_begin", logs)
 
     def get_state(self) -> Mapping[str, Any] | None:
-        """Return what a fit that goes on needs: that of the one that has a state."""
+        """Return the state that a resumed fit needs: that of the one callback that has a state."""
         return next(iter(self._call("get_state")), None)
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         self._call("set_state", state)
 
     def close(self) -> None:
-        """Let go of what would outlive a fit that was broken off."""
+        """Release the resources of an interrupted fit."""
         self._call("close")
         self._others.clear()
 
@@ -68,7 +68,7 @@ class ClusterTrainerRecords(keras.callbacks.Callback):
         return call
 
     def _call(self, hook: str, *arguments: Any, **keywords: Any) -> list[Any]:
-        """Call a method of those that have it; return what they do."""
+        """Call a method of the callbacks that have it; return the results."""
         returned = []
         for one in [*self._others]:
             if (method := getattr(one, hook, None)) is None:
@@ -85,9 +85,9 @@ class ClusterTrainerRecords(keras.callbacks.Callback):
 
 
 class About(keras.callbacks.Callback):
-    """Writes what a script's fit is begun with when it begins, and anew when it goes on.
+    """Writes how a script's fit begins, and again when it resumes.
 
-    A fit that had ended has no more epochs to begin: what it was trained with is left as it was.
+    A finished fit has no more epochs to begin, so the file stays as it was.
 
     Args:
         file: is written.
@@ -102,7 +102,7 @@ class About(keras.callbacks.Callback):
         self._has_written = False
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Write it where there is none: it may have been on a disk that was lost."""
+        """Write the file if it is missing: it may have been on a lost disk."""
         if not self._file.exists():
             self._write()
 

@@ -26,12 +26,12 @@ from cluster_trainer.results.event_file import EventFile, starts_in
 
 FOLDER = "tensorboard"
 VALIDATION = "val_"
-SECONDS_BETWEEN = 0.9  # calls of about a second are written each, shorter ones together
+SECONDS_BETWEEN = 0.9  # calls of about a second are written one by one, shorter ones together
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What there is to show of a run, and who asks.
+    """The data of a run for TensorBoard.
 
     Attributes:
         place: tells where the run is.
@@ -58,9 +58,9 @@ class Shown:
 
 
 class TensorBoard(keras.callbacks.Callback):
-    """Writes event files, about once a second and after each epoch; nothing crosses workers.
+    """Writes event files, about once a second and after each epoch, without communication.
 
-    A file is made when something is first written into it, and is open only while that lasts.
+    A file is created when something is first written into it, and is open only meanwhile.
 
     Args:
         folder: this worker's own for them.
@@ -75,12 +75,12 @@ class TensorBoard(keras.callbacks.Callback):
         self._own: EventFile | None = None
         self._parts: dict[str, EventFile] = {}
         self._start = ""
-        self._begins_at = 0  # what earlier starts wrote of this epoch holds no more
+        self._begins_at = 0  # the values that earlier starts wrote for this epoch are void
         self._call_began = 0.0
         self._written = -inf  # the first call is written, on a machine that has just booted too
-        self._seconds = 0.0  # of the calls since something was written
+        self._seconds = 0.0  # of the calls since the last write
         self._waits: Mapping[str, float] = {}  # until then
-        self._began = self._step = 0  # the step at the start, and when something was written
+        self._began = self._step = 0  # the step at the start, and at the last write
         self._saved: dict[str, int] = {}
         self._slow = ""
         self._logs: Mapping[str, Any] | None = None  # of a call that is over
@@ -90,12 +90,12 @@ class TensorBoard(keras.callbacks.Callback):
         if self._shown.is_chief:
             self._start = self._shown.start()
         self._began = self._step = place.step
-        # Of an epoch that has ended the numbers are written before the checkpoint that says so.
+        # The numbers of a finished epoch are written before the checkpoint that records its end.
         self._begins_at = place.step + (place.stage in (Stage.EPOCH, Stage.ALL))
         self._waits = waits_of(self.model)  # of an earlier fit, whose steps are still compiled
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Write what the call before has come to: by now it is known how many steps it did."""
+        """Write the results of the previous call: by now its number of steps is known."""
         self._note()
         self._call_began = time.monotonic()
 
@@ -122,7 +122,7 @@ class TensorBoard(keras.callbacks.Callback):
         self._note(is_last=True)
 
     def _note(self, *, is_last: bool = False) -> None:
-        """Write what the calls since the last time have come to, unless that was just now."""
+        """Write the results of the calls since the last write, unless that was just now."""
         now, step, logs = time.monotonic(), self._shown.place().step, self._logs
         if logs is None or step <= self._step:
             return
@@ -139,11 +139,11 @@ class TensorBoard(keras.callbacks.Callback):
         self._written, self._step, self._seconds = now, step, 0.0
 
     def _begin(self) -> EventFile:
-        """Return this worker's own file, in which the chief says what has started."""
+        """Return this worker's own file, into which the chief writes the starts."""
         starts = starts_in(self._folder)
         own = EventFile(self._folder, begins_at=self._began + 1)
         if self._shown.is_chief:
-            # At step 0, so that none is forgotten with the steps that are done again.
+            # At step 0, so that repeated steps do not replace it.
             own.text(f"starts/{starts + 1}", self._start, step=0)
         return own
 
@@ -196,10 +196,10 @@ class TensorBoard(keras.callbacks.Callback):
 
 
 def _numbers(logs: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield the numbers of a fit's logs, those of a short array one by one."""
+    """Yield the numbers of a fit's logs; those of a short array one by one."""
     for name, value in logs.items():
         array = numbers_in(value)
-        if array is None or not isinstance(name, str):  # a callback may add what it likes
+        if array is None or not isinstance(name, str):  # a callback may add anything
             continue
         if array.ndim == 0:
             yield name, float(array)

@@ -1,4 +1,4 @@
-"""When a fit trains and evaluates, and where the time of each epoch goes."""
+"""Records when a fit trains and evaluates, and where the time of each epoch goes."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -11,24 +11,24 @@ from cluster_trainer.engine.steps import waits_of
 
 
 class Book(Protocol):
-    """Where it is written down."""
+    """The journal."""
 
     def note(self, state: str, detail: str = "", **more: Any) -> None:
-        """Note what the worker is at from now on."""
+        """Note the worker's activity from now on."""
 
     def epoch(self, epoch: int, step: int, seconds: dict[str, float]) -> None:
-        """Note where the seconds of an epoch that is over went."""
+        """Note how the seconds of a finished epoch were spent."""
 
 
 class Timeline(keras.callbacks.Callback):
     """Notes where training, evaluation and each epoch begin and end.
 
     The seconds of an epoch are `first_call` (of this start, mostly TensorFlow's compilation),
-    `calls` (all others, with the waiting for input and for other workers in them), `evaluating`,
-    `checkpoints` (for as long as they held training up) and `all` of them with whatever else there
-    was, such as callbacks, and the workers' agreement after each call. Of `calls`, where it is
-    measured (`engine/waits.py`), the steps waited for `input` and for `sums` of gradients. An epoch
-    in which a run goes on is counted from there.
+    `calls` (all others, with the waits for input and for other workers), `evaluating`,
+    `checkpoints` (as long as they held up training) and `all`: these and everything else, such as
+    callbacks, and the workers' agreement after each call. If it is measured (`engine/waits.py`),
+    the steps of `calls` waited for `input` and for `sums` of gradients. If a run resumes within an
+    epoch, the times are counted from there.
 
     Args:
         book: is told.
@@ -73,7 +73,7 @@ class Timeline(keras.callbacks.Callback):
         self._count(
             "calls" if self._has_called else "first_call", time.monotonic() - self._call_began
         )
-        if not self._has_called:  # what was waited for within the first is a part of that
+        if not self._has_called:  # waits within the first call are a part of it
             self._waits = waits_of(self.model)
         self._has_called = True
 
@@ -97,7 +97,7 @@ class Timeline(keras.callbacks.Callback):
             self._book.note("running", "the fit is done")
 
     def _count_waits(self) -> None:
-        if self._waits is None:  # no call yet: an epoch that only had its evaluation left
+        if self._waits is None:  # no call yet: only the evaluation of the epoch was left
             return
         before, self._waits = self._waits, waits_of(self.model)
         for name, seconds in self._waits.items():

@@ -1,1 +1,1 @@
-"""The state of callbacks, and what else a program keeps beside its model, in checkpoints."""
+"""The state of callbacks, and other state of a program beside its model, in checkpoints."""

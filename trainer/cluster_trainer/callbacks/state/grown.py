@@ -1,7 +1,7 @@
-"""Lists that grow by an item an epoch, in checkpoints: each item is made text once.
+"""Lists that grow by an item per epoch, in checkpoints: each item is encoded once.
 
-All of them are in each checkpoint, since any worker's disk may be the one that is left. To make all
-of a History's numbers JSON anew at each epoch's end would let epochs take longer and longer.
+Every checkpoint has all items, because any worker's disk may be the only one left. Encoding all of
+a History's numbers again at each epoch's end would make epochs longer and longer.
 """
 
 import json
@@ -14,14 +14,14 @@ ARRAY = "an array"
 
 
 class Grown:
-    """Some lists that mostly grow, as lines of JSON that each hold what has come since the last."""
+    """Lists that mostly grow, as lines of JSON that each hold the items since the last line."""
 
     def __init__(self) -> None:
         self._text = bytearray()
         self._known: dict[str, tuple[int, Any]] = {}
 
     def text(self, lists: Mapping[str, Sequence[Any]]) -> np.ndarray:
-        """Return all of the lists as text, uint8 [n], of which `lists_of` makes lists again."""
+        """Return all of the lists as text, uint8 [n], which `lists_of` decodes."""
         if any(
             self._is_another(lists.get(name, ()), *known) for name, known in self._known.items()
         ):
@@ -37,12 +37,12 @@ class Grown:
 
     @staticmethod
     def _is_another(present: Sequence[Any], count: int, last: Any) -> bool:
-        """Tell whether a list has not grown, but been changed."""
+        """Tell whether a list has been changed other than by growing."""
         return len(present) < count or bool(count and present[count - 1] is not last)
 
 
 def lists_of(text: np.ndarray) -> dict[str, list[Any]]:
-    """Return the lists that a text was made of."""
+    """Decode the lists of a text."""
     found: dict[str, list[Any]] = {}
     for line in text.tobytes().splitlines():
         for name, more in json.loads(line, object_hook=_array).items():

@@ -1,9 +1,9 @@
-"""What callbacks, and sources of data, keep of a run that goes on later.
+"""The state of callbacks, and of data sources, in the checkpoints of a run.
 
-Those of Keras's that decide something are known here. One of a user's own may have two methods:
-`get_state()`, which returns numbers, texts, arrays, and lists and dictionaries of these, and
-`set_state(state)`, which is called with the same after `on_train_begin`; and once more, after
-`on_epoch_begin`, where the fit goes on within an epoch, which callbacks begin a second time then.
+The Keras callbacks with a state that matters are listed here. A callback of a user's own may have
+two methods: `get_state()` returns numbers, texts, arrays, and lists and dictionaries of these.
+`set_state(state)` gets the same after `on_train_begin`, and again after `on_epoch_begin` if the fit
+resumes within an epoch, because callbacks then begin that epoch a second time.
 """
 
 import warnings
@@ -26,9 +26,9 @@ def taken(
     arrays: list[np.ndarray],
     grown: MutableMapping[str, Grown] | None = None,
 ) -> dict[str, Any]:
-    """Return the states of those that have one as JSON knows them; see `as_json`.
+    """Return the states of the callbacks that have one as JSON values; see `as_json`.
 
-    One that cannot be kept is left out, and that is said.
+    If a state cannot be saved, it is omitted with a warning.
 
     Args:
         callbacks: of a fit.
@@ -55,7 +55,7 @@ def taken(
 
 
 def put_back(callbacks: Sequence[Any], states: Mapping[str, Any]) -> None:
-    """Give each its state, if one of its class and its place among these had one."""
+    """Restore the state of each callback, if one of its class and position had one."""
     for name, callback in named(callbacks):
         before = f"{getattr(callback, 'formerly', '')} 1"
         if (state := states.get(name, states.get(before))) is None:
@@ -92,7 +92,7 @@ def _with_lists(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def named(callbacks: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each callback with its class, and its place among those: workers may have others."""
+    """Yield each callback with its class, and its position among those: workers may have others."""
     counted: Counter[str] = Counter()
     for callback in callbacks:
         kind = type(callback).__name__
@@ -108,7 +108,7 @@ def _state(callback: Any) -> Any:
 
 
 def kept_names(callback: Any) -> tuple[str, ...]:
-    """Return the attributes that are kept of one of Keras's callbacks, or of a subclass of it."""
+    """Return the attributes that are saved for a callback of Keras's, or of a subclass."""
     known = keras_names.STATE_OF_CALLBACKS
     return next((names for kind, names in known.items() if isinstance(callback, kind)), ())
 
@@ -119,7 +119,7 @@ def has_state(callback: Any) -> bool:
 
 
 def as_json(value: Any, arrays: list[np.ndarray]) -> Any:
-    """Return a state as JSON knows it; its arrays are put behind those that are in the list.
+    """Return a state as a JSON value; its arrays are appended to the list.
 
     Raises:
         TypeError: it holds something else.
@@ -130,7 +130,7 @@ def as_json(value: Any, arrays: list[np.ndarray]) -> Any:
         return {str(name): as_json(part, arrays) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [as_json(part, arrays) for part in value]
-    array = np.array(value)  # a copy: it is written while the callback goes on
+    array = np.array(value)  # a copy: it is written while the callback continues
     if array.dtype == object:
         raise TypeError(f"{type(value).__name__} is no number, text, array, list or dictionary")
     if array.ndim == 0 and array.dtype.kind in "biuf":
@@ -140,10 +140,10 @@ def as_json(value: Any, arrays: list[np.ndarray]) -> Any:
 
 
 def from_json(value: Any, arrays: Sequence[np.ndarray]) -> Any:
-    """Return what `as_json` was given; tuples have become lists."""
+    """Return the value that `as_json` got; tuples have become lists."""
     if isinstance(value, dict):
         if value.keys() == {AN_ARRAY}:
-            return np.array(arrays[value[AN_ARRAY]])  # a copy: it may be put back twice
+            return np.array(arrays[value[AN_ARRAY]])  # a copy: it may be restored twice
         return {name: from_json(part, arrays) for name, part in value.items()}
     if isinstance(value, list):
         return [from_json(part, arrays) for part in value]

@@ -1,9 +1,9 @@
 """State that Keras does not list: plain `tf.Variable`s, variables of helpers, lookup tables.
 
-Keras lists the variables that it has made for a model and an optimizer. A program may have others:
-a counter that is a `tf.Variable`, buffers in a `tf.Module`, a second model within a callback, a
-table that grows. They are found by their attributes, whose names are the same in each process that
-runs the same program.
+Keras lists the variables that it has created for a model and an optimizer. A program may have
+others: a counter that is a `tf.Variable`, buffers in a `tf.Module`, a second model within a
+callback, a table that grows. They are found by their attributes, whose names are the same in each
+process that runs the same program.
 """
 
 import hashlib
@@ -37,23 +37,23 @@ HOLDERS = (
     keras.callbacks.Callback,
     keras.random.SeedGenerator,
     keras.optimizers.schedules.LearningRateSchedule,
-    tf.__internal__.tracking.AutoTrackable,  # and with it tf.Module
+    tf.__internal__.tracking.AutoTrackable,  # includes tf.Module
 )
-"""Which objects of the libraries may hold variables, beside instances of users' classes."""
+"""Classes of the libraries whose objects may hold variables, in addition to users' classes."""
 LEAVES = (bool, int, float, complex, str, bytes, type(None), np.ndarray, np.generic, tf.Tensor)
 LIBRARIES = {"keras", "tensorflow", "numpy", "pandas", "cluster_trainer", *sys.stdlib_module_names}
 LIBRARIES -= {"__main__"}
 OF_MODEL = "model"
 TEXT = "serialized"
-"""The part of a tensor of texts, of which NumPy knows no array that can be written."""
+"""The part of a string tensor, which NumPy cannot write as an array."""
 WHAT = "a checkpoint (other variables)"
 NESTED = 4
-"""How deep collections may be for one look at the types of what they hold."""
+"""The depth of collections at which the types of their items are checked."""
 SHOWN = 5
 log = logging.getLogger("trainer")
 
 Row = Mapping[str, np.ndarray]
-"""What one replica has of a variable or a table, part -> array."""
+"""One replica's value of a variable or a table, part -> array."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,10 @@ class Tracked:
     known: Sequence[Any]
 
     def take(self, arrays: list[np.ndarray]) -> dict[str, Any]:
-        """Return it as JSON knows it; its arrays are put behind those in the list.
+        """Return the state as a JSON value; its arrays are appended to the list.
 
-        All workers call it. What is the same on all replicas is kept once, and the rest for each.
+        All workers call it. Values that are the same on all replicas are saved once, others for
+        each replica.
         """
         mine = {path: _rows(one) for path, one in self._found().items()}
         return {
@@ -81,12 +82,13 @@ class Tracked:
         }
 
     def missing(self, saved: Mapping[str, Any]) -> list[Problem]:
-        """Return what is wrong if a checkpoint has state for which there is no place here."""
+        """Return the problem if a checkpoint has state for which there is no place here."""
         found = self._found()
         absent = [path for path in saved if path not in found]
         missing = [path for path in absent if path.startswith(OF_MODEL)]
         if later := [path for path in absent if path not in missing]:
-            # A callback may make it in any hook, and have begun anew before there were checkpoints.
+            # A callback may create it in any hook, and may have started over before there were
+            # checkpoints.
             log.warning(
                 "in the checkpoint, but not created here yet: %s; not restored",
                 listed(later[:SHOWN]),
@@ -103,7 +105,7 @@ class Tracked:
         return [Problem("variables that the model holds", "", accepted, advice)]
 
     def put_back(self, saved: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> None:
-        """Give all replicas of this process what `take` returned."""
+        """Restore on all replicas of this process what `take` returned."""
         replicas = Replicas.of(self.model.distribute_strategy)
         for path, one in self._found().items():
             if path not in saved:
@@ -123,7 +125,7 @@ class Tracked:
         roots = {OF_MODEL: self.model}
         counted: dict[str, int] = {}
         for callback in of_a_user(self.callbacks):
-            if states.has_state(callback):  # which sees to its own
+            if states.has_state(callback):  # it handles its own
                 continue
             kind = type(callback).__name__
             counted[kind] = counted.get(kind, 0) + 1
@@ -154,7 +156,7 @@ class Tracked:
 
 
 def _walk(roots: Mapping[str, Any], known: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield what holds state, by the shortest way of attributes that leads to it."""
+    """Yield the objects with state, by the shortest path of attributes that leads to each."""
     seen = {id(one): one for one in known}
     queue = deque(roots.items())
     while queue:
@@ -182,14 +184,14 @@ def _parts(one: Any) -> list[tuple[str, Any]]:
 
 
 def _is_plain(parts: Sequence[Any], depth: int = NESTED) -> bool:
-    """Tell whether a collection holds leaves alone, without a loop of Python's over millions."""
+    """Tell whether a collection has only leaves, without a Python loop over millions of items."""
     kinds = {*map(type, parts)}
     nested = {kind for kind in kinds if not _is_leaf(kind)}
     if not nested:
         return True
     if not depth or not nested <= {list, tuple, dict}:
         return False
-    once = [*dict(zip(map(id, parts), parts, strict=True)).values()]  # one row may come often
+    once = [*dict(zip(map(id, parts), parts, strict=True)).values()]  # a row may occur often
     values = map(dict.values, _of_kinds(once, {dict}))
     within = chain.from_iterable([*_of_kinds(once, {list, tuple}), *values])
     return _is_plain([*within], depth - 1)
@@ -248,7 +250,7 @@ def _assign(one: Any, rows: Sequence[Row]) -> None:
 
 
 def _once(rows: list[Row]) -> list[Row]:
-    """Return one row for all where they are the same."""
+    """Return one row for all if they are the same."""
     contents = {tuple(bytes(part) for part in _bytes_of(row)) for row in rows} if rows[1:] else {0}
     return rows[:1] if len(contents) == 1 else rows
 
@@ -288,7 +290,7 @@ def _bytes_of(row: Row) -> Iterator[Any]:
 
 
 def _number(parts: Iterable[Any]) -> int:
-    """Return a number that other contents do not have, as workers can tell each other."""
+    """Return a digest that workers can exchange as a number."""
     digest = hashlib.blake2b(digest_size=7)
     for part in parts:
         digest.update(len(part).to_bytes(8))

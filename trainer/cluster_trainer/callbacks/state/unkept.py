@@ -1,4 +1,4 @@
-"""Which callbacks of a user's own remember something that no checkpoint has."""
+"""Finds a user's callbacks that have state which no checkpoint saves."""
 
 import hashlib
 from collections import deque
@@ -17,12 +17,13 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 COLLECTIONS = (dict, list, tuple, deque, AbstractSet)
 KERAS_OWN = frozenset([*keras_names.SET_BY_KERAS, "epochs_since_last_save"])
 MOST_BYTES, MOST_PARTS = 2**20, 10_000
-"""Of an array, and of an attribute: of longer ones, the length and what comes last are compared."""
+"""The size of an array, and of an attribute. Of larger ones, the length and the last part are
+compared."""
 DEPTH = 8
 
 
 class Unkept:
-    """The attributes of users' callbacks that change during a fit, where no state is offered.
+    """The attributes of users' callbacks that change during a fit, if no state is offered.
 
     Args:
         callbacks: of the fit, as it begins or goes on.
@@ -33,7 +34,7 @@ class Unkept:
         self._before = dict(self._digests())
 
     def changed(self, before: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
-        """Return the names of those that have changed, by callback.
+        """Return the names of the attributes that have changed, by callback.
 
         Args:
             before: what had changed at an earlier start of the fit.
@@ -56,9 +57,9 @@ class Unkept:
 
 
 class ValueDigest:
-    """A digest of what a value of numbers, texts, arrays and collections holds.
+    """A digest of a value of numbers, texts, arrays and collections.
 
-    Of other things it takes the type alone, and of many parts those that come last.
+    Other objects count by their type alone. Of many items, the last ones count.
     """
 
     def __init__(self) -> None:

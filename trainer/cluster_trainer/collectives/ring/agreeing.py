@@ -1,4 +1,4 @@
-"""Whether two neighbours make the same call: compared, and the difference told in words."""
+"""Compares whether two neighbours make the same call, and describes the difference."""
 
 from dataclasses import replace
 
@@ -9,9 +9,9 @@ from cluster_trainer.collectives.ring.wire import Header, Operation
 
 DTYPES = tuple(map(np.dtype, ("float32", "float64", "int32", "int64", "float16")))
 WIRES = (None, "bfloat16")
-"""What numbers travel as; None: as they are."""
+"""The number formats on the wire; None: unchanged."""
 LONGEST = 2**40
-"""Bytes; a length beyond it is not one."""
+"""The largest length in bytes; a larger one is invalid."""
 
 
 def agreed(mine: Header, received: bytes, *, any_length: bool = False) -> Header:
@@ -38,7 +38,7 @@ def agreed(mine: Header, received: bytes, *, any_length: bool = False) -> Header
     calls = [
         (one.what, one.kind, one.detail, 0 if any_length else one.length) for one in (theirs, mine)
     ]
-    # Theirs may be of an earlier turn, of which this rank has read nothing: it gave a broadcast.
+    # Their operation may be of an earlier turn, in which this rank only sent a broadcast.
     if is_same_ring and theirs.operation <= mine.operation and calls[0] != calls[1]:
         raise OtherCall(_other_call(theirs, mine), rank)
     text = f"out of step: the left neighbour calls {theirs}; this rank calls {mine}"
@@ -46,7 +46,7 @@ def agreed(mine: Header, received: bytes, *, any_length: bool = False) -> Header
 
 
 def _other_call(theirs: Header, mine: Header) -> str:
-    """Return in words for whoever wrote the program what two ranks are at."""
+    """Describe the calls of two ranks for the author of the program."""
     there, here = (header.what or "something without a name" for header in (theirs, mine))
     if there == here:
         return (
@@ -62,7 +62,7 @@ def _other_call(theirs: Header, mine: Header) -> str:
 
 
 def _in_words(header: Header) -> str:
-    """Return what a rank does in an operation."""
+    """Describe a rank's operation."""
     if header.kind == Operation.ALL_REDUCE:
         kind, wire = divmod(header.detail, len(WIRES))
         name = DTYPES[kind].name if kind < len(DTYPES) else f"unknown type {header.detail}"

@@ -1,4 +1,4 @@
-"""Calls made by a thread of their own, one after the other, while the one that asked goes on."""
+"""Runs calls in a separate thread, one after the other, while the caller continues."""
 
 import os
 import threading
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 def over(result: T) -> Future[T]:
-    """Return what has the result of a call that is over."""
+    """Return a future with the result of a finished call."""
     future: Future[T] = Future()
     future.set_result(result)
     return future
 
 
 class Background:
-    """Makes calls in the order in which they were given. The thread begins with the first one.
+    """Runs calls in order. The thread starts with the first one.
 
     It is a daemon: a process that ends need not wait for a call that waits for other processes.
 
@@ -34,22 +34,22 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def submit(self, call: Callable[[], Any]) -> Future[Any]:
-        """Return what will have the call's result, or the exception that it has raised."""
+        """Return a future of the call's result or exception."""
         if self._thread is None:
             thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            thread.start()  # which a limit may forbid: then the next call tries again
+            thread.start()  # a limit may forbid it: then the next call tries again
             self._thread = thread
         future: Future[Any] = Future()
         self._tasks.put((future, call))
         return future
 
     def wait(self) -> None:
-        """Return when all calls are over; at once if it is one of them that asks."""
+        """Wait until all calls are done; return at once if one of them calls this."""
         if self._thread not in {None, threading.current_thread()}:
             self._tasks.join()
 
     def end(self) -> None:
-        """Make the calls that are left, and end the thread; nothing may be submitted any more."""
+        """Run the remaining calls, and end the thread; nothing may be submitted afterwards."""
         if self._thread is not None:
             self._tasks.put(None)
             self._thread.join()
@@ -60,7 +60,7 @@ class Background:
             pass
 
     def _make_next(self) -> bool:
-        """Make a call; nothing of it is held while the next one is waited for."""
+        """Run a call, and release everything of it before waiting for the next."""
         task = self._tasks.get()
         try:
             if task is None:
@@ -75,11 +75,11 @@ class Background:
 
 
 def _interrupt_nobody() -> None:
-    """Let this thread take the processor when it is free, or when it is its turn.
+    """Schedule this thread in the batch class, so that it does not interrupt computation.
 
-    It would interrupt what computes with each piece that arrives: in the same rounds `mobilenet_v2`
-    in memory lost 4 % of its examples a second to that, and 1 % so. Another class that somebody has
-    chosen for the process (`chrt`) stays.
+    Otherwise it would interrupt the computation with each arriving piece. In the same rounds,
+    `mobilenet_v2` in memory lost 4 % of its examples per second without this, and 1 % with it. A
+    scheduling class that is already set for the process (`chrt`) stays.
     """
     with suppress(OSError):  # some sandboxes forbid it
         if os.sched_getscheduler(0) == os.SCHED_OTHER:

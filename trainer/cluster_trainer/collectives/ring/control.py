@@ -1,12 +1,12 @@
-"""Heartbeats and last words, in a thread of its own, while the calling thread computes or waits.
+"""Heartbeats and last messages, in a separate thread, while the calling thread computes or waits.
 
-Operations use each connection from left to right only. The other direction is this thread's: every
+Operations use each connection from left to right only. This thread uses the other direction: every
 rank sends small records to its left neighbour, and watches its right one. So each rank is watched
-by one other, by way of the process that trains and not of a helper; a process that stands still, by
-SIGSTOP, a paused container or a machine without power, sends none.
+by one other, through the process that trains and not a helper. A process that stands still
+(SIGSTOP, a paused container, a machine without power) sends none.
 
-Whoever sees a failure sends it to the left, everyone passes it on, and so it has gone round the
-ring, without the lost rank, after some milliseconds.
+A rank that detects a failure sends it to the left, and every rank forwards it. So within
+milliseconds it has gone round the ring, except for the lost rank.
 """
 
 import select
@@ -28,9 +28,9 @@ from cluster_trainer.collectives.ring.wire import Record, Word, records
 
 NOBODY = 2**16 - 1
 BEATS = 10
-"""Heartbeats within the time limit."""
+"""The number of heartbeats within the time limit."""
 END_SECONDS = 2.0
-ERRORS: dict[Word, type[RingError]] = {  # the more special ones first
+ERRORS: dict[Word, type[RingError]] = {  # the more specific ones first
     Word.OTHER_CALL: OtherCall,
     Word.LEFT_BEFORE: PeerLeft,
     Word.LOST: PeerLost,
@@ -41,7 +41,7 @@ ERRORS: dict[Word, type[RingError]] = {  # the more special ones first
 
 @dataclass(frozen=True)
 class Membership:
-    """Where this process is in which ring."""
+    """The place of this process in a ring."""
 
     rank: int
     size: int
@@ -49,17 +49,17 @@ class Membership:
 
     @property
     def left(self) -> int:
-        """The rank that this one receives from."""
+        """The rank from which this one receives."""
         return (self.rank - 1) % self.size
 
     @property
     def right(self) -> int:
-        """The rank that this one sends to."""
+        """The rank to which this one sends."""
         return (self.rank + 1) % self.size
 
 
 class Control:
-    """The thread. Its end is the ring's: the first failure, or `stop`.
+    """The thread. It ends with the ring: after the first failure, or `stop`.
 
     Args:
         place: this rank.
@@ -100,7 +100,7 @@ class Control:
         self._compare_with_right()
 
     def stop(self) -> None:
-        """Say the last word and end the thread."""
+        """Send the last message and end the thread."""
         self._fate.close()
         self._thread.join(END_SECONDS)
 
@@ -168,7 +168,7 @@ class Control:
             self._fate.fail(PeerLeft(text, rank))
 
     def _judge(self) -> None:
-        # Only time in which this thread looked counts: one that stood still itself blames nobody.
+        # Only time in which this thread ran counts: after a pause of its own it blames nobody.
         now = time.monotonic()
         self._silent += min(now - self._looked, 2 * self._beat)
         self._looked = now
@@ -193,7 +193,7 @@ class Control:
             except BlockingIOError:
                 pass  # the left neighbour does not read; its own watcher judges
             except OSError:
-                self._unsent.clear()  # the calling thread sees what became of it
+                self._unsent.clear()  # the calling thread sees the result
 
 
 def _error_of(record: Record) -> RingError:

@@ -1,4 +1,4 @@
-"""How an operation of the ring fails, and the one place where the first failure is kept."""
+"""The errors of the ring, and the one place that keeps the first failure."""
 
 import os
 import select
@@ -11,7 +11,7 @@ CLOSED = "this ring was closed"
 
 
 class RingError(Exception):
-    """The ring is of no use any more: close it, and form another.
+    """The ring cannot be used any more: close it, and form another.
 
     Attributes:
         rank: whose fault it is, as far as known; None if no rank is to blame.
@@ -20,7 +20,7 @@ class RingError(Exception):
     def __init__(self, message: str, rank: int | None = None) -> None:
         super().__init__(message)
         self.rank = rank
-        self.record: Record | None = None  # in which another rank told it
+        self.record: Record | None = None  # in which another rank reported it
 
 
 class PeerLost(RingError):  # noqa: N818 -- what has happened, as in the errors of sockets
@@ -28,19 +28,19 @@ class PeerLost(RingError):  # noqa: N818 -- what has happened, as in the errors 
 
 
 class PeerLeft(PeerLost):
-    """A worker has left before this operation, as one does that has ended by itself."""
+    """A worker has left before this operation, like one that has ended normally."""
 
 
 class PeerUnfit(PeerLost):
-    """A worker that is new differs from the others, who can go on without it."""
+    """A newcomer differs from the others, which can continue without it."""
 
 
 class OutOfStep(RingError):  # noqa: N818
-    """A worker calls something else than this one, or sends what cannot be understood."""
+    """A worker is at another operation, or sends invalid data."""
 
 
 class OtherCall(OutOfStep):
-    """A worker is at another of its program's calls than this one: the programs differ."""
+    """A worker is in a different call of its program: the programs differ."""
 
 
 class Aborted(RingError):  # noqa: N818
@@ -48,9 +48,10 @@ class Aborted(RingError):  # noqa: N818
 
 
 class Fate:
-    """Whether the ring has failed or closed: the first error wins, and wakes whoever waits.
+    """Whether the ring has failed or closed: the first error wins, and wakes all waiting threads.
 
-    Safe to use from any thread. `fileno` can be polled: it is readable from the first failure on.
+    It is safe to use from any thread. `fileno` can be polled: it is readable after the first
+    failure.
 
     Attributes:
         error: the first failure.
@@ -62,18 +63,18 @@ class Fate:
         self.error: RingError | None = None
         self.closing = False
         self.tell: Callable[[RingError], None] = lambda _: None
-        self._lock = threading.RLock()  # a signal handler may abort within it
+        self._lock = threading.RLock()  # a signal handler may call abort within it
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._released = False
 
     def fileno(self) -> int:
-        """Return what poll() takes."""
+        """Return the file descriptor for poll()."""
         return self._event
 
     def fail(self, error: RingError) -> RingError:
-        """Keep this error unless there is one; return the one that is kept.
+        """Keep this error if it is the first; return the one that is kept.
 
-        The others are told before anybody here knows: this process may end as soon as it does.
+        The others are told before anybody here sees it, because this process may end at once.
         """
         with self._lock:
             if self.error is None:
@@ -83,27 +84,27 @@ class Fate:
             return self.error
 
     def close(self) -> None:
-        """Wake the thread beside, so that it ends."""
+        """Wake the control thread, so that it ends."""
         with self._lock:
             self.closing = True
             self._wake()
 
     def ended(self) -> RingError | None:
-        """Return why nothing may be sent or received any more: the error, or that this rank left.
+        """Return why nothing may be sent or received: the error, or that this rank has left.
 
-        The latter is for a thread beside the one that has left.
+        The latter is for a thread other than the one that has left.
         """
         return self.error or (RingError(CLOSED) if self.closing else None)
 
     def wait(self, seconds: float) -> RingError | None:
-        """Return the error, for which this waits so long."""
+        """Return the error; wait for it so long."""
         waiting = select.poll()
         waiting.register(self._event, select.POLLIN)
         waiting.poll(seconds * 1000)
         return self.error
 
     def release(self) -> None:
-        """Give back the event; nothing may poll it any more."""
+        """Close the event; nothing may poll it any more."""
         with self._lock:
             if not self._released:
                 os.close(self._event)

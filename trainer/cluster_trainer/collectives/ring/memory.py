@@ -1,21 +1,21 @@
-"""Memory that is used again once nobody refers to it: fresh pages cost more than adding does."""
+"""Reuses memory that nobody refers to any more: fresh pages cost more than the additions."""
 
 import sys
 
 import numpy as np
 
 ALIGNMENT = 64
-"""Bytes. TensorFlow takes an array as its own tensor, without a copy, where it begins at such a
-place: EIGEN_MAX_ALIGN_BYTES on x86-64 with AVX-512, more than any other build needs."""
+"""Bytes. TensorFlow uses an array without a copy if it begins at a multiple of this:
+EIGEN_MAX_ALIGN_BYTES on x86-64 with AVX-512, the largest of all builds."""
 MOST_HELD = 16
-"""Enough for the sums of eight buckets, which are under way at once, and what is sent for one."""
+"""Enough for the sums of eight buckets at once, and for the data that one of them sends."""
 
 
 class Memory:
     """Arrays of any size and type.
 
-    What is given out belongs to the receiver for as long as it, or anything made of it (a view, a
-    tensor), lives; only then is its memory given out again.
+    An array belongs to its receiver as long as it, or anything made of it, such as a view or a
+    tensor, exists. Then its memory is used again.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Memory:
         self._idle = sys.getrefcount(self._held[0])
 
     def take(self, count: int, dtype: np.dtype) -> np.ndarray:
-        """Return an array, dtype [count], with any values."""
+        """Return an array, dtype [count], with undefined values."""
         size = count * dtype.itemsize
         for place in range(len(self._held)):
             idle = sys.getrefcount(self._held[place]) == self._idle
@@ -38,7 +38,7 @@ class Memory:
 
 
 def aligned(size: int) -> np.ndarray:
-    """Return so many fresh bytes that TensorFlow takes without a copy."""
+    """Return so many fresh bytes, aligned for TensorFlow."""
     return _aligned(np.empty(size + ALIGNMENT, np.uint8), size)
 
 

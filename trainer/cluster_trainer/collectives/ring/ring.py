@@ -1,4 +1,4 @@
-"""The group of workers: what all of them call, one after the other, in the same order."""
+"""The ring of workers: all of them call the same operations in the same order."""
 
 import io
 import itertools
@@ -40,9 +40,9 @@ from cluster_trainer.collectives.ring.sums import (
 from cluster_trainer.collectives.ring.wire import LONGEST_WHAT, Header, Operation
 
 SMALL_BYTES = 2**18
-"""As long as no rank sends more, a sum takes half the hops, and every rank's numbers go to all.
+"""If no rank sends more than this, a sum takes half the hops, and every rank's numbers go to all.
 
-Measured with three and four ranks; the way in chunks sends less, and is faster beyond.
+Measured with three and four ranks. The sum in chunks sends less, and is faster above this size.
 """
 SIZE = np.dtype(np.int64)
 
@@ -113,16 +113,16 @@ class Ring:
 
     @property
     def error(self) -> RingError | None:
-        """Why the ring has ended; None while it has not."""
+        """Why the ring has ended; None if it has not."""
         return self._fate.error
 
     def all_reduce(
         self, values: np.ndarray, *, wire: str | None = None, what: str = ""
     ) -> np.ndarray:
-        """Return the sum over all ranks, the same bits on all of them.
+        """Return the sum over all ranks, with the same bits on all of them.
 
-        The result belongs to the caller: its memory is used for another sum only when nothing
-        refers to it any more.
+        The result belongs to the caller: its memory is reused only when nothing refers to it any
+        more.
 
         Args:
             values: [n] of one of DTYPES; read, never written to.
@@ -149,10 +149,10 @@ class Ring:
     def begin_all_reduce(
         self, values: np.ndarray, *, wire: str | None = None, what: str = ""
     ) -> Future[np.ndarray]:
-        """Begin a sum as `all_reduce` and return at once, with what will hold it, or the error.
+        """Begin a sum like `all_reduce`, and return a future of it at once.
 
-        A thread of the ring's own makes such sums, in the order in which they were begun. Any other
-        operation waits for them. Until then the values must not change.
+        A thread of the ring computes such sums in the order in which they were begun. Any other
+        operation waits for them. The values must not change until then.
 
         Raises:
             ValueError: if this rank's arguments are of no use.
@@ -166,7 +166,7 @@ class Ring:
         return self._background.submit(lambda: self.all_reduce(values, wire=wire, what=what))
 
     def all_gather(self, value: bytes | np.ndarray, *, what: str = "") -> list[bytes]:
-        """Return the bytes of every rank, of any lengths, in the order of ranks."""
+        """Return the bytes of every rank, of any lengths, in rank order."""
         mine = value.tobytes() if isinstance(value, np.ndarray) else bytes(value)
         if self.size == 1:
             return [mine]
@@ -179,9 +179,9 @@ class Ring:
             return self._gathered(mine, sizes.tolist(), headers)
 
     def broadcast(self, value: bytes | None, holder: int, *, what: str = "") -> bytes:
-        """Return what the rank `holder` gives; the others give None.
+        """Return the content that the rank `holder` gives; the others give None.
 
-        It goes round the ring in pieces, so that all have it about when the first has.
+        It travels round the ring in pieces, so that all ranks have it at about the same time.
 
         Raises:
             ValueError: if this rank's arguments are of no use.
@@ -214,14 +214,14 @@ class Ring:
                     raise self._fate.fail(OutOfStep(text, index))
 
     def abort(self, reason: str) -> None:
-        """End the ring on all ranks: whoever waits in a call, or makes one, gets `Aborted`.
+        """End the ring on all ranks: waiting and later calls raise `Aborted`.
 
         Any thread may call this.
         """
         self._fate.fail(Aborted(f"aborted by rank {self.rank}: {reason}", self.rank))
 
     def leave(self) -> None:
-        """End the ring on all ranks, for which this one waits no longer: they get `PeerLeft`.
+        """End the ring on all ranks without waiting for them: they get `PeerLeft`.
 
         Any thread may call this.
         """
@@ -229,18 +229,18 @@ class Ring:
         self._fate.fail(PeerLeft(text, self.rank))
 
     def doubt(self, seconds: float) -> None:
-        """Have this rank doubt itself, and not its left neighbour, where the two differ.
+        """Make this rank doubt itself, not its left neighbour, if the two differ.
 
-        It waits so long for another rank to say so: of all in a circle one alone cannot differ from
-        its left neighbour.
+        It waits so long for another rank's verdict: in a circle, a rank that differs is never the
+        only one that sees a difference.
         """
         if self._sockets:
             self._links.doubt_seconds = seconds
 
     def close(self) -> None:
-        """Leave the ring, with its sockets and its thread. For the thread that calls the rest, too.
+        """Leave the ring, and close its sockets and its thread. Call it in the calling thread.
 
-        The others are told. The last call of a run that ends well is `barrier`: after it nobody
+        The others are told. The last call of a run that ends well is `barrier`: after it, nobody
         needs this rank any more.
         """
         if self.is_closed:
@@ -257,9 +257,9 @@ class Ring:
         self._fate.release()
 
     def forget(self) -> None:
-        """Close this process's copies of the connections, which another process goes on using.
+        """Close this process's copies of the connections, which another process keeps using.
 
-        For a process that was forked off: nothing is sent, and the ring is of no use here.
+        For a forked process: nothing is sent, and the ring cannot be used here.
         """
         self.is_closed = True
         for connection in self._sockets:
@@ -322,7 +322,7 @@ class Ring:
         return found
 
     def _received(self, holder: int, head: bytes) -> bytes:
-        """Take a broadcast from the left, and pass it on unless the right one is the holder."""
+        """Receive a broadcast from the left, and forward it unless the right one is the holder."""
         found: list[Header] = []
         mine = Header.unpack(head)
 
@@ -348,7 +348,7 @@ class Ring:
 
 
 def _content_of(buffer: io.BytesIO, view: memoryview) -> bytes:
-    """Return the buffer's bytes, which are not copied once no view holds them."""
+    """Return the buffer's bytes; they are not copied if no view holds them."""
     view.release()
     return buffer.getvalue()
 
@@ -369,10 +369,11 @@ def _prepare(connection: socket.socket) -> None:
 
 
 def _give_up_after(left: socket.socket, seconds: float) -> None:
-    """Have the kernel end a connection on which this rank's heartbeats are not acknowledged.
+    """Let the kernel end a connection on which this rank's heartbeats are not acknowledged.
 
-    That is a network that has gone one way only: the right neighbour's heartbeats still come.
-    Not for the connection to the right: a neighbour that computes takes nothing of it for long.
+    Then the network works in one direction only: the right neighbour's heartbeats still arrive.
+    This does not apply to the connection to the right, because a neighbour that computes does not
+    read it for a long time.
     """
     if left.family in (socket.AF_INET, socket.AF_INET6):
         left.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))

@@ -1,9 +1,8 @@
-"""Bytes to the right neighbour and from the left one at once, by the thread that calls.
+"""Sends bytes to the right and receives from the left at once, in the calling thread.
 
-An operation is a `Flow`: what goes out and what comes in, each a list of places in memory that
-follow one another as one stream. How much of the outgoing stream may be sent can depend on how much
-has come in, so that pieces are passed on, or added up and passed on, while others are still under
-way.
+An operation is a `Flow`: the outgoing and the incoming bytes, each a list of memory areas that form
+one stream. How much of the outgoing stream may be sent can depend on how much has arrived, so that
+pieces are forwarded, or added and forwarded, while others are still on their way.
 """
 
 import select
@@ -14,23 +13,22 @@ from cluster_trainer.collectives.ring.errors import Fate, OtherCall, OutOfStep, 
 from cluster_trainer.collectives.ring.wire import HEADER
 
 PIECE = 2**20
-"""Bytes for one call of the kernel: few enough to be in the processor's cache when they are
-added."""
+"""Bytes for one system call: few enough to be in the processor's cache when they are added."""
 GRAIN = 2**16
-"""Bytes that arrive before they are added, unless the rest is less: an addition has a cost of its
-own."""
+"""Bytes that arrive before they are added, unless the rest is less: each addition has an
+overhead."""
 GRACE_SECONDS = 0.05
-"""How long a closed connection waits for the word that says why; it takes the other way round the
-ring."""
+"""How long a closed connection waits for the record with the reason, which travels the other way
+round the ring."""
 UNIT = 8
-"""Bytes; pieces are added in multiples of this, which all types of numbers divide."""
+"""Bytes; pieces are added in multiples of this, which the size of every number type divides."""
 
 Span = Callable[[int, int, int], None]
-"""Called with a part's number, and the bytes of it from the first to before the last."""
+"""Called with a part's number, and the range of its bytes."""
 
 
 class Parts:
-    """Places in memory as one stream, and a position in it."""
+    """Memory areas as one stream, and a position in it."""
 
     def __init__(self, parts: Sequence[memoryview]) -> None:
         self._parts = parts
@@ -39,15 +37,15 @@ class Parts:
 
     @property
     def over(self) -> bool:
-        """Whether the position is the end."""
+        """Whether the position is at the end."""
         return self.index == len(self._parts)
 
     def next(self, most: int) -> memoryview:
-        """Return what follows in the present part, at most so many bytes."""
+        """Return the next bytes of the present part, at most so many."""
         return self._parts[self.index][self.within : self.within + most]
 
     def advance(self, count: int) -> bool:
-        """Go on by so many bytes of the present part; return whether it is over."""
+        """Advance by so many bytes of the present part; return whether it is complete."""
         self.within += count
         self.position += count
         if self.within < len(self._parts[self.index]):
@@ -95,7 +93,7 @@ class Flow:
         self._prepared, self._handled, self._handled_within = len(head), -len(self._head_in), 0
 
     def room(self) -> memoryview | None:
-        """Return where the next bytes come to; None once all have come."""
+        """Return where the next bytes belong; None once all have arrived."""
         return None if self._in.over else self._in.next(PIECE)
 
     def piece(self) -> tuple[memoryview, bool] | None:
@@ -112,7 +110,7 @@ class Flow:
         return piece, len(piece) < most
 
     def sent(self, count: int) -> None:
-        """Note that the first so many bytes of the piece were taken."""
+        """Note that the first so many bytes of the piece were sent."""
         self._out.advance(count)
 
     def arrived(self, count: int) -> None:
@@ -158,7 +156,7 @@ class Links:
         self._polls = {wanted: self._poll(*wanted) for wanted in ((1, 0), (0, 1), (1, 1))}
 
     def exchange(self, flow: Flow) -> None:
-        """Move both streams until both are over.
+        """Move both streams until both are complete.
 
         Raises:
             RingError: the first failure that anybody saw.

@@ -1,7 +1,7 @@
-"""What is sent, received and added for a sum, as flows of `streams.py`.
+"""The data that a sum sends, receives and adds, as flows of `streams.py`.
 
-Each number is added in an order that depends on ranks alone, on one rank or in the same way on all,
-so that all ranks get the same bits, in every run.
+Each number is added in an order that depends on ranks alone, on one rank or in the same way on all.
+So all ranks get the same bits, in every run.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Headers = dict[str, Any]
 
 
 def content(values: np.ndarray) -> memoryview:
-    """Return the array's bytes, not a copy."""
+    """Return the array's bytes without a copy."""
     return values.view(np.uint8).data
 
 
@@ -28,7 +28,7 @@ def each_of(values: np.ndarray) -> list[memoryview]:
 
 
 class AsTheyAre:
-    """Numbers that travel in their own type.
+    """Numbers that are sent in their own type.
 
     Attributes:
         own: what this rank sends of its own.
@@ -41,22 +41,22 @@ class AsTheyAre:
         self.wire = self.total = memory.take(values.size, values.dtype)
 
     def encode(self, first: int, last: int) -> None:
-        """Have these of `own` ready."""
+        """Prepare these of `own`."""
 
     def pair(self, first: int, last: int, *, mine_first: bool) -> None:
-        """Make the total of two ranks' numbers."""
+        """Compute the total of two ranks' numbers."""
         own, other = self.own[first:last], self.wire[first:last]
         np.add(*((own, other) if mine_first else (other, own)), out=self.total[first:last])
 
     def add(self, first: int, last: int, *, is_whole: bool) -> None:  # noqa: ARG002
-        """Add this rank's numbers to what has come."""
+        """Add this rank's numbers to the received ones."""
         np.add(self.wire[first:last], self.own[first:last], out=self.wire[first:last])
 
     def keep(self, first: int, last: int) -> None:
-        """Take what has come as the total."""
+        """Take the received numbers as the total."""
 
     def over(self, rows: np.ndarray) -> np.ndarray:
-        """Return the total of all rows, which are the ranks' in their order."""
+        """Return the total of all rows, which are in rank order."""
         np.add(rows[0], rows[1], out=self.total)
         for row in rows[2:]:
             np.add(self.total, row, out=self.total)
@@ -64,10 +64,10 @@ class AsTheyAre:
 
 
 class AsBfloat16:
-    """Numbers float32 that travel as bfloat16: rounded to nearest, to even; NaN and infinity stay.
+    """float32 numbers that are sent as bfloat16: rounded to nearest even; NaN and infinity stay.
 
-    They are added as float32. What is passed on is rounded again, and so is what a rank keeps of
-    its own, or not all ranks would have the same.
+    They are added as float32. Forwarded numbers are rounded again. A rank also rounds the numbers
+    that it keeps, so that all ranks have the same.
     """
 
     def __init__(self, values: np.ndarray, memory: Memory) -> None:
@@ -75,19 +75,19 @@ class AsBfloat16:
 
         dtype = np.dtype(bfloat16)
         self._values, self._encoded = values, 0
-        self._wide = memory.take(min(values.size, PIECE), values.dtype)  # more never comes at once
+        self._wide = memory.take(min(values.size, PIECE), values.dtype)  # no more arrives at once
         self.own, self.wire = memory.take(values.size, dtype), memory.take(values.size, dtype)
         self.total = memory.take(values.size, values.dtype)
 
     def encode(self, first: int, last: int) -> None:
-        """Have these of `own` ready; they are asked for in order."""
+        """Prepare these of `own`; they are requested in order."""
         first = max(first, self._encoded)
         if last > first:
             self.own[first:last] = self._values[first:last]
             self._encoded = last
 
     def pair(self, first: int, last: int, *, mine_first: bool) -> None:
-        """Make the total of two ranks' numbers."""
+        """Compute the total of two ranks' numbers."""
         self.encode(first, last)
         total, wide = self.total[first:last], self._wide[: last - first]
         total[:] = (self.own if mine_first else self.wire)[first:last]
@@ -95,7 +95,7 @@ class AsBfloat16:
         np.add(total, wide, out=total)
 
     def add(self, first: int, last: int, *, is_whole: bool) -> None:
-        """Add this rank's numbers to what has come, and keep it if it is the whole sum then."""
+        """Add this rank's numbers to the received ones, and keep them if they are the whole sum."""
         wide = self._wide[: last - first]
         wide[:] = self.wire[first:last]
         np.add(wide, self._values[first:last], out=wide)
@@ -104,11 +104,11 @@ class AsBfloat16:
             self.keep(first, last)
 
     def keep(self, first: int, last: int) -> None:
-        """Take what has come as the total."""
+        """Take the received numbers as the total."""
         self.total[first:last] = self.wire[first:last]
 
     def over(self, rows: np.ndarray) -> np.ndarray:
-        """Return the total of all rows, which are the ranks' in their order."""
+        """Return the total of all rows, which are in rank order."""
         self.total[:] = rows[0]
         for row in rows[1:]:
             self._wide[:] = row
@@ -120,7 +120,7 @@ Numbers = AsTheyAre | AsBfloat16
 
 
 def of_two(numbers: Numbers, rank: int, headers: Headers) -> Flow:
-    """Return the sum of two ranks: each sends all, in one hop, and adds what comes."""
+    """Return the sum of two ranks: each sends everything, in one hop, and adds what it receives."""
     item = numbers.wire.itemsize
 
     def prepare(_: int, first: int, last: int) -> None:
@@ -134,11 +134,11 @@ def of_two(numbers: Numbers, rank: int, headers: Headers) -> Flow:
 
 
 def of_many(numbers: Numbers, rank: int, size: int, headers: Headers) -> Flow:
-    """Return the sum of many ranks: 2 (size - 1) hops, each of 1 / size of the numbers.
+    """Return the sum of many ranks: 2 (size - 1) hops, each with 1 / size of the numbers.
 
-    There is a chunk for each rank. It begins at the rank of its number and is added to by each rank
-    that it passes, until its sum is whole; then it goes on round the ring until all have it.
-    (Patarasuk and Yuan, 2009.)
+    There is a chunk for each rank. It starts at the rank with its number. Each rank that it passes
+    adds to it, until the sum is complete. Then it travels on until all ranks have it. (Patarasuk
+    and Yuan, 2009.)
     """
     item, count = numbers.wire.itemsize, len(numbers.wire)
     bounds = [count * index // size for index in range(size + 1)]
@@ -163,7 +163,7 @@ def of_many(numbers: Numbers, rank: int, size: int, headers: Headers) -> Flow:
 
 
 def rows_of(numbers: Numbers, rank: int, size: int) -> np.ndarray:
-    """Return room for what all ranks send, [size, n], with this rank's in it."""
+    """Return room for the data of all ranks, [size, n], with this rank's in it."""
     numbers.encode(0, numbers.own.size)
     rows = np.empty((size, numbers.own.size), numbers.own.dtype)
     rows[rank] = numbers.own
@@ -171,7 +171,7 @@ def rows_of(numbers: Numbers, rank: int, size: int) -> np.ndarray:
 
 
 def round_trip(places: Sequence[memoryview], rank: int, headers: Headers) -> Flow:
-    """Return how every rank's bytes come to all, in size - 1 hops.
+    """Return the flows that bring every rank's bytes to all, in size - 1 hops.
 
     Args:
         places: one for each rank; this rank's is filled.

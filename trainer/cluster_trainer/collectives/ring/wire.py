@@ -1,6 +1,6 @@
-"""What stands before each operation's bytes, and the records that neighbours send beside them.
+"""The header before each operation's bytes, and the records that neighbours send beside them.
 
-Numbers of headers are in network order; the content is in the machine's own, which is little-endian
+Headers' numbers are in network order; the content is in the machine's own, which is little-endian
 wherever TensorFlow runs.
 """
 
@@ -12,8 +12,8 @@ from typing import Self
 
 HEADER = struct.Struct("!4sIIHHHHQ32sI")
 CHECKSUM = struct.Struct("!I")
-"""Of all that stands before it in a header. How long a broadcast is, only its sender can know: no
-other rank has anything to compare that with."""
+"""The checksum covers the whole header. Only the sender knows the length of a broadcast, so no
+other rank can compare it."""
 RECORD = struct.Struct("!4sBxHHHIQ")
 HEADER_MARK, RECORD_MARK = b"RING", b"WORD"
 LONGEST_TEXT = 1000
@@ -21,7 +21,7 @@ LONGEST_WHAT = 32
 
 
 class Operation(IntEnum):
-    """What an operation does."""
+    """The kind of an operation."""
 
     ALL_REDUCE = 1
     SIZES = 2
@@ -31,7 +31,7 @@ class Operation(IntEnum):
 
 
 class Word(IntEnum):
-    """What a record says."""
+    """The kind of a record."""
 
     ALIVE = 1
     LOST = 2
@@ -41,12 +41,12 @@ class Word(IntEnum):
     """`number` is the operation after which the sender left."""
     OTHER_CALL = 6
     LEFT_BEFORE = 7
-    """`LEFT`, told of another by who was still to do something with it."""
+    """`LEFT` of another rank, reported by a rank that still needed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """One operation as a rank calls it. All ranks must agree on all but `rank`.
+    """One operation as a rank calls it. All ranks must agree on everything but `rank`.
 
     Attributes:
         detail: of a sum the types of numbers; of a broadcast the holder's rank.
@@ -64,7 +64,7 @@ class Header:
     what: str = ""
 
     def pack(self) -> bytes:
-        """Return the bytes, HEADER.size of them."""
+        """Encode the header, HEADER.size bytes."""
         place = self.generation, self.operation, self.rank, self.size
         content = self.kind, self.detail, self.length, self.what.encode()
         packed = HEADER.pack(HEADER_MARK, *place, *content, 0)[: -CHECKSUM.size]
@@ -72,7 +72,7 @@ class Header:
 
     @classmethod
     def unpack(cls, content: bytes) -> Self:
-        """Return what the bytes say.
+        """Decode a header.
 
         Raises:
             ValueError: if they are no header.
@@ -97,7 +97,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is said beside the data.
+    """A record beside the data.
 
     Attributes:
         origin: the rank that says so first.
@@ -112,14 +112,14 @@ class Record:
     text: str = ""
 
     def pack(self) -> bytes:
-        """Return the bytes: RECORD.size of them, and the text."""
+        """Encode the record: RECORD.size bytes, and the text."""
         text = self.text.encode()[:LONGEST_TEXT]
         fields = (self.word, len(text), self.origin, self.about, self.generation, self.number)
         return RECORD.pack(RECORD_MARK, *fields) + text
 
 
 def records(content: bytearray) -> list[Record]:
-    """Take the whole records from the beginning of the content.
+    """Decode the complete records at the beginning of the content.
 
     Raises:
         ValueError: if something there is no record.

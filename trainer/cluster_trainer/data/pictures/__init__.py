@@ -1,1 +1,1 @@
-"""The pictures of a data set of TensorFlow Datasets: decoded, resized, and kept."""
+"""The pictures of a data set of TensorFlow Datasets: decoded, resized and cached."""

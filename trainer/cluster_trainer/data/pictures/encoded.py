@@ -1,4 +1,4 @@
-"""Pictures as JPEG or PNG, and how one becomes numbers."""
+"""Pictures as JPEG or PNG, and their decoding."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-if TYPE_CHECKING:  # slow to import, and data of a user's own need none of it: see registry.py
+if TYPE_CHECKING:  # slow to import, and not needed for data of a user's own: see registry.py
     import tensorflow_datasets as tfds
 
 
@@ -31,8 +31,8 @@ class Decoder:
     def decode(self, encoded: tf.Tensor) -> tf.Tensor:
         """Return a picture as uint8 [height, width, channels], from its file's bytes.
 
-        What resizing makes of it is rounded to whole bytes: a quarter of the memory of float32,
-        for a difference of at most 0.002 on the scale of 0 to 1 that a model gets.
+        The result of resizing is rounded to bytes. That takes a quarter of the memory of float32,
+        and differs by at most 0.002 on a model's scale of 0 to 1.
         """
         picture = self.feature.decode_example(encoded)
         if self.side is not None:
@@ -43,7 +43,7 @@ class Decoder:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Pictures in memory as they are stored, decoded whenever they are taken.
+    """Pictures in memory as they are stored, decoded whenever they are used.
 
     Attributes:
         files: string [n], each a whole JPEG or PNG.

@@ -1,4 +1,4 @@
-"""The pictures of one split, kept as its cache says: three ways to the same batches."""
+"""The pictures of one split in a cache: three caches with the same batches."""
 
 import json
 import logging
@@ -29,7 +29,7 @@ INPUTS, LABELS = "inputs.npy", "labels.npy"
 
 @dataclass(frozen=True)
 class Keeping:
-    """How the examples are to be kept.
+    """How the examples are cached.
 
     Attributes:
         data_dir: what TFDS prepares lies here, and the decoded pictures in a folder of it.
@@ -67,7 +67,7 @@ class Pictures:
 
     @property
     def decoded_bytes(self) -> int:
-        """What they take once they are decoded."""
+        """The size of the decoded pictures."""
         return prod(self.shape)
 
     def decoded(self, say: Say) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -86,7 +86,7 @@ class Pictures:
 
 
 def folder_of(data_dir: Path, prepared: Path, full_name: str, split: str, side: int | None) -> Path:
-    """Name a decoded split; a set that was made anew, of other pictures, gets another name."""
+    """Name a decoded split; if a set was made again with other pictures, the name changes."""
     info = (prepared / "dataset_info.json").read_bytes()
     parts = json.dumps([split, side, tf.__version__])
     digest = sha256(info + parts.encode()).hexdigest()[:12]
@@ -95,7 +95,7 @@ def folder_of(data_dir: Path, prepared: Path, full_name: str, split: str, side: 
 
 
 def keep(pictures: Pictures, cache: str, say: Say) -> Examples:
-    """Return the split's examples, kept in the given way: `memory`, `disk` or `none`.
+    """Return the split's examples, cached in the given way: `memory`, `disk` or `none`.
 
     Raises:
         OSError: the disk is full, or cannot be written.
@@ -119,7 +119,7 @@ def _in_memory(pictures: Pictures, say: Say) -> Examples:
 
 
 def _on_disk(pictures: Pictures, say: Say) -> Examples:
-    """Map what one process writes, and all that share the directory then read."""
+    """Map the files that one process writes, and all that share the directory read."""
     folder = pictures.folder
 
     def say_waiting() -> None:
@@ -132,14 +132,14 @@ def _on_disk(pictures: Pictures, say: Say) -> Examples:
         with alone(folder.parent / ".lock", say_waiting):
             if not folder.exists():
                 _write(pictures, say)
-    # Copy-on-write: DLPack takes no array that must not be written to. Nobody does.
+    # Copy-on-write: DLPack takes no read-only array. Nobody writes to it.
     return Examples(np.load(folder / INPUTS, mmap_mode="c"), np.load(folder / LABELS))
 
 
 def _write(pictures: Pictures, say: Say) -> None:
-    """Decode into a folder that gets its name once it is whole."""
+    """Decode into a folder that gets its name when it is complete."""
     folder = pictures.folder
-    for left in folder.parent.glob(f"*{HALF_MADE}"):  # by a process that was killed
+    for left in folder.parent.glob(f"*{HALF_MADE}"):  # by a killed process
         shutil.rmtree(left, ignore_errors=True)  # may be another user's
     half = folder.with_name(folder.name + HALF_MADE)
     half.mkdir()
@@ -157,7 +157,7 @@ def _write(pictures: Pictures, say: Say) -> None:
 def _write_inputs(pictures: Pictures, path: Path, say: Say) -> np.ndarray:
     """Write the decoded pictures and return their labels.
 
-    Written and not mapped: a mapping of a disk that runs full ends the process by SIGBUS.
+    Writing, not mapping: if the disk is full, a mapping ends the process with SIGBUS.
     """
     labels = []
     with path.open("wb") as file:

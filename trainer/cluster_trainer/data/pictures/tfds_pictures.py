@@ -1,4 +1,4 @@
-"""The pictures of a TFDS set: how large they become, and where they are kept."""
+"""The pictures of a TFDS set: their size, and their cache."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ from cluster_trainer.settings.names.data_sets import CACHE_VARIABLE, VARIABLE
 
 log = logging.getLogger("trainer")
 
-# The tutorials' side, for sets whose pictures differ in size.
+# The tutorials' size, for sets whose pictures differ in size.
 DEFAULT_IMAGE_SIZE = 224
 # `auto` leaves the rest to the model, its batches, and other workers on the same machine.
 SHARE_OF_MEMORY = 0.25
@@ -28,7 +28,7 @@ SHARE_OF_MEMORY = 0.25
 
 @dataclass(frozen=True)
 class Room:
-    """What a data set needs, and what is free here, in bytes.
+    """The space that a data set needs, and that is free here, in bytes.
 
     Attributes:
         decoded: all pictures of a set as bytes of red, green and blue.
@@ -48,7 +48,7 @@ class Room:
 
     @property
     def fitting(self) -> list[str]:
-        """The caches that the set fits into."""
+        """The caches that are large enough for the set."""
         fits = {
             "memory": self.decoded <= self.memory,
             "disk": self.is_on_disk or (self.disk is not None and self.decoded <= self.disk),
@@ -65,7 +65,7 @@ class Room:
 
 
 def choose_cache(name: str, wanted: str, room: Room) -> str:
-    """Return `memory`, `disk` or `none`: what is wanted, or for `auto` the first that fits well.
+    """Return `memory`, `disk` or `none`: the requested cache; for `auto`, one that fits well.
 
     Raises:
         ConfigurationError: the set does not fit.
@@ -91,7 +91,7 @@ def _mb(size: int) -> str:
 
 
 def has_pictures(info: Any) -> bool:
-    """Tell whether a set's inputs are pictures of bytes."""
+    """Tell whether a set's inputs are uint8 pictures."""
     feature = info.features[info.supervised_keys[0]]
     return isinstance(feature, tfds.features.Image) and feature.np_dtype == np.uint8
 
@@ -131,7 +131,7 @@ def _find(
                 split=split,
                 as_supervised=True,
                 decoders={key: tfds.decode.SkipDecoding()},
-                # Each is read once: TFDS need not keep it in memory.
+                # Each is read once, so TFDS need not keep it in memory.
                 read_config=tfds.ReadConfig(try_autocache=False),
             ),
             Decoder(feature, image_size),

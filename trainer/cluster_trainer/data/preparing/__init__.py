@@ -1,1 +1,1 @@
-"""Data sets of TensorFlow Datasets made ready on disk, and the one that the image brings."""
+"""Prepares data sets of TensorFlow Datasets on disk, and the data set in the image."""
