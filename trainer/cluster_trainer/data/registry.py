@@ -1,4 +1,4 @@
-"""From a data set's name to its examples: TensorFlow Datasets, or a user's own function."""
+"""Finds the examples of a data set by its name: TensorFlow Datasets, or a user's own function."""
 
 import logging
 from collections.abc import Callable
@@ -47,14 +47,14 @@ def load(
     if references.is_reference(name):
         refuse_image_size(image_size, name)
         return from_parts(VARIABLE, name, references.resolve(VARIABLE, name))
-    # Slow to import, and a user's own data need none of it.
+    # slow to import, and not needed for a user's own data
     from cluster_trainer.data import tfds_source  # noqa: PLC0415
 
     return tfds_source.load(name, image_size, Keeping(data_dir, cache, say))
 
 
 def refuse_image_size(image_size: int | None, name: str) -> None:
-    """Refuse to resize what a user's own code gives."""
+    """Refuse to resize the pictures of a user's own code."""
     if image_size is not None:
         accepted = f"not given, since {name} is not a set of TensorFlow Datasets"
         problem = Problem(IMAGE_SIZE, str(image_size), accepted, "Return pictures of that size.")
@@ -62,7 +62,7 @@ def refuse_image_size(image_size: int | None, name: str) -> None:
 
 
 def from_parts(variable: str, name: str, load: Callable[[], Any]) -> DataSet:
-    """Make a data set of what a user's code gives: (train, test).
+    """Make a data set from the result of a user's code: (train, test).
 
     Args:
         variable: what a message calls it.
@@ -87,7 +87,7 @@ def from_parts(variable: str, name: str, load: Callable[[], Any]) -> DataSet:
 
 
 def _two(parts: Any) -> tuple[Any, Any]:
-    """Return what to train on and what to evaluate on."""
+    """Return the training and the test part."""
     if not isinstance(parts, (tuple, list)) or len(parts) != len(("train", "test")):
         what = f"{len(parts)} parts" if isinstance(parts, (tuple, list)) else type(parts).__name__
         raise ValueError(f"expected (train, test), got {what}; test may be None")
@@ -95,7 +95,7 @@ def _two(parts: Any) -> tuple[Any, Any]:
 
 
 def _examples(part: Any) -> Examples | None:
-    """Return pairs of single arrays as examples; None for all else."""
+    """Return pairs of single arrays as examples; None for anything else."""
     if isinstance(part, tf.data.Dataset) and _gives_single_examples(part):
         inputs, labels = zip(*part.as_numpy_iterator(), strict=True)
         return Examples(np.stack(inputs), np.asarray(labels))
@@ -106,28 +106,28 @@ def _examples(part: Any) -> Examples | None:
 
 
 def _is_array(one: Any) -> bool:
-    """Tell whether it is one array; a list of arrays is several inputs."""
+    """Tell whether the inputs are one array; a list of arrays is several inputs."""
     if isinstance(one, list):
         return not any(hasattr(part, "shape") for part in one)
     return isinstance(one, (np.ndarray, tf.Tensor))
 
 
 def _batches(part: Any) -> Any:
-    """Return what Keras's fit takes as it is."""
+    """Return data that Keras's fit takes, unchanged."""
     if isinstance(part, tf.data.Dataset) and _gives_single_examples(part):
         raise ValueError("one part gives single examples, the other does not")
     return part
 
 
 def _gives_single_examples(dataset: tf.data.Dataset) -> bool:
-    """Tell whether a dataset gives (input, label), and no batches of these."""
+    """Tell whether a dataset gives single (input, label) pairs, not batches."""
     spec = dataset.element_spec
     is_pair = isinstance(spec, tuple) and len(spec) == len(("input", "label"))
     return is_pair and isinstance(spec[1], tf.TensorSpec) and spec[1].shape.rank == 0
 
 
 def _refuse_differing(train: Examples, test: Examples | None) -> None:
-    """Refuse two parts that would reach a model in different ways."""
+    """Refuse two parts that would reach a model in different forms."""
     if test is None:
         return
     floats = {part.inputs.dtype.kind for part in (train, test)} == {"f"}

@@ -1,4 +1,4 @@
-"""How long a run is, and how its data are cut into batches."""
+"""The length of a run, and the batches of its data."""
 
 import math
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ OF_THE_BATCH = ("per_replica_batch_size", "global_batch_size")
 
 @dataclass(frozen=True)
 class RunLength:
-    """How long a run is.
+    """The length of a run.
 
     Attributes:
         epochs: how many there are.
@@ -45,18 +45,18 @@ class RunLength:
 
     @property
     def counts_examples(self) -> bool:
-        """Whether `examples_at` can tell."""
+        """Whether `examples_at` knows the number."""
         return self.global_batch_size is not None and self.examples is not None
 
     def examples_at(self, step: int) -> int:
-        """Return how many examples the first `step` steps see."""
+        """Return how many examples the first `step` steps use."""
         assert self.global_batch_size  # noqa: S101  see counts_examples
         assert self.examples  # noqa: S101
         return examples_at(step, self.examples, self.global_batch_size)
 
 
 def run_length_of(config: TrainerConfig, data: DataSet, num_replicas: int) -> RunLength:
-    """Cut the data as the settings say.
+    """Return the length and the batches that the settings give the data.
 
     Raises:
         ConfigurationError: the settings do not fit the data or the replicas.
@@ -108,7 +108,7 @@ def _batch_size(config: TrainerConfig, data: DataSet, num_replicas: int) -> int 
 
 
 def _count(part: Any) -> int | None:
-    """Return how many examples there are; None where the data come in batches."""
+    """Return the number of examples; None if the data come in batches."""
     if isinstance(part, Examples) or is_random_access(part):
         return len(part)
     if (arrays := as_arrays(part)) is None:
@@ -129,7 +129,7 @@ def _batches_of(part: Any) -> int | None:
 
 
 def as_arrays(part: Any) -> tuple[Any, ...] | None:
-    """Return (x,), (x, y) or (x, y, sample_weight), where the data are arrays; else None."""
+    """Return (x,), (x, y) or (x, y, sample_weight) if the data are arrays; otherwise None."""
     if isinstance(part, (tuple, list)) and 0 < len(part) <= len(("x", "y", "sample_weight")):
         return tuple(part)
     if isinstance(part, dict) or (part is not None and keras_names.can_slice_array(part)):
@@ -138,7 +138,7 @@ def as_arrays(part: Any) -> tuple[Any, ...] | None:
 
 
 def _refuse_augmenting(config: TrainerConfig, data: DataSet) -> None:
-    """Refuse to augment what are no pictures."""
+    """Refuse to augment data that are not pictures."""
     if not data.has_examples:
         accepted, advice = "none, since the data come as they are", "Augment them there."
     elif len(data.train.input_shape) != PICTURE_RANK:

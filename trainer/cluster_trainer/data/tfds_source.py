@@ -25,7 +25,7 @@ HELD_OUT_PERCENT = 10
 
 
 def load(name: str, image_size: int | None, keeping: Keeping) -> DataSet:
-    """Load a TFDS set, prepared if need be, in the set's own order; see registry.load.
+    """Load a TFDS set, prepared if necessary, in the set's own order; see registry.load.
 
     The test split is `test`, else `validation`, else the last tenth of `train`.
 
@@ -54,14 +54,14 @@ def load(name: str, image_size: int | None, keeping: Keeping) -> DataSet:
 
 
 def directory_of(name: str, data_dir: Path) -> Path:
-    """Return where the set lies: the user's directory, else the image's own if it has it."""
+    """Return the folder of the set: the user's, otherwise the image's own if it has the set."""
     builder = names.builder_name(name)
     here, baked = (names.is_prepared(builder, place) for place in (data_dir, names.BAKED_DATA_DIR))
     return names.BAKED_DATA_DIR if baked and not here else data_dir
 
 
 def splits_of(available: list[str]) -> list[str]:
-    """Choose what to train on and what to evaluate on."""
+    """Choose the training and the test split."""
     if "train" not in available:
         raise ValueError(f"the set has no split called train, only {', '.join(available)}")
     for held_out in ("test", "validation"):

@@ -1,9 +1,9 @@
 """MultiWorkerMirroredStrategy on several logical CPU devices of each worker.
 
-TensorFlow gives this strategy all GPUs of a worker, or one CPU device, and no argument says
-otherwise (`_initialize_local_devices` in tensorflow/python/distribute/
-collective_all_reduce_strategy.py, read in 2.21). A cluster resolver can only name other numbers of
-GPUs. So this one method is overridden; all else is TensorFlow's own.
+TensorFlow gives this strategy all GPUs of a worker, or one CPU device, and has no argument for that
+(`_initialize_local_devices` in tensorflow/python/distribute/ collective_all_reduce_strategy.py,
+read in 2.21). A cluster resolver can only set another number of GPUs. So this one method is
+overridden; everything else is TensorFlow's own.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from cluster_trainer.private import tensorflow_names
 
 
 class _Extended(tensorflow_names.CollectiveAllReduceExtended):
-    """TensorFlow's implementation of the strategy, on devices that it is told."""
+    """TensorFlow's implementation of the strategy, on the given devices."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ log = logging.getLogger("trainer")
 
 
 class NoEntrypointError(ConfigurationError):
-    """Nobody connects this process with others: something else than the entrypoint started it."""
+    """No entrypoint connects this process with others: another program has started it."""
 
 
 def form(
@@ -41,7 +41,7 @@ def form(
     *,
     is_late: bool = False,
 ) -> RenewableRing:
-    """Meet the other workers, which do the same; so does `renew` of what is returned.
+    """Meet the other workers, which do the same; `renew` of the result does so again.
 
     Args:
         environ: what the entrypoint has started this command with.
@@ -56,7 +56,7 @@ def form(
     connect = partial(_meet, environ, silence_seconds)
     comes_late = is_late and most is not None
     ring = RenewableRing(connect, most, comes_late=comes_late, looks=Newcomers())
-    # A thread of Python's that computes would keep the ring from the interpreter for 5 ms a time.
+    # Otherwise a computing Python thread would hold the GIL for 5 ms at a time.
     sys.setswitchinterval(SWITCH_SECONDS)
     os.register_at_fork(after_in_child=lambda: _forget(ring))
     atexit.register(ring.close)
@@ -88,15 +88,15 @@ def _meet(environ: Mapping[str, str], silence_seconds: int) -> Ring:
 
 
 def _forget(ring: RenewableRing) -> None:
-    """Let a process that was forked off be in no ring: it would write into its parent's."""
+    """Let a forked process be in no ring: it would write into its parent's connections."""
     group.use(None)
     ring.forget()
 
 
 def offer_to_script(environ: Mapping[str, str]) -> None:
-    """Let a script's models be trained over the ring, unless it makes a strategy for TensorFlow's.
+    """Let a script's models use the ring, unless the script makes a strategy of TensorFlow's.
 
-    `environ` is what the entrypoint has started the script with.
+    `environ` is the environment in which the entrypoint has started the script.
     """
     if VARIABLE in environ:
         group.offer(lambda: _form_for_script(environ))
@@ -128,14 +128,14 @@ def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
 
 
 def _settings_of_ring(environ: Mapping[str, str]) -> TrainerConfig:
-    """Read what a script's ring needs; a `fit` reads the other settings, too."""
+    """Read the settings of a script's ring; a `fit` also reads the others."""
     names = map(variable_of, ("wire", "silence_seconds"))
     given = {name: environ.get(name, "").strip() for name in names}
     return TrainerConfig.read({name: text for name, text in given.items() if text}, ())
 
 
 def warn_of_all_workers() -> None:
-    """Say that MIN_WORKERS does nothing where the sums are not a ring's."""
+    """Warn that MIN_WORKERS has no effect without a ring."""
     log.warning(
         "MIN_WORKERS does nothing here: TensorFlow's collectives sum, and only a ring goes on with "
         "fewer workers (TRAINER_COLLECTIVES, docs/explanation/survival.md)"
@@ -143,7 +143,7 @@ def warn_of_all_workers() -> None:
 
 
 def refuse_devices(devices: tuple[str, ...]) -> None:
-    """Refuse what a ring does not sum over.
+    """Refuse a worker that a ring cannot connect.
 
     Raises:
         ConfigurationError: this worker has several replicas, or trains on a GPU.

@@ -1,7 +1,7 @@
-"""The strategy: none, mirrored or multiworker; devices and threads, set before it exists.
+"""The strategy (none, mirrored or multiworker), with devices and threads set before it exists.
 
 TensorFlow reads TF_CONFIG and starts its gRPC server when MultiWorkerMirroredStrategy is
-constructed, and refuses changes to threads and devices from then on.
+constructed. From then on it refuses changes to threads and devices.
 """
 
 from typing import Literal
@@ -18,11 +18,12 @@ from cluster_trainer.settings.task import Task
 
 Choice = Literal["none", "mirrored", "multiworker", "ring"]
 NCCL_PACK_BYTES = 32 * 1024**2
-"""How many bytes of gradients NCCL sums at once.
+"""The number of bytes of gradients that NCCL sums at once.
 
-Otherwise all of them are one sum, which begins when the last one is computed. In packs the last
-layers' are on their way by then (TensorFlow's tf.distribute.experimental.CommunicationOptions).
-PyTorch's DistributedDataParallel takes 25 MiB (`bucket_cap_mb`). Not measured: no GPU was there.
+Without packs, all gradients are one sum, which begins when the last one is computed. With packs,
+the last layers' gradients are on their way by then (TensorFlow's
+tf.distribute.experimental.CommunicationOptions). PyTorch's DistributedDataParallel uses 25 MiB
+(`bucket_cap_mb`). This was not measured, because no GPU was available.
 """
 
 
@@ -48,12 +49,12 @@ def choose(
 
 
 def count_gpus() -> int:
-    """Return the number of GPUs that this process could use."""
+    """Return the number of GPUs that this process can use."""
     return len(tf.config.list_physical_devices("GPU"))
 
 
 def set_devices(wanted: str | None, logical_cpus: int | None) -> tuple[str, ...]:
-    """Leave TensorFlow the devices that train; return its names for them, one for each replica.
+    """Hide devices that do not train; return TensorFlow's names of the others, one per replica.
 
     Args:
         wanted: the devices, as the setting has them; None for all GPUs, or else the CPU.
@@ -84,7 +85,7 @@ def _set_cpus(chosen: tuple[str, ...], logical_cpus: int | None) -> tuple[str, .
 
 
 def _set_gpus(chosen: tuple[str, ...]) -> tuple[str, ...]:
-    """Hide all other GPUs; TensorFlow numbers the rest anew, in the same order."""
+    """Hide all other GPUs; TensorFlow renumbers the rest in the same order."""
     there = tf.config.list_physical_devices("GPU")
     gpus = [there[int(name.removeprefix("GPU:"))] for name in chosen]
     tf.config.set_visible_devices(gpus, "GPU")
@@ -94,10 +95,10 @@ def _set_gpus(chosen: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def set_threads(threads: int | Literal["auto"], local_devices: tuple[str, ...]) -> int:
-    """Set the thread pools and return how many threads there are.
+    """Set the thread pools and return the number of threads.
 
-    One pool inside operations serves all devices of the CPU, and lets each of them split its work
-    over all threads. With a share each, two devices on two cores took a third less CPU time a step.
+    One pool inside operations serves all devices of the CPU, and each of them can use all threads.
+    With separate shares, two devices on two cores took a third less CPU time per step.
     """
     count = available_cpus() if threads == "auto" else threads
     shared_by = 1 if on_gpus(local_devices) else len(local_devices)
@@ -113,7 +114,7 @@ def build(choice: Choice, local_devices: tuple[str, ...]) -> tf.distribute.Strat
     if choice != "multiworker":
         return tf.distribute.get_strategy()
     options = communication_options(local_devices)
-    if on_gpus(local_devices) or local_devices == ("CPU:0",):  # what TensorFlow itself would take
+    if on_gpus(local_devices) or local_devices == ("CPU:0",):  # TensorFlow's own default
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     return LogicalCpusStrategy(local_devices, options)
 
@@ -121,7 +122,7 @@ def build(choice: Choice, local_devices: tuple[str, ...]) -> tf.distribute.Strat
 def communication_options(
     local_devices: tuple[str, ...],
 ) -> tf.distribute.experimental.CommunicationOptions:
-    """Ask for NCCL, in packs, where every replica is a GPU; AUTO would mean RING even there."""
+    """Request NCCL with packs if every replica is a GPU; AUTO would mean RING even there."""
     kinds = tf.distribute.experimental.CommunicationImplementation
     options = tf.distribute.experimental.CommunicationOptions
     if on_gpus(local_devices):

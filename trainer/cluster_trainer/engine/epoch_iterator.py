@@ -95,17 +95,17 @@ class EpochIterator(keras_names.EpochIterator):
         self._pace = self._agreed_pace(replicas)
         self._may_go_on = self.source.goes_on or call.order.goes_on
         self._checkpoint_callback = call.adopt(self)
-        # A worker that is new may have drawn other seeds by now than those whose fit goes on.
+        # A newcomer may have drawn other seeds by now than the workers whose fit resumes.
         self._data_may_differ = call.is_of_callback or call.name == PREDICT
         self._warn = warn_once if call.is_of_callback else warn
-        if not self._checkpoint_callback:  # which compares the data of a fit in words of its own
+        if not self._checkpoint_callback:  # it compares the data of a fit with its own messages
             self._refuse_other_lengths("examples", self.source.num_examples or None)
         if not (self.source.changes or self._may_be_done_alone(call)):
             self._refuse_others()
         return self
 
     def _agreed_source(self, replicas: Replicas) -> Source:
-        """Return where the batches come from, in the order of the chief's seed.
+        """Return the source of the batches, in the order of the chief's seed.
 
         A script that draws a number on one worker only has other seeds there from then on.
         """
@@ -115,7 +115,7 @@ class EpochIterator(keras_names.EpochIterator):
         return source_of(self.data_adapter, replicas, self._strategy, seed, given)
 
     def _agreed_pace(self, replicas: Replicas) -> Pace:
-        """Return how many steps a call has: one where a callback of any worker wants each batch."""
+        """Return how many steps a call has: one if a callback of any worker needs each batch."""
         call, own = self._call, self.steps_per_execution
         fixed = own if own > 1 else call.order.steps_a_call
         what = f"{call.name} (batches of a call)"
@@ -131,7 +131,7 @@ class EpochIterator(keras_names.EpochIterator):
             raise RowsOfItsOwnError(self.spec())
 
     def _refuse_other_lengths(self, things: str, count: int | None) -> None:
-        """Refuse what the workers would wait for each other for, or what nobody would be given.
+        """Refuse calls in which the workers would wait for each other, or get no batch.
 
         Raises:
             ValueError: on all workers.
@@ -152,16 +152,16 @@ class EpochIterator(keras_names.EpochIterator):
         raise ValueError(message)
 
     def _may_be_done_alone(self, call: running.Running) -> bool:
-        """Tell whether each worker may predict rows of its own by itself; see predicting.py.
+        """Tell whether each worker may predict its own rows by itself; see predicting.py.
 
-        What Keras has begun to read of a generator would be missing then.
+        Batches of a generator that Keras has already read would be missing then.
         """
         is_generator = isinstance(self.data_adapter, keras_names.GeneratorDataAdapter)
         is_of_ring = isinstance(self._workers, WorkersOfRing)
         return call.name == PREDICT and is_of_ring and not is_generator
 
     def _refuse_others(self) -> None:
-        """Refuse data that are not the same on all workers, who all call it; see same_data.py."""
+        """Refuse data that are not the same on all workers, which all call it; see same_data.py."""
         if self._workers.count > 1:
             more = {} if self._checkpoint_callback else self.source.described
             may_differ = self._data_may_differ
@@ -174,12 +174,12 @@ class EpochIterator(keras_names.EpochIterator):
 
     @property
     def position(self) -> tuple[int, int]:
-        """How many passes are over, and how many batches of the present one were given."""
+        """The number of finished passes, and of batches used in the present one."""
         return self._pass, self._steps_seen or self._first
 
     @property
     def is_kept(self) -> bool:
-        """Whether these are the training batches of a fit whose checkpoints are kept."""
+        """Whether these are the training batches of a fit with checkpoints."""
         return self._checkpoint_callback is not None
 
     def is_put_back(self) -> bool:
@@ -188,8 +188,8 @@ class EpochIterator(keras_names.EpochIterator):
 
     @property
     def described(self) -> dict[str, str]:
-        """How the data are cut, name -> value: what must be as it was for a fit to go on."""
-        # What TensorFlow shares out has no size that Keras could tell.
+        """The batches of the data, name -> value, which must be unchanged when a fit resumes."""
+        # Keras does not know the size of data that TensorFlow divides.
         size = None if self.source.is_distributed else batch_size_of(self.data_adapter)
         return {
             "the batch size": str(size),
@@ -200,8 +200,8 @@ class EpochIterator(keras_names.EpochIterator):
     def begin_at(self, epochs: int, passes: int, seen: int, done: int, *, is_over: bool) -> None:
         """Begin with another batch than the first.
 
-        So many `epochs` have ended, so many `passes` are over, and so many batches of the next pass
-        were `seen`; `done` steps of the first epoch are done, or all of them (`is_over`).
+        `epochs` epochs and `passes` passes are over, and `seen` batches of the next pass were used;
+        `done` steps of the first epoch are done, or all of them (`is_over`).
         """
         self._pass, self._first, self._is_over = passes, seen, is_over
         self._done = 0 if is_over else done
@@ -218,7 +218,7 @@ class EpochIterator(keras_names.EpochIterator):
             self.source.note_ended()
 
     def reset(self) -> None:
-        """Begin anew; an endless iterator that has ended its pass only goes on."""
+        """Begin again; an endless iterator that has ended its pass just continues."""
         self._num_batches = self.source.num_batches
         if not (self.source.is_endless and self._is_between_passes):
             self._current_iterator = None
@@ -226,13 +226,13 @@ class EpochIterator(keras_names.EpochIterator):
             self._steps_seen = 0
 
     def abandon(self) -> None:
-        """Read nothing more, wherever in its pass this is."""
+        """Stop reading, at any place in a pass."""
         self._current_iterator = None
         self.source.end_pass()
         note_read(self.source)
 
     def spec(self) -> Any:
-        """Return the specification of what a replica gets; None where it gets nothing."""
+        """Return the specification of a replica's batch; None if it gets nothing."""
         if self._spec is None:
             spec = self._spec_of_shares()
             total = self.source.replicas.total
@@ -243,15 +243,15 @@ class EpochIterator(keras_names.EpochIterator):
         return self._spec
 
     def to_trace(self) -> Any:
-        """Return what steps are traced on before any batch: what an iterator is like, or one."""
+        """Return the input for tracing before any batch: an iterator's specification, or a batch."""
         if isinstance(self.source, DistributedSource):
             batches = self.source.shares(0, 0)
-            if not isinstance(batches, tf.data.Dataset):  # TensorFlow has shared them out
+            if not isinstance(batches, tf.data.Dataset):  # TensorFlow has divided them
                 return iter(batches)
         return tf.data.IteratorSpec(self._spec_of_shares())
 
     def _spec_of_shares(self) -> Any:
-        """Return what `Source.shares` gives; asked once, as that traces how data are read."""
+        """Return `Source.shares`'s result; called once, because it traces how data are read."""
         if self._element_spec is None:
             self._element_spec = self.source.shares(0, 0).element_spec
         return self._element_spec
@@ -262,10 +262,10 @@ class EpochIterator(keras_names.EpochIterator):
 
     @contextmanager
     def _taking_a_stop(self, call: Execution, done: int) -> Iterator[None]:
-        """Count a call after which a callback has stopped the fit: mostly its last one.
+        """Count a call after which a callback has stopped the fit: usually its last one.
 
-        Where the callback changes its mind at the end of the epoch, the next epoch begins another
-        pass, as in Keras; with `steps_per_epoch` it goes on in this one.
+        If the callback changes its mind at the end of the epoch, the next epoch begins another
+        pass, as in Keras; with `steps_per_epoch` it continues in this one.
         """
         try:
             yield
@@ -298,7 +298,7 @@ class EpochIterator(keras_names.EpochIterator):
             until_checkpoint = (
                 self._checkpoint_callback.steps_left() if self._checkpoint_callback else None
             )
-            # NumPy's whole numbers, as a dataset's cardinality is one, are taken, too.
+            # NumPy's integers are accepted, too: a dataset's cardinality is one.
             steps = int(self._pace.steps(_smallest(left, until_checkpoint)))
             call = Execution(
                 self._current_iterator,
@@ -330,19 +330,19 @@ class EpochIterator(keras_names.EpochIterator):
             self._checkpoint_callback.after_training()
 
     def _count(self, steps: int) -> None:
-        """Note that so many batches were seen; they may be of several passes."""
+        """Note that so many batches were used; they may be of several passes."""
         self._steps_seen += steps
         if self._num_batches and self._goes_on:
             passes, self._steps_seen = divmod(self._steps_seen, self._num_batches)
             self._pass += passes
 
     def _ends_pass(self, steps: int) -> bool:
-        """Tell whether so many steps go on with the first batch of the next pass, or after it."""
+        """Tell whether so many steps reach the first batch of the next pass."""
         return bool(self._num_batches and self._steps_seen + steps > self._num_batches)
 
     @property
     def _goes_on(self) -> bool:
-        """Whether an epoch goes on with the next pass where one ends within it."""
+        """Whether an epoch continues with the next pass if one ends within it."""
         return bool(self.source.is_endless and self._may_go_on and self.steps_per_epoch)
 
     def _left(self, wanted: int | None, done: int) -> int | None:
@@ -351,15 +351,15 @@ class EpochIterator(keras_names.EpochIterator):
         return _smallest(of_epoch, None if self._goes_on else of_pass)
 
     def _said(self, steps: int, left: int | None) -> int:
-        """Return how many steps callbacks are told that a call has.
+        """Return the number of steps of a call that callbacks are told.
 
-        As many as any, in Keras, even if too few batches are left for them: its callbacks count
-        on evenly spaced numbers. A checkpoint that comes within a call cuts it none the less.
+        It is the same for all calls, as in Keras, even if too few batches are left: Keras's
+        callbacks count on evenly spaced numbers. A checkpoint within a call still cuts it.
         """
         return self._of_whole_calls(steps) if steps == left else steps
 
     def _of_whole_calls(self, steps: int) -> int:
-        """Return the steps of whole calls that do `steps`, as Keras takes `steps_per_epoch`."""
+        """Return the steps of the whole calls that contain `steps`, like Keras's `steps_per_epoch`."""
         size = int(self.steps_per_execution)
         return -(-steps // size) * size
 
@@ -374,7 +374,7 @@ class EpochIterator(keras_names.EpochIterator):
             self._num_batches = self._steps_seen
 
     def _begin_epoch(self) -> None:
-        self._end_epoch()  # of one that was left in its middle
+        self._end_epoch()  # of a pass that was left in its middle
         self._is_in_epoch = True
         self.source.begin_epoch()
 
@@ -395,7 +395,7 @@ class EpochIterator(keras_names.EpochIterator):
                 self._pass + 1,
             )
         batches = self.source.shares(self._pass, self._first)
-        if self._element_spec is None:  # to ask the source later would end this reading
+        if self._element_spec is None:  # asking the source later would end this reading
             self._element_spec = batches.element_spec
         self._has_begun = True
         self.source.begin_pass(self._pass)
@@ -407,7 +407,7 @@ class EpochIterator(keras_names.EpochIterator):
         self._steps_seen, self._first = self._first, 0
 
     def _close(self) -> None:
-        """End a pass; what is endless goes on with the next."""
+        """End a pass; endless data continue with the next."""
         self._steps_seen = 0
         self._pass += 1
         self._is_between_passes = True
@@ -423,7 +423,7 @@ class EpochIterator(keras_names.EpochIterator):
 
     @contextmanager
     def catch_stop_iteration(self) -> Iterator[None]:
-        """Let the end of the data end an epoch, with a warning where more was asked for."""
+        """Let the end of the data end an epoch, with a warning if more steps were requested."""
         try:
             yield
         except (StopIteration, tf.errors.OutOfRangeError):
@@ -434,7 +434,7 @@ class EpochIterator(keras_names.EpochIterator):
 
 
 def _done_with(call: Execution, before: int) -> int:
-    """Return how many steps of an epoch are done after a call; as many as wanted before it is."""
+    """Return how many steps of an epoch are done after a call; before it, as many as requested."""
     return before + (call.done or call.steps)
 
 
@@ -443,7 +443,7 @@ def _smallest(*limits: int | None) -> int | None:
 
 
 def _none_or_spec(spec: Any) -> Any:
-    """Return None for what stands for None in a tf.data.Dataset, as Keras knows it."""
+    """Return None for the stand-in for None in a tf.data.Dataset, as Keras does."""
     return spec if hasattr(spec, "shape") else None
 
 

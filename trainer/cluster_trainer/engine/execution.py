@@ -1,4 +1,4 @@
-"""One call of several steps, which Keras hands from its epochs to a train function."""
+"""One call of several steps, which Keras passes from its epochs to a train function."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Execution:
     seconds: float = 0.0
 
     def __next__(self) -> Any:
-        """Return the next batch of this call, as `predict` asks for it; see Source.shares."""
+        """Return the next batch of this call for `predict`; see Source.shares."""
         if self.done == self.steps:
             raise StopIteration
         batch = Shared(self.take(), self.source)
@@ -61,7 +61,7 @@ class Execution:
 
 
 class Shared(tuple[Any, ...]):  # noqa: SLOT001  a tuple's kind cannot have any
-    """A batch that was shared out, with a value for each replica of this process, as Keras's own.
+    """A batch that was divided, with a value for each replica of this process, like Keras's own.
 
     Attributes:
         shares: see Source.shares.
@@ -69,7 +69,7 @@ class Shared(tuple[Any, ...]):  # noqa: SLOT001  a tuple's kind cannot have any
     """
 
     def __new__(cls, shares: Any, source: Source) -> Self:
-        """Return the parts of a batch, as they are or in TensorFlow's PerReplica."""
+        """Return the parts of a batch, unchanged or in TensorFlow's PerReplica."""
         batch = shares
         if source.has_weights:
             batch = tensorflow_names.for_each_replica([part for part, *_ in shares])

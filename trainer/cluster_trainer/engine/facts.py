@@ -11,9 +11,9 @@ Facts = Mapping[str, str]
 
 
 def of_all(workers: Workers, facts: Facts, what: str) -> list[dict[str, str]]:
-    """Return every worker's facts, in the order of their ranks; none where they are the same.
+    """Return every worker's facts, in rank order; none if they are the same.
 
-    All workers call it, with the same words for `what` it is for; see Workers.
+    All workers call it, with the same words for its purpose, `what`; see Workers.
     """
     content = json.dumps(facts, sort_keys=True).encode()
     digest = int.from_bytes(sha256(content).digest()[: WORD.itemsize], signed=True)
@@ -27,12 +27,12 @@ def of_all(workers: Workers, facts: Facts, what: str) -> list[dict[str, str]]:
 
 
 def differing(everyone: Sequence[Facts]) -> dict[str, list[str]]:
-    """Return each fact that is not the same for all workers, with their values in order."""
+    """Return each fact that differs between workers, with their values in order."""
     names = sorted({name for facts in everyone for name in facts})
     values = {name: [facts.get(name, "") for facts in everyone] for name in names}
     return {name: found for name, found in values.items() if len(set(found)) > 1}
 
 
 def told(names: Sequence[str], values: Sequence[str]) -> str:
-    """Say which worker has which value: `worker-0 has 3, worker-1 has 4`."""
+    """Describe which worker has which value: `worker-0 has 3, worker-1 has 4`."""
     return ", ".join(f"{name} has {value}" for name, value in zip(names, values, strict=True))

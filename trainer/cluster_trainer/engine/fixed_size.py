@@ -1,8 +1,8 @@
-"""Says where a program has a number in place of the rows that its step is given.
+"""Finds a fixed number in a program where the number of its step's rows belongs.
 
-Each of several replicas gets a share of a batch, so that the script's own batch size does not fit
-there: `tf.random.normal((BATCH, 4))` has 16 rows beside 8 of the data. Such a step fails on a share
-and not on the whole batch, which is found out by tracing both; neither is run.
+Each of several replicas gets a share of a batch, so the script's own batch size does not fit there:
+`tf.random.normal((BATCH, 4))` has 16 rows beside 8 of the data. Such a step fails on a share and
+not on the whole batch. Tracing both shows this; neither is run.
 """
 
 import linecache
@@ -45,7 +45,7 @@ SHOWN_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class Traced:
-    """What came of tracing a step.
+    """The result of tracing a step.
 
     Attributes:
         error: what it raised; None: nothing.
@@ -58,7 +58,7 @@ class Traced:
 
 @contextmanager
 def explained(model: Any, name: str, batch: Callable[[], Any]) -> Iterator[None]:
-    """Say in plain words if a call, as in STEPS, fails because of a fixed batch size.
+    """Explain in plain words if a call, as in STEPS, fails because of a fixed batch size.
 
     `batch` returns a whole batch of its data, as one device would get it; None: there is none.
 
@@ -77,12 +77,12 @@ def explained(model: Any, name: str, batch: Callable[[], Any]) -> Iterator[None]
             raise
         if problem := _problem(model, STEPS[name], unbuilt, batch):
             raise ConfigurationError([problem]) from error
-        unbuilt.restore()  # what was traced to find out may have built something
+        unbuilt.restore()  # tracing may have built something
         raise
 
 
 def _problem(model: Any, step: str, unbuilt: Unbuilt, batch: Callable[[], Any]) -> Problem | None:
-    """Return what is wrong; None where it is something else, or cannot be found out."""
+    """Return the problem; None if it is another one, or cannot be determined."""
     replicas = Replicas.of(model.distribute_strategy)
     try:
         unbuilt.restore()
@@ -129,7 +129,7 @@ def _traced(model: Any, step: str, batch: Any) -> Traced:
 
 
 def _advice(model: Any, traced: Traced, rows: int) -> str:
-    """Return what to do about a step that cannot be traced on a share."""
+    """Return advice for a step that cannot be traced on a share."""
     assert traced.error  # noqa: S101  it was asked for
     says = f"The error is: {_first_line(traced.error)}"
     if any(getattr(one, "stateful", False) is True for one in keras_names.layers_within(model)):
@@ -149,20 +149,20 @@ def _advice(model: Any, traced: Traced, rows: int) -> str:
 
 
 def _place(error: Exception) -> str:
-    """Return where in the user's own code something was raised; empty: nobody knows."""
+    """Return the place in the user's code that raised an error; "" if it is unknown."""
     frames = [(one.filename, one.lineno) for one in traceback.extract_tb(error.__traceback__)]
-    # What AutoGraph has rewritten has its places in the text alone.
+    # The places in code that AutoGraph has rewritten are in the text only.
     frames += [(file, int(line)) for file, line in IN_USER_CODE.findall(str(error))]
     return _last_of_a_user(frames)
 
 
 def _place_of_call() -> str:
-    """Return where the user's own code has called what has failed."""
+    """Return the place in the user's code that has called the failed operation."""
     return _last_of_a_user((one.filename, one.lineno) for one in traceback.extract_stack())
 
 
 def _made_at(graph: Any, rows: int) -> str:
-    """Return where a tensor of so many rows was made of none that has them; empty: nowhere."""
+    """Return where a tensor of so many rows was made from tensors without them; "" if unknown."""
     for operation in reversed(graph.get_operations()):
         inputs_have = any(_has_rows(one, rows) for one in operation.inputs)
         if operation.type in VARIABLES or inputs_have:
@@ -180,7 +180,7 @@ def _has_rows(tensor: Any, rows: int) -> bool:
 
 
 def _last_of_a_user(frames: Iterable[tuple[str, int | None]]) -> str:
-    """Return `FILE:LINE: text` of the last of some frames that is the user's own."""
+    """Return `FILE:LINE: text` of the last frame in the user's own code."""
     own = [(file, line) for file, line in frames if line and not NOT_A_USERS.search(file)]
     if not own:
         return ""
@@ -189,7 +189,7 @@ def _last_of_a_user(frames: Iterable[tuple[str, int | None]]) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """Return the first line of an error that says something, of a bearable length."""
+    """Return the first informative line of an error, shortened."""
     lines = [line.strip() for line in ESCAPES.sub("", str(error)).splitlines()]
     said = (line for line in lines if line and not HEADING.match(line))
     return next(said, "")[:SHOWN_CHARACTERS]

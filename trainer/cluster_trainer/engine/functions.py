@@ -1,4 +1,4 @@
-"""TensorFlow's functions: how ours are made, and the operations of any."""
+"""TensorFlow's functions: how ours are made, and the operations of any function."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -8,10 +8,10 @@ import tensorflow as tf
 
 
 def function_of(call: Callable[..., Any], **options: Any) -> Any:
-    """Return TensorFlow's function for a call of ours, whose traces are counted by themselves.
+    """Return TensorFlow's function for a call of ours, with its own count of traces.
 
-    TensorFlow counts the traces of all functions that have one code together. Many models in a loop
-    would be warned of for their retracing, though each is traced once. A `partial` has no code.
+    TensorFlow counts the traces of all functions with the same code together. For many models in a
+    loop, it would warn of retracing, though each is traced once. A `partial` has no code.
     """
     return tf.function(partial(call), autograph=False, reduce_retracing=True, **options)
 

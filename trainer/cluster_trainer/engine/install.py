@@ -1,6 +1,6 @@
-"""What of Keras and TensorFlow is replaced: all of it is here, and stays for the whole process.
+"""Replaces parts of Keras and TensorFlow. All replacements that stay are in this module.
 
-For a moment, and put back at once: `_direct_assign` while a model is called on zeros
+Other parts are replaced for a moment only: `_direct_assign` while a model is called on zeros
 (building/on_zeros.py), and TensorFlow's random functions and sums over replicas while the first
 batch is compared (first_batch/). Outside of the engine: `Model.export` of a script's fit
 (fits/shared/written.py).
@@ -44,7 +44,7 @@ KerasIterator = keras_names.TFEpochIterator
 
 
 def is_installed() -> bool:
-    """Tell whether it is replaced in this process."""
+    """Tell whether the replacements are installed in this process."""
     return keras_names.EPOCH_ITERATOR.own is _iterator
 
 
@@ -55,7 +55,7 @@ def install(
     *,
     plain_bars: bool = False,
 ) -> None:
-    """Replace it; once in a process.
+    """Install the replacements, once in a process.
 
     Args:
         around: what a `fit` gets from outside of the engine.
@@ -63,7 +63,7 @@ def install(
         first_batch: what is done with a first batch, unless a `fit` says otherwise.
         plain_bars: whether nothing but text may be printed: a progress bar is one line at its end.
     """
-    # What the repaired Keras says of arrays (patches/) does not hold here.
+    # This statement of the patched Keras about arrays (patches/) does not hold here.
     warnings.filterwarnings("ignore", "No random seed is set, so each worker shuffles the arrays")
     _replace_in_steps()
     _replace_of_optimizers()
@@ -77,10 +77,10 @@ def install(
 
 
 def _replace_in_steps() -> None:
-    """Replace what takes a replica's share for the whole batch, within a step of several replicas.
+    """Replace functions that take a replica's share for the whole batch, within a step.
 
     A loss is that of the whole batch, a queue gets the rows of all replicas, and each replica draws
-    from seeds of its own.
+    from its own seeds.
     """
     is_shared = step_context.is_shared
     tensorflow_names.NUM_REPLICAS_IN_SYNC.wrap(step_context.seeing_one_replica)
@@ -97,7 +97,7 @@ def _replace_in_steps() -> None:
 
 
 def _replace_of_optimizers() -> None:
-    """Replace what of Keras's optimizers knows of several replicas: they get gradients of all.
+    """Replace what Keras's optimizers do on several replicas: they get summed gradients.
 
     Each replica updates its own copies of the variables.
     """
@@ -119,7 +119,7 @@ def _replace_of_optimizers() -> None:
 def _replace_of_models(
     around: announced.AroundFit, around_other: others.AroundOther, first_batch: FirstBatchMode
 ) -> None:
-    """Replace what Keras's models are trained, evaluated and asked for predictions by."""
+    """Replace the functions with which Keras's models train, evaluate and predict."""
     keras_names.EPOCH_ITERATOR.put(_iterator)
     KerasTrainer.make_train_function = _making(
         "train_function", lambda it: Steps(it, it.train_step, "training", first_batch)
@@ -164,21 +164,21 @@ def _making(name: str, make: Callable[[Any], Any]) -> Callable[..., Any]:
 def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(keras_own)
     def build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
-        """Build what a model has not built yet, for what a replica gets; see building.py."""
-        if building.is_alone(self):  # its first step does
+        """Build the unbuilt parts of a model, for a replica's batch; see building.py."""
+        if building.is_alone(self):  # its first step does it
             return
         if isinstance(iterator, KerasIterator) or not keeps_in_step(self.distribute_strategy):
             keras_own(self, iterator, data_batch)
             return
         is_kept = isinstance(iterator, EpochIterator) and iterator.is_kept
-        if building.has_call(self):  # else its parts exist, or are built in the first step
-            # What asks for a single batch may train, or not.
+        if building.has_call(self):  # otherwise its parts exist, or are built in the first step
+            # A call on a single batch may train, or not.
             trains = iterator is None or running.current().name == "fit"
             in_scope = keras_names.strategy_given(self) is not None
             batch = (
                 iterator.spec if iterator is not None else partial(others.as_tensors, data_batch)
             )
-            # What the trace of a kept fit's steps makes is made alike; see CheckpointCallback.
+            # The trace of a saved fit's steps makes the variables alike; see CheckpointCallback.
             may_trace = is_kept or not building.unbuilt_parts(self)
             building.build(
                 self,
@@ -187,8 +187,8 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
                 with_optimizer=in_scope or (trains and not is_kept),
                 may_trace=may_trace and not in_scope,
             )
-        # What a worker that goes on has built of a model, a new one has not; the checkpoint
-        # callback compares all variables, and gives them their values, once they exist.
+        # A worker that continues has built parts of a model that a newcomer has not. The checkpoint
+        # callback compares all variables, and sets their values, once they exist.
         if is_kept and ring_of(self.distribute_strategy) and iterator.is_put_back():
             alike.note(self)
         else:
@@ -198,10 +198,10 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_all_replicas(keras_own: Callable[..., Any]) -> Callable[..., Any]:
-    """Give an epoch the results of metrics that its last call came with.
+    """Give an epoch the metric results of its last call.
 
-    Asked outside of a step, metrics would sum over all workers again, one variable at a time. Keras
-    calls this before the callbacks of an epoch's end, which may save the model.
+    Outside of a step, metrics would sum over all workers again, one variable at a time. Keras calls
+    this before the callbacks of an epoch's end, which may save the model.
     """
 
     @wraps(keras_own)

@@ -1,8 +1,8 @@
-"""A step's logs in one vector of each replica, and what they come to over all replicas.
+"""A step's logs in one vector per replica, and their values over all replicas.
 
 With several replicas a vector has, in this order:
 
-1. how much of the batch the replica's share is;
+1. the replica's share of the batch, as a fraction;
 2. the step's own logs, times that;
 3. for each of them that a metric has, too: 1 if it is that metric's result, else 0, times that;
 4. logs that have a row for each example, row by row.
@@ -29,7 +29,7 @@ ROUNDING = 1e-6
 
 
 class StepLogs(dict[str, Any]):
-    """What a step returned, and what the metrics of all replicas say after it.
+    """A step's return value, and the metrics of all replicas after it.
 
     Attributes:
         of_metrics: every metric's result, until it is taken for an epoch's logs; None with one
@@ -39,7 +39,7 @@ class StepLogs(dict[str, Any]):
     of_metrics: Logs | None = None
 
     def taken(self) -> Logs | None:
-        """Return `of_metrics` once; the epoch after may be one without any step."""
+        """Return `of_metrics` once; the next epoch may have no step."""
         results, self.of_metrics = self.of_metrics, None
         return results
 
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """What is in the vectors, as a step was traced.
+    """The content of the vectors, as a step was traced.
 
     Attributes:
         own: the step's own logs.
@@ -67,7 +67,7 @@ class Noted(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How vectors are summed; each other value is another trace.
+    """How vectors are summed; each different value is another trace.
 
     Attributes:
         counts: how many numbers of examples come first.
@@ -81,7 +81,7 @@ class Layout(NamedTuple):
 
 
 class PackedLogs:
-    """The logs of a model's steps, and what was noted of them when a step was traced."""
+    """The logs of a model's steps, and the notes from tracing a step."""
 
     def __init__(self, model: keras.Model, step: Callable[[Any], Any], name: str) -> None:
         self._model, self._step, self._name = model, step, name
@@ -91,7 +91,7 @@ class PackedLogs:
         self.forget_traces()
 
     def forget_traces(self) -> None:
-        """Trace anew how vectors are summed."""
+        """Trace again how vectors are summed."""
         is_eager = self._model.run_eagerly
         self._results: Any = self._reduced if is_eager else function_of(self._reduced)
 
@@ -114,7 +114,7 @@ class PackedLogs:
         ]
         sizes = sum(entry.shape.num_elements() for entry in self.noted.own)
         self.noted = self.noted._replace(size=1 + sizes + len(are_results))
-        # What a replica computes of a borrowed example may be NaN.
+        # A replica's result for a borrowed example may be NaN.
         exact = tf.cast(weight, tf.float64)
         own = _joined([*map(_as_vector, flat.values()), *are_results])
         weighted = tf.math.multiply_no_nan(own, exact)
@@ -126,7 +126,7 @@ class PackedLogs:
         return tf.concat([exact[tf.newaxis], weighted, *packed_rows], 0)
 
     def _refuse_unknown(self, most: int) -> None:
-        """Refuse more logs of unknown shape than can be told apart.
+        """Refuse more logs of unknown shape than can be distinguished.
 
         Raises:
             ValueError: with their names.
@@ -139,21 +139,21 @@ class PackedLogs:
             )
 
     def _divided(self, flat: Logs, batch: Any) -> tuple[Logs, Logs]:
-        """Return a step's logs, and apart from them those that have a row for each example."""
+        """Return a step's logs, and separately those that have a row for each example."""
         known = rows_known(batch)
         names = [
             name
             for name, value in flat.items()
             if value.shape.rank and value.shape[1:].is_fully_defined() and value.shape[0] in known
         ]
-        if names and None not in known:  # by chance, as of 8 classes and 8 rows
+        if names and None not in known:  # by chance, for example 8 classes and 8 rows
             varying = self._varying_with_rows(batch)
             names = [name for name in names if name in varying]
         of_rows = {name: flat.pop(name) for name in names}
         return flat, of_rows
 
     def _varying_with_rows(self, batch: Any) -> set[str]:
-        """Return the logs whose first dimension is unknown where that of the batch is."""
+        """Return the logs whose first dimension is unknown, like the batch's."""
         found: set[str] = set()
 
         def trace(*leaves: Any) -> None:
@@ -169,7 +169,7 @@ class PackedLogs:
         return found
 
     def unpacked(self, last: tuple[tf.Tensor, ...], examples: int | None = None) -> StepLogs:
-        """Return what the local replicas' vectors come to over all replicas.
+        """Return the values of the local replicas' vectors over all replicas.
 
         Args:
             last: the vectors.
@@ -189,9 +189,9 @@ class PackedLogs:
         results, places = _flat_logs(found), [counts, counts + self.noted.size]
         examples_of_all, own, of_rows = np.split(np.asarray(flat), places)
         refuse_different(examples_of_all[:: replicas.local])
-        own = own[1:] / own[0]  # the weights add up to 1 but for rounding
+        own = own[1:] / own[0]  # the weights add up to 1 except for rounding
         logs = StepLogs(_own(self.noted.own, own))
-        # The mean of the replicas' results need not be the result of all.
+        # The mean of the replicas' results may differ from the result of all.
         names = [name for name in logs if name in results]
         are_results = own[sum(one.shape.num_elements() for one in self.noted.own) :] > ALMOST_ALL
         for name, is_result in zip(names, are_results, strict=True):
@@ -213,7 +213,7 @@ class PackedLogs:
     def _on_replica(self, own: tf.Tensor, layout: Layout) -> tuple[Logs, tf.Tensor]:
         summable = [one for one in statistics.of_metrics(self._model) if one.aggregation == "sum"]
         copies = [step_context.own(one) for one in summable]
-        # Whole numbers stay exact, and on the device that the others are on.
+        # Integers stay exact, and on the device of the others.
         values = [tf.cast(one, tf.float64 if one.dtype.is_integer else one.dtype) for one in copies]
         own, of_rows = self._without_rows(own, layout)
         given = [*map(tf.identity, values), tf.identity(own)]
@@ -226,7 +226,7 @@ class PackedLogs:
             return self._model.get_metrics_result(), tf.concat([own_total, of_rows], 0)
 
     def _without_rows(self, own: tf.Tensor, layout: Layout) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return a replica's own logs but those of single examples, and these of all replicas."""
+        """Return a replica's own logs, and all replicas' logs of single examples."""
         if not layout.width:
             return own, tf.zeros([0], tf.float64)
         begin = layout.counts + layout.summed
@@ -236,7 +236,7 @@ class PackedLogs:
 
 
 def refuse_different(counts: Sequence[int] | np.ndarray) -> None:
-    """Refuse batches of which the workers' shares do not add up to one.
+    """Refuse batches if the workers' shares do not add up to one batch.
 
     Raises:
         ValueError: on all workers.
@@ -261,7 +261,7 @@ def _with_examples(
 
 
 def _flat_logs(logs: Any) -> Logs:
-    """Return logs as tensors, without the dicts within them, as Keras shows them."""
+    """Return logs as tensors, with nested dicts flattened as Keras shows them."""
     flat: Logs = {}
     for name, value in (logs or {}).items():
         is_dict = isinstance(value, dict)
@@ -274,7 +274,7 @@ def _entries(flat: Logs) -> tuple[Entry, ...]:
 
 
 def _own(entries: Sequence[Entry], numbers: np.ndarray) -> Logs:
-    """Return a step's own logs; one alone may be of unknown size, and has what others leave."""
+    """Return a step's own logs; a single one may be of unknown size, and takes the rest."""
     logs, begin = {}, 0
     for name, shape, dtype in entries:
         size = shape.num_elements()
@@ -299,7 +299,7 @@ def _rows(entries: Sequence[Entry], numbers: np.ndarray) -> Logs:
 
 
 def _as_of(dtype: tf.DType, value: np.ndarray) -> np.ndarray:
-    """Return a mean over replicas in the type of what it is a mean of, if it can be told there."""
+    """Return a mean over replicas in the type of the values, if that can hold it."""
     kind = np.dtype(dtype.as_numpy_dtype)
     if dtype.is_floating:
         return value.astype(kind)
@@ -317,7 +317,7 @@ def _as_vector(value: tf.Tensor) -> tf.Tensor:
 
 
 def _is_equal(value: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
-    """Tell, as float64 [1], whether two values are the same but for rounding, or both are NaN."""
+    """Tell, as float64 [1], whether two values are equal except for rounding, or both are NaN."""
     if value.shape != other.shape:
         return tf.zeros([1], tf.float64)
     one, two = _as_vector(value), _as_vector(other)

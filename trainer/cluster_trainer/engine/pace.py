@@ -1,19 +1,19 @@
-"""How many steps run in one call of TensorFlow.
+"""Chooses how many steps run in one call into TensorFlow.
 
-Many steps a call are fast; few keep a person informed and a stop prompt. Every worker must cut a
-run into the same calls, so the time that decides is the slowest worker's, told to all.
+Calls with many steps are fast. Short calls keep the user informed and stop soon. Every worker must
+divide a run into the same calls, so the slowest worker's time decides, and all workers get it.
 """
 
 from collections.abc import Callable
 
 TARGET_SECONDS = 1.0
 SHORT_SECONDS = 0.2
-"""Where somebody may be waiting for the end of a call."""
+"""Used when a worker may be waiting for the end of a call."""
 GROWTH = 4
 
 
 def next_steps(steps: int, seconds: float, target: float = TARGET_SECONDS) -> int:
-    """Return how many steps the next call should take, after `steps` took `seconds`."""
+    """Return how many steps the next call should have, after `steps` took `seconds`."""
     fitting = int(steps * target / max(seconds, 1e-6))
     return max(1, min(fitting, steps * GROWTH))
 
@@ -39,17 +39,16 @@ class Pace:
         self._begin(1)
 
     def steps(self, limit: int | None) -> int:
-        """Return how many steps the next call takes; more than `limit` are not left, if any is."""
+        """Return how many steps the next call has; at most `limit` are left, if it is given."""
         return self._steps if limit is None else min(self._steps, limit)
 
     def synchronise_after_call(self, steps: int, seconds: float, *, is_first: bool = False) -> None:
-        """Note how long a call took; tell the other workers where that is due.
+        """Note how long a call took; tell the other workers if that is due.
 
-        It is due after each call, but for calls of a fixed length: these may be short, and the
+        It is due after each call, except for calls of a fixed length: these may be short, and the
         workers exchange the time of several together.
 
-        A call that is the first of a pass may have waited for its batch: that does not shorten the
-        calls that follow.
+        The first call of a pass may have waited for its batch, so it does not shorten later calls.
         """
         self._calls_left -= 1
         self._seconds += seconds
@@ -60,7 +59,7 @@ class Pace:
         if self._fixed:
             self._begin(next_steps(calls, slowest, self._target))
             return
-        # A call cut short by the end of an epoch says nothing against a longer one.
+        # A call that the end of an epoch has cut short does not count against longer ones.
         if steps == self._steps or slowest > self._target:
             fitting = next_steps(steps, slowest, self._target)
             self._steps = max(self._steps, fitting) if is_first else fitting

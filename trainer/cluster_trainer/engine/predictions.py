@@ -1,4 +1,4 @@
-"""Predictions: each example's once, in order, on every worker."""
+"""Predictions: one for each example, in order, on every worker."""
 
 from typing import Any
 
@@ -15,15 +15,15 @@ from cluster_trainer.engine.replicas import alike, step_context
 from cluster_trainer.engine.steps import as_tensor
 from cluster_trainer.private import keras_names, tensorflow_names
 
-# As many as one worker predicts about as fast as all do together, who gather what each has.
+# A number of rows that one worker predicts about as fast as all together, including the gathering.
 FEW_ROWS = 256
 
 
 class Predictions:
-    """What Keras calls `predict_function`."""
+    """Keras's `predict_function`."""
 
     alone: "Predictions | None" = None
-    """The same for rows that this worker predicts by itself; None: there were none yet."""
+    """The function for rows that this worker predicts by itself; None: there were none yet."""
 
     def __init__(self, model: keras.Model) -> None:
         self._model, self._strategy = model, model.distribute_strategy
@@ -37,8 +37,8 @@ class Predictions:
         self._compiled = predict
 
     def __call__(self, batches: list[Any]) -> Any:
-        """Return the predictions for batches that were shared out, or for one that all have."""
-        if ring_of(self._strategy):  # else each worker would draw its own variables
+        """Return the predictions for divided batches, or for one that all workers have."""
+        if ring_of(self._strategy):  # otherwise each worker would create its own variables
             is_shared = isinstance(batches[0], Shared)
             build_to_predict(self._model, batches[0].shares[0][0] if is_shared else batches[0])
             alike.make_once(self._model)
@@ -50,7 +50,7 @@ class Predictions:
         return keras.tree.map_structure(lambda *parts: keras_names.concat(list(parts)), *outputs)
 
     def _by_itself(self, batches: list[Any]) -> Any:
-        """Return the predictions of rows that may be this worker's own, as a game's states are."""
+        """Return the predictions of rows that may be this worker's own, such as a game's states."""
         with group.left_out():
             if self.alone is None:
                 self.alone = Predictions(self._model)
@@ -58,7 +58,7 @@ class Predictions:
 
     def _shares_of(self, batch: Any) -> Any:
         if isinstance(batch, Shared):
-            if batch.source.is_distributed:  # each with its size for its weight
+            if batch.source.is_distributed:  # each with its size as its weight
                 return tuple(handed_out(batch.shares, self._strategy, self._replicas.local))
             return batch.shares
         batch = keras.tree.map_structure(as_tensor, batch)
@@ -84,13 +84,13 @@ class Predictions:
             mine = value if value.shape.rank else value[tf.newaxis]
             return gathered(mine[: tf.where(weight > 0, tf.shape(mine)[0], 0)], "predict (outputs)")
 
-        with step_context.computing(weight, is_whole):  # what is drawn at random is drawn apart
+        with step_context.computing(weight, is_whole):  # random draws are separate
             outputs = self._step(batch)
         return tf.nest.map_structure(gather, outputs)
 
 
 def are_few(rows: Any) -> bool:
-    """Tell whether what is given to `predict` is arrays of few rows: each worker does them all."""
+    """Tell whether `predict` gets arrays of few rows: each worker then predicts all of them."""
     if rows is None or not keras_names.can_convert_arrays(rows):
         return False
     shape = next(one.shape for one in keras.tree.flatten(rows) if one is not None)
@@ -98,9 +98,9 @@ def are_few(rows: Any) -> bool:
 
 
 def build_to_predict(model: keras.Model, batch: Any) -> None:
-    """Build a model for a batch, or the specification of one; it need not be compiled.
+    """Build a model for a batch, or its specification; the model need not be compiled.
 
-    One whose parts steps of a user's own have built stays as it is: its `call` may take other
+    A model whose parts a user's own steps have built stays unchanged: its `call` may take other
     inputs.
     """
     if model.built or _is_built_by_its_steps(model):

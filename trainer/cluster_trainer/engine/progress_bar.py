@@ -1,4 +1,4 @@
-"""Keras's own progress bar, where nothing but text may be printed."""
+"""Keras's own progress bar, if only plain text may be printed."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ PLAIN = 2
 
 
 def can_draw(environ: Mapping[str, str]) -> bool:
-    """Tell whether a bar can be drawn anew: on a terminal that draws, or in a notebook."""
+    """Tell whether a bar can be redrawn: on a capable terminal, or in a notebook."""
     draws_well = environ.get("TERM", "") not in ("", "dumb", "unknown")
     is_terminal = getattr(sys.stdout, "isatty", lambda: False)()  # a script may have its own stdout
     is_drawn = is_terminal and draws_well and not environ.get("NO_COLOR")
@@ -20,9 +20,9 @@ def can_draw(environ: Mapping[str, str]) -> bool:
 
 
 def plain(begin: Callable[..., None]) -> Callable[..., None]:
-    """Return the beginning of a bar that prints one line at its end instead.
+    """Return the `__init__` of a bar that prints one line at its end instead.
 
-    In a pipe Keras draws its bar anew twenty times a second, with colours, as on a terminal.
+    In a pipe, Keras redraws its bar twenty times a second, with colours, as on a terminal.
     """
 
     @wraps(begin)
@@ -34,9 +34,9 @@ def plain(begin: Callable[..., None]) -> Callable[..., None]:
 
 
 def counting(update: Callable[..., None]) -> Callable[..., None]:
-    """Return an update of the bar that shows the batches that there were.
+    """Return an update of the bar that shows the actual number of batches.
 
-    Keras tells callbacks of a call's last batch before it is made, and data of unknown length may
+    Keras tells callbacks the last batch of a call before it runs, and data of unknown length may
     end within a call.
     """
 

@@ -1,7 +1,7 @@
-"""Who reads a model's variables between the fits of a script.
+"""Observes reads of a model's variables between the fits of a script.
 
-An evaluation, a prediction, `get_weights`, `save`, a layer that is called: all of them ask a
-variable of Keras's for its value, or are calls of a model that Keras has traced before.
+An evaluation, a prediction, `get_weights`, `save`, a call of a layer: all of them read a variable's
+value in Keras, or call a model that Keras has traced before.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,14 +10,14 @@ from typing import Any
 
 
 class _Told:
-    """What is called with a variable that is read, or assigned to; None: nobody listens."""
+    """Called with a variable that is read or assigned; None: nobody listens."""
 
     read: Callable[[Any], None] | None = None
     assigned: Callable[[Any], None] | None = None
 
 
 def listen(read: Callable[[Any], None], assigned: Callable[[Any], None]) -> None:
-    """Let functions be called with each variable that is read, or is given a value."""
+    """Call functions with each variable that is read or assigned."""
     _Told.read, _Told.assigned = read, assigned
 
 
@@ -35,7 +35,7 @@ def note(model: Any) -> None:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Call nobody for what is read inside, of which was noted before all that matters."""
+    """Do not report reads within the context; the relevant ones were noted before."""
     before, _Told.read = _Told.read, None
     try:
         yield
@@ -44,7 +44,7 @@ def unheard() -> Iterator[None]:
 
 
 def telling_value(value: property) -> property:
-    """Return a variable's `value` that tells of each read."""
+    """Return a variable's `value` that reports each read."""
     own: Any = value.fget
 
     def read(self: Any) -> Any:
@@ -56,7 +56,7 @@ def telling_value(value: property) -> property:
 
 
 def telling_assign(assign: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a variable's `assign` that tells of each call."""
+    """Return a variable's `assign` that reports each call."""
 
     def assign_to(self: Any, value: Any) -> Any:
         if _Told.assigned is not None:

@@ -1,4 +1,4 @@
-"""One process at a time, among all that share a directory: this machine's containers, too."""
+"""A lock for one process at a time, among all processes and containers that share a directory."""
 
 import fcntl
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def alone(file: Path, say_waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock `file`, made if need be; `say_waiting` is called if another process has it.
+    """Hold the lock `file`, created if necessary; call `say_waiting` if another process has it.
 
     The kernel releases the lock when its holder dies.
 
@@ -29,7 +29,7 @@ def alone(file: Path, say_waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def _open(file: Path) -> int:
-    """Open for reading, which is enough to lock a file that another user has made."""
+    """Open for reading, which is enough to lock a file that another user has created."""
     try:
         return os.open(file, os.O_RDONLY)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Preparing a TFDS set: once, by one process, while the others that share the directory wait.
+"""Prepares a TFDS set once, in one process, while the others that share the directory wait.
 
-TFDS has no lock: two processes that prepare one set race, and one fails at its last rename.
-By hand, in a container of the image: `python -m trainer prepare NAME [DIRECTORY]`.
+TFDS has no lock: if two processes prepare one set, one of them fails at its last rename. By hand,
+in a container of the image: `python -m trainer prepare NAME [DIRECTORY]`.
 """
 
 import json
@@ -23,7 +23,7 @@ from cluster_trainer.settings.names import data_sets as names
 
 log = logging.getLogger("trainer")
 
-# TFDS's own 10 tries take three and a half minutes where there is no network (measured).
+# Without a network, TFDS's own 10 retries take three and a half minutes (measured).
 downloader.MAX_RETRIES = 5
 SAMPLE_MARK = "SAMPLE, not the original"
 INFO_FILE = "dataset_info.json"
@@ -31,7 +31,7 @@ ERRORS = (
     tfds.core.DatasetNotFoundError,
     tfds.download.DownloadError,
     NonMatchingChecksumError,
-    AssertionError,  # TFDS's own, with sentences in them
+    AssertionError,  # TFDS's own errors, which contain sentences
     OSError,
     ValueError,
 )
@@ -40,7 +40,7 @@ ERRORS = (
 def prepare(name: str, directory: Path, say: Callable[[str], None]) -> Path:
     """Prepare a set below TFDS's `directory`, unless it is there; return its own folder.
 
-    `say` is told every few seconds what goes on.
+    `say` gets the progress every few seconds.
 
     Raises:
         ConfigurationError: there is no such set, or it cannot be prepared here.
@@ -56,9 +56,9 @@ def prepare(name: str, directory: Path, say: Callable[[str], None]) -> Path:
 
 
 def is_sample(folder: Path) -> bool:
-    """Tell whether a prepared set is one that `make data-sample` has made.
+    """Tell whether a prepared set was made by `make data-sample`.
 
-    TFDS takes a description from its code, if it knows the set, and not from the file.
+    If TFDS knows the set, it takes the description from its code, and not from the file.
     """
     description = json.loads((folder / INFO_FILE).read_text()).get("description", "")
     return bool(description.startswith(SAMPLE_MARK))
@@ -70,7 +70,7 @@ def prepare_builder(
     say: Callable[[str], None],
     config: tfds.download.DownloadConfig | None = None,
 ) -> None:
-    """Prepare a builder's set, unless another process just did; see `prepare`."""
+    """Prepare a builder's set, unless another process has just done so; see `prepare`."""
 
     def say_waiting() -> None:
         waiting = f"waiting for another container that prepares {builder.name} in {directory}"
@@ -92,7 +92,7 @@ def prepare_builder(
 
 
 def _remove_leftovers(made: Path, downloads: Path) -> None:
-    """Remove what a preparation that was killed has left half written (TFDS's own names)."""
+    """Remove incomplete files of a killed preparation (TFDS's own names)."""
     for folder in (*made.parent.glob(f"incomplete.*_{made.name}"), *downloads.glob("*.tmp.*")):
         log.info("removing %s, which was left half written", folder)
         shutil.rmtree(folder)
@@ -100,7 +100,7 @@ def _remove_leftovers(made: Path, downloads: Path) -> None:
 
 def _not_prepared(name: str, directory: Path, error: Exception) -> ConfigurationError:
     accepted = f"a set that is in {directory} or can be prepared there"
-    # Where it knows no such set, all that it knows would follow.
+    # If TFDS knows no such set, the error lists all known sets.
     advice = f"TensorFlow Datasets says: {str(error).partition(chr(10))[0]}"
     urls = _urls_of(name)
     if urls:

@@ -1,4 +1,4 @@
-"""How far the preparation of a data set is."""
+"""The progress of the preparation of a data set."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ PROGRESS_SECONDS = 2.0
 
 @contextmanager
 def progress(builder: Any, downloads: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Say every PROGRESS_SECONDS how far TFDS is, which has only progress bars for it.
+    """Report the progress of TFDS every PROGRESS_SECONDS; TFDS itself only has progress bars.
 
     `builder` prepares its set meanwhile, and downloads its files to `downloads`.
     """
@@ -34,7 +34,7 @@ def progress(builder: Any, downloads: Path, say: Callable[[str], None]) -> Itera
 
     thread = threading.Thread(target=watch, name="progress", daemon=True)
     thread.start()
-    features.encode_example = count_one  # each example passes there once
+    features.encode_example = count_one  # each example passes through it once
     try:
         yield
     finally:

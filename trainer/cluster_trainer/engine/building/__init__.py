@@ -1,1 +1,1 @@
-"""What of a model is built before a step needs it."""
+"""Builds parts of a model before a step needs them."""

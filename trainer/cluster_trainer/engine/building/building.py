@@ -35,7 +35,7 @@ MOST_NAMED = 5
 STEP, TEST_STEP = [
     (name, "compute_loss", "compute_metrics") for name in ("train_step", "test_step")
 ]
-# Whose `build` makes no variable, unless a layer within does.
+# Layers whose `build` creates no variable, except in nested layers.
 MAKE_NOTHING = (
     keras.Layer,
     keras.Sequential,
@@ -48,7 +48,7 @@ MAKE_NOTHING = (
     keras.layers.Dot,
     keras.layers.Subtract,
 )
-_built_by_steps: WeakSet[Any] = WeakSet()  # models, of which that was found out
+_built_by_steps: WeakSet[Any] = WeakSet()  # models for which that is known
 
 
 def is_alone(model: Any) -> bool:
@@ -57,12 +57,12 @@ def is_alone(model: Any) -> bool:
 
 
 def has_call(model: Any) -> bool:
-    """Tell whether a model can be called; if not, its own steps use its parts, as a GAN's do."""
+    """Tell whether a model can be called; otherwise its own steps use its parts, as in a GAN."""
     return type(model).call is not keras.Model.call
 
 
 def unbuilt_parts(model: Any) -> list[str]:
-    """Return the names of the layers within a model that are still to make variables."""
+    """Return the names of a model's layers that have yet to create variables."""
     unbuilt = [one for one in keras_names.layers_within(model, include_self=False) if not one.built]
     return [one.name for one in unbuilt if _makes_variables(one)]
 
@@ -92,7 +92,7 @@ def build(
     with_optimizer: bool = True,
     may_trace: bool = False,
 ) -> bool:
-    """Build all that is not built yet of a model that can be called.
+    """Build all unbuilt parts of a model that can be called.
 
     Args:
         model: compiled.
@@ -128,11 +128,10 @@ def build(
 
 
 def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
-    """Build what the first training step of a `fit` would, now that callbacks have had the model.
+    """Build the parts that the first training step of a `fit` needs, after the callbacks' hooks.
 
-    Where that cannot be known the step builds it, and says what is wrong, if anything is.
-
-    Over a ring `build` has built all but the optimizer before.
+    If that is not possible, the step builds them, and reports any problem. Over a ring, `build` has
+    built everything but the optimizer before.
     """
     if model.optimizer is None or not has_call(model):
         return
@@ -159,7 +158,7 @@ def _try(model: Any, build_part: Callable[[Any, Any], None], batch: Any) -> bool
 
 
 def _whole(model: Any, build_part: Callable[[Any, Any], None], batch: Any) -> None:
-    """Build something, or nothing of it; raises what is raised."""
+    """Build something completely or not at all; raises the error of the build."""
     unbuilt, layers = [one for one in _compiled(model) if not one.built], Unbuilt(model)
     try:
         with _warnings_if_it_works(), _drawing_once(model):
@@ -169,17 +168,18 @@ def _whole(model: Any, build_part: Callable[[Any, Any], None], batch: Any) -> No
         for one in unbuilt:
             one.built = False
             if one is keras_names.compiled_loss(model):
-                one.metrics.clear()  # it adds to them when it is built
+                one.metrics.clear()  # building adds to them
         raise
 
 
 @contextmanager
 def _drawing_once(model: Any) -> Iterator[None]:
-    """Leave to the first step of a model that runs eagerly what its layers draw from NumPy.
+    """Leave the NumPy draws of layers to the first step of a model that runs eagerly.
 
-    That step calls the layers anew, but builds none of them: what is drawn while a layer is built
-    is used up, as by the Sequential models that Keras builds by a call on symbols. Python's
-    generator is not put back: Keras's initializers that a `build` makes take their seeds from it.
+    That step calls the layers again, but builds none of them. So numbers that are drawn while a
+    layer is built would be lost, for example in Sequential models that Keras builds by a call on
+    symbols. Python's generator is not restored: Keras's initializers created in a `build` take
+    their seeds from it.
     """
     if not model.run_eagerly:
         yield
@@ -208,10 +208,10 @@ def _drawing_once(model: Any) -> Iterator[None]:
 
 @contextmanager
 def _warnings_if_it_works() -> Iterator[None]:
-    """Show warnings once what is done inside has worked, and drop them if it raises.
+    """Show warnings after the context succeeds, and drop them if it raises.
 
-    Keras warns of layers with "unbuilt state" that it cannot call on symbols. Where such a call
-    fails, another way to build them follows, and the warning would be of what nobody did.
+    Keras warns of layers with "unbuilt state" that it cannot call on symbols. If such a call fails,
+    another way to build them follows, and the warning would be misleading.
     """
     with warnings.catch_warnings(record=True) as caught:
         yield
@@ -222,10 +222,10 @@ def _warnings_if_it_works() -> Iterator[None]:
 
 
 def _as_in_a_scope(model: Any, batch: Any) -> None:
-    """Build what Keras builds in a strategy's scope, if need be by a call on numbers.
+    """Build what Keras builds in a strategy's scope, if necessary by a call on numbers.
 
-    A layer may make variables of numbers, which Keras lets none do within symbols; and what
-    TensorFlow's AutoGraph has to read is no function to be called as Python's are.
+    A layer may create variables from numbers, which Keras does not allow within symbols. And a
+    function that TensorFlow's AutoGraph must convert cannot be called like Python's own.
 
     Raises:
         Exception: as Keras's own, if nothing helps.
@@ -254,12 +254,12 @@ def _inlined(model: Any, batch: Any) -> None:
 def _all_as_a_step(model: Any, batch: Any) -> None:
     if not _all_built(model):
         _as_a_step(model, batch)
-    if model.trainable_variables:  # Keras applies no optimizer otherwise
+    if model.trainable_variables:  # otherwise Keras applies no optimizer
         _build_optimizer(model)
 
 
 def _as_a_step(model: Any, batch: Any) -> None:
-    """Build layers, loss and metrics as TensorFlowTrainer.train_step does; nothing else changes."""
+    """Build layers, loss and metrics like TensorFlowTrainer.train_step, without other effects."""
 
     def step(x: Any, y: Any, sample_weight: Any) -> None:
         outputs = _outputs(model, x)
@@ -281,9 +281,9 @@ def _outputs(model: Any, x: Any) -> Any:
 
 
 def _in_symbols(function: Callable[..., Any], batch: Any) -> None:
-    """Call a function of (x, y, sample_weight) of which nothing stays but what it builds.
+    """Call a function of (x, y, sample_weight), and keep only what it builds.
 
-    Keras assigns to no variable meanwhile, draws no seed, and keeps no loss that is added.
+    Meanwhile Keras assigns no variable, draws no seed, and keeps no loss that is added.
     """
     symbols = keras.tree.map_structure(symbol, batch)
     with _functions_inlined():
@@ -292,9 +292,9 @@ def _in_symbols(function: Callable[..., Any], batch: Any) -> None:
 
 @contextmanager
 def _functions_inlined() -> Iterator[None]:
-    """Have TensorFlow's functions called as Python's are.
+    """Run TensorFlow's functions as Python functions.
 
-    One that is traced here would keep that trace, without what it assigns, for all steps.
+    A function that is traced here would keep that trace, without its assignments, for all steps.
     """
     before = tf.config.functions_run_eagerly()
     tf.config.run_functions_eagerly(True)  # noqa: FBT003
@@ -305,14 +305,14 @@ def _functions_inlined() -> Iterator[None]:
 
 
 def symbol(value: Any) -> Any:
-    """Return what stands in Keras's symbols for a tensor or its specification; None for None."""
+    """Return Keras's symbol for a tensor or its specification; None for None."""
     if value is None:
         return None
     return keras.KerasTensor(value.shape, keras.backend.standardize_dtype(value.dtype))
 
 
 def trains_as_keras(model: Any) -> bool:
-    """Tell whether a model's training steps create what `_as_a_step` does, and nothing else."""
+    """Tell whether a model's training steps create what `_as_a_step` creates, and nothing else."""
     return has_call(model) and _is_as_keras(model, STEP)
 
 
@@ -329,9 +329,9 @@ def _is_as_keras(model: Any, methods: Sequence[str]) -> bool:
 
 
 def _has_own_builds(model: Any) -> bool:
-    """Tell whether a layer is still to be built by a `build` that is not Keras's own.
+    """Tell whether an unbuilt layer has a `build` that is not Keras's own.
 
-    It may leave something behind that nobody can undo, if it fails where there are but symbols.
+    If that fails on symbols, it may leave something behind that cannot be undone.
     """
     unbuilt = (one for one in keras_names.layers_within(model) if not one.built)
     return any(not type(one).build.__module__.startswith("keras.") for one in unbuilt)
@@ -347,13 +347,13 @@ def _lacks_layers(model: Any) -> bool:
 
 
 def _all_built(model: Any) -> bool:
-    """Tell whether all is built but the optimizer."""
+    """Tell whether everything is built but the optimizer."""
     return not _lacks_layers(model) and all(one.built for one in _compiled(model))
 
 
 @contextmanager
 def _as_if_built(optimizer: Any) -> Iterator[None]:
-    """Have Keras leave an optimizer alone that is to be built later."""
+    """Keep Keras from building an optimizer that is to be built later."""
     if optimizer is None or optimizer.built:
         yield
         return
@@ -368,8 +368,8 @@ def _build_optimizer(model: Any) -> None:
     optimizer = model.optimizer
     if optimizer is None or optimizer.built:
         return
-    # Its variables are called as an older checkpoint has them: on one worker the first step built
-    # it, within `apply`, and with several replicas Keras did, without.
+    # Its variables are named as in an older checkpoint: on one worker the first step built it,
+    # within `apply`; with several replicas Keras did, outside of it.
     scope: AbstractContextManager[Any] = nullcontext()
     if is_alone(model) and not isinstance(optimizer, keras.optimizers.MultiOptimizer):
         scope = keras.name_scope(optimizer.name, caller=optimizer)

@@ -1,4 +1,4 @@
-"""A call of a model on zeros, which builds layers that cannot be built of Keras's symbols."""
+"""Calls a model on zeros, which builds layers that cannot be built from Keras's symbols."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +14,11 @@ MOST_NAMED = 5
 
 
 class CallChangesError(ValueError):
-    """A call on zeros would leave something behind, for which a fit would not be as in Keras."""
+    """A call on zeros would have a lasting effect, so that a fit would differ from Keras's."""
 
 
 def call_on_zeros(model: Any, batch: Any) -> None:
-    """Build layers as a call of the model does, of which nothing else stays.
+    """Build layers by a call of the model that has no other lasting effect.
 
     Raises:
         CallChangesError: something would, in a variable that the call has made.
@@ -27,7 +27,7 @@ def call_on_zeros(model: Any, batch: Any) -> None:
     before = {id(one): (one, one.numpy()) for one in _that_a_call_may_change(model)}
     with _noting_assignments() as assigned:
         model(keras.tree.map_structure(_zeros, x), training=False)
-    for state in global_seed():  # which the call may have made
+    for state in global_seed():  # created by the call, perhaps
         before.setdefault(id(state), assigned.get(id(state), (state, state.numpy())))
     if changed := [one.path for name, (one, _) in assigned.items() if name not in before]:
         raise CallChangesError(
@@ -40,7 +40,7 @@ def call_on_zeros(model: Any, batch: Any) -> None:
 
 
 def _that_a_call_may_change(model: Any) -> Iterator[Any]:
-    """Yield the variables of a model, of what counts within it, and Keras's global seed."""
+    """Yield the variables of a model, of its counters, and Keras's global seed."""
     yield from model.variables
     for layer in keras_names.layers_within(model):
         for metric in keras_names.own_metrics(layer):
@@ -50,13 +50,13 @@ def _that_a_call_may_change(model: Any) -> Iterator[Any]:
 
 @contextmanager
 def _noting_assignments() -> Iterator[dict[int, tuple[Any, Any]]]:
-    """Yield what gets the variables to which something is assigned, with what they had before."""
+    """Yield a dictionary of the assigned variables with their earlier values."""
     noted: dict[int, tuple[Any, Any]] = {}
     assign = keras_names.DIRECT_ASSIGN.own
 
     def note(self: Any, *arguments: Any, **keywords: Any) -> Any:
         if id(self) not in noted:
-            with tf.init_scope():  # where a function is traced, too
+            with tf.init_scope():  # also where a function is traced
                 noted[id(self)] = self, self.numpy()
         return assign(self, *arguments, **keywords)
 

@@ -1,4 +1,4 @@
-"""Puts layers back as they were before an attempt to build them that failed."""
+"""Restores layers to their state before a failed attempt to build them."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -11,10 +11,10 @@ from cluster_trainer.private import keras_names, tensorflow_names
 
 
 class Unbuilt:
-    """The layers of a model that are not built, what they hold, and what values are drawn from.
+    """The unbuilt layers of a model, their content, and the generators of values.
 
-    A `build` that fails has mostly made some variables before, and called again makes them twice,
-    with other values. Of an object that is no layer nothing is put back.
+    A `build` that fails has usually created some variables before. Called again, it creates them
+    twice, with other values. Objects that are not layers are not restored.
     """
 
     def __init__(self, model: Any) -> None:
@@ -22,14 +22,14 @@ class Unbuilt:
         self._put_back = [*_of_layers(layers), *_of_generators()]
 
     def restore(self) -> None:
-        """Let them hold what they held, and nothing else."""
+        """Restore their content, and remove anything else."""
         for put_back in self._put_back:
             put_back()
 
 
 @contextmanager
 def held_as_before(model: Any) -> Iterator[None]:
-    """Let a model and all its layers hold afterwards what they held before, and nothing else."""
+    """Restore the content of a model and all its layers after the context."""
     back = [*_of_layers(keras_names.layers_within(model))]
     try:
         yield
@@ -39,9 +39,9 @@ def held_as_before(model: Any) -> Iterator[None]:
 
 
 def _of_layers(layers: Iterable[Any]) -> Iterator[Callable[[], None]]:
-    """Yield what gives layers the attributes that they have now, with their contents."""
+    """Yield functions that restore the layers' present attributes, with their contents."""
     held = [*layers]
-    trackers = [keras_names.tracker(one) for one in held]  # what a layer holds, once more
+    trackers = [keras_names.tracker(one) for one in held]  # a container of a layer's, met again
     seen: set[int] = set()
     for one in (*held, *trackers):
         yield _refill(vars(one))
@@ -50,10 +50,10 @@ def _of_layers(layers: Iterable[Any]) -> Iterator[Callable[[], None]]:
 
 
 def _of_container(value: Any, seen: set[int]) -> Iterator[Callable[[], None]]:
-    """Yield what gives a container, and those within it, the contents that they have now.
+    """Yield functions that restore the present contents of a container and nested ones.
 
-    Past Keras's own kinds, which keep an account of each change. TensorFlow's dictionaries and
-    lists have another one within.
+    They bypass Keras's own containers, which record each change. TensorFlow's dictionaries and
+    lists wrap another one.
     """
     if type(value).__module__.startswith("tensorflow."):
         value = tensorflow_names.without_wrapper(value)
@@ -67,7 +67,7 @@ def _of_container(value: Any, seen: set[int]) -> Iterator[Callable[[], None]]:
 
 
 def _refill(value: Any) -> Callable[[], None]:
-    """Return what gives a list, dictionary or set the contents that it has now."""
+    """Return a function that restores the present contents of a list, dictionary or set."""
     if isinstance(value, list):
         items = list(value)
         return lambda: list.__setitem__(value, slice(None), items)
@@ -82,7 +82,7 @@ def _refill(value: Any) -> Callable[[], None]:
 
 
 def _of_generators() -> Iterator[Callable[[], None]]:
-    """Yield what puts the generators back that seeds and initial values are drawn from."""
+    """Yield functions that restore the generators of seeds and initial values."""
     pythons, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002  what Keras seeds
     yield lambda: random.setstate(pythons)
     yield lambda: np.random.set_state(numpys)  # noqa: NPY002

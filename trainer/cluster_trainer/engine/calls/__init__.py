@@ -1,1 +1,1 @@
-"""What surrounds Keras's own `fit`, `evaluate`, `predict` and calls on one batch."""
+"""The surroundings of Keras's own `fit`, `evaluate`, `predict` and calls on one batch."""

@@ -1,4 +1,4 @@
-"""A `fit` and an `evaluate`, announced to the parts of the engine that Keras calls for them."""
+"""Announces a `fit` or an `evaluate` to the parts of the engine that Keras calls for it."""
 
 import inspect
 import logging
@@ -16,15 +16,15 @@ from cluster_trainer.engine.fixed_size import explained
 from cluster_trainer.private import keras_names, tensorflow_names
 
 log = logging.getLogger("trainer")
-# (run it, its bound arguments, what is to be announced) -> History
+# (run it, its bound arguments, its announcement) -> History
 AroundFit = Callable[[Callable[..., Any], inspect.BoundArguments, running.Running], Any]
 KerasTrainer = keras_names.TensorFlowTrainer
 
 
 def seed_of_fit(number: int) -> int:
-    """Return the seed of a fit's order: drawn from the script's seed, or its number without one.
+    """Return the seed of a fit's order: from the script's seed, or the fit's number without one.
 
-    A script's seed is the same on all workers, as by `keras.utils.set_random_seed`.
+    A script's seed is the same on all workers, for example from `keras.utils.set_random_seed`.
     """
     if tensorflow_names.global_seed() is None:
         return number
@@ -32,7 +32,7 @@ def seed_of_fit(number: int) -> int:
 
 
 def own_functions(model: Any) -> list[str]:
-    """Return the methods by which a model makes the functions itself that take Keras's batches."""
+    """Return a model's own methods that make the functions for Keras's batches."""
     makers = ("make_train_function", "make_test_function", "make_predict_function")
     return [
         name for name in makers if getattr(type(model), name) is not getattr(KerasTrainer, name)
@@ -40,7 +40,7 @@ def own_functions(model: Any) -> list[str]:
 
 
 def _has_own_functions(model: Any) -> bool:
-    """Tell whether it has any: they get Keras's own batches, and what they do is theirs."""
+    """Tell whether it has any: they get Keras's own batches, and the engine has no part in them."""
     if own := own_functions(model):
         log.warning(
             "%s has a %s of its own: it trains as Keras alone does, without checkpoints; on "
@@ -53,9 +53,9 @@ def _has_own_functions(model: Any) -> bool:
 
 
 def announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., Any]:
-    """Return a `fit` that is announced, and that is run by a function from outside of the engine.
+    """Return a `fit` that is announced, and that a function outside of the engine runs.
 
-    By itself it runs within another `fit`, and where replicas are not kept in step.
+    Within another `fit`, and if replicas are not kept in step, Keras runs it alone.
     """
     signature = inspect.signature(fit)
 
@@ -63,7 +63,7 @@ def announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., A
     def fit_announced(self: Any, *arguments: Any, **keywords: Any) -> Any:
         given = signature.bind(self, *arguments, **keywords)
         call = announcement_of("fit", self, given.arguments.get("callbacks"), running.FIT_HOOKS)
-        call, is_inner = replace(call, is_fit=True), running.is_in_fit()  # a callback's own
+        call, is_inner = replace(call, is_fit=True), running.is_in_fit()  # a fit of a callback
         if is_inner or call.has_own_functions or not keeps_in_step(self.distribute_strategy):
             reads.note(self)
             order = running.Order(seed=seed_of_fit(0))
@@ -82,7 +82,7 @@ def _run(fit: Callable[..., Any], given: inspect.BoundArguments, call: running.R
 
 
 def explained_by_batch(model: Any, call: running.Running) -> AbstractContextManager[None]:
-    """Explain a failure of what is called inside, on a batch of its data; see fixed_size.py."""
+    """Explain a failure within the context, by a batch of its data; see fixed_size.py."""
     return explained(model, call.name, lambda: call.batch())  # noqa: PLW0108  it is set later
 
 
@@ -93,7 +93,7 @@ def announced_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(evaluate)
     def evaluate_announced(self: Any, *arguments: Any, **keywords: Any) -> Any:
         callbacks = signature.bind(self, *arguments, **keywords).arguments.get("callbacks")
-        # Keras's own sign of the fit's validations, beside those that its callbacks call for.
+        # Keras's own mark of the fit's validations, in contrast to those of its callbacks.
         is_fits = bool(keywords.get(keras_names.IS_VALIDATION_OF_FIT))
         call = announcement_of("evaluate", self, callbacks, running.TEST_HOOKS, is_fits=is_fits)
         with running.announced(call), group.failure_told(), explained_by_batch(self, call):
@@ -106,7 +106,7 @@ def announced_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
 def announcement_of(
     name: str, model: Any, callbacks: Any, hooks: tuple[str, ...], *, is_fits: bool = False
 ) -> running.Running:
-    """Return what is announced of a call.
+    """Return the announcement of a call.
 
     Args:
         name: of the call.
@@ -126,6 +126,6 @@ def announcement_of(
         one_batch_a_call=bool(wanting),
         has_own_functions=_has_own_functions(model),
         is_of_callback=running.is_in_fit() and not is_fits,
-        has_iterator=running.is_in_fit(),  # also where its data predict, before it is made
+        has_iterator=running.is_in_fit(),  # also if its data predict, before it is made
         watched=watched if is_fits else replace(watched, meet=lambda: None),
     )

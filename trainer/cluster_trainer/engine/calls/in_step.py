@@ -1,4 +1,4 @@
-"""Which strategies the engine is made for, and what is done to a model's statistics in them."""
+"""The strategies that the engine supports, and the averages of a model's statistics in them."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.private import tensorflow_names
 
 IN_STEP = (
-    tensorflow_names.DefaultStrategy,  # none, as TensorFlow calls it
+    tensorflow_names.DefaultStrategy,  # TensorFlow's name for no strategy
     tf.distribute.OneDeviceStrategy,
     tf.distribute.MirroredStrategy,
     tf.distribute.MultiWorkerMirroredStrategy,
@@ -16,11 +16,11 @@ IN_STEP = (
 
 
 def keeps_in_step(strategy: tf.distribute.Strategy) -> bool:
-    """Tell whether a strategy is one that the engine is made for."""
+    """Tell whether the engine supports a strategy."""
     return isinstance(strategy, IN_STEP)
 
 
 def average(model: Any) -> None:
-    """Average a model's statistics over all replicas, where the engine keeps these in step."""
+    """Average a model's statistics over all replicas, if the engine keeps them in step."""
     if keeps_in_step(model.distribute_strategy):
         statistics.average(model, model.distribute_strategy)

@@ -1,4 +1,4 @@
-"""Calls on one batch, and calls that look at a model from outside of a `fit`."""
+"""Calls on one batch, and calls that read a model outside of a `fit`."""
 
 import inspect
 from collections.abc import Callable
@@ -16,27 +16,27 @@ from cluster_trainer.engine.fixed_size import explained
 from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.engine.steps import as_tensor
 
-# (run it, the strategy of its model) -> what it returns
+# (run it, the strategy of its model) -> its result
 AroundOther = Callable[[Callable[[], Any], tf.distribute.Strategy], Any]
 
 
 def as_tensors(batch: Any) -> Any:
-    """Return what a user gives for a batch, which may be pandas', as a step gets it."""
+    """Return a user's batch, perhaps of pandas, in the form that a step gets."""
     return keras.tree.map_structure(as_tensor, batch)
 
 
 def average_before(model: Any) -> None:
-    """Average a model's statistics before it is looked at."""
+    """Average a model's statistics before it is read."""
     call = running.current()
     if not (call.is_fit and model not in call.alike and ring_of(model.distribute_strategy)):
-        average(model)  # else `alike` does it, once it is known that all workers have it
+        average(model)  # otherwise `alike` does it, once it is known that all workers have it
 
 
 def on_batch(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a call on one batch that averages statistics, and tells and explains a failure.
+    """Return a call on one batch that averages statistics, and explains a failure.
 
-    Over a ring they are averaged after a step that trains, since whatever looks at them next may be
-    called by this worker alone; else before they are looked at, if steps have changed them.
+    Over a ring, they are averaged after a training step, because the next read may be on this
+    worker alone. Otherwise they are averaged before a read, if steps have changed them.
     """
     signature = inspect.signature(method)
     trains = method.__name__ == "train_on_batch"
@@ -60,7 +60,7 @@ def on_batch(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_by(method: Callable[..., Any], around: AroundOther) -> Callable[..., Any]:
-    """Return another call than `fit` that is run by a function from outside of the engine."""
+    """Return a call other than `fit` that a function outside of the engine runs."""
 
     @wraps(method)
     def run_other(self: Any, *arguments: Any, **keywords: Any) -> Any:

@@ -23,10 +23,10 @@ log = logging.getLogger("trainer")
 
 
 def batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
-    """Let Keras take as many batches at a time as it was told to: it collects what they give.
+    """Let Keras take several batches at a time as configured: it collects their predictions.
 
-    Over a ring each worker predicts few rows by itself, as these may be its own: a game's states,
-    or noise. So it does more of them, where the workers find that theirs differ.
+    Over a ring, each worker predicts few rows by itself, because they may be its own: a game's
+    states, or noise. It also predicts more rows by itself, if the workers find that theirs differ.
     """
     signature = inspect.signature(predict)
 
@@ -38,7 +38,7 @@ def batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
 
         call = announcement_of("predict", self, None, ())
         call.one_batch_a_call = self.steps_per_execution == 1
-        call.asked = WeakSet()  # what Keras calls for each batch does not know the first
+        call.asked = WeakSet()  # Keras's function for each batch does not know the first
         rows = signature.bind(self, *arguments, **keywords).arguments.get("x")
         if ring_of(self.distribute_strategy) and are_few(rows):
             return _by_itself(self, (rows,), run, call)
@@ -53,10 +53,10 @@ def batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Running) -> Any:
-    """Return what this worker predicts without the others, who need not predict as often.
+    """Return this worker's predictions without the others, which may predict at other times.
 
-    All meet the first time that a model predicts, and get the chief's values. `rows` are what it is
-    given, or the specification of that.
+    All workers meet the first time that a model predicts, and get the chief's values. `rows` are
+    the given rows, or their specification.
     """
 
     def alone() -> Any:
@@ -69,7 +69,7 @@ def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Runn
             build_to_predict(model, rows)
         except Exception:  # noqa: BLE001  what symbols cannot build: it gets its values after that
             alone()
-        # Outside of a fit a model is given values once, and not at each call.
+        # Outside of a fit a model gets values once, and not at each call.
         with running.announced(call) if running.is_in_fit() else nullcontext():
             alike.make_once(model)
         if statistics.are_changed(model):
@@ -79,7 +79,7 @@ def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Runn
 
 @contextmanager
 def _alone(model: Any) -> Iterator[None]:
-    """Let a model predict as if there were no other workers, by a function that is kept."""
+    """Let a model predict as if there were no other workers, with a function that is kept."""
     of_all = model.make_predict_function()
     model.predict_function = getattr(of_all, "alone", None)
     try:

@@ -1,1 +1,1 @@
-"""Where batches come from, and which examples are whose."""
+"""The sources of batches, and each replica's share of them."""

@@ -1,8 +1,8 @@
-"""Arrays that TensorFlow reads where they lie, in memory or in a mapped file, without a copy.
+"""Arrays that TensorFlow reads in place, in memory or in a mapped file, without a copy.
 
-`tf.constant` copies an array, and twice where it does not begin on a 64-byte boundary (measured
-with TensorFlow 2.21). DLPack hands over the memory itself, but unchecked: TensorFlow aborts the
-process on an array that is not aligned.
+`tf.constant` copies an array, and copies it twice if it does not begin on a 64-byte boundary
+(measured with TensorFlow 2.21). DLPack passes on the memory itself, but unchecked: TensorFlow
+aborts the process if an array is not aligned.
 """
 
 import math
@@ -15,15 +15,15 @@ from cluster_trainer.collectives.ring.memory import ALIGNMENT, aligned
 
 
 def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
-    """Return a new array, not initialized, that `as_tensor` need not copy."""
+    """Return a new, uninitialized array that `as_tensor` need not copy."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     return aligned(size).view(dtype).reshape(shape)
 
 
 def as_tensor(array: np.ndarray) -> tf.Tensor:
-    """Return a tensor in host memory that shares the array's memory if that is possible.
+    """Return a tensor in host memory that shares the array's memory if possible.
 
-    Neither may be written to any more.
+    Afterwards neither may be written to.
     """
     shareable = array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative
     if not shareable or array.ctypes.data % ALIGNMENT:

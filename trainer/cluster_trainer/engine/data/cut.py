@@ -1,4 +1,4 @@
-"""Which examples of a global batch are each replica's."""
+"""Cuts a global batch into the replicas' shares."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,8 +12,8 @@ from cluster_trainer.engine.data.pieces import TOGETHER, Component, Pieces, has_
 def weighted(start: Any, stop: Any, examples: Any) -> tuple[Any, tf.Tensor]:
     """Return where a share ends if it must not be empty, and its weight, float32 [].
 
-    An empty share gets an example of its neighbour's, and the weight 0: no layer, loss or metric
-    need know what to do without any.
+    An empty share gets an example of its neighbour's, with weight 0. So no layer, loss or metric
+    needs to handle an empty share.
     """
     count = tf.cast(stop - start, tf.float32)
     weight = tf.math.divide_no_nan(count, tf.cast(examples, tf.float32))
@@ -25,10 +25,12 @@ def cut(
 ) -> tuple[tuple[Any, ...], ...]:
     """Return the local replicas' shares of a global batch, each with its weight.
 
-    Where it may be that all replicas compute the whole batch, whether they do, bool [], is third.
+    If all replicas may have to compute the whole batch, a third value, bool [], tells whether they
+    do.
 
-    The batch has tensors [n, …], dense, ragged or sparse, in any structure. What has no dimension
-    is given to every replica. `components` tell which parts were batched together; see pieces.py.
+    The batch has tensors [n, …], dense, ragged or sparse, in any structure. A tensor without
+    dimensions is given to every replica. `components` tell which parts were batched together; see
+    pieces.py.
     """
     batch = tf.nest.map_structure(_as_tensor, batch)
     pieces = Pieces(tf.nest.flatten(batch), components, replicas.total)
@@ -43,13 +45,13 @@ def cut(
 
 
 def count_in(batch: Any) -> int:
-    """Return how many examples a batch of tensors has; 1 where nothing in it has a dimension."""
+    """Return the number of examples in a batch of tensors; 1 if none has a dimension."""
     leaves = [leaf for leaf in tf.nest.flatten(batch) if has_rows(leaf)]
     return int(rows_of(leaves[0])) if leaves else 1
 
 
 def rows_known(batch: Any) -> set[int | None]:
-    """Return the numbers of rows that the parts of a batch are known to have; None: unknown."""
+    """Return the known numbers of rows of a batch's parts; None: unknown."""
     return {
         leaf.shape[0] if leaf.shape.rank else None
         for leaf in tf.nest.flatten(batch)
@@ -58,7 +60,7 @@ def rows_known(batch: Any) -> set[int | None]:
 
 
 def without_rows(leaf: Any) -> Any:
-    """Return the specification of a part of any number of rows."""
+    """Return the specification of a part with any number of rows."""
     if not has_rows(leaf):
         return leaf
     if isinstance(leaf, tf.Tensor):
@@ -69,7 +71,7 @@ def without_rows(leaf: Any) -> Any:
 def handed_out(
     batch: Any, strategy: tf.distribute.Strategy, local: int
 ) -> list[tuple[Any, tf.Tensor]]:
-    """Return the local replicas' parts of what a strategy has shared out, each with its size."""
+    """Return the local replicas' parts of a distributed batch, each with its size."""
     parts = [
         tf.nest.map_structure(
             lambda value, index=index: strategy.experimental_local_results(value)[index], batch
@@ -81,14 +83,14 @@ def handed_out(
 
 def _as_tensor(leaf: Any) -> Any:
     if isinstance(leaf, tf.experimental.Optional):
-        return None  # as a tf.data.Dataset that Keras makes has None
+        return None  # the size of a tf.data.Dataset that Keras makes is None
     if leaf is None or isinstance(leaf, (tf.SparseTensor, tf.RaggedTensor)):
         return leaf
     return tf.convert_to_tensor(leaf)
 
 
 def _taker(start: tf.Tensor, stop: tf.Tensor, pieces: Pieces, replicas: Replicas) -> Any:
-    """Return what takes a part's rows of the pieces from `start` to `stop`."""
+    """Return a function that takes a part's rows of the pieces from `start` to `stop`."""
 
     def take(leaf: Any) -> Any:
         if not has_rows(leaf):
@@ -106,7 +108,7 @@ def _taker(start: tf.Tensor, stop: tf.Tensor, pieces: Pieces, replicas: Replicas
 
 
 def _fixed_size(leaf: Any, pieces: Pieces, replicas: Replicas) -> int | None:
-    """Return how many rows of a part each share has, where that is always the same number."""
+    """Return how many rows of a part each share has, if that number is always the same."""
     rows, count = leaf.shape[0], pieces.count
     if not (rows and isinstance(count, int)):
         return None

@@ -1,13 +1,13 @@
-"""How many equal pieces a global batch can be cut into, if its parts have different rows.
+"""The number of equal pieces of a global batch, if its parts have different numbers of rows.
 
 In most programs all parts of a batch have a row for each example. There are two other cases:
 
-- Parts that `tf.data.Dataset.zip` joins were batched apart, such as labelled and unlabelled rows.
-  Each is cut by its own rows, in the same proportions, so that one weight holds for the share.
+- Parts that `tf.data.Dataset.zip` joins were batched separately, such as labelled and unlabelled
+  rows. Each is cut by its own rows, in the same proportions, so that one weight holds for the share.
 - Anything else, such as several graphs merged into one, cannot be cut. It is one piece, which every
   replica computes and which counts once.
 
-Both give what one device computes.
+Both give the result of one device.
 """
 
 import logging
@@ -25,7 +25,7 @@ _said: list[bool] = []
 
 @dataclass(frozen=True)
 class Component:
-    """Parts of a batch that were batched together, and apart from the others.
+    """Parts of a batch that were batched together, and separately from the others.
 
     Attributes:
         parts: how many there are; None: all.
@@ -45,7 +45,7 @@ def has_rows(leaf: Any) -> bool:
 
 
 def rows_of(leaf: Any) -> Any:
-    """Return how many rows a part has: a number where that is known, else a tensor int64 []."""
+    """Return the number of a part's rows: a number if it is known, else a tensor int64 []."""
     if isinstance(leaf, tf.SparseTensor):
         return leaf.dense_shape[0]
     if isinstance(leaf, tf.RaggedTensor):
@@ -55,7 +55,7 @@ def rows_of(leaf: Any) -> Any:
 
 
 def fewest_pieces(shapes: Sequence[tf.TensorShape], components: Sequence[Component]) -> int:
-    """Return how many pieces a batch has at least."""
+    """Return the smallest possible number of pieces of a batch."""
     with_rows = [shape for shape in shapes if shape.rank != 0]
     known = {int(shape[0]) for shape in with_rows if shape.rank and shape[0] is not None}
     are_known = all(shape.rank and shape[0] is not None for shape in with_rows)
@@ -64,7 +64,7 @@ def fewest_pieces(shapes: Sequence[tf.TensorShape], components: Sequence[Compone
 
 
 class Pieces:
-    """The pieces of one batch, of which so many replicas want a share.
+    """The pieces of one batch, which is divided among so many replicas.
 
     Attributes:
         count: how many pieces there are: a number where that is known, else a tensor int64 [].
@@ -99,7 +99,7 @@ class Pieces:
         return tf.where(can_be_cut, tf.maximum(divisor, 1), 1)
 
     def _conditions(self) -> list[Any]:
-        """Return what holds if each part has the rows that it was batched with."""
+        """Return the conditions under which each part has the rows that it was batched with."""
         found: list[Any] = [True]
         for rows, batch_size in self._components:
             found += [one == rows[0] for one in rows[1:]]
@@ -141,7 +141,7 @@ def _is_one_number(rows: Sequence[Any]) -> bool:
 
 
 def say_of_whole(rows: np.ndarray) -> np.int64:
-    """Say that every replica computes a whole batch, whose parts have so many rows; return 0."""
+    """Warn that every replica computes a whole batch, whose parts have so many rows; return 0."""
     if not _said:  # once in a process
         _said.append(True)
         log.warning(

@@ -1,4 +1,4 @@
-"""What can be told of a tf.data pipeline without reading it: an iterator would use up an order."""
+"""Facts about a tf.data pipeline without reading it: each iterator uses up an order."""
 
 import logging
 import time
@@ -18,9 +18,9 @@ from cluster_trainer.engine.functions import nodes_within
 from cluster_trainer.private import tensorflow_names
 
 log = logging.getLogger("trainer")
-# Rows that tell whether all workers have the same.
+# The number of rows that tell whether all workers have the same data.
 DIGESTED = 16
-# TensorFlow's operations, within the function of an `interleave` or a `flat_map`, that may.
+# TensorFlow's operations within the function of an `interleave` or a `flat_map` that may shuffle.
 CHANGING = ("ShuffleDataset", "RandomDataset", "ShuffleAndRepeat", "AnonymousSeedGenerator")
 TOLD_SECONDS = 10.0
 SHUFFLES, DRAWS = "the seeds of shuffles", "the seeds of `tf.data.Dataset.random`"
@@ -38,14 +38,14 @@ NO_ORDER = (
 )
 
 
-# Shuffles of fits that had ended before this start of the program.
+# Shuffles of fits that had finished before this start of the program.
 _of_ended_fits: WeakSet[Any] = WeakSet()
 
 
 def facts(dataset: tf.data.Dataset) -> dict[str, str]:
-    """Return what must be the same on all workers: name -> value.
+    """Return the facts that must be the same on all workers: name -> value.
 
-    What happens within the function of an `interleave` or a `flat_map` is not seen.
+    It does not see what happens within the function of an `interleave` or a `flat_map`.
     """
     found: dict[str, list[str]] = {}
     digest, is_of_rows = sha256(), False
@@ -61,11 +61,11 @@ def facts(dataset: tf.data.Dataset) -> dict[str, str]:
 
 
 def warnings(dataset: tf.data.Dataset) -> list[str]:
-    """Return what is to be said of an order that each worker has for itself."""
+    """Return warnings about an order that each worker has for itself."""
     found = []
     if any(_has_no_seed(one) for one in _parts(dataset)):
         found.append(NO_SEED)
-    # What a step says itself comes before what the options say of all.
+    # A step's own setting takes precedence over the options for all.
     if dataset.options().deterministic is False or any(
         tensorflow_names.gives_what_is_ready(one) for one in _parts(dataset)
     ):
@@ -76,7 +76,7 @@ def warnings(dataset: tf.data.Dataset) -> list[str]:
 def components(dataset: tf.data.Dataset) -> Sequence[Component]:
     """Return which parts of a dataset's batches were batched together; see pieces.py.
 
-    Those that a zip joins were batched apart, unless something behind it may have changed them.
+    Parts that a zip joins were batched separately, unless a later step may have changed them.
     """
     found = [*_components(dataset)]
     is_zip = len(found) > 1 and None not in found
@@ -84,7 +84,7 @@ def components(dataset: tf.data.Dataset) -> Sequence[Component]:
 
 
 def _components(dataset: tf.data.Dataset) -> Iterator[Component | None]:
-    """Yield each of them; None: nobody knows how it was batched."""
+    """Yield each of these datasets; None: it is unknown how it was batched."""
     while type(dataset).__name__ in tensorflow_names.AS_THEY_ARE:
         (dataset,) = tensorflow_names.inputs_of(dataset)
     if type(dataset).__name__ == tensorflow_names.ZIP:
@@ -107,7 +107,7 @@ def _components(dataset: tf.data.Dataset) -> Iterator[Component | None]:
 
 
 def shapes(dataset: tf.data.Dataset) -> list[tf.TensorShape]:
-    """Return the shapes of the parts of a dataset's elements, but for those that are None."""
+    """Return the shapes of the parts of a dataset's elements, without those that are None."""
     specs = tf.nest.flatten(dataset.element_spec)
     return [spec.shape for spec in specs if hasattr(spec, "shape")]  # None has none
 
@@ -115,8 +115,8 @@ def shapes(dataset: tf.data.Dataset) -> list[tf.TensorShape]:
 def begin(dataset: tf.data.Dataset, times: int) -> None:
     """Begin so many iterators, which use up as many orders of a `shuffle`.
 
-    Where one iterator uses several orders, or keeps one, it is read to its end. Data that have one
-    order are not begun at all.
+    If one iterator uses several orders, or caches one, it is read to its end. If the data have only
+    one order, none is begun.
     """
     if times < 1 or not any(map(_may_reshuffle, _parts(dataset))):
         return
@@ -128,7 +128,7 @@ def begin(dataset: tf.data.Dataset, times: int) -> None:
 
 
 def _repeat(times: int, what: str, do: Callable[[], object]) -> None:
-    """Do something again and again, each time within the limit of what begins a pass; say so."""
+    """Repeat an action, each time within the limit for the beginning of a pass, with log lines."""
     log.info(
         "shuffled data are %s %s, as at an earlier start: each time has another order",
         *(what, "once" if times == 1 else f"{times} times"),
@@ -143,15 +143,15 @@ def _repeat(times: int, what: str, do: Callable[[], object]) -> None:
 
 
 def note_ended(dataset: tf.data.Dataset) -> None:
-    """Note that a fit on a dataset had ended at an earlier start."""
+    """Note that a fit on a dataset had finished at an earlier start."""
     _of_ended_fits.update(filter(_reshuffles, _parts(dataset)))
 
 
 def warn_of_ended(dataset: tf.data.Dataset) -> None:
-    """Warn if a dataset shares a shuffle with a fit that had ended; see `note_ended`.
+    """Warn if a dataset shares a shuffle with a fit that had finished; see `note_ended`.
 
-    Each iterator of a `Dataset.shuffle` has another order, by its seed, and of the ended fit's
-    iterators there are none in this process.
+    Each iterator of a `Dataset.shuffle` has another order, by its seed, and this process has none
+    of the finished fit's iterators.
     """
     if any(one in _of_ended_fits for one in _parts(dataset)):
         warn_of_shared_shuffle()
@@ -159,7 +159,7 @@ def warn_of_ended(dataset: tf.data.Dataset) -> None:
 
 @cache
 def warn_of_shared_shuffle() -> None:
-    """Say once what that means."""
+    """Warn once about the consequence."""
     log.warning(
         "This fit shares a `shuffle` with a fit that had ended before the restart. It gets the "
         "orders that the ended fit had, and not those that it would have had without the restart. "
@@ -168,13 +168,13 @@ def warn_of_shared_shuffle() -> None:
 
 
 def content(leaf: Any) -> bytes:
-    """Return what a tensor holds."""
+    """Return a tensor's content."""
     is_dense = isinstance(leaf, tf.Tensor) and leaf.dtype != tf.string
     return leaf.numpy().tobytes() if is_dense else str(leaf.numpy().tolist()).encode()
 
 
 def _parts(dataset: Any, *, in_caches: bool = True) -> Iterator[Any]:
-    """Return a dataset and all that it is made from, or all but what a cache keeps."""
+    """Return a dataset and all that it is made from, or all but the data behind a cache."""
     yield dataset
     if in_caches or type(dataset).__name__ not in tensorflow_names.CACHES:
         for one in tensorflow_names.inputs_of(dataset):
@@ -204,7 +204,7 @@ def _may_reshuffle(dataset: Any) -> bool:
 
 
 def calls_python(dataset: tf.data.Dataset) -> bool:
-    """Tell whether a pipeline calls Python while it is read, as far as that can be told."""
+    """Tell whether reading a pipeline calls Python, as far as that is visible."""
     return any(
         type(one).__name__ in tensorflow_names.OPAQUE
         or any(
@@ -217,9 +217,9 @@ def calls_python(dataset: tf.data.Dataset) -> bool:
 
 
 def _keeps_or_repeats_orders(dataset: tf.data.Dataset) -> bool:
-    """Tell whether a dataset that ends has a part that reads shuffled ones again, or keeps them.
+    """Tell whether a finite dataset has a part that reads shuffled data again, or caches them.
 
-    One that may never end is not read.
+    A dataset that may never end is not read.
     """
     if _may_be_endless(dataset):
         return False
@@ -232,7 +232,7 @@ def _keeps_or_repeats_orders(dataset: tf.data.Dataset) -> bool:
 
 
 def _may_be_endless(dataset: tf.data.Dataset) -> bool:
-    """Tell whether a dataset is endless, or of unknown length and made from one that is."""
+    """Tell whether a dataset is endless, or of unknown length and made from an endless one."""
     length = int(dataset.cardinality())
     if length != tf.data.UNKNOWN_CARDINALITY:
         return bool(length == tf.data.INFINITE_CARDINALITY)
@@ -240,14 +240,14 @@ def _may_be_endless(dataset: tf.data.Dataset) -> bool:
     if name == tensorflow_names.TAKE and tensorflow_names.count_of(dataset) >= 0:
         return False
     some = all if name == tensorflow_names.ZIP else any  # a zip ends with its shortest
-    # The first of `sample_from_datasets` chooses among the others, for as long as there are any.
+    # The first input of `sample_from_datasets` chooses among the others, as long as there are any.
     first = int(name == tensorflow_names.DIRECTED_INTERLEAVE)
     return some(map(_may_be_endless, tensorflow_names.inputs_of(dataset)[first:]))
 
 
 def _rows(dataset: Any) -> list[tf.Tensor]:
-    """Return the tensors that a dataset was made of, as by `from_tensor_slices`."""
-    are_variants = (tf.variant, tf.resource)  # as of ragged rows
+    """Return the tensors that a dataset was made of, for example by `from_tensor_slices`."""
+    are_variants = (tf.variant, tf.resource)  # ragged rows, for example
     return [
         one
         for one in tensorflow_names.tensors_of(dataset)
@@ -256,7 +256,7 @@ def _rows(dataset: Any) -> list[tf.Tensor]:
 
 
 def _some_of(rows: tf.Tensor) -> tf.Tensor:
-    """Return a few rows; of paths the files' names: each worker may have a folder of its own."""
+    """Return a few rows; of paths only the files' names, because folders may differ."""
     places = np.unique(np.linspace(0, len(rows) - 1, DIGESTED, dtype=np.int64))
     some = tf.gather(rows, places)
     if rows.dtype != tf.string:

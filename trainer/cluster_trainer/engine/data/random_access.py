@@ -1,6 +1,6 @@
-"""Any source of single examples that knows how many there are and gives each by its number.
+"""Sources of single examples with a known length, which give each example by its number.
 
-That is what PyTorch calls a map-style data set, and Grain a random-access source. Keras takes
+PyTorch calls such a source a map-style data set, and Grain a random-access source. Keras takes
 neither; here `fit(x=source, batch_size=64)` does, in the same order and as exactly as with arrays.
 """
 
@@ -21,7 +21,7 @@ from cluster_trainer.private import keras_names
 BATCH_SIZE = 32  # Keras's own
 KNOWN = (str, bytes, list, tuple, dict, tf.data.Dataset, keras.utils.PyDataset)
 
-# Of each source that is read at present: who reads it anew may begin before the last one has ended.
+# Each source that is being read. Another reader may begin before the last one has ended.
 _locks: MutableMapping[int, threading.Lock] = WeakValueDictionary()
 
 
@@ -29,7 +29,7 @@ class RandomAccess(RowDataset):
     """The examples of a source in batches.
 
     There are `len(source)`. `source[i]` is the i-th, in any structure of arrays and numbers, such
-    as (input, target). All have one shape and type.
+    as (input, target). All have the same shapes and types.
     """
 
     take_work = True
@@ -53,13 +53,13 @@ class RandomAccess(RowDataset):
         return keras.tree.pack_sequence_as(self._structure, parts)
 
     def _read(self, rows: np.ndarray) -> list[np.ndarray]:
-        with self._lock:  # a source may read a file, which only one at a time may do
+        with self._lock:  # a source may read a file, which only one thread at a time may do
             examples = [keras.tree.flatten(self._source[int(row)]) for row in rows]
         parts = zip(*examples, strict=True)
         return [self._typed(part, place, rows) for place, part in enumerate(parts)]
 
     def _typed(self, part: Any, place: int, rows: np.ndarray) -> np.ndarray:
-        """Return a part of some examples as the first example has it."""
+        """Return a part of some examples in the type of the first example."""
         dtype, values = self._dtypes[place].as_numpy_dtype, np.asarray(part)
         is_number = values.dtype.kind in "biuf"
         if is_number and not np.can_cast(values.dtype, dtype, "same_kind"):
@@ -71,12 +71,12 @@ class RandomAccess(RowDataset):
 
 
 def _dtype_of(leaf: np.ndarray) -> tf.DType:
-    """Return the type of a part: floating-point numbers as Keras's layers compute."""
+    """Return the type of a part: floating-point numbers get the type of Keras's layers."""
     return tf.float32 if leaf.dtype == np.float64 else tf.as_dtype(leaf.dtype)
 
 
 def is_random_access(data: Any) -> bool:
-    """Tell whether data are such a source, and nothing that Keras knows itself."""
+    """Tell whether data are such a source, and not a kind that Keras itself takes."""
     if isinstance(data, KNOWN) or keras_names.can_slice_array(data):
         return False
     if keras_names.is_torch_dataloader(data) or keras_names.is_grain_dataset(data):
@@ -85,7 +85,7 @@ def is_random_access(data: Any) -> bool:
 
 
 def accepting(keras_own: Callable[..., Any]) -> Callable[..., Any]:
-    """Return Keras's choice of an adapter, which takes such sources, too."""
+    """Return Keras's choice of an adapter, extended by such sources."""
     signature = inspect.signature(keras_own)
 
     @wraps(keras_own)

@@ -1,4 +1,4 @@
-"""Data that are read by their rows within TensorFlow's graphs: each replica reads its own alone."""
+"""Data whose rows are read within TensorFlow's graphs: each replica reads only its own."""
 
 import math
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 @dataclass(frozen=True)
 class EpochOrder:
-    """What there is to be read, and in which order.
+    """The examples to read, and their order.
 
     Attributes:
         examples: how many there are.
@@ -30,7 +30,7 @@ class EpochOrder:
 
 
 def examples_at(step: int, examples: int, batch_size: int) -> int:
-    """Return how many examples so many steps see, where the last batch of a pass may be short."""
+    """Return how many examples so many steps use, if the last batch of a pass may be short."""
     passes, in_pass = divmod(step, math.ceil(examples / batch_size))
     return passes * examples + in_pass * batch_size
 
@@ -49,22 +49,22 @@ class RowDataset(keras.utils.PyDataset, ABC):
     def take(self, rows: tf.Tensor, pass_number: tf.Tensor) -> Any:
         """Return the examples of some rows, int64 [n], as a model gets them.
 
-        `pass_number`, int64 [], tells how often all of them were seen before.
+        `pass_number`, int64 [], tells how often all of them were used before.
         """
 
     def rows(self, seed: int | None) -> EpochOrder:
-        """Return what there is to be read, in the order of a seed."""
+        """Return the examples to read, in the order of a seed."""
         return EpochOrder(
             self.examples, self.batch_size, seed, self.bytes_of_example, self.take_work
         )
 
     @property
     def num_batches(self) -> int:
-        """How many global batches hold all examples; the last may be short."""
+        """The number of global batches that hold all examples; the last may be short."""
         return math.ceil(self.examples / self.batch_size)
 
     def __getitem__(self, index: int) -> Any:
-        """Return a whole batch, where Keras asks for one, as without the engine."""
+        """Return a whole batch, if Keras asks for one, as without the engine."""
         begin = index * self.batch_size
         rows = np.arange(begin, min(begin + self.batch_size, self.examples), dtype=np.int64)
         batch = self.take(tf.constant(rows), tf.constant(0, tf.int64))

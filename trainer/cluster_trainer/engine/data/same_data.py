@@ -1,8 +1,8 @@
 """Compares the workers' data: each worker takes its shares of its own copy.
 
-Differences in arrays and in a pipeline's seeds are refused. What a user's code returns may be drawn
-at random, such as augmented pictures. So differences there are warned of, unless the data differ
-each time that they are read and what comes with them, such as labels, is the same.
+Differences in arrays and in a pipeline's seeds are refused. The data of a user's code may be drawn
+at random, such as augmented pictures. So differences there only cause a warning. There is no
+warning if the data differ each time that they are read and the rest, such as labels, is the same.
 """
 
 import json
@@ -50,13 +50,14 @@ class RowsOfItsOwnError(Exception):
 def has_own_rows(workers: Workers, source: Any, more: Mapping[str, str]) -> bool:
     """Tell whether workers have different rows to predict, such as noise that each has drawn.
 
-    Each of them must call this, and gets the same answer. `more` are further facts about the data.
+    Each of them must call this, and gets the same answer. `more` are additional facts about the
+    data.
     """
     what = f"{PREDICT} (data)"
     everyone = facts.of_all(workers, {**_found(source), **more}, what)
     if not everyone:
         return False
-    # What is drawn anew each time, as augmented pictures, may be shared out.
+    # Data that are drawn again each time, such as augmented pictures, may be divided.
     return not _drawn_anew(workers, source, what).issuperset(facts.differing(everyone))
 
 
@@ -88,12 +89,13 @@ def refuse_others(
     wrong = [name for name in others if not (name in source.doubtful or name.startswith(EXAMPLES))]
     if wrong and not may_differ:
         _refuse(workers, everyone, wrong)
-    # What is drawn anew is told by what is not, as augmented pictures by their labels.
+    # Data that are drawn again each time are identified by the rest: augmented pictures by their
+    # labels.
     return ", ".join(others) if {*found} == drawn or not drawn.issuperset(others) else ""
 
 
 def warn(what: str, others: str) -> None:
-    """Say which of the workers' data for a call differ; see `refuse_others`."""
+    """Warn which of the workers' data for a call differ; see `refuse_others`."""
     comes = "Unless these are drawn at random, some examples come twice and others not at all."
     if what.endswith("_on_batch"):
         comes = "Unless these are drawn at random, a step is of a part of each worker's batch."
@@ -109,7 +111,7 @@ def warn(what: str, others: str) -> None:
     )
 
 
-# As a callback's `evaluate` of what it draws would be warned of at each epoch.
+# Otherwise a callback's `evaluate` of random data would warn at each epoch.
 warn_once = cache(warn)
 
 
@@ -128,7 +130,7 @@ def _drawn_anew(workers: Workers, source: Any, what: str) -> set[str]:
 
 
 def _refuse(workers: Workers, everyone: Sequence[Mapping[str, str]], wrong: list[str]) -> None:
-    """Refuse what differs; see `refuse_others`."""
+    """Refuse differences; see `refuse_others`."""
     answers = [json.dumps([one.get(name) for name in wrong]) for one in everyone]
     if not workers.leave_out(answers, "its data"):
         workers.part()
@@ -148,14 +150,14 @@ def _refuse(workers: Workers, everyone: Sequence[Mapping[str, str]], wrong: list
 
 
 def differing_batches(workers: Workers, batch: Any, what: str) -> str:
-    """Return which parts of a batch differ between workers, who all call it; empty: none."""
+    """Return which parts of a batch differ between workers, which all call it; empty: none."""
     return ", ".join(facts.differing(facts.of_all(workers, of_batch(batch), what)))
 
 
 def of_batch(batch: Any) -> dict[str, str]:
-    """Return what tells a batch from another, part by part: some may be drawn, such as pictures.
+    """Return digests of a batch, part by part: some parts may be random, such as pictures.
 
-    What is neither a number nor a dense array is left out.
+    Parts that are neither numbers nor dense arrays are omitted.
     """
     parts = [_content_of(leaf) for leaf in keras.tree.flatten(batch)]
     return {
@@ -175,7 +177,7 @@ def _content_of(leaf: Any) -> bytes | None:
 
 
 def note_reading(source: Any) -> None:
-    """Note that threads read a source from now on, and may call a user's own code for it."""
+    """Note that threads read a source from now on, and may call a user's code for it."""
     if source.calls_users:
         _read_now.add(source)
 
@@ -194,7 +196,7 @@ def _drawing_nothing_of(source: Any) -> AbstractContextManager[None]:
     """Restore the random generators after a user's code was asked for data; see Source.
 
     They are not restored while threads read another source, as during a validation: the numbers
-    that these draw meanwhile would come twice.
+    that these draw meanwhile would occur twice.
     """
     source.end_pass()  # its threads may still read ahead, and draw
     are_others_read = any(one is not source for one in _read_now)

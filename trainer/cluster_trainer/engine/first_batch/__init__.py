@@ -1,1 +1,1 @@
-"""The first batch is computed both ways: as shares, and whole, as one device would."""
+"""Computes the first batch both ways: in shares, and as a whole like one device."""

@@ -1,4 +1,4 @@
-"""The first batch: the replicas' shares, put together again, and given to the steps once more."""
+"""The first batch: the replicas' shares, joined again, and given to the steps once more."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Batch:
 
     @classmethod
     def of(cls, shares: Sequence[Any], strategy: tf.distribute.Strategy) -> Self:
-        """Put it together of all replicas' shares; all workers call it.
+        """Join it from all replicas' shares; all workers call it.
 
         Raises:
             NotComparableError: on all workers: a replica has no examples, or rows of no fixed size.
@@ -51,11 +51,11 @@ class Batch:
         return cls(parts, weights, _cuts(rows, workers), _gathered(parts, strategy))
 
     def ways(self) -> list[Way]:
-        """Return what each local replica computes of it."""
+        """Return the part that each local replica computes."""
         return [Way(cuts) for cuts in self.cuts]
 
     def whole_ways(self) -> list[Way]:
-        """Return the same where each computes all of it."""
+        """Return the whole batch for each local replica."""
         return [
             Way([*dict.fromkeys(Cut(0, one.of_batch, one.of_batch) for one in cuts)])
             for cuts in self.cuts
@@ -63,7 +63,7 @@ class Batch:
 
 
 def _rows(part: Any) -> list[int]:
-    """Return how many rows each dense part of a share has; a 0 where one is not dense."""
+    """Return how many rows each dense part of a share has; 0 for a part that is not dense."""
     leaves = [leaf for leaf in tf.nest.flatten(part) if leaf is not None]
     if not all(isinstance(leaf, tf.Tensor) for leaf in leaves):
         return [0]
@@ -71,7 +71,7 @@ def _rows(part: Any) -> list[int]:
 
 
 def _cuts(rows: Sequence[Sequence[int]], workers: Workers) -> list[list[Cut]]:
-    """Return what each local replica has of the batch, from the rows of its parts."""
+    """Return each local replica's part of the batch, from the rows of its parts."""
     found: list[dict[Cut, None]] = [{} for _ in rows]
     for of_part in zip(*rows, strict=True):
         counts = workers.gather(sum(of_part), WHAT)
@@ -83,7 +83,7 @@ def _cuts(rows: Sequence[Sequence[int]], workers: Workers) -> list[list[Cut]]:
 
 
 def _gathered(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
-    """Return the rows of all replicas, in order; what has no rows is the same on all."""
+    """Return the rows of all replicas, in order; values without rows are the same on all."""
 
     def gather(value: Any) -> Any:
         return gathered(value, WHAT) if value is not None and value.shape.rank else value
@@ -95,7 +95,7 @@ def _gathered(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
 def on_replicas(
     strategy: tf.distribute.Strategy, function: Callable[[Any], Any], given: Any
 ) -> Any:
-    """Return what a function of each replica's own comes to on the first one of this process.
+    """Return the result of a function that each replica runs, on this process's first replica.
 
     Workers of TensorFlow's cluster gather within a trace only.
     """

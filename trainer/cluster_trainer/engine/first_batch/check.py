@@ -1,11 +1,11 @@
-"""The first batch of a fit on several replicas is computed both ways, and compared.
+"""Computes the first batch of a fit on several replicas both ways, and compares the results.
 
-All replicas compute their shares, as in every step, and the chief the whole batch by itself, with
-the same random numbers. Optimizers are given gradients and apply none. Nothing stays of either: all
-that the step has assigned gets its value back. Both run eagerly, so that nothing is traced for it.
+All replicas compute their shares, as in every step, and the chief computes the whole batch alone,
+with the same random numbers. Optimizers get gradients and apply none. Nothing stays of either: all
+values that the step has assigned are restored. Both run eagerly, so that nothing is traced for it.
 
-Each BatchNormalization sees the whole batch both ways: that a share has statistics of its own is no
-difference to warn of.
+Each BatchNormalization uses the whole batch both ways: its different statistics on a share need no
+warning.
 """
 
 import json
@@ -77,14 +77,14 @@ class FirstBatch:
     def is_due(self, source: Source | None = None) -> bool:
         """Tell whether it is to be compared; all workers call it, and get the same answer.
 
-        It comes from a source, or was given to every worker.
+        The batch comes from a source, or was given to every worker.
         """
         ring = ring_of(self._strategy)
         if self._mode.name == "off" or (isinstance(ring, RenewableRing) and ring.is_rehearsed):
             return False
         if Replicas.of(self._strategy).total == 1 or not has_own_parts(self._model):
             return False
-        # A worker that goes on in another ring has compared it, and one that is new has not.
+        # A worker that continues in another ring has compared it, and a newcomer has not.
         compiled = keras_names.compile_config(self._model)
         is_new = not getattr(compiled, MARK, False)
         if compiled is not None:
@@ -95,14 +95,14 @@ class FirstBatch:
         if source is not None and source.is_distributed:
             why = "TensorFlow shares the data out"
         elif source is not None and source.calls_users and self._model.run_eagerly:
-            # Both may draw from NumPy, whose generator nobody can put back meanwhile.
+            # Both may draw from NumPy, whose generator cannot be restored meanwhile.
             why = "the step runs eagerly, beside threads that read data"
         if why:
             _say_unknown(why)
         return not why
 
     def compare(self, shares: Sequence[Any], traced: Any, iterators: int) -> None:
-        """Compare the two ways; say what differs.
+        """Compare the two ways; report differences.
 
         Args:
             shares: each local replica's, with its weight.
@@ -154,7 +154,7 @@ class FirstBatch:
             raise NotComparableError("the step takes data from an iterator or a queue of its own")
 
     def _compared(self, shares: Sequence[Any], traced: Any) -> dict[str, str]:
-        """Compute both ways; return what is to be said, by its kind."""
+        """Compute both ways; return the messages by kind."""
         batch = Batch.of(shares, self._strategy)
         state, noted = Snapshot(self._model, traced), self._logs.noted
         try:
@@ -200,7 +200,7 @@ class FirstBatch:
         ways: Sequence[Way],
         finish: Callable[[Any, tf.Tensor, Any], Any],
     ) -> list[Any]:
-        """Do the step on each local replica's part; return what is made of each one's logs."""
+        """Run the step on each local replica's part; return the result from each one's logs."""
         several = Replicas.of(self._strategy)
         first = several.first if several.local > 1 else None
 
@@ -222,7 +222,7 @@ class FirstBatch:
         ]
 
     def _mean_state(self, after: Values, before: Values, batch: Batch) -> dict[str, np.ndarray]:
-        """Return the state that any replica has changed: the mean, weighted with the shares."""
+        """Return the state that any replica has changed: the mean, weighted by the shares."""
         flags = [not _are_same(now, before[name]) for name, now in after.items()]
         changed = self._summed([np.array(flags, np.float64)] * len(batch.parts))
         names = [name for name, flag in zip(after, changed, strict=True) if flag]
@@ -246,14 +246,14 @@ class FirstBatch:
 
 
 def _drawn(ways: Sequence[Way]) -> dict[str, str]:
-    """Return what replicas have drawn: what cannot be drawn alike, and the shapes of all else."""
+    """Return the replicas' draws: those that cannot be made equal, and the shapes of all others."""
     differing = sorted({name for way in ways for name in way.differing})
     shapes = sorted({str(way.shapes) for way in ways})
     return {"differing": json.dumps(differing), "shapes": json.dumps(shapes)}
 
 
 def _must_be_alike(drawn: Sequence[facts.Facts]) -> None:
-    """Refuse to compare where not the same was drawn both ways, and on all replicas."""
+    """Refuse to compare unless both ways, and all replicas, have drawn the same."""
     names = {name for one in drawn for name in json.loads(one["differing"])}
     if len({shapes for one in drawn for shapes in json.loads(one["shapes"])}) > 1:
         names.add("numbers whose shape does not grow with the batch")
@@ -270,7 +270,7 @@ def _is_of_float8(layer: Any) -> bool:
 
 
 def _compared(logs: Any, metrics: Collection[str]) -> dict[str, tf.Tensor]:
-    """Return the losses among a step's logs, and the script's own metrics, each one number."""
+    """Return the losses in a step's logs, and the script's own metrics, each one number."""
     found: dict[str, tf.Tensor] = {}
     for name, value in (logs or {}).items():
         if isinstance(value, dict):
@@ -293,7 +293,7 @@ def _as_vector(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _tolerance(model: Any) -> float:
-    """Return how far apart rounding may be, relatively."""
+    """Return the relative difference that rounding may cause."""
     types = {layer.compute_dtype for layer in keras_names.layers_within(model)}
     is_16_bits = types & {"float16", "bfloat16"} or group.gradients_wire() == "bfloat16"
     return ROUNDING_OF_16_BITS if is_16_bits else ROUNDING
@@ -301,7 +301,7 @@ def _tolerance(model: Any) -> float:
 
 @contextmanager
 def _as_one_device(model: Any) -> Iterator[None]:
-    """Let each BatchNormalization see the whole batch."""
+    """Let each BatchNormalization use the whole batch."""
     kind = keras.layers.BatchNormalization
     layers = [one for one in keras_names.layers_within(model) if isinstance(one, kind)]
     before = [one.synchronized for one in layers]
@@ -316,10 +316,10 @@ def _as_one_device(model: Any) -> Iterator[None]:
 
 @contextmanager
 def _refusing_sums() -> Iterator[None]:
-    """Refuse what a step of the script's own sums over a strategy's replicas.
+    """Refuse a step that itself sums over a strategy's replicas.
 
-    Each replica has the whole batch, so that such a sum has it several times; and the workers of a
-    cluster, who do not compute it, would be waited for without end.
+    Each replica has the whole batch, so such a sum would have it several times. And the workers of
+    a cluster, which do not compute it, would be waited for without end.
     """
 
     def refuse(*_: Any) -> Any:
@@ -334,9 +334,10 @@ def _refusing_sums() -> Iterator[None]:
 
 @contextmanager
 def _eagerly() -> Iterator[None]:
-    """Have functions of TensorFlow's called as Python's: a trace of them would hold what is done.
+    """Run TensorFlow's functions as Python functions: a trace would keep what is done here.
 
-    TensorFlow warns of that for pipelines, which are made elsewhere, and of the time that it takes.
+    TensorFlow warns about that for pipelines, which are made elsewhere, and about the time it
+    takes.
     """
     was_eager, level = tf.config.functions_run_eagerly(), tf.get_logger().level
     tf.config.run_functions_eagerly(True)  # noqa: FBT003

@@ -1,4 +1,4 @@
-"""What the two ways of computing the first batch have come to, in numbers and in words."""
+"""The results of the two ways of computing the first batch, in numbers and in words."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -7,9 +7,9 @@ import numpy as np
 
 from cluster_trainer.engine.first_batch.way import Way, distance, norm
 
-# Relatively; sums in another order differ by some 1e-6, and numbers of 16 bits by some 1e-2.
+# Relative; sums in another order differ by about 1e-6, and 16-bit numbers by about 1e-2.
 ROUNDING, ROUNDING_OF_16_BITS = 1e-3, 5e-2
-# Of what cancels out in a gradient: what rounding leaves of each replica's part.
+# For values that cancel out in a gradient: the rounding of each replica's part remains.
 LEFT_BY_ROUNDING = 1e-5
 SHOWN = 3
 READ_ON = "docs/reference/keras.md, The first batch"
@@ -25,7 +25,7 @@ NO_MEAN = (
 
 
 class Difference(NamedTuple):
-    """What differs, as one device and as all replicas compute it."""
+    """A difference between one device and all replicas."""
 
     name: str
     whole: float
@@ -34,7 +34,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one way has come to.
+    """The results of one way.
 
     Attributes:
         losses: of the step's logs, by their names; and the script's own metrics.
@@ -68,7 +68,7 @@ class Both:
     tolerance: float = ROUNDING
 
     def said(self) -> str:
-        """Return what differs, and its likely cause; empty: nothing does."""
+        """Return the differences, and their likely cause; "" if there are none."""
         losses = [one for one in self._of_logs() if "loss" in one.name]
         trained = [*losses, *self._of_gradients()]
         found = [*trained, *self._of_state()]
@@ -82,7 +82,7 @@ class Both:
         )
 
     def _said_of_metrics(self) -> str:
-        """Return which of the script's metrics differ where the training does not."""
+        """Return which of the script's metrics differ if the training does not."""
         found = [one for one in self._of_logs() if "loss" not in one.name]
         if not found:
             return ""

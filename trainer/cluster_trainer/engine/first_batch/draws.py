@@ -1,7 +1,7 @@
-"""What a step draws at random while the first batch is computed both ways: the same numbers.
+"""Makes the random draws of a step the same in both ways of computing the first batch.
 
-A share draws what the whole batch would draw, and takes its own rows of that. What cannot be drawn
-so, such as an order of the batch, is noted: the two ways cannot be compared then.
+A share draws the numbers of the whole batch, and uses its own rows. Draws for which that is
+impossible, such as an order of the batch, are noted: then the two ways cannot be compared.
 """
 
 import random
@@ -26,14 +26,14 @@ OF_GENERATORS = ("normal", "uniform", "truncated_normal", "uniform_full_int", "b
 
 @contextmanager
 def alike() -> Iterator[None]:
-    """Have all draws of a step's way made so, and leave all generators as they are.
+    """Make all draws of a step's way equal, and restore all generators afterwards.
 
-    Threads that read data meanwhile draw from Python's and NumPy's, which nobody can put back then:
-    the step draws from copies of these.
+    Threads that read data meanwhile draw from Python's and NumPy's generators, which cannot be
+    restored then. So the step draws from copies of these.
     """
     seeds = tensorflow_names.operation_seeds()
     of_operations = seeds.getstate() if seeds is not None else None
-    replacements = [*_replacements()]  # made of what is there before any is replaced
+    replacements = [*_replacements()]  # made from the present functions before any is replaced
     try:
         with ExitStack() as replaced, leaving_generators():
             for theirs, ours in replacements:
@@ -80,7 +80,7 @@ def _copy_of_numpys() -> np.random.RandomState:
 
 
 def _of_copy(module: Any, copy: Any) -> Iterator[tuple[Replaceable, Callable[..., Any]]]:
-    """Yield the functions of a module's generator, of which a step calls a copy's."""
+    """Yield the functions of a module's generator; a step calls those of a copy."""
     for name in dir(copy):
         if not name.startswith("_") and callable(getattr(module, name, None)):
             theirs = Replaceable(module, name)
@@ -119,7 +119,7 @@ def _in_rows(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _counted(own: Callable[..., Any], stateless: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what draws by a seed that counts a way's draws, as TensorFlow's operations do."""
+    """Return a function that, like TensorFlow's operations, draws by a count of draws."""
     is_uniform = stateless is tf.random.stateless_uniform
 
     def counted(
@@ -165,7 +165,7 @@ def _dropout(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _argsort(own: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what notes an order of the batch, by which Keras shuffles."""
+    """Return a function that notes an order of the batch, with which Keras shuffles."""
 
     def argsort(values: Any, *arguments: Any, **keywords: Any) -> Any:
         way = _way()

@@ -1,4 +1,4 @@
-"""How much memory a computation has taken at most; the whole batch takes so many times more."""
+"""The peak memory of a computation; the whole batch needs a multiple of it."""
 
 import os
 from collections.abc import Callable
@@ -11,24 +11,24 @@ STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 RESET_PEAK = "5"
 MIB = 2**20
 NOT_COUNTED = 64 * MIB
-"""What TensorFlow takes at its first steps, whatever they compute."""
+"""The memory that TensorFlow takes at its first steps in any case."""
 
 
 @dataclass(frozen=True)
 class Peak:
-    """The most memory that this process takes, beyond the bytes that it had before."""
+    """The peak memory of this process, beyond the bytes that it had before."""
 
     before: int
 
     @classmethod
     def from_now(cls) -> Self:
-        """Return the most from now on, beyond what it has now."""
+        """Measure the peak from now on, beyond the present memory."""
         with suppress(OSError):
             CLEAR.write_text(RESET_PEAK)
         return cls(_resident("VmRSS"))
 
     def grown(self) -> int:
-        """Return by how many bytes it has grown at most since; 0 where that cannot be known."""
+        """Return by how many bytes the process has grown at most since; 0 if it is unknown."""
         return max(0, _resident("VmHWM") - self.before - NOT_COUNTED)
 
 

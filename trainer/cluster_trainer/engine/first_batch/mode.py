@@ -1,4 +1,4 @@
-"""What is done with a fit's first batch, as TRAINER_FIRST_BATCH says."""
+"""The treatment of a fit's first batch, according to TRAINER_FIRST_BATCH."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ MODES = ("check", "refuse", "off")
 
 @dataclass(frozen=True)
 class FirstBatchMode:
-    """What is done with a first batch.
+    """The treatment of a first batch.
 
     Attributes:
         name: one of MODES.

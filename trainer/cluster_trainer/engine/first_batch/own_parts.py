@@ -1,4 +1,4 @@
-"""Parts of a program that are not Keras's: only these may train otherwise on several replicas."""
+"""Parts of a program that are not Keras's: only these may train differently on several replicas."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,22 +9,22 @@ from cluster_trainer.engine.running import NOT_A_USERS
 from cluster_trainer.private import keras_names
 
 ACROSS_EXAMPLES = ("circle", "dice", "tversky")
-"""Keras's own losses that are no mean of the examples' losses, by the names of their functions."""
+"""Keras's own losses that are not a mean of the examples' losses, by their functions' names."""
 
 
 def has_own_parts(model: keras.Model) -> bool:
     """Tell whether a compiled model has a class, a function or an operation of the script's own.
 
-    An operation of `keras.ops` between Keras's layers counts: it may contract the batch. So do the
-    few losses of Keras that compare examples or add them up, and metrics of the script's own.
+    An operation of `keras.ops` between Keras's layers counts, because it may contract the batch. So
+    do Keras's few losses that compare or add up examples, and metrics of the script's own.
     """
     return any(_own_parts(model)) or bool(own_metrics(model))
 
 
 def own_metrics(model: keras.Model) -> set[str]:
-    """Return the names of the metrics of a compiled model that are the script's own.
+    """Return the names of a compiled model's metrics that are the script's own.
 
-    They train nothing, but callbacks may decide by them.
+    They do not affect training, but callbacks may act on them.
     """
     given = [one for one in keras_names.user_metrics(model) if not isinstance(one, str)]
     own = [one for one in given if _is_own(keras_names.function_of_metric(one))]
@@ -47,7 +47,7 @@ def _own_parts(model: Any) -> Iterator[bool]:
 
 
 def _is_own(thing: Any) -> bool:
-    """Tell whether the class of a thing, or a function itself, is the script's."""
+    """Tell whether the class of an object, or a function itself, is the script's."""
     is_function = callable(thing) and hasattr(thing, "__qualname__")
     module = getattr(thing if is_function else type(thing), "__module__", "") or ""
     return not module.startswith(NOT_A_USERS)

@@ -1,4 +1,4 @@
-"""What a step may change, as it was before the first batch was computed both ways."""
+"""The state that a step may change, as it was before the first batch was computed both ways."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -14,8 +14,8 @@ from cluster_trainer.engine.replicas import queues
 from cluster_trainer.engine.replicas.random_layers import global_seed
 from cluster_trainer.private import keras_names, tensorflow_names
 
-# What cannot be put back once a step has used it.
-CALLS = ("PyFunc", "EagerPyFunc")  # PyFuncStateless is said to change nothing
+# Operations whose effects cannot be undone.
+CALLS = ("PyFunc", "EagerPyFunc")  # PyFuncStateless declares that it changes nothing
 USED_UP = ("IteratorGetNext", "LookupTableInsertV2", "LookupTableImportV2", "QueueDequeueV2")
 
 
@@ -26,16 +26,16 @@ class Variable(NamedTuple):
     dtype: tf.DType
 
     def read(self) -> tf.Tensor:
-        """Return its value, which stays as it is whatever is assigned."""
+        """Return its value, which later assignments do not change."""
         return tf.raw_ops.ReadVariableOp(resource=self.handle, dtype=self.dtype)
 
     def write(self, value: tf.Tensor) -> None:
-        """Give it a value."""
+        """Assign a value."""
         tf.raw_ops.AssignVariableOp(resource=self.handle, value=value)
 
 
 class Snapshot:
-    """All that a step may change: variables, and attributes of the model and its layers.
+    """All state that a step may change: variables, and attributes of the model and its layers.
 
     Nothing is copied until something is assigned. `traced` is the step.
     """
@@ -52,7 +52,7 @@ class Snapshot:
         self._own = {name: copies for name, copies in own.items() if len(copies) == local}
 
     def restore(self) -> None:
-        """Give all of it what it had before, bit for bit."""
+        """Restore everything, bit for bit."""
         for variable, value in self._before.values():
             variable.write(value)
         for layer, before in self._attributes:
@@ -60,14 +60,14 @@ class Snapshot:
             vars(layer).update(before)
 
     def own_values(self) -> dict[str, list[np.ndarray]]:
-        """Return what the program's own state holds: each local replica's, by its name."""
+        """Return the values of the program's own state: each local replica's, by its name."""
         return {name: [one.read().numpy() for one in copies] for name, copies in self._own.items()}
 
 
 def uses_something_up(traced: Any, known_iterators: int) -> bool:
-    """Tell whether a traced step takes from an iterator, a queue or a table of its own.
+    """Tell whether a traced step reads from an iterator, a queue or a table of its own.
 
-    It takes a batch so often from those that are known.
+    The known iterators give a batch so often.
     """
     captured = traced.graph.external_captures
     if all(one.dtype != tf.resource or _dtype_of(one) is not None for one in captured):
@@ -76,13 +76,13 @@ def uses_something_up(traced: Any, known_iterators: int) -> bool:
 
 
 def calls_python(traced: Any) -> bool:
-    """Tell whether a traced step calls a function of the script's own, and not only the ring's."""
+    """Tell whether a traced step calls a Python function of the script's own."""
     own = [node for node in nodes_within(traced.graph) if node.op in CALLS]
     return any(over_ring.SUM not in node.name for node in own)
 
 
 def _dtype_of(captured: Any) -> tf.DType | None:
-    """Return the type of a variable's numbers; None: it is no variable."""
+    """Return the type of a variable's numbers; None: it is not a variable."""
     data = tensorflow_names.handle_data(captured) if captured.dtype == tf.resource else None
     if data is None or not data.is_set or len(data.shape_and_type) != 1:
         return None
@@ -99,12 +99,12 @@ def _of_model(model: Any) -> list[Any]:
 
 
 def _not_own(model: Any) -> list[Any]:
-    """Return what no step assigns by itself: that of metrics, of draws and of optimizers.
+    """Return variables that no step assigns itself: those of metrics, draws and optimizers.
 
-    An optimizer's learning rate may be assigned.
+    A step may assign an optimizer's learning rate.
     """
     found = [*global_seed()]
-    metrics = [*model.metrics]  # and those that `metrics` of the script's leaves out
+    metrics = [*model.metrics]  # and those that the script's `metrics` omits
     for layer in keras_names.layers_within(model):
         metrics += keras_names.own_metrics(layer)
         metrics += [one for one in vars(layer).values() if isinstance(one, keras.Metric)]
@@ -127,12 +127,12 @@ def _parts(variable: Any) -> Any:
 
 
 def _own_state(model: Any, known: Mapping[int, Variable]) -> dict[str, list[Variable]]:
-    """Return the numbers that a step may assign otherwise than by an optimizer, by name."""
+    """Return the numbers that a step may assign other than by an optimizer, by name."""
     left_out = {id(one.handle) for one in _copies(_not_own(model))}
     own: dict[str, list[Variable]] = {}
     for variable in _of_model(model):
         copies = _copies([variable])
-        is_queue = any(map(queues.is_queue, _parts(variable)))  # whose rows only a trace gathers
+        is_queue = any(map(queues.is_queue, _parts(variable)))  # only a trace can gather its rows
         is_new = not any(id(one.handle) in left_out for one in copies)
         if is_new and not is_queue and copies[0].dtype.is_floating:
             own[getattr(variable, "path", variable.name)] = copies

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 
 class Cut(NamedTuple):
-    """What a replica has of a part of the batch.
+    """A replica's rows of a part of the batch.
 
     Attributes:
         start: its first row.
@@ -24,7 +24,7 @@ class Cut(NamedTuple):
 
 @dataclass
 class Way:
-    """What a replica computes of the batch, and what was seen of it.
+    """A replica's part of the batch, and its results.
 
     Attributes:
         cuts: of the batch's parts, each once; several where parts have different numbers of rows.
@@ -45,19 +45,19 @@ class Way:
     drawn: dict[int, Any] = field(default_factory=dict)
 
     def note_gradients(self, given: Sequence[Any], over_all: Sequence[Any]) -> None:
-        """Note gradients, which nobody applies."""
+        """Note gradients that no optimizer applies."""
         self.gradients.append([_as_array(one) for one in over_all])
         self.sizes.append(norm([_as_array(one) for one in given]))
 
     def next_draw(self) -> int:
-        """Return how often something was drawn before."""
+        """Return how many draws there were before."""
         self.draws += 1
         return self.draws
 
     def rows_of(self, draw: Callable[[Any], Any], shape: Any) -> Any:
-        """Return this replica's rows of what the whole batch draws; what has no rows is the same.
+        """Return this replica's rows of the whole batch's draw; a draw without rows is the same.
 
-        The share asks for a shape of blocks of its rows, one after the other, or of none.
+        The share's shape may have blocks of its rows, one after the other, or none.
         """
         sides = [int(side) for side in np.asarray(shape).reshape(-1)]
         cut = self._cut_of(sides[0]) if sides else None
@@ -72,7 +72,7 @@ class Way:
         return self._noted(tf.reshape(mine, sides))
 
     def _cut_of(self, drawn: int) -> Cut | None:
-        """Return the cut for which so many rows are drawn; None: they are no rows of the batch."""
+        """Return the cut with so many rows; None: they are not rows of the batch."""
         exact = [one for one in self.cuts if one.rows == drawn]
         found = exact or [one for one in self.cuts if one.rows and drawn % one.rows == 0]
         if len(found) > 1:
@@ -87,7 +87,7 @@ class Way:
 
 
 class Rows(NamedTuple):
-    """A sparse gradient, in which no row comes twice."""
+    """A sparse gradient, in which no row occurs twice."""
 
     indices: np.ndarray
     values: np.ndarray
@@ -97,14 +97,14 @@ Array: TypeAlias = np.ndarray | Rows | None
 
 
 def norm(values: Sequence[Array]) -> float:
-    """Return the norm of several arrays together; None is nothing."""
+    """Return the norm of several arrays together; None counts as nothing."""
     numbers = [one.values if isinstance(one, Rows) else one for one in values]
     squares = [_sum_of_squares(one) for one in numbers if one is not None]
     return float(np.sqrt(sum(squares)))
 
 
 def distance(one: Sequence[Array], other: Sequence[Array]) -> float:
-    """Return the norm of the differences of arrays that belong together."""
+    """Return the norm of the differences of corresponding arrays."""
     pairs = [_alike(a, b) for a, b in zip(one, other, strict=True)]
     return norm([a - b for a, b in pairs])
 
@@ -114,7 +114,7 @@ def _sum_of_squares(numbers: np.ndarray) -> float:
 
 
 def _alike(one: Array, other: Array) -> tuple[Any, Any]:
-    """Return two arrays in one form."""
+    """Return two arrays in the same form."""
     if isinstance(one, Rows) and isinstance(other, Rows):
         indices = np.union1d(one.indices, other.indices)
         return _at(one, indices), _at(other, indices)

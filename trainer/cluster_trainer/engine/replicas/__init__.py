@@ -1,1 +1,1 @@
-"""What Keras does otherwise within a step of several replicas."""
+"""Changes of Keras's behaviour within a step of several replicas."""

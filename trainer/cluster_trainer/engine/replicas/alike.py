@@ -1,4 +1,4 @@
-"""All workers of a ring begin with the chief's values.
+"""Gives all workers of a ring the chief's values at the beginning.
 
 A TensorFlow strategy gives each variable the chief's first value when it is created. In a script
 without one, each worker creates its variables itself, possibly from other seeds.
@@ -51,9 +51,9 @@ def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = Fal
 
 
 def renew_constants(model: keras.Model) -> bool:
-    """Let layers compute with what their variables hold now; tell whether any did not.
+    """Update layers that compute with copies of their variables; tell whether any was out of date.
 
-    Normalization makes constants of its own, as `adapt` and `load_weights` ask it to.
+    Normalization makes its own constants, when `adapt` and `load_weights` request it.
     """
     has_changed = False
     for layer in keras_names.layers_within(model):
@@ -73,10 +73,10 @@ def _with_optimizers(model: keras.Model, more: Iterable[Any] = ()) -> list[Any]:
 
 
 def make_once(model: keras.Model, *, may_differ: bool = False) -> None:
-    """Do so for the first time in a call of Keras's, or in a user's own loop, and not again.
+    """Do so the first time in a call of Keras's, or in a user's own loop, and not again.
 
-    A `fit` may validate, and may have callbacks with models of their own. When it begins again,
-    after a loss, all of them are new to it, as they are to a worker that is new.
+    A `fit` may validate, and may have callbacks with their own models. When it begins again after a
+    loss, all of them are new to it, as they are to a newcomer.
     """
     call = running.current()
     if not running.is_announced():
@@ -103,17 +103,17 @@ def _make_for_loop(model: keras.Model, *, may_differ: bool) -> None:
 
 
 def note(model: keras.Model) -> None:
-    """Take a fit's model for one that has been given values: it is going to be, in other ways."""
+    """Count a fit's model as one with the chief's values: it gets them in other ways."""
     running.current().alike.add(model)
 
 
 def _make_other(model: keras.Model) -> bool:
     """Give a callback's model the chief's values; tell whether all workers had all variables.
 
-    One that goes on after a loss may have built it, its statistics and its optimizer before the
-    fit began again, and a worker that is new has not. So what statistics all workers have is
-    averaged here, and not at the beginning of the call; and where an optimizer is built on some of
-    them only, it is asked for again at the next call.
+    A worker that continues after a loss may have built the model, its statistics and its optimizer
+    before the fit began again, and a newcomer has not. So the statistics that all workers have are
+    averaged here, and not at the beginning of the call. If an optimizer is built on some workers
+    only, the next call asks again.
     """
     ring = ring_of(model.distribute_strategy)
     if ring is None:
@@ -137,7 +137,7 @@ def _take_from_chief(
         ring: of the workers.
         may_differ: whether nothing is done where they have not; else that is an error.
     """
-    # Not their names, in which Keras counts layers: one worker may have made others before.
+    # Not by name: Keras numbers layers, and one worker may have made others before.
     forms = [f"{one.dtype} {list(one.shape)}" for one in variables]
     call = running.current().name
     digest = _digest(form.encode() for form in forms)
@@ -157,7 +157,7 @@ def _take_from_chief(
     statistics.average(model, model.distribute_strategy)
     what = f"{call} (a model's values)"
     digest = _digest(_bytes(_value(one)) for one in variables)
-    if len({*ring.all_gather(digest, what=what)}) == 1:  # as after a `fit`
+    if len({*ring.all_gather(digest, what=what)}) == 1:  # for example after a `fit`
         return True
     for pack in _packs(variables):
         content = b"".join(_bytes(_rows(*one)) for one in pack) if ring.rank == CHIEF else None
@@ -173,7 +173,7 @@ Piece: TypeAlias = tuple[Any, slice | None]
 
 
 def _packs(variables: Iterable[Any]) -> Iterator[list[Piece]]:
-    """Yield all variables in packs of about PACK_BYTES: no copy of all is made at a time."""
+    """Yield all variables in packs of about PACK_BYTES, so that no copy of all is made at once."""
     pack: list[Piece] = []
     packed = 0
     for piece in itertools.chain.from_iterable(map(_pieces, variables)):
@@ -202,7 +202,7 @@ def _assign(pack: Iterable[Piece], content: bytes) -> None:
     for variable, rows in pack:
         like = _rows(variable, rows)
         shape, dtype, size = like.shape, like.dtype, like.nbytes
-        del like  # TensorFlow would copy what somebody holds before it changes it
+        del like  # TensorFlow copies a value that is still held before it changes it
         given = np.frombuffer(content, dtype, size // dtype.itemsize, begin).reshape(shape)
         if rows is None:
             variable.assign(given)
@@ -217,7 +217,7 @@ def _rows(variable: Any, rows: slice | None) -> np.ndarray:
 
 
 def _value(variable: Any) -> np.ndarray:
-    """Return what a variable holds, without a copy of it."""
+    """Return a variable's value without a copy."""
     value = variable.value
     if isinstance(value, tf.Variable):
         value = tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)

@@ -1,7 +1,7 @@
-"""The averages of `synchronized` BatchNorm: over all replicas' examples.
+"""The averages of `synchronized` BatchNorm, over all replicas' examples.
 
 Keras's own function sums over the replicas of a strategy, and a process in a ring has none. It also
-counts borrowed examples, and sums over no replicas at all behind a mask.
+counts borrowed examples, and does not sum over replicas if there is a mask.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _moments = keras_names.MOMENTS.own
 
 
 def moments_of_all(x: tf.Tensor, axes: Any, keepdims: bool) -> tuple[tf.Tensor, tf.Tensor]:  # noqa: FBT001
-    """Return mean and variance over all replicas' examples, as Keras's function does."""
+    """Return mean and variance over all replicas' examples, like Keras's function."""
     total, of_squares, count = _sums_of_all((x, tf.square(x), tf.ones_like(x)), axes)
     mean = tf.math.divide_no_nan(total, count)
     variance = tf.maximum(tf.math.divide_no_nan(of_squares, count) - tf.square(mean), 0.0)
@@ -31,11 +31,11 @@ def moments_of_all(x: tf.Tensor, axes: Any, keepdims: bool) -> tuple[tf.Tensor, 
 def moments_of_layer(
     self: BatchNormalization, inputs: tf.Tensor, mask: tf.Tensor | None
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return mean and variance over what a mask leaves of all replicas' examples."""
+    """Return mean and variance over the elements of all replicas' examples that a mask keeps."""
     if mask is None or not self.synchronized:
         return _moments(self, inputs, mask)  # type: ignore[no-any-return]
     axes = keras_names.reduction_axes(self)
-    epsilon = keras.config.epsilon()  # as where Keras divides
+    epsilon = keras.config.epsilon()  # where Keras divides
     is_there = tf.broadcast_to(tf.cast(mask, tf.bool)[..., tf.newaxis], tf.shape(inputs))
     x = tf.where(is_there, inputs, 0)
     sums = _sums_of_all((x, tf.square(x), tf.cast(is_there, x.dtype)), axes)
@@ -55,10 +55,10 @@ def _sums_of_all(values: Sequence[tf.Tensor], axes: Any) -> list[tf.Tensor]:
 
 @tf.custom_gradient
 def _summed(*values: tf.Tensor) -> Any:
-    """Return the sums over all replicas; so are their gradients, since all depend on them.
+    """Return the sums over all replicas; their gradients are summed, too.
 
-    Each replica's are weighted with its share of the batch: its loss was before, or else its
-    gradients will be (`optimizers.py`), these with them.
+    Each replica's gradients are weighted by its share of the batch: either its loss was weighted
+    before, or `optimizers.py` will weight its gradients.
     """
     share = step_context.current()
 
@@ -78,7 +78,7 @@ def _summed(*values: tf.Tensor) -> Any:
 
 
 def _each_summed(values: Sequence[tf.Tensor], what: str) -> list[tf.Tensor]:
-    """Return the sums; by TensorFlow one by one, as Keras does for NCCL's sake."""
+    """Return the sums; TensorFlow sums them one by one, as Keras does because of NCCL."""
     if ring_of(tf.distribute.get_strategy()):
         return list(summed(values, what))
     return [total for value in values for total in summed([value])]

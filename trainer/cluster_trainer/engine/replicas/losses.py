@@ -1,15 +1,15 @@
 """Losses of a share, so that their weighted mean over replicas is the loss of the global batch.
 
 A mean over the examples of a share needs nothing: Keras's divisions by the number of replicas are
-left out (`step_context.seeing_one_replica`). A sum over a share stands for as many times
-more as the batch is larger; and a mean over what a mask or weights leave of a share is divided by
-what they leave of the whole batch.
+left out (`step_context.seeing_one_replica`). A sum over a share is multiplied by the ratio of the
+batch to the share. A mean over the elements of a share that a mask or weights keep is divided by
+their number in the whole batch.
 
-TensorFlow and Keras sum losses of each example without being told: `tape.gradient` of a vector is
-the gradient of its sum, and Keras sums what `add_loss` is given. That is a sum over a share, too.
+TensorFlow and Keras sum losses of single examples implicitly: `tape.gradient` of a vector is the
+gradient of its sum, and Keras sums the values of `add_loss`. That is a sum over a share, too.
 
-A number that a `train_step` of one's own reports to a `keras.metrics.Mean` counts as much as the
-share is of the batch: on one device each batch counts once.
+A number that your own `train_step` reports to a `keras.metrics.Mean` is weighted by the share: on
+one device each batch counts once.
 """
 
 from typing import Any
@@ -37,13 +37,13 @@ def _weight() -> tf.Tensor:
 
 
 def _of_all(count: Any) -> tf.Tensor:
-    """Return what stands for a share's count, so that the mean over all is right.
+    """Return a replacement for a share's count, so that the mean over all is right.
 
-    The count of all replicas, times this one's weight.
+    It is the count of all replicas, times this one's weight.
     """
     count = tf.stop_gradient(tf.convert_to_tensor(count))
     weight = tf.cast(_weight(), count.dtype)
-    mine = tf.where(weight > 0, count, 0)  # what is only borrowed is another's
+    mine = tf.where(weight > 0, count, 0)  # a borrowed example belongs to another replica
     (total,) = summed([mine], "a loss (size of the batch)")
     return total * weight
 
@@ -51,7 +51,7 @@ def _of_all(count: Any) -> tf.Tensor:
 def reduced(
     values: Any, sample_weight: Any = None, reduction: str | None = "sum_over_batch_size"
 ) -> Any:
-    """Reduce a share's losses as Keras reduces the batch's, but for the share's weight."""
+    """Reduce a share's losses like Keras reduces the batch's, except for the share's weight."""
     is_scalar = tuple(values.shape) == ()
     if reduction == "sum" and not is_scalar:
         return _as_of_batch(tf.reduce_sum(values))
@@ -62,7 +62,7 @@ def reduced(
 
 
 def masked(sample_weight: Any, mask: Any, dtype: Any, reduction: str | None) -> Any:
-    """Apply a mask to weights as Keras does, with the size that it leaves of the whole batch."""
+    """Apply a mask to weights like Keras, with the number that it keeps in the whole batch."""
     if mask is None or reduction not in MEANS:
         return _apply_mask(sample_weight, mask, dtype, reduction)
     mask = tf.cast(mask, dtype)
@@ -78,7 +78,7 @@ def masked(sample_weight: Any, mask: Any, dtype: Any, reduction: str | None) -> 
 
 
 def update_mean(self: Any, values: Any, sample_weight: Any = None) -> None:
-    """Update a mean; a number within a step counts as much as the share is of the batch."""
+    """Update a mean; a number within a step is weighted by the share."""
     part = step_context.current()
     if part is not None and sample_weight is None and not len(ops.shape(values)):
         sample_weight = part.weight
@@ -88,7 +88,7 @@ def update_mean(self: Any, values: Any, sample_weight: Any = None) -> None:
 def is_of_each(value: Any) -> bool:
     """Tell whether a tensor has a row for each example of the share.
 
-    A share's size may be unknown when a step is traced; then so is the vector's.
+    A share's size may be unknown when a step is traced; then the vector's is, too.
     """
     part = step_context.current()
     if part is None or not isinstance(value, tf.Tensor) or not value.shape.rank:
@@ -98,7 +98,7 @@ def is_of_each(value: Any) -> bool:
 
 
 def _as_of_batch(value: Any) -> Any:
-    """Return a share's sum, or what multiplies it, as the batch's; 0 of a borrowed example."""
+    """Return a share's sum, or its factor, as the batch's; 0 for a borrowed example."""
     return tf.math.divide_no_nan(value, tf.cast(_weight(), value.dtype))
 
 
@@ -109,7 +109,7 @@ def gradient_of_batch(
     output_gradients: Any = None,
     unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
 ) -> Any:
-    """Return gradients as TensorFlow does; with respect to variables those of the batch's sum."""
+    """Return gradients like TensorFlow; with respect to variables, those of the batch's sum."""
     targets = tf.nest.flatten(target)
     if output_gradients is None and _are_variables(sources) and any(map(is_of_each, targets)):
         output_gradients = [
@@ -120,11 +120,11 @@ def gradient_of_batch(
 
 
 def _are_variables(sources: Any) -> bool:
-    """Tell whether all are; anything else, such as an input, has gradients of its own rows."""
+    """Tell whether all sources are variables; others, such as inputs, have gradients per row."""
     return all(isinstance(one, (tf.Variable, keras.Variable)) for one in tf.nest.flatten(sources))
 
 
 def aggregated(self: Any, loss: Any) -> Any:
-    """Sum what `add_loss` was given as Keras does; of a share, as the batch's sum."""
+    """Sum the values of `add_loss` like Keras; for a share, as the batch's sum."""
     total = _aggregate(self, loss)
     return _as_of_batch(total) if is_of_each(loss) else total

@@ -1,4 +1,4 @@
-"""The metrics' variables on each replica, for checkpoints: taken, and put back."""
+"""Takes and restores the metrics' variables on each replica, for checkpoints."""
 
 from typing import Any
 from weakref import ref
@@ -16,7 +16,7 @@ class MetricRows:
     """The variables of all of a model's metrics, as one row of numbers for each replica."""
 
     def __init__(self, model: keras.Model) -> None:
-        # The functions below outlive this, and must not hold the model that they are known by.
+        # The functions below outlive this object, and must not hold the model that they belong to.
         self._model, self._strategy = ref(model), model.distribute_strategy
         self._total = count_of(self._strategy)
         self._variables = statistics.of_metrics(model)
@@ -31,8 +31,9 @@ class MetricRows:
     def put_back(self, rows: np.ndarray) -> None:
         """Give each replica its row.
 
-        If there are more or fewer replicas now, one has the sum of what is summed over replicas,
-        and the others 0. Anything else in a metric, as a mean or a constant, is the first one's.
+        If there are more or fewer replicas now, the first gets the sum of values that are summed
+        over replicas, and the others 0. All replicas get the first one's values of anything else in
+        a metric, such as a mean or a constant.
         """
         if len(rows) != self._total:
             first = np.where(self._are_summed(), rows.sum(0), rows[0])
@@ -42,12 +43,12 @@ class MetricRows:
         def assign() -> Any:
             return self._strategy.run(self._assign, args=(tf.constant(rows),))
 
-        # Over a ring all wait for the one who would trace it for the first time.
+        # Over a ring all wait for the worker that would trace it for the first time.
         is_alone = self._total == 1 or ring_of(self._strategy) is not None
         (assign if is_alone else function_of(assign))()
 
     def _are_summed(self) -> np.ndarray:
-        """Tell of each number of a row whether the results of metrics are those of its sum."""
+        """Tell for each number of a row whether metrics are computed from its sum."""
         sizes = np.array([np.prod(one.shape) for one in self._variables], int)
         are_summed = [one.aggregation == "sum" for one in self._variables]  # Keras's own all are
         return np.repeat(np.array(are_summed, bool), sizes)

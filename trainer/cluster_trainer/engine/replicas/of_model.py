@@ -1,4 +1,4 @@
-"""What the engine keeps of a model, for as long as the model lives."""
+"""The engine's data about a model, for the life of the model."""
 
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ import keras
 
 @dataclass
 class OfModel:
-    """What is kept of one model; nothing here may hold the model itself.
+    """The data about one model; nothing here may hold the model itself.
 
     Attributes:
         is_alike: whether all workers have the same values, for a user's own loop.
@@ -23,9 +23,9 @@ class OfModel:
     def function(
         self, name: str, variables: Sequence[Any], make: Callable[[], Callable[[], Any]]
     ) -> Callable[[], Any]:
-        """Return a function of some variables, made when it is asked for them for the first time.
+        """Return a function of some variables, created when it is first requested for them.
 
-        A new trace would be new collectives on all workers.
+        A new trace would mean new collectives on all workers.
         """
         known = [id(one) for one in variables]
         if name not in self.functions or self.functions[name][0] != known:
@@ -37,5 +37,5 @@ _of_models: MutableMapping[keras.Model, OfModel] = WeakKeyDictionary()
 
 
 def of(model: keras.Model) -> OfModel:
-    """Return what is kept of a model."""
+    """Return the data about a model."""
     return _of_models.setdefault(model, OfModel())

@@ -1,12 +1,12 @@
-"""Gradients are reduced over all replicas first; whatever looks at them does so afterwards.
+"""Reduces gradients over all replicas before anything else uses them.
 
-Left to themselves, Keras's optimizers sum last (`_backend_update_step` in
+Keras's own optimizers sum last (`_backend_update_step` in
 keras/src/backend/tensorflow/optimizer.py): each replica clips its own part, LossScaleOptimizer
 looks for overflows on the first replica alone, and `gradient_accumulation_steps` fails. Here all
 replicas have the same gradients before an optimizer begins, and each updates its own copies of the
-variables, which therefore stay alike. Nothing crosses replicas after that, so that an optimizer
-may put what it does into a condition. A user's own `apply` or `apply_gradients` is such an
-optimizer: it is given the sums.
+variables, which therefore stay alike. After that, replicas exchange nothing, so an optimizer may
+act under a condition. A user's own `apply` or `apply_gradients` is such an optimizer: it gets the
+sums.
 """
 
 import inspect
@@ -34,12 +34,12 @@ log = logging.getLogger("trainer")
 def begin_means(
     gradients: Sequence[Gradient | None], weight: tf.Tensor
 ) -> Callable[[], list[Gradient | None]]:
-    """Begin the means of all replicas' gradients, weighted with their shares; see `begin_sums`."""
+    """Begin the means of all replicas' gradients, weighted by their shares; see `begin_sums`."""
     return begin_sums_of([None if one is None else _times(one, weight) for one in gradients])
 
 
 def begin_sums_of(gradients: Sequence[Gradient | None]) -> Callable[[], list[Gradient | None]]:
-    """Begin the sums of all replicas' gradients; return what waits for them."""
+    """Begin the sums of all replicas' gradients; return a function that waits for them."""
     present = [one for one in gradients if one is not None]
     wait = begin_sums(present, "training (gradients)", wire=group.gradients_wire())
 
@@ -51,12 +51,12 @@ def begin_sums_of(gradients: Sequence[Gradient | None]) -> Callable[[], list[Gra
 
 
 def _of_same_rows(gradient: Gradient) -> Gradient:
-    """Return a sparse sum with each row once, where all replicas have the same rows.
+    """Return a sparse sum with each row once, if all replicas have the same rows.
 
-    So have they of an embedding of positions: on one device its gradient is summed over the batch
-    before it is one, and no row comes twice. Of tokens each replica has its own, or some come
-    twice, as segments do; one device does not sum these either. What is not linear, such as Adam's
-    squares and clipping, sees the difference.
+    An embedding of positions is an example: on one device its gradient is summed over the batch
+    before it is sparse, and no row occurs twice. With tokens, each replica has its own rows, or
+    some occur twice, as with segments; one device does not sum these either. Operations that are
+    not linear, such as Adam's squares and clipping, depend on the difference.
     """
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
@@ -82,7 +82,7 @@ def _of_same_rows(gradient: Gradient) -> Gradient:
 
 
 def _times(gradient: Gradient, weight: tf.Tensor) -> Gradient:
-    """Return a share's part of a gradient; what is only borrowed is nothing, NaN or not."""
+    """Return a share's part of a gradient; a borrowed example's is 0, NaN or not."""
     weight = tf.cast(weight, gradient.dtype)
     if isinstance(gradient, tf.IndexedSlices):
         values = tf.math.multiply_no_nan(gradient.values, weight)
@@ -91,7 +91,7 @@ def _times(gradient: Gradient, weight: tf.Tensor) -> Gradient:
 
 
 def seeing_to_the_class(initialize: Callable[..., None]) -> Callable[..., None]:
-    """Let a class of optimizers reduce first, its own methods too, once one of it is made."""
+    """Let a class of optimizers, with its own methods, reduce first; done at its first object."""
 
     @wraps(initialize)
     def see_to_the_class(self: Any, *arguments: Any, **keywords: Any) -> None:
@@ -108,7 +108,7 @@ def seeing_to_the_class(initialize: Callable[..., None]) -> Callable[..., None]:
 
 
 def seeing_to_the_method(set_attribute: Callable[..., None]) -> Callable[..., None]:
-    """Let a method reduce first that is given to a single optimizer."""
+    """Let a method reduce first that is set on a single optimizer."""
 
     @wraps(set_attribute)
     def see_to_the_method(self: Any, name: str, value: Any) -> None:
@@ -130,7 +130,7 @@ def _without_self(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reducing(method: Callable[..., Any], *, takes_pairs: bool) -> Callable[..., Any]:
-    """Return a method that is given the sums: `apply`, or `apply_gradients`, which takes pairs."""
+    """Return a method that gets the sums: `apply`, or `apply_gradients`, which takes pairs."""
     names = _names_of_two(method)
 
     @wraps(method)
@@ -138,7 +138,7 @@ def _reducing(method: Callable[..., Any], *, takes_pairs: bool) -> Callable[...,
         if not step_context.applies():
             return None
         first, *more = _in_order(names, arguments, keywords)
-        # Lists: an iterator's come once.
+        # Lists: an iterator can be read once only.
         if takes_pairs:
             pairs = list(first)
             gradients, variables = [one for one, _ in pairs], [one for _, one in pairs]
@@ -153,7 +153,7 @@ def _reducing(method: Callable[..., Any], *, takes_pairs: bool) -> Callable[...,
 
 
 def _names_of_two(method: Callable[..., Any]) -> list[str]:
-    """Return the names that a class gives the first two arguments of its method, after `self`."""
+    """Return the names of the first two arguments of a class's method, after `self`."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = inspect.signature(method).parameters.values()
     return [one.name for one in parameters if one.kind is kind][1:3]
@@ -162,7 +162,7 @@ def _names_of_two(method: Callable[..., Any]) -> list[str]:
 def _in_order(
     names: Sequence[str], arguments: Sequence[Any], keywords: dict[str, Any]
 ) -> list[Any]:
-    """Return arguments in their order, those too that were given by name, which are taken out."""
+    """Return arguments in their order, including those given by name, which are removed."""
     given = [*arguments]
     for name in names[len(given) :]:
         if name not in keywords:
@@ -175,13 +175,13 @@ def _in_order(
 def _over_all(
     optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any] | None
 ) -> Iterator[Sequence[Any]]:
-    """Give what is done inside the gradients of all replicas, if these are a share's."""
+    """Give the context the gradients of all replicas, if these are a share's."""
     part = step_context.current()
     if part is None:
         _warn_of_training_alone()
         yield gradients
         return
-    if not optimizer.built and variables:  # else Keras says what is missing
+    if not optimizer.built and variables:  # otherwise Keras reports what is missing
         _build(optimizer, variables)
     if part.is_reduced or not len(gradients):
         yield gradients
@@ -197,7 +197,7 @@ def _reduced(
     given_variables: Sequence[Any] | None,
     part: step_context.Share,
 ) -> Sequence[Any]:
-    """Return the gradients of all replicas; where a variable takes their maximum, that."""
+    """Return the gradients of all replicas, or their maximum for a variable that takes that."""
     _must_be_of_the_strategy(optimizer)
     if any(map(_is_clipped, gradients)):
         _warn_of_clipped_shares()
@@ -222,9 +222,9 @@ def _reduced(
 
 
 def _overwriting(gradients: Sequence[Any], variables: Sequence[Any]) -> list[int]:
-    """Return the places of what is no gradient but its variable's new value.
+    """Return the positions of values that are not gradients but the variable's new values.
 
-    Such as the scales and histories of a layer that was quantized to float8.
+    Examples are the scales and histories of a layer that was quantized to float8.
     """
     return [
         place
@@ -236,8 +236,8 @@ def _overwriting(gradients: Sequence[Any], variables: Sequence[Any]) -> list[int
 def _maxima(values: Sequence[tf.Tensor], weight: tf.Tensor) -> list[tf.Tensor]:
     """Return each value's maximum over the replicas that have examples, exactly.
 
-    So Keras accumulates new values (`_overwrite_variables_directly_with_gradients`): of the
-    greatest numbers of all shares the greatest is that of the batch.
+    Keras accumulates new values in this way (`_overwrite_variables_directly_with_gradients`): the
+    maximum of all shares' maxima is the batch's.
     """
     found: dict[int, tf.Tensor] = {}
     for dtype in dict.fromkeys(value.dtype for value in values):
@@ -256,10 +256,10 @@ def _of_known_shapes(
 ) -> Sequence[Gradient | None]:
     """Return gradients with their variables' shapes, so that all workers pack them alike.
 
-    TensorFlow does not always know a gradient's, as of a Dense behind texts of any lengths; and it
-    may on one worker, which has seen shares of one size, and not on another.
+    TensorFlow does not always know a gradient's shape, for example of a Dense behind texts of any
+    length. It may know it on one worker, which has used shares of one size, and not on another.
     """
-    if len(gradients) != len(variables):  # which Keras refuses
+    if len(gradients) != len(variables):  # Keras refuses it
         return gradients
     return [
         tf.ensure_shape(one, variable.shape)
@@ -270,17 +270,17 @@ def _of_known_shapes(
 
 
 def _variables_of(optimizer: Any) -> Sequence[Any]:
-    """Return the variables that an optimizer was built with, which `apply` need not be given."""
+    """Return the variables that an optimizer was built with, which `apply` may omit."""
     return keras_names.trained_by(getattr(optimizer, "inner_optimizer", optimizer))
 
 
 def _is_clipped(gradient: Gradient | None) -> bool:
-    """Tell whether TensorFlow's or Keras's clipping gives a gradient, by the name of its operation.
+    """Tell whether TensorFlow's or Keras's clipping makes a gradient, by its operation's name.
 
-    What a gradient goes back through, as through a clipped activation, is none.
+    Operations in the backward pass, such as that of a clipped activation, do not count.
     """
     tensor: Any = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-    name = tensor.op.name if hasattr(tensor, "graph") else ""  # run eagerly it has none
+    name = tensor.op.name if hasattr(tensor, "graph") else ""  # eager tensors have none
     return bool(CLIPPED.search(name)) and BACKWARDS not in name
 
 
@@ -295,7 +295,7 @@ def _warn_of_clipped_shares() -> None:
 
 @cache
 def _warn_of_training_alone() -> None:
-    """Say once what a loop of a user's own does where a ring is wanted."""
+    """Warn once about a user's own training loop if a ring is requested."""
     if group.is_wanted() and not tf.distribute.has_strategy():
         log.warning(
             "An optimizer was applied outside of Keras's fit and train_on_batch, as by a training "
@@ -315,7 +315,7 @@ def _must_be_of_the_strategy(optimizer: Any) -> None:
 
 
 def _must_know(optimizer: Any, variables: Sequence[Any]) -> None:
-    """Refuse what became trainable after an optimizer was built, in plainer words than Keras."""
+    """Refuse variables that became trainable after an optimizer was built, clearer than Keras."""
     if new := [one.path for one in keras_names.unknown_to(optimizer, variables)]:
         raise ValueError(
             f"The optimizer {optimizer.name!r} was built without {', '.join(new[:SHOWN])}. Layers "

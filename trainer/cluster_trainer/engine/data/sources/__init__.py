@@ -1,1 +1,1 @@
-"""Where batches come from, for each kind of data that Keras's `fit` takes."""
+"""The sources of batches, for each kind of data that Keras's `fit` takes."""

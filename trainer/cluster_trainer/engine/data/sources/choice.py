@@ -1,4 +1,4 @@
-"""Which source reads what Keras's `fit` is given."""
+"""Chooses the source that reads the data of Keras's `fit`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,10 +30,9 @@ def source_of(
     seed: int,
     given: GivenArrays | None = None,
 ) -> Source:
-    """Return the source for what Keras's adapter was made for, and has checked.
+    """Return the source for data that Keras's adapter has checked.
 
-    The order's seed is the same on all workers. `given` are arrays that need not be made tensors
-    again.
+    The order's seed is the same on all workers. `given` are arrays that are already tensors.
     """
     if isinstance(adapter, keras_names.ArrayDataAdapter):
         return ArraySource(adapter, replicas, seed, given or GivenArrays())
@@ -61,9 +60,9 @@ def source_of(
 
 
 def may_begin_again(data: Any) -> bool:
-    """Tell of what `fit` was given, before it is a source, whether that would begin again.
+    """Tell, before there is a source, whether the data of a `fit` can be read again.
 
-    A generator may have been read: Keras takes two batches of it to see what they are.
+    A generator may already have been read: Keras takes two batches to inspect them.
     """
     if isinstance(data, keras.utils.PyDataset):
         return isinstance(data, RowDataset) or stays_as_it_is(data)
@@ -81,7 +80,7 @@ def _weighted_by_class(
 
 
 def _is_for_tensorflow(dataset: Any) -> bool:
-    """Tell whether a user has decided how TensorFlow shares a dataset out."""
+    """Tell whether a user has decided how TensorFlow divides a dataset."""
     if isinstance(dataset, tf.distribute.DistributedDataset):
         return True
     policy = dataset.options().experimental_distribute.auto_shard_policy
@@ -89,9 +88,10 @@ def _is_for_tensorflow(dataset: Any) -> bool:
 
 
 def batch_size_of(adapter: Any) -> int | None:
-    """Return the size of batches; None: it is not known.
+    """Return the size of batches; None: unknown.
 
-    Keras asks the first part of a tf.data.Dataset's batches, which may be a number for all of one.
+    Keras inspects the first part of a tf.data.Dataset's batches, which may be a number for the
+    whole batch.
     """
     if not isinstance(adapter, keras_names.TFDatasetAdapter):
         size: int | None = adapter.batch_size

@@ -1,4 +1,4 @@
-"""Pipelines of tf.data and generators, which give batches in an order of their own."""
+"""Pipelines of tf.data and generators, which give batches in their own order."""
 
 import logging
 from typing import Any
@@ -16,9 +16,9 @@ log = logging.getLogger("trainer")
 
 
 class DatasetSource(WholeBatchSource):
-    """Anything that Keras turns into a tf.data.Dataset: each worker reads it all."""
+    """Data that Keras turns into a tf.data.Dataset: each worker reads all of them."""
 
-    doubtful = (pipelines.DRAWS,)  # a pipeline may augment its examples with what it draws
+    doubtful = (pipelines.DRAWS,)  # a pipeline may augment its examples with random numbers
 
     def __init__(self, adapter: Any, replicas: Replicas) -> None:
         super().__init__(adapter.num_batches, replicas)
@@ -35,8 +35,8 @@ class DatasetSource(WholeBatchSource):
         self.may_lack_examples = replicas.may_exceed(fewest_pieces(shapes, self.components))
 
     def found(self) -> dict[str, str]:
-        """Return how the pipeline was made, or what a generator has given first."""
-        # Keras has read some batches to see what they are.
+        """Return how the pipeline was made, or the first batches of a generator."""
+        # Keras has read some batches to inspect them.
         first = keras_names.first_batches(self._adapter)
         return pipelines.facts(self._dataset) if first is None else of_batch(first)
 
@@ -46,10 +46,10 @@ class DatasetSource(WholeBatchSource):
         self._begun = number + 1
 
     def catch_up(self, passes: int) -> None:
-        """Begin those that have not been begun in this process; see Source.catch_up.
+        """Begin the passes that have not begun in this process; see Source.catch_up.
 
-        A `Dataset.shuffle` draws another order for each iterator: so the next one has the order
-        that it would have had.
+        A `Dataset.shuffle` draws another order for each iterator. So the next iterator gets the
+        order that it would have had.
         """
         if isinstance(self._adapter, keras_names.TFDatasetAdapter):
             pipelines.warn_of_ended(self._dataset)
@@ -57,7 +57,7 @@ class DatasetSource(WholeBatchSource):
         self._begun = max(self._begun, passes)
 
     def note_ended(self) -> None:
-        """Note whose shuffles nobody begins in this process; see Source.note_ended."""
+        """Note a shuffle that no iterator begins in this process; see Source.note_ended."""
         if isinstance(self._adapter, keras_names.TFDatasetAdapter):
             pipelines.note_ended(self._dataset)
 
@@ -74,7 +74,7 @@ class DatasetSource(WholeBatchSource):
 
 
 class DistributedSource(Source):
-    """What a user has asked TensorFlow to share out, by files for example."""
+    """Data that a user lets TensorFlow divide, by files for example."""
 
     is_distributed = True
     begins_anywhere = False

@@ -1,4 +1,4 @@
-"""Keras's PyDatasets, of which a user's own code makes each batch."""
+"""Keras's PyDatasets, whose batches a user's code makes."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from cluster_trainer.private import keras_names
 
 
 def stays_as_it_is(dataset: keras.utils.PyDataset) -> bool:
-    """Tell whether nothing is done at the end of an epoch, which would have been done already."""
+    """Tell whether nothing happens at the end of an epoch, which earlier epochs would have done."""
     kind = type(dataset)
     return all(
         getattr(kind, name) is getattr(keras.utils.PyDataset, name)
@@ -22,7 +22,7 @@ def stays_as_it_is(dataset: keras.utils.PyDataset) -> bool:
 
 
 class PyDatasetSource(WholeBatchSource):
-    """A PyDataset, in an order of ours where it is to be shuffled."""
+    """A PyDataset, in our order if it is to be shuffled."""
 
     is_ours = asks_users = True
 
@@ -58,17 +58,17 @@ class PyDatasetSource(WholeBatchSource):
         """Stop reading ahead."""
         reading, self._reading = self._reading, None
         if reading and reading.enqueuer:
-            reading.enqueuer.stop()  # which may raise what a user's code has
+            reading.enqueuer.stop()  # may raise an error of a user's code
 
     def __del__(self) -> None:
-        """Stop reading ahead; a pass may be left in its middle."""
+        """Stop reading ahead, perhaps in the middle of a pass."""
         self.end_pass()
 
     def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:
         self.end_pass()
         ordered = _InOrder(self._adapter.py_dataset, self._order(pass_number), first)
         reading = keras_names.PyDatasetAdapter(ordered, class_weight=self._adapter.class_weight)
-        keras_names.set_signature(reading, self._signature)  # else it reads two batches more
+        keras_names.set_signature(reading, self._signature)  # otherwise it reads two more batches
         dataset = reading.get_tf_dataset()
         self._signature = keras_names.signature_of(reading)
         self._reading = reading
@@ -93,11 +93,11 @@ class _InOrder(keras.utils.PyDataset):
 
     @property
     def num_batches(self) -> int | None:
-        """How many batches are left."""
+        """The number of remaining batches."""
         known = self._inner.num_batches
         return None if known is None else known - self._first
 
     def __getitem__(self, index: int) -> Any:
-        """Return the batch that is the next but `index`."""
+        """Return the batch that follows the next `index` ones."""
         place = self._first + index
         return self._inner[place if self._order is None else int(self._order[place])]

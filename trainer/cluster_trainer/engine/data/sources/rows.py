@@ -1,4 +1,4 @@
-"""Arrays and other examples that are picked out by their rows, in an order of ours."""
+"""Arrays and other examples that are picked by their rows, in our order."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,17 +21,17 @@ from cluster_trainer.private import keras_names
 
 # Batches in an endless stream: more than any run takes, few enough for int64 positions.
 MANY_BATCHES = 2**40
-# Batches that are ready before they are asked for: so many, unless they are large.
+# The number of batches that are prefetched, unless they are large.
 PREFETCHED = 8
 PREFETCHED_BYTES = 256 * 2**20
-# Single examples that are read to compare them; from a file, say.
+# The number of single examples that are read to compare them, perhaps from a file.
 READ = 4
 
 
 class RowSource(Source):
-    """Examples that are picked out by their rows: each replica's own, and nobody else's."""
+    """Examples that are picked by their rows: each replica reads only its own."""
 
-    compares = False  # whether some examples are read to tell whether all workers have the same
+    compares = False  # whether some examples are read to compare them between workers
     is_endless = is_ours = begins_again = True
 
     def __init__(
@@ -53,12 +53,12 @@ class RowSource(Source):
 
     @property
     def examples_at(self) -> Callable[[int], int]:
-        """From a number of steps to the examples that they saw; see Source.examples_at."""
+        """Return how many examples so many steps used; see Source.examples_at."""
         rows = self._rows
         return partial(examples_at, examples=rows.examples, batch_size=rows.batch_size)
 
     def shares(self, pass_number: int, first: int) -> tf.data.Dataset:
-        """Return one pass after the other; see Source.shares."""
+        """Return one pass after another; see Source.shares."""
         assert self.num_batches  # noqa: S101  there are no data of no examples
         begin = pass_number * self.num_batches + first
         steps = tf.data.Dataset.range(begin, MANY_BATCHES)
@@ -67,9 +67,9 @@ class RowSource(Source):
         # Rewriting the pipeline copies the arrays that it reads from (measured).
         options.experimental_optimization.apply_default_optimizations = False
         share = self._alone if self.replicas.total == 1 else self._shared
-        if self._rows.take_work:  # which may call what is not ours, as to decode pictures
+        if self._rows.take_work:  # may call code that is not ours, for example to decode pictures
             batches = steps.map(share, num_parallel_calls=threads(), deterministic=True)
-        else:  # one thread copies batches faster than any model takes them
+        else:  # one thread copies batches faster than any model uses them
             batches = steps.map(as_written(share))
         return batches.prefetch(self._prefetched()).with_options(options)
 
@@ -99,7 +99,7 @@ class RowSource(Source):
     def _take(self, start: tf.Tensor, stop: tf.Tensor, size: int | None, number: tf.Tensor) -> Any:
         """Return the examples at positions `start` to `stop` of a pass.
 
-        They are `size`, but in a last batch that is short; None: it varies.
+        There are `size` of them, except in a short last batch; None: the number varies.
         """
         if size and self._rows.examples % self._rows.batch_size == 0:
             places = start + tf.range(size, dtype=tf.int64)
@@ -134,7 +134,7 @@ class ArraySource(RowSource):
         examples = keras_names.num_examples(adapter)
         if not examples:
             raise ValueError("The arrays have no rows: there are no examples in them")
-        # Within a batch the order makes no difference that could be meant.
+        # Within a batch the order has no intended meaning.
         shuffle = keras_names.shuffle_of(adapter)
         is_shuffled = bool(shuffle) and shuffle != "batch"
         rows = EpochOrder(
@@ -179,13 +179,13 @@ def _bytes_of_all(leaf: Any) -> int:
 
 
 def _taken(leaf: Any) -> Any:
-    """Return a leaf of what Keras was given as it can be picked from, with Keras's own casts."""
+    """Return a leaf of Keras's data so that rows can be picked, with Keras's own casts."""
     converted = keras_names.convert_to_sliceable(leaf, target_backend="tensorflow")
     return keras.tree.map_structure(_as_tensor, converted)
 
 
 def _as_tensor(value: Any) -> Any:
-    """Return an array as a tensor, which shares its memory if that is possible."""
+    """Return an array as a tensor, which shares its memory if possible."""
     if not isinstance(value, np.ndarray):
         return value
     return arrays.as_tensor(value) if value.dtype.kind in "biuf" else tf.convert_to_tensor(value)

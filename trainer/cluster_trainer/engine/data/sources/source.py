@@ -1,9 +1,9 @@
-"""Where batches come from: all that Keras's `fit` takes, as each replica's shares of a batch.
+"""The sources of batches: all data that Keras's `fit` takes, as each replica's shares of a batch.
 
 A *pass* goes through all batches once. Arrays and PyDatasets are shuffled in an order that is a
-function of seed and pass alone, so that any number of workers sees the same batches, and a run can
-begin at any batch. A `tf.data.Dataset` and a generator give their batches themselves: each worker
-reads them all and takes its shares.
+function of seed and pass alone. So any number of workers uses the same batches, and a run can begin
+at any batch. A `tf.data.Dataset` and a generator determine their batches themselves: each worker
+reads all of them and takes its shares.
 """
 
 from abc import ABC, abstractmethod
@@ -57,19 +57,19 @@ class Source(ABC):
 
     @property
     def described(self) -> dict[str, str]:
-        """What the data are, as far as that can be told without reading them: name -> value."""
+        """A description of the data that is known without reading them: name -> value."""
         return {}
 
     def found(self) -> dict[str, str]:
-        """Return what else must be the same on all workers, read anew: name -> value.
+        """Return further facts that must be the same on all workers, read again: name -> value.
 
-        Nothing is used up by that which `shares` gives.
+        It uses up nothing that `shares` gives.
         """
         return {}
 
     @property
     def examples_at(self) -> Callable[[int], int] | None:
-        """From a number of steps, over all passes, to the examples that they saw; None: unknown."""
+        """Return how many examples so many steps, over all passes, used; None: unknown."""
         return None
 
     @property
@@ -79,7 +79,7 @@ class Source(ABC):
 
     @property
     def is_known(self) -> bool:
-        """Whether a call can be told how many batches there will be."""
+        """Whether a call can be told its number of batches."""
         return self.num_batches is not None or self.is_endless or self.is_infinite
 
     @abstractmethod
@@ -87,13 +87,13 @@ class Source(ABC):
         """Return a dataset of batches: from batch `first` of a pass to the pass's end.
 
         With one replica they are what the model gets; with several, a tuple with each local
-        replica's share and weight, as `cut` returns them.
+        replica's share and weight, like the result of `cut`.
         """
 
     def whole_batch(self) -> Any:
         """Return a batch as one device would get it, to explain why a step has failed.
 
-        What is read of a generator is lost, so that nothing can go on after that.
+        Batches read from a generator are lost, so nothing can continue afterwards.
         """
         alone = copy(self)
         alone.replicas = Replicas()
@@ -101,7 +101,7 @@ class Source(ABC):
         alone.begin_pass(0)
         return next(iter(batches))
 
-    # What most sources need not know:
+    # methods that most sources need not override:
     def begin_epoch(self) -> None:  # noqa: B027
         """Note that an epoch begins, which may be a part of a pass, or several."""
 
@@ -109,7 +109,7 @@ class Source(ABC):
         """Note that an epoch has ended."""
 
     def begin_pass(self, number: int) -> None:  # noqa: B027
-        """Note that what `shares` returned for a pass is going to be read."""
+        """Note that the result of `shares` for a pass is about to be read."""
 
     def end_pass(self) -> None:  # noqa: B027
         """Note that it has been read."""
@@ -117,11 +117,11 @@ class Source(ABC):
     def catch_up(self, passes: int) -> None:  # noqa: B027
         """Note that an earlier start had so many passes, before other data are read.
 
-        These may share what they are made from.
+        Other data may share the same pipeline.
         """
 
     def note_ended(self) -> None:  # noqa: B027
-        """Note that a fit on these data had ended at an earlier start; another may share them."""
+        """Note that a fit on these data, which another may share, had finished at an earlier start."""
 
 
 class WholeBatchSource(Source):
@@ -146,7 +146,7 @@ class WholeBatchSource(Source):
 
 
 def as_written(ours: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of ours that AutoGraph does not rewrite: that takes time, for nothing."""
+    """Return a function of ours that AutoGraph does not rewrite: that would only take time."""
     written: Callable[..., Any] = tf.autograph.experimental.do_not_convert(ours)
     return written
 
