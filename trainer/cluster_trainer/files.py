@@ -10,7 +10,7 @@ UNFINISHED = ".unfinished."
 
 
 def write_whole(file: Path, content: bytes, *, durable: bool) -> None:
-    """Write a file under another name, and give it its own once it is complete.
+    """Write a file under another name, and rename it once it is complete.
 
     Args:
         file: in a folder that is there; an earlier one is replaced.
@@ -62,7 +62,7 @@ def write_streamed(
 
 
 def append_whole(file: Path, content: bytes) -> None:
-    """Append to a file all of something, or nothing; it is with the operating system at once.
+    """Append all of the content to a file, or nothing; the operating system has it at once.
 
     Raises:
         OSError: there is no such folder, or no room for all of it.
@@ -76,7 +76,7 @@ def append_whole(file: Path, content: bytes) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, unless they are there; they survive a loss of power."""
+    """Make a folder and its parents, unless they exist; they survive a power loss."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for one in missing:
@@ -84,7 +84,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Wait until a folder's files, however deep, and their names would survive a loss of power."""
+    """Wait until a folder's files, at any depth, and their names would survive a power loss."""
     for place in folder.rglob("*"):
         if place.is_dir():
             sync_folder(place)
@@ -94,13 +94,13 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync_file(file: Path) -> None:
-    """Wait until a file's content would survive a loss of power."""
+    """Wait until a file's content would survive a power loss."""
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder as durable as the files, where the file system can.
+    """Make the names in a folder as durable as the files, if the file system can.
 
     A bucket that is mounted as a folder cannot.
     """

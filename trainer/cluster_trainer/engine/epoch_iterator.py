@@ -243,7 +243,7 @@ class EpochIterator(keras_names.EpochIterator):
         return self._spec
 
     def to_trace(self) -> Any:
-        """Return the input for tracing before any batch: an iterator's specification, or a batch."""
+        """Return the input for tracing: an iterator's specification, or a batch."""
         if isinstance(self.source, DistributedSource):
             batches = self.source.shares(0, 0)
             if not isinstance(batches, tf.data.Dataset):  # TensorFlow has divided them
@@ -359,7 +359,7 @@ class EpochIterator(keras_names.EpochIterator):
         return self._of_whole_calls(steps) if steps == left else steps
 
     def _of_whole_calls(self, steps: int) -> int:
-        """Return the steps of the whole calls that contain `steps`, like Keras's `steps_per_epoch`."""
+        """Return the steps of the calls that contain `steps`, like Keras's `steps_per_epoch`."""
         size = int(self.steps_per_execution)
         return -(-steps // size) * size
 

@@ -1,4 +1,4 @@
-"""What `fit`, `evaluate` and `predict` tell the parts of the engine that Keras calls for them."""
+"""The messages of `fit`, `evaluate` and `predict` to the parts of the engine that Keras calls."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,7 @@ FIT_HOOKS = (
 
 @dataclass(frozen=True)
 class Order:
-    """In which order, and in which calls of TensorFlow, a fit's steps are done.
+    """The order of a fit's steps, and their division into calls of TensorFlow.
 
     Attributes:
         seed: of the order in which examples are seen.
@@ -49,7 +49,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Watched:
-    """What watches over a call of Keras's, from outside of the engine.
+    """Watches a call of Keras's from outside of the engine.
 
     Attributes:
         checkpoint_callback: keeps checkpoints of a fit; None: nobody does.
@@ -70,7 +70,7 @@ class Watched:
 
 @dataclass
 class Running:
-    """One call of `fit`, `evaluate` or `predict`: what it was announced with, and how far it is.
+    """One call of `fit`, `evaluate` or `predict`: its announcement and its progress.
 
     Attributes:
         name: what the user has called.
@@ -104,13 +104,13 @@ class Running:
 
     @property
     def logs_of_epoch(self) -> dict[str, Any]:
-        """The logs of an epoch whose steps had been done at an earlier start."""
+        """The logs of an epoch whose steps were done at an earlier start."""
         checkpoint_callback = self.watched.checkpoint_callback
         return checkpoint_callback.logs_of_epoch if checkpoint_callback else {}
 
     @property
     def arrays_to_train_on(self) -> GivenArrays | None:
-        """Those arrays, for the first iterator: the others' may have been changed by callbacks."""
+        """The arrays, for the first iterator: callbacks may have changed those of the others."""
         return None if self.has_iterator else self.arrays
 
     def adopt(self, iterator: Any) -> Any:
@@ -130,15 +130,15 @@ _of_thread = _OfThread()
 
 
 def current() -> Running:
-    """Return the call that is running, or what holds for one that nobody has announced.
+    """Return the running call, or defaults for a call that was not announced.
 
-    A loop of a user's own takes its batches one by one.
+    A user's own loop takes its batches one by one.
     """
     return _of_thread.running or Running(one_batch_a_call=True)
 
 
 def is_announced() -> bool:
-    """Tell whether a call of Keras's is running, and not a loop of a user's own."""
+    """Tell whether a call of Keras's is running, and not a user's own loop."""
     return _of_thread.running is not None
 
 
@@ -149,7 +149,7 @@ def is_in_fit() -> bool:
 
 @contextmanager
 def announced(running: Running) -> Iterator[None]:
-    """Let what is called inside know of a call of Keras's."""
+    """Make a call of Keras's the running one in the context."""
     before, _of_thread.running = _of_thread.running, running
     try:
         yield
@@ -158,10 +158,10 @@ def announced(running: Running) -> Iterator[None]:
 
 
 def wants_each_batch(callbacks: Any, hooks: Sequence[str] = FIT_HOOKS) -> list[str]:
-    """Return the names of the callbacks that want to be called for each batch.
+    """Return the names of the callbacks that need a call for each batch.
 
-    Keras's own bear to be called once for several, unless they were told otherwise. A user's may
-    say that it does, too: `several_batches_a_call = True`.
+    Keras's own allow one call for several batches, unless they are configured otherwise. A user's
+    callback may allow it, too: `several_batches_a_call = True`.
     """
     return [
         type(one).__name__
@@ -172,12 +172,12 @@ def wants_each_batch(callbacks: Any, hooks: Sequence[str] = FIT_HOOKS) -> list[s
 
 
 def prepares(callbacks: Any, hooks: Sequence[str] = PREPARING_HOOKS) -> list[str]:
-    """Return the names of a user's own that may make the model what its first step is traced of."""
+    """Return the names of a user's callbacks that may prepare the model for its first step."""
     return [type(one).__name__ for one in flat(callbacks) if _has_own(one, hooks)]
 
 
 def of_a_user(callbacks: Any) -> list[Callback]:
-    """Return those of the callbacks that a user gives whose class is the user's own."""
+    """Return the callbacks, among those given, whose class is the user's own."""
     return [one for one in flat(callbacks) if not type(one).__module__.startswith(NOT_A_USERS)]
 
 
@@ -189,7 +189,7 @@ def flat(callbacks: Any) -> Sequence[Callback]:
 
 
 def _has_own(callback: Any, hooks: Sequence[str]) -> bool:
-    """Tell whether a callback, which need not be one of Keras's kind, has methods of its own.
+    """Tell whether a callback, perhaps not of one of Keras's classes, has its own methods.
 
     A LambdaCallback has them in its attributes.
     """
@@ -198,7 +198,7 @@ def _has_own(callback: Any, hooks: Sequence[str]) -> bool:
 
 
 def _is_told_to(callback: Callback) -> bool:
-    if getattr(callback, "save_freq", "epoch") != "epoch":  # of what saves the model
+    if getattr(callback, "save_freq", "epoch") != "epoch":  # callbacks that save the model
         return True
     if isinstance(callback, keras.callbacks.TensorBoard):
         is_for_steps = callback.update_freq != "epoch" or callback.write_steps_per_second

@@ -1,4 +1,4 @@
-"""Many steps of a model in one call of TensorFlow, on all replicas."""
+"""Runs many steps of a model in one call of TensorFlow, on all replicas."""
 
 import itertools
 import time
@@ -37,7 +37,7 @@ SHOWN = 5
 
 
 class Reading(NamedTuple):
-    """How the batches of a call are read; each other value is another trace of the steps.
+    """How the batches of a call are read; each different value is another trace of the steps.
 
     Attributes:
         is_known: whether there are as many batches as steps.
@@ -51,7 +51,7 @@ class Reading(NamedTuple):
 
 
 class Steps:
-    """What Keras calls `train_function` and `test_function`.
+    """Keras's `train_function` and `test_function`.
 
     Args:
         model: compiled.
@@ -94,7 +94,7 @@ class Steps:
         self._make_functions()
 
     def forget_traces(self) -> None:
-        """Trace the steps anew when they are done next: something has changed that traces hold."""
+        """Trace the steps again when they run next: something that traces hold has changed."""
         self._make_functions()
         self._packed.forget_traces()
 
@@ -104,7 +104,7 @@ class Steps:
         self._one: Any = self._one_step if is_eager else function_of(self._one_step)
 
     def __call__(self, batches: Execution | Iterator[Any]) -> Logs:
-        """Do the steps of a call; return the logs as they are afterwards.
+        """Run the steps of a call; return the logs after the last one.
 
         Raises:
             StopIteration: there was no batch.
@@ -123,7 +123,7 @@ class Steps:
 
     @contextmanager
     def _changes_noted(self) -> Iterator[None]:
-        """Note that each replica's statistics are its own, as steps that train make them."""
+        """Note that each replica has its own statistics, as after training steps."""
         try:
             yield
         finally:
@@ -133,8 +133,8 @@ class Steps:
     def create_variables(self, iterator: EpochIterator) -> bool:
         """Trace the steps on an iterator's batches, so that all variables exist before the first.
 
-        Once is enough, whatever the batches are like the next time. Tell whether they were traced
-        now, for the first time.
+        Once is enough, whatever the batches are like the next time. Returns whether they were
+        traced now, for the first time.
         """
         if self._has_variables:
             return False
@@ -145,7 +145,7 @@ class Steps:
             is_built = building.has_call(model) and building.build(
                 model, iterator.spec, may_trace=True
             )
-            if not is_built and self._replicas.total > 1:  # else its step builds what it uses
+            if not is_built and self._replicas.total > 1:  # otherwise its step builds what it uses
                 building.refuse_unbuilt(model)
             return False
         reading = self._reading(iterator.source)
@@ -156,20 +156,20 @@ class Steps:
         return is_first
 
     def _note_trained(self) -> None:
-        """Note of a trace how many variables it trains, whatever becomes trainable later."""
+        """Note how many variables a trace trains, whatever becomes trainable later."""
         if self.trains is None:
             self.trains = len(self._model.trainable_variables)
 
     def _prepare(self, spec: Callable[[], Any]) -> None:
-        """Build what a `fit` builds in its first step, so that TensorFlow traces that once."""
+        """Build the parts that a `fit` needs in its first step, so that it is traced once."""
         if not self._is_prepared and self._name == TRAINING and running.current().name == "fit":
             self._is_prepared = True
             building.build_for_first_step(self._model, spec)
 
     def _look_again(self) -> None:
-        """Trace the steps of a fit's first epoch anew if a callback has frozen layers meanwhile.
+        """Trace the steps of a fit's first epoch again if a callback has frozen layers meanwhile.
 
-        Keras traces them after `on_epoch_begin`, and looks at `trainable` then and not again.
+        Keras traces them after `on_epoch_begin`, and reads `trainable` then and not again.
 
         Raises:
             ValueError: it has made more of them trainable, of which the optimizer knows nothing; or
@@ -196,7 +196,7 @@ class Steps:
         return Reading(source.is_known, source.is_distributed, self._guards)
 
     def _one_by_one(self, batches: Iterator[Any]) -> Logs:
-        """Do as many steps as a call has, on batches that a user or `train_on_batch` gives."""
+        """Run the steps of a call on batches that a user or `train_on_batch` gives."""
         last: Any = None
         examples = 0
         for given in itertools.islice(batches, self._model.steps_per_execution):
@@ -215,7 +215,7 @@ class Steps:
         return {name: tf.convert_to_tensor(value) for name, value in logs.items()}
 
     def _compare_data(self, batch: Any, examples: int) -> None:
-        """Let all workers compare the first batch that a loop of a user's own trains on.
+        """Let all workers compare the first batch of a user's own training loop.
 
         Raises:
             ValueError: they have different numbers of examples.
@@ -251,16 +251,16 @@ class Steps:
     def _is_to_compare(self, call: Execution) -> bool:
         """Tell whether a call's first batch is to be computed both ways; all workers ask.
 
-        At the beginning of each fit, as a worker that is new does not know that the others have.
+        They ask at the beginning of each fit, because a newcomer does not know what the others did.
         """
         return call.begins and bool(self._first_batch and self._first_batch.is_due(call.source))
 
     def _compare_first(
         self, shares: Any, function: Any, arguments: tuple[Any, ...], iterators: int
     ) -> None:
-        """Compute the local replicas' shares of a batch both ways before they are trained on.
+        """Compute the local replicas' shares of a batch both ways before training on them.
 
-        `function` does the step with these arguments, and takes a batch so often from iterators.
+        `function` runs the step with these arguments, and takes a batch from iterators so often.
         """
         if self._model.run_eagerly:
             traced = self._traced_to_compare(shares)
@@ -270,22 +270,22 @@ class Steps:
         self._first_batch.compare(shares, traced, iterators)
 
     def _traced_to_compare(self, shares: Any) -> Any:
-        """Return a trace of steps that run eagerly, which tells what they change; None: nobody can.
+        """Return a trace of steps that run eagerly, which shows their changes; None if impossible.
 
-        Where the step is Keras's own: what that calls is called for traces as well. A `train_step`
-        of the script's own expects to be called once for each batch.
+        It is possible if the step is Keras's own, whose parts are also called for traces. A
+        `train_step` of the script's own expects one call for each batch.
         """
         if not building.trains_as_keras(self._model):
             return None
-        # Of what is traced nothing may stay in layers: the steps could not compute with it.
+        # Nothing of the trace may stay in layers: the steps could not compute with it.
         with suppress(Exception), held_as_before(self._model), leaving_generators():
             return function_of(self._one_step).get_concrete_function(shares)
-        return None  # a loss, say, that looks at numbers
+        return None  # for example a loss that reads numbers
 
     def _run_after_comparing(self, call: Execution, reading: Reading) -> tuple[int, Any]:
-        """Do a call's steps, the first by itself, once that batch was computed both ways."""
+        """Run a call's steps; the first runs alone, after its batch was computed both ways."""
         arguments = call.batches, tf.constant(1), reading
-        self._many.get_concrete_function(*arguments)  # which makes all variables
+        self._many.get_concrete_function(*arguments)  # creates all variables
         try:
             batch = call.take()
         except StopIteration:
@@ -301,10 +301,10 @@ class Steps:
         return int(done) + more, last_of_more if more else last
 
     def _run_one_by_one(self, call: Execution, reading: Reading) -> tuple[int, Any]:
-        """Run each step in a call of TensorFlow of its own.
+        """Run each step in a separate call of TensorFlow.
 
-        Within one, what a collective of TensorFlow's gathers has to have the same size in each
-        step; the gradients of an embedding have a row for each token of a batch.
+        Within one call, the tensors that TensorFlow's collectives gather must have the same size in
+        each step; the gradients of an embedding have a row for each token of a batch.
         """
         last: Any = ()
         for done in range(call.steps):
@@ -327,7 +327,7 @@ class Steps:
         return call.steps, last
 
     def _shares_of(self, batch: Any) -> Any:
-        """Return what all replicas get of a batch that every worker has."""
+        """Return all replicas' shares of a batch that every worker has."""
         if self._replicas.total == 1:
             return batch
         self._guards = True
@@ -336,12 +336,12 @@ class Steps:
     def _many_steps(
         self, batches: Any, steps: tf.Tensor, reading: Reading
     ) -> tuple[tf.Tensor, Any]:
-        """Do `steps` (int32 []) steps on the next batches, or fewer where they end before.
+        """Run `steps` (int32 []) steps on the next batches, or fewer if the batches end before.
 
         Returns:
             How many were done, and each local replica's own logs of the last.
         """
-        # What is written in Python runs only when it is traced.
+        # This Python code runs only while it is traced.
         running.current().watched.traces()
         nothing = tuple(tf.zeros([0], tf.float64) for _ in range(self._replicas.local))
         vectors = tuple(tf.TensorShape([None]) for _ in nothing)
@@ -361,7 +361,7 @@ class Steps:
         return self._until_the_end(batches, steps, reading, nothing, vectors)
 
     def _next(self, batches: Any, done: tf.Tensor, reading: Reading) -> Any:
-        """Return the next batch; a step begins when the one before is done in all its parts."""
+        """Return the next batch; a step begins when all parts of the previous one are done."""
         if reading.is_distributed:
             return batches.get_next()
         return self.waits.measured(INPUT, done, batches.get_next)
@@ -369,7 +369,7 @@ class Steps:
     def _until_the_end(
         self, batches: Any, steps: tf.Tensor, reading: Reading, nothing: Any, vectors: Any
     ) -> tuple[tf.Tensor, Any]:
-        """Do what `_many_steps` does where nobody knows how many batches there are."""
+        """Run like `_many_steps` if the number of batches is unknown."""
 
         def do(done: tf.Tensor, _: Any, batch: Any, __: Any) -> Any:
             last = self._one_step(self._weighted(batch.get_value(), reading))
@@ -389,7 +389,7 @@ class Steps:
         return done, last
 
     def _all_have(self, one_has: tf.Tensor) -> tf.Tensor:
-        """Tell whether all workers have a batch: what they read need not have one length."""
+        """Tell whether all workers have a batch: their data may differ in length."""
         if self._replicas.workers == 1:
             return one_has
         what = f"{self._name} (the next batch)"
@@ -400,7 +400,7 @@ class Steps:
         return self._strategy.experimental_local_results(self._strategy.run(all_have))[0]
 
     def _weighted(self, batch: Any, reading: Reading) -> Any:
-        """Return the shares of a batch that TensorFlow has shared out as `cut` returns them."""
+        """Return the shares of a batch that TensorFlow has distributed, in the form of `cut`."""
         if not reading.is_distributed:
             return batch
         local = self._replicas.local
@@ -415,7 +415,7 @@ class Steps:
         return tuple((part, count / total) for part, count in parts)
 
     def _one_step(self, batch: Any) -> tuple[tf.Tensor, ...]:
-        """Do a step; return each local replica's own logs, float64 [n]."""
+        """Run a step; return each local replica's own logs, float64 [n]."""
         if self._replicas.total == 1:
             vectors = self._strategy.run(self._alone, args=(batch,))
         else:
@@ -442,16 +442,16 @@ class Steps:
             return self._packed.of_share(logs, weight, given)
 
     def _compiled_between_sums(self) -> AbstractContextManager[Any]:
-        """Ask for XLA, which compiles what it can of a step and leaves sums over replicas out."""
+        """Request XLA, which compiles parts of a step, but not sums over replicas."""
         return tf.xla.experimental.jit_scope() if self._compiles_between_sums else nullcontext()
 
 
 def waits_of(model: keras.Model) -> dict[str, float]:
-    """Return for how many seconds a model's training steps have waited, by what for."""
+    """Return how many seconds a model's training steps have waited, by reason."""
     waits = getattr(model.train_function, "waits", None)
     return waits.seconds() if waits else {}
 
 
 def as_tensor(value: Any) -> Any:
-    """Return what a user gives for a batch as a tensor; None stays None."""
+    """Return a user's batch as a tensor; None stays None."""
     return None if value is None else keras_names.convert_to_tensor(value)

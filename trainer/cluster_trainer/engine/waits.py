@@ -1,8 +1,8 @@
-"""How long steps wait, measured by TensorFlow itself within its calls of many steps.
+"""The waiting time of steps, measured by TensorFlow itself within its calls of many steps.
 
 A step waits for its batch, and for the other replicas' gradients. The clock is read at two places
-of its graph: where nothing else is left to do, and where what it waits for is there. On a GPU an
-operation is over for the graph as soon as it is queued, so that a clock there would tell nothing.
+of its graph: where nothing else is left to do, and where the awaited data are there. On a GPU the
+graph counts an operation as done as soon as it is queued, so a clock there would be wrong.
 """
 
 import itertools
@@ -19,14 +19,14 @@ _names = itertools.count()
 
 
 class Waits:
-    """The seconds that the steps of this process have waited, by what they waited for.
+    """The seconds that the steps of this process have waited, by reason.
 
-    `input`: for a batch, from the moment at which the step before was done. `sums`: from the moment
-    at which all of this replica's own gradients were there until those of all replicas were summed.
-    That is the waiting for slower workers, and the sums themselves, which take as long on all: what
-    a worker has more of it than the one that has the least, it has waited for others.
+    `input`: for a batch, from the end of the previous step. `sums`: from the moment when all of
+    this replica's own gradients were there until those of all replicas were summed. That includes
+    the wait for slower workers, and the sums themselves, which take equally long on all. So a
+    worker has waited for the others as long as it has more `sums` than the worker with the least.
 
-    Only where this process has one replica, on a CPU, is anything measured.
+    It is measured only if this process has one replica, on a CPU.
     """
 
     def __init__(self, replicas: Replicas) -> None:
@@ -34,17 +34,17 @@ class Waits:
         self._totals: dict[str, Any] = {}
 
     def seconds(self) -> dict[str, float]:
-        """Return the seconds so far; what is not measured is not there."""
+        """Return the seconds so far, without values that are not measured."""
         return {
             name: float(tf.raw_ops.ReadVariableOp(resource=total, dtype=tf.float64))
             for name, total in self._totals.items()
         }
 
     def measured(self, name: str, ready: Any, take: Callable[[], T]) -> T:
-        """Return what `take` returns, and count the time until all of it is there.
+        """Return the result of `take`, and count the time until all of it is there.
 
-        The time begins when all tensors in `ready` are there. None of the operations that `take`
-        makes begins before, if they have effects as the ring's have.
+        The time begins when all tensors in `ready` are there. No operation of `take` that has
+        effects, like the ring's, begins before.
         """
         if not self._is_possible or tf.executing_eagerly():
             return take()
@@ -58,7 +58,7 @@ class Waits:
         return _after(noted, taken)
 
     def _total(self, name: str) -> Any:
-        """Return a variable of this process alone: tf.Variable would be the strategy's."""
+        """Return a variable of this process alone: a tf.Variable would belong to the strategy."""
         if name not in self._totals:
             with tf.init_scope(), tf.device("/CPU:0"):
                 own = f"cluster_trainer_waits_{next(_names)}"
@@ -70,9 +70,9 @@ class Waits:
 
 
 def _after(noted: tf.Operation, taken: T) -> T:
-    """Return what was taken, for use once its time is noted.
+    """Return the taken tensors, for use after the time is noted.
 
-    Else a process with one thread would compute with it first, and count that as waiting.
+    Otherwise a process with one thread would compute with them first, and count that as waiting.
     """
     flat = tf.nest.flatten(taken, expand_composites=True)
     with tf.control_dependencies([noted]):

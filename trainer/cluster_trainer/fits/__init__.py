@@ -1,1 +1,1 @@
-"""All that the image adds to a `fit` of a script or the trainer; `fit.py` shows the order."""
+"""The image's additions to a `fit` of a script or the trainer; `fit.py` shows the order."""

@@ -55,11 +55,11 @@ class Call:
 
     @property
     def model(self) -> Any:
-        """What is trained."""
+        """The model that is trained."""
         return self.given.args[0]
 
     def anew(self) -> tuple[inspect.BoundArguments, Running]:
-        """Return its arguments and what is announced as they were given: a fit changes both."""
+        """Return copies of its original arguments and announcement: a fit changes both."""
         own = inspect.BoundArguments(self.given.signature, OrderedDict(self.given.arguments))
         return own, replace(self.announced, alike=WeakSet(), arrays=self.arrays)
 
@@ -73,9 +73,9 @@ def fit(
 ) -> Any:
     """Run a `fit`, from where an earlier start of its program has left it; return its History.
 
-    Where a peer is lost (exit code 75), or the process is asked to stop (143, after a checkpoint),
-    a script's fit does not return but ends the process: TensorFlow could not go on in it. The
-    entrypoint starts the script again after the one and not after the other.
+    If a peer is lost (exit code 75), or the process is asked to stop (143, after a checkpoint), a
+    script's fit does not return but ends the process, because TensorFlow could not continue in it.
+    The entrypoint restarts the script after a loss, and not after a stop.
 
     Args:
         process: this one.
@@ -107,8 +107,8 @@ def fit(
 def _while_no_other_fits(program: Program) -> Iterator[None]:
     """Refuse a fit in one thread while another one fits, on several workers.
 
-    Threads come to their turn in another order on each worker, and the workers would wait for each
-    other's fits without end.
+    Threads run in different orders on each worker, and the workers would wait for each other's fits
+    without end.
 
     Raises:
         ConfigurationError: another thread fits.
@@ -132,7 +132,7 @@ def _failed(program: Program | None, error: BaseException) -> None:
 
 
 def _to_its_end(program: Program, call: Call) -> Any:
-    """Train, and go on from the newest checkpoint as often as a worker is lost or comes back."""
+    """Train, and resume from the newest checkpoint as often as a worker is lost or comes back."""
     asked = program.asked(call.given)
     call = replace(call, announced=replace(call.announced, order=asked.order()))
     status = status_file(program.job.status_file)
@@ -147,7 +147,7 @@ def _to_its_end(program: Program, call: Call) -> Any:
                 return _trained(asked, call, survivor)
             except INTERRUPTIONS as error:
                 waiting = survivor.interrupted(error, asked.kept)
-            # Not before the exception is gone, which holds all that the fit had in its hands.
+            # Only after the exception is gone: it holds all data of the fit.
             survivor.meet_again(waiting)
             users.restore()
     finally:
@@ -156,20 +156,20 @@ def _to_its_end(program: Program, call: Call) -> Any:
 
 
 def _trained(asked: Asked, call: Call, survivor: Survivor) -> Any:
-    """Agree with the workers that are there, find the newest checkpoint, and train from it."""
+    """Agree with the present workers, find the newest checkpoint, and train from it."""
     workers = workers_of(call.model.distribute_strategy)
     asked.agree(workers, is_again=survivor.is_again)
     options = replace(
         asked.options(), has_trained=survivor.has_trained, may_take_in=survivor.goes_on
     )
-    asked.let_go()  # of the try before: each holds a checkpoint, and may still write one
+    asked.let_go()  # of the attempt before: each holds a checkpoint, and may still be writing one
     kept = asked.kept = KeptFit(options, call.model)
     kept.find()
     return kept.run(call.run, *call.anew())
 
 
 def _rehearsed(asked: Asked, call: Call) -> Any:
-    """Do a first step while the others train, of which nothing is kept."""
+    """Run a first step while the others train; nothing of it is kept."""
     options = replace(asked.options_of_rehearsal(), rehearses=True)
     return KeptFit(options, call.model).run(call.run, *call.anew())
 

@@ -1,4 +1,4 @@
-"""Going on in the same process, with those that are there, when a worker is lost or is back."""
+"""Continues in the same process, with the present workers, when a worker is lost or is back."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -32,23 +32,23 @@ from cluster_trainer.settings.task import Task
 
 LOST = (PeerLost, Aborted)
 INTERRUPTIONS = (*LOST, OtherCall, WorkerIsBackError)
-"""What may end a fit that the same process then does again; see `Survivor.interrupted`."""
+"""Errors that may end a fit that the same process then repeats; see `Survivor.interrupted`."""
 MOST_IN_VAIN = 3
-"""For each other worker, losses without a step in between that counts."""
+"""The number of losses, for each other worker, without a completed step in between."""
 LEAVING = "fit (a worker is back)"
 log = logging.getLogger("trainer")
 
 
 class Fit(Protocol):
-    """What is gone on with."""
+    """The work that continues."""
 
     @property
     def step(self) -> int:
-        """The step that it is at."""
+        """Its present step."""
 
     @property
     def has_trained(self) -> bool:
-        """Whether the model may be another than it was at the beginning of the fit."""
+        """Whether the model may differ from its state at the beginning of the fit."""
 
     @property
     def begins_again(self) -> bool:
@@ -56,7 +56,7 @@ class Fit(Protocol):
 
 
 class Footing(Enum):
-    """How this process stands to the other workers when it begins a fit."""
+    """The relation of this process to the other workers when it begins a fit."""
 
     UNKNOWN = "they have not met"
     ONCE = "a loss ends it: there is no ring, or the program has used it before this fit"
@@ -66,15 +66,15 @@ class Footing(Enum):
 
 
 class Survivor:
-    """Does again what a lost worker has ended, from the newest checkpoint of any worker.
+    """Repeats the work that a lost worker has ended, from the newest checkpoint of any worker.
 
-    The workers that are left keep their processes, with all that is loaded and compiled. Their
-    entrypoints meet at the gate, where the lost one comes, too, once it was started again; or they
-    go on without it for a time, and meet again when it is back (MIN_WORKERS). It does what every
-    process does from its start on. So the others can go on with it only in what has made first use
-    of the ring, and from there.
+    The remaining workers keep their processes, with everything that is loaded and compiled. Their
+    entrypoints meet at the gate, where the lost one comes, too, once it was restarted. Or they
+    continue without it for a time, and meet again when it is back (MIN_WORKERS). The lost worker's
+    new process runs from its start. So the others can join it only in the first work that has used
+    the ring, and from there on.
 
-    Its methods are called in the order in which `fit` in fit.py does.
+    `fit` in fit.py calls its methods in order.
 
     Args:
         task: which worker this is.
@@ -98,12 +98,12 @@ class Survivor:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the work that runs can be done again."""
+        """Whether the running work can be repeated."""
         return self.footing not in {Footing.UNKNOWN, Footing.ONCE}
 
     @property
     def comes_late(self) -> bool:
-        """Whether the others train already, and this worker has not got ready."""
+        """Whether the others train already, and this worker is not prepared."""
         return self.footing is Footing.LATE
 
     @property
@@ -112,10 +112,10 @@ class Survivor:
         return self.footing is Footing.AGAIN
 
     def meet(self) -> None:
-        """Meet the other workers, unless they are met."""
+        """Meet the other workers, unless they were met."""
         self._stop.ends_at_once = True
         try:
-            ring = group.current()  # a script's is formed here, once all workers have come
+            ring = group.current()  # a script's ring is formed here, once all workers have come
         finally:
             self._stop.ends_at_once = False
         if not isinstance(ring, RenewableRing) or ring.operations:
@@ -125,7 +125,7 @@ class Survivor:
         self.footing = Footing.TOGETHER if ring.is_met else Footing.LATE
 
     def come_late(self, rehearse: Callable[[], object]) -> None:
-        """Get ready for the first step while the others train, and then let them take this in.
+        """Prepare for the first step while the others train, and then let them admit this worker.
 
         Args:
             rehearse: does a first step of it, of which nothing is kept, and raises RehearsedError.
@@ -145,7 +145,7 @@ class Survivor:
         self.meet_again("ready to train: waiting until the others take this worker in")
 
     def interrupted(self, error: Exception, fit: Fit | None) -> str:
-        """Return what is waited for before the work can be done again.
+        """Return whom to wait for before the work can be repeated.
 
         Args:
             error: has ended it: one of INTERRUPTIONS; WorkerIsBackError, on all workers, only where
@@ -170,7 +170,7 @@ class Survivor:
         raise lost from error.__cause__
 
     def meet_again(self, waiting: str) -> None:
-        """Wait until enough workers are here, so that the work is done again.
+        """Wait until enough workers are here, so that the work is repeated.
 
         Args:
             waiting: for whom, in words.
@@ -192,7 +192,7 @@ class Survivor:
         self._tell_who_is_here(self._ring)
 
     def _may_go_on(self, fit: Fit | None) -> bool:
-        """Tell whether to go on, and count the losses since the fit got further."""
+        """Tell whether to continue, and count the losses since the fit made progress."""
         step = fit.step if fit else 0
         self._in_vain = self._in_vain + 1 if step <= self._reached else 1
         self._reached = max(self._reached, step)
@@ -201,7 +201,7 @@ class Survivor:
         return begins_again and self._in_vain <= MOST_IN_VAIN * (self._task.num_workers - 1)
 
     def _lost(self, ring: RenewableRing, error: RingError) -> str:
-        """Say that a worker was lost; return what is waited for."""
+        """Log that a worker was lost; return whom to wait for."""
         who = "a worker was lost"
         if error.rank is not None:
             name = self._task.name_of(ring.members[error.rank])
@@ -215,7 +215,7 @@ class Survivor:
         return waiting
 
     def _is_back(self, ring: RenewableRing, who: str, fit: Fit | None) -> str:
-        """Leave the ring together, to take a worker in; return what is waited for."""
+        """Leave the ring together, to let a worker join; return whom to wait for."""
         waiting = f"{who} is back: taking it in after step {fit.step if fit else 0}"
         log.info("%s", waiting)
         self.has_trained |= fit is not None and fit.has_trained
@@ -240,16 +240,16 @@ class Survivor:
 
 
 def explained(error: Exception) -> Exception:
-    """Return what an error is to this worker; see `of_newcomer`."""
+    """Return the meaning of an error for this worker; see `of_newcomer`."""
     if not isinstance(error, OtherCall):
         return error
-    ring = group.current()  # there is one, which has raised it; else this would wait for one
+    ring = group.current()  # a newcomer has raised it; otherwise this would wait for one
     return of_newcomer(ring, error) if isinstance(ring, RenewableRing) else error
 
 
 @contextmanager
 def explaining() -> Iterator[None]:
-    """Raise what an error is to this worker; see `of_newcomer`."""
+    """Raise the meaning of an error for this worker; see `of_newcomer`."""
     try:
         yield
     except OtherCall as error:
@@ -257,10 +257,10 @@ def explaining() -> Iterator[None]:
 
 
 def of_newcomer(ring: RenewableRing, error: OtherCall) -> Exception:
-    """Return what it is to this worker that two make other calls, where one of them is new.
+    """Return the meaning of different calls of two workers, if one of them is new.
 
-    Of workers side by side in the ring one sees that the other is at another call, and tells all.
-    One that is new does so only where nobody else has done it; see Ring.doubt.
+    Of two neighbours in the ring, one sees that the other is in a different call, and tells all. A
+    newcomer does so only if no other worker has; see Ring.doubt.
 
     Returns:
         PeerUnfit: another worker does not fit, and this one goes on. ConfigurationError: this one
@@ -279,7 +279,7 @@ def of_newcomer(ring: RenewableRing, error: OtherCall) -> Exception:
     if len(new) > 1:
         return PeerLostError(f"one of two new workers does not fit: {error}")
     are_several_others = ring.size - len(ring.newcomers) > 1
-    if error.rank not in new and are_several_others:  # which may differ from each other
+    if error.rank not in new and are_several_others:  # they may differ from each other
         return PeerLostError(f"this new worker or another one does not fit: {error}")
     log.error("this worker is new, and makes other calls than the others", exc_info=error)
     advice = "Does it have the same script and the same data?"

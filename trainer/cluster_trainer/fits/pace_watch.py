@@ -1,4 +1,4 @@
-"""Who holds the others up, told while a fit runs: on the screen, by `status`, to those who ask."""
+"""Finds stragglers while a fit runs, and reports them: on the screen, and to `status`."""
 
 import logging
 from collections import deque
@@ -13,12 +13,12 @@ from cluster_trainer.results.on_screen.screen import OWN
 from cluster_trainer.settings.task import Task
 
 LEAST_SECONDS = 0.5
-"""Shorter calls are looked at together."""
+"""Shorter calls are evaluated together."""
 log = logging.getLogger("trainer")
 
 
 class PaceWatch:
-    """Compares what the workers are at; with each exchange all of them know the same.
+    """Compares the pace of the workers; after each exchange all of them have the same result.
 
     Args:
         task: which worker this is.
@@ -46,7 +46,7 @@ class PaceWatch:
         self._looks = looks and len(self._members) > 1
         self._sampler: UtilizationSampler | None = None
         self._told = self._counted = Utilization()
-        # What had been used, and done, at each look: of those that are shown, the oldest first.
+        # The usage and the work at each look within the window, the oldest first.
         self._looks_back: deque[tuple[Used, Utilization]] = deque()
         self._hold_ups = Stragglers(len(self._members))
         self.reason = ""
@@ -54,19 +54,19 @@ class PaceWatch:
 
     @property
     def slow(self) -> tuple[str, ...]:
-        """The names of the workers that hold the others up."""
+        """The names of the stragglers."""
         return tuple(self._task.name_of(self._members[rank]) for rank in self._hold_ups.slow)
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The names of the workers that these go on without."""
+        """The names of the workers that are missing."""
         places = [place for place in range(self._most) if place not in self._members]
         return tuple(self._task.name_of(place) for place in places)
 
     def mine(self) -> list[float]:
-        """Return what this worker tells the others: two numbers for each, 0 but for its own.
+        """Return this worker's numbers for the others: two for each worker, 0 except for its own.
 
-        The first call, which compiles, is not looked at.
+        The first call, which compiles, does not count.
         """
         row = [0.0] * (2 * len(self._members))
         if self._sampler:
@@ -80,7 +80,7 @@ class PaceWatch:
         return row
 
     def take(self, told: Sequence[float]) -> None:
-        """Take what all workers tell: the largest of each of these numbers."""
+        """Take all workers' numbers: the largest of each."""
         seconds, busy = told[::2], told[1::2]
         if len(self._members) == 1 or min(seconds) < LEAST_SECONDS:
             return
@@ -92,12 +92,12 @@ class PaceWatch:
         self._look_back()
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         if self._sampler:
             self._sampler.end()
 
     def _tell(self) -> None:
-        """Say so if this worker has begun to hold the others up, or does no more."""
+        """Log when this worker becomes a straggler, or stops being one."""
         is_slow = self._rank in self._hold_ups.slow
         if is_slow and not self.reason:
             self.reason = f"{in_words(self._hold_ups, self._rank)}: {self._shortage()}"
@@ -107,7 +107,7 @@ class PaceWatch:
             log.info("%s does not hold the others up any more", self._task.name, extra=OWN)
 
     def _shortage(self) -> str:
-        """Return why this worker had too little, of the time that it is judged by."""
+        """Return which resource this worker lacked, in the time by which it is judged."""
         now = self._used()
         before, began = self._looks_back[0] if self._looks_back else (now, Utilization())
         labour = self._counted.since(began)
@@ -118,7 +118,7 @@ class PaceWatch:
         return Used.now(self._waited().get(INPUT))
 
     def _look_back(self) -> None:
-        """Note what has been used until now; forget what workers are not judged by any more."""
+        """Note the usage so far; forget the time by which workers are no longer judged."""
         if not self._looks:
             return
         self._looks_back.append((self._used(), self._counted))

@@ -1,4 +1,4 @@
-"""This process: which program calls `fit` in it, and what all of its fits share."""
+"""This process: which program calls `fit` in it, and the objects that all of its fits share."""
 
 import os
 import threading
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Process:
-    """What belongs to one process, and to none that it forks.
+    """The objects of one process. A forked process has its own.
 
     Attributes:
         pid: its number.
@@ -49,7 +49,7 @@ class Process:
 
     @contextmanager
     def running(self, program: "Program") -> Iterator[None]:
-        """Let the `fit` that is called inside be one of a program's."""
+        """Make the `fit` in the context one of a program's."""
         thread = threading.get_ident()
         self.programs[thread] = program
         try:
@@ -62,7 +62,7 @@ _present = Process()
 
 
 def present() -> Process:
-    """Return this process; no program has called `fit` yet in one that was forked."""
+    """Return this process's object; in a forked process, no program has called `fit` yet."""
     global _present  # noqa: PLW0603  the one place that holds it: Keras's import passes nothing
     if (pid := os.getpid()) != _present.pid:
         _present = replace(

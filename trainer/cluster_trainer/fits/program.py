@@ -1,4 +1,4 @@
-"""What a `fit` asks of the program that has called it: a user's script, or the built-in trainer."""
+"""The questions of a `fit` to the program that has called it: a script, or the built-in trainer."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -23,14 +23,14 @@ from cluster_trainer.settings.job import Job
 
 
 class Outcome(Enum):
-    """What the end of a script would be that came now."""
+    """How a script would end at this moment."""
 
     WELL = "an end: all that it called ended well, or it got over what did not"
     FAILED = "none: what it called last did not end well"
     INTERRUPTED = "none: somebody has interrupted a fit, as by Ctrl-C, and may go on another time"
 
     def after(self, error: BaseException | None) -> "Outcome":
-        """Return what it would be after another call; None: that ended well."""
+        """Return the outcome after another call; None: it ended well."""
         if self is Outcome.INTERRUPTED or isinstance(error, KeyboardInterrupt):
             return Outcome.INTERRUPTED
         return Outcome.FAILED if error else Outcome.WELL
@@ -55,24 +55,24 @@ class Program(ABC):
     fits_ended: EndedFits
 
     def guarded(self) -> AbstractContextManager[None]:
-        """Hear stops, and end what is stuck, while a fit runs, unless the program does anyway."""
+        """Handle stops and stalls while a fit runs, unless the program does so anyway."""
         return nullcontext()
 
     @abstractmethod
     def asked(self, given: inspect.BoundArguments) -> "Asked":
-        """Return what it asks of a fit that it has called with these arguments."""
+        """Return the program's answers about a fit that it has called with these arguments."""
 
     @abstractmethod
     def waits(self, waiting: str) -> None:
-        """Note that the fit waits for other workers: for whom, in words."""
+        """Note that the fit waits for other workers, with their names."""
 
     @abstractmethod
     def tell(self, progress: Progress) -> None:
-        """Tell people where the fit is."""
+        """Show where the fit is."""
 
     @abstractmethod
     def failed(self, error: BaseException) -> None:
-        """Note what has ended a fit; end the process if it is not the program's own affair.
+        """Note what has ended a fit; end the process unless the error is the program's own.
 
         Raises:
             SystemExit: something does not fit, and no peer would wait for this process to be gone.
@@ -83,12 +83,12 @@ class Program(ABC):
         """Note that a fit has ended well, on this worker and the others."""
 
     def look_away(self) -> None:
-        """Remove the file that says where the fit is."""
+        """Remove the file that shows where the fit is."""
         LiveFile(self.job.live_file).remove()
 
 
 class Asked(ABC):
-    """What a program asks of one fit. Each of a program's threads may run a fit of its own.
+    """A program's answers about one fit. Each of a program's threads may run its own fit.
 
     Attributes:
         kept: the fit as it runs, or waits for other workers; None: it does neither.
@@ -99,11 +99,11 @@ class Asked(ABC):
 
     @property
     def place(self) -> Place:
-        """Where the fit is; where it was when it ended, if it does not run."""
+        """The fit's place, or its last one if it does not run."""
         return self.kept.place if self.kept else self._ended_at
 
     def let_go(self) -> None:
-        """Hold the fit no longer, which writes nothing any more."""
+        """Release the fit, which writes nothing any more."""
         if self.kept:
             self.kept.close()
             self._ended_at = self.kept.place
@@ -111,11 +111,11 @@ class Asked(ABC):
 
     @abstractmethod
     def order(self) -> Order:
-        """Return in which order, and in which calls of TensorFlow, its steps are done; once."""
+        """Return the order of its steps, and their division into calls of TensorFlow; once."""
 
     @abstractmethod
     def agree(self, workers: Workers, *, is_again: bool) -> None:
-        """Agree with the others on what is trained, and in which folder; all workers call it.
+        """Agree with the others on the training, and on its folder; all workers call it.
 
         Args:
             workers: this one and the others.
@@ -127,17 +127,17 @@ class Asked(ABC):
 
     @abstractmethod
     def options(self) -> FitOptions:
-        """Return how the fit is kept, once all have agreed."""
+        """Return how the fit is saved, once all have agreed."""
 
     @abstractmethod
     def options_of_rehearsal(self) -> FitOptions:
-        """Return how its first step is done without the other workers."""
+        """Return how its first step runs without the other workers."""
 
 
 def options_of(
     program: Program, folder: Path, described: Mapping[str, str], **more: Any
 ) -> FitOptions:
-    """Return how a fit of a program is kept.
+    """Return how a fit of a program is saved.
 
     Args:
         program: has called it.

@@ -1,7 +1,8 @@
-"""What a fit leaves for people to look at, the trainer's own and a script's alike.
+"""The records of a fit for people, the trainer's and a script's alike.
 
-The numbers of its epochs, curves for TensorBoard, a profile, and in the journal when it was at
-what. The chief writes what is the same on all workers; each worker its own speed and journal.
+They are the metrics of its epochs, curves for TensorBoard, a profile, and its activities in the
+journal. The chief writes the values that are the same on all workers; each worker writes its own
+speed and journal.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from cluster_trainer.settings.job import Job
 
 @dataclass(frozen=True)
 class Records:
-    """Where and how a fit is recorded: what whoever starts it decides.
+    """Where and how a fit is recorded, as its program decides.
 
     Attributes:
         job: the settings, and which worker this is.
@@ -51,7 +52,7 @@ class Records:
 def callbacks_of(
     records: Records, model: keras.Model, kept: KeptFit
 ) -> list[keras.callbacks.Callback]:
-    """Return the callbacks that record a fit; the one that has a state comes first."""
+    """Return the callbacks that record a fit; the one with a state comes first."""
     metrics = EpochMetrics(
         place=lambda: kept.place,
         examples_at=records.examples_at,

@@ -3,7 +3,7 @@
 In most programs all parts of a batch have a row for each example. There are two other cases:
 
 - Parts that `tf.data.Dataset.zip` joins were batched separately, such as labelled and unlabelled
-  rows. Each is cut by its own rows, in the same proportions, so that one weight holds for the share.
+  rows. Each is cut by its own rows, in the same proportions, so that one weight fits the share.
 - Anything else, such as several graphs merged into one, cannot be cut. It is one piece, which every
   replica computes and which counts once.
 

@@ -1,16 +1,16 @@
-"""What a step does to layers' own state, where that depends on a replica's share of the batch.
+"""The effects of a step on layers' own state, if they depend on a replica's share of the batch.
 
-Much of it does not: a counter of steps, the moving average of an encoder's weights and a spectral
-norm's vector are assigned alike on all replicas. What does not depend on the share is left alone,
-on a replica without examples, too. What does:
+Many do not: a counter of steps, the moving average of an encoder's weights and a spectral norm's
+vector are assigned alike on all replicas. Such state is left alone, also on a replica without
+examples. Other state is handled as follows:
 
-- A replica without examples, which has borrowed one, forgets what it saw. What layers see of a
-  batch that all replicas compute they keep: it is the same on all.
-- Whole numbers that are added up, as counts of words are, get the sum of what all replicas add.
-- Other whole numbers are each replica's own, and a warning says so.
-- Numbers with a fraction that a step of the script's own assigns get the mean over all replicas,
-  as gradients do: gradients that it accumulates, the moving average of a loss, weights that it
-  trains without an optimizer, a learning rate.
+- A replica without examples, which has borrowed one, discards its changes. If all replicas compute
+  the whole batch, the changes stay: they are the same on all.
+- Integers that are added up, such as counts of words, get the sum of all replicas' additions.
+- Other integers are each replica's own, and a warning says so.
+- Floating-point values that a step of the script's own assigns are averaged over all replicas, like
+  gradients: gradients that it accumulates, the moving average of a loss, weights that it trains
+  without an optimizer, a learning rate.
 - The statistics of Keras's own layers wait until an epoch ends; see statistics.py.
 """
 
@@ -42,9 +42,9 @@ log = logging.getLogger("trainer")
 def seen_to(
     model: keras.Model, batch: Any, part: step_context.Share, *, guards: bool, is_keras_own: bool
 ) -> Iterator[Any]:
-    """Let a step be done inside, and see to the state of the model's layers after it.
+    """Run a step in the context, and handle the state of the model's layers after it.
 
-    Gives the batch that the step is to be given.
+    Yields the batch for the step.
 
     Args:
         model: whose step it is.
@@ -62,7 +62,7 @@ def seen_to(
     before = {id(one): tf.identity(step_context.own(one)) for one in (*metrics, *state)}
     batch = tf.nest.map_structure(_of_any_size, batch) if whole else batch
     yield batch
-    if tf.executing_eagerly():  # nothing tells whether it depends on the share
+    if tf.executing_eagerly():  # it is unknown whether it depends on the share
         dependent, counts = [one for one in state if _is_another(one, before[id(one)])], []
         means = []
     else:
@@ -79,7 +79,7 @@ def seen_to(
     _count_all(counts, [before[id(one)] for one in counts], part.weight)
     _average_all(means, part.weight)
     for variable in (*metrics, *dependent):
-        # A whole number that is no count is kept, too: a step counter must not fall behind.
+        # An integer that is not a count also stays: a step counter must not fall behind.
         if id(variable) in before and not _is_in(variable, [*whole, *means]):
             sees_all = part.is_whole if not _is_in(variable, metrics) else False
             _unchanged_by_nothing(
@@ -95,9 +95,9 @@ def _is_another(variable: Any, before: tf.Tensor) -> bool:
 
 
 def _of_any_size(part: Any) -> Any:
-    """Return a part of a batch of which nobody knows how many examples it has.
+    """Return a part of a batch with an unknown number of examples.
 
-    Else a number that a step takes from its shape would be a constant, and not the share's.
+    Otherwise a number that a step takes from its shape would be a constant, and not the share's.
     """
     if tf.executing_eagerly() or not isinstance(part, tf.Tensor) or not part.shape.rank:
         return part
@@ -105,7 +105,7 @@ def _of_any_size(part: Any) -> Any:
 
 
 def _of_script(model: keras.Model, part: step_context.Share) -> list[Any]:
-    """Return the numbers with a fraction that only a step of the script's own may assign."""
+    """Return the floating-point variables that only a step of the script's own may assign."""
     others = [*statistics.of_users(model), *statistics.weights(model), *statistics.rates(model)]
     found = {id(one): one for one in others if id(_copy(one)) not in part.trained}
     return [
@@ -114,9 +114,9 @@ def _of_script(model: keras.Model, part: step_context.Share) -> list[Any]:
 
 
 def _none_of(means: Sequence[Any], model: keras.Model) -> list[Any]:
-    """Return none: what comes of a scaled loss is the share's part of a sum, and no mean.
+    """Return none: a result of a scaled loss is the share's part of a sum, not a mean.
 
-    The state of layers is averaged when an epoch ends. Of other variables a warning tells.
+    The state of layers is averaged when an epoch ends. A warning names other variables.
     """
     averaged_later = statistics.of_users(model)
     for one in means:
@@ -126,7 +126,7 @@ def _none_of(means: Sequence[Any], model: keras.Model) -> list[Any]:
 
 
 def _changed_with(means: Sequence[Any], model: keras.Model) -> list[Any]:
-    """Return the weights that were changed with a learning rate that is averaged, if one is."""
+    """Return the weights that were changed with a learning rate that is averaged, if any."""
     if not any(_is_in(one, means) for one in statistics.rates(model)):
         return []
     weights = filter(_is_floating, statistics.weights(model))
@@ -138,7 +138,7 @@ def _is_floating(variable: Any) -> bool:
 
 
 def _is_in(variable: Any, variables: Sequence[Any]) -> bool:
-    """Tell whether it is one of them; Keras's compare their values."""
+    """Tell whether a variable is one of them; Keras's variables compare their values."""
     return any(one is variable for one in variables)
 
 
@@ -151,14 +151,14 @@ def _name_of(variable: Any) -> str:
 
 
 def _unchanged_by_nothing(variable: Any, before: tf.Tensor, *, is_kept: tf.Tensor) -> None:
-    """Give a variable its value of before the step, unless what the step has made of it is kept."""
+    """Restore a variable's value from before the step, unless the step's change is kept."""
     copy = step_context.own(variable)
-    if not queues.is_queue(copy):  # whose rows are those of all
+    if not queues.is_queue(copy):  # its rows are those of all replicas
         copy.assign(tf.where(is_kept, copy, before))
 
 
 def _count_all(variables: Sequence[Any], before: Sequence[tf.Tensor], weight: tf.Tensor) -> None:
-    """Give variables the sums of what all replicas have added in the step."""
+    """Give variables the sums of all replicas' additions in the step."""
     if not variables:
         return
     copies = [step_context.own(one) for one in variables]
@@ -174,7 +174,7 @@ def _count_all(variables: Sequence[Any], before: Sequence[tf.Tensor], weight: tf
 
 
 def _average_all(variables: Sequence[Any], weight: tf.Tensor) -> None:
-    """Give variables the mean of what all replicas have assigned, weighted with their shares."""
+    """Give variables the mean of all replicas' assignments, weighted by their shares."""
     if not variables:
         return
     copies = [_copy(one) for one in variables]

@@ -1,8 +1,8 @@
 """State that is a queue of examples, as in MoCo and NNCLR: it gets the rows of all replicas.
 
-A step assigns to it the rows of its batch and those that were in it before
-(`q.assign(concat([rows, q])[:size])`). With the share's rows each replica would have a queue of its
-own, and their mean is no queue. Such an assignment is recognised while a step is traced.
+A step assigns to it the rows of its batch, followed by those that were in it before
+(`q.assign(concat([rows, q])[:size])`). With the share's rows alone, each replica would have its own
+queue, and a mean of queues is no queue. Such an assignment is recognised while a step is traced.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from cluster_trainer.collectives.replicas import gathered
 from cluster_trainer.engine.replicas import losses, step_context
 from cluster_trainer.private import tensorflow_names
 
-# Through which rows pass, in their order.
+# Operations that pass rows on in their order.
 PASSED = ("Identity", "Cast", "StopGradient", "StridedSlice", "Slice", "EnsureShape")
 MARK = "_cluster_trainer_is_queue"
 _assign = tensorflow_names.ASSIGN.own
@@ -26,13 +26,13 @@ def is_queue(copy: Any) -> bool:
 
 
 def is_traced() -> bool:
-    """Tell whether a step of several replicas is traced, and no optimizer applies gradients."""
+    """Tell whether a step of several replicas is being traced, outside of an optimizer."""
     part = step_context.current()
     return part is not None and not part.is_reduced and not tf.executing_eagerly()
 
 
 def assigned(self: Any, value: Any, *arguments: Any, **keywords: Any) -> Any:
-    """Assign to a variable; to a queue the rows of all replicas."""
+    """Assign to a variable; a queue gets the rows of all replicas."""
     parts = _parts_of_queue(self, value)
     if parts:
         setattr(self, MARK, True)
@@ -41,9 +41,9 @@ def assigned(self: Any, value: Any, *arguments: Any, **keywords: Any) -> Any:
 
 
 def _parts_of_queue(variable: Any, value: Any) -> Sequence[tf.Tensor]:
-    """Return what is put one after the other to make a queue's new rows; nothing if it is none.
+    """Return the parts that are concatenated to a queue's new rows; nothing if it is none.
 
-    Its own rows are first or last, and all else has the share's.
+    The queue's own rows are first or last, and all other parts have the share's.
     """
     joined = _source(value)
     if joined is None or joined.op.type != "ConcatV2" or not variable.shape.rank:
@@ -57,7 +57,7 @@ def _parts_of_queue(variable: Any, value: Any) -> Sequence[tf.Tensor]:
 
 
 def _of_all(variable: Any, parts: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return the rows of all replicas, and those of the queue that it has room for."""
+    """Return the rows of all replicas, and as many of the queue's as it has room for."""
     share = step_context.current()
     assert share is not None  # noqa: S101  `is_traced` was asked
 
@@ -82,7 +82,7 @@ def _is_of(variable: Any, part: tf.Tensor) -> bool:
 
 
 def _source(value: Any) -> tf.Tensor | None:
-    """Return where rows come from; None where that cannot be told."""
+    """Return the origin of rows; None if it is unknown."""
     while isinstance(value, tf.Tensor) and hasattr(value, "graph"):
         if value.op.type not in PASSED:
             return value

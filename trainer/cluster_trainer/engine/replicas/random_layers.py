@@ -1,9 +1,9 @@
-"""Keras's random layers draw other numbers on each replica.
+"""Lets Keras's random layers draw different numbers on each replica.
 
 A layer's seed is a variable (`keras.random.SeedGenerator`) that counts alike on all replicas, so
-that all would drop the same units of their different examples. Here each replica folds its number
-into every seed. The variables stay alike, so a checkpoint of any worker has them all. Where all
-replicas compute the same whole batch, all draw what one device does.
+all would drop the same units of their different examples. Here each replica folds its number into
+every seed. The variables stay alike, so a checkpoint of any worker has all of them. If all replicas
+compute the same whole batch, all draw what one device draws.
 """
 
 from typing import Any
@@ -19,13 +19,13 @@ _next_alike = SeedGenerator.next
 
 
 def global_seed() -> list[Any]:
-    """Return that of Keras's global generator; none before the first draw from it."""
+    """Return the state of Keras's global generator; None before its first draw."""
     generator = keras_names.get_global_attribute(keras_names.GLOBAL_SEED_GENERATOR)
     return [] if generator is None else [generator.state]
 
 
 def next_apart(self: Any, ordered: bool = True) -> tf.Tensor:  # noqa: FBT001, FBT002  Keras's signature
-    """Return the next seed, within a step of several replicas one of this replica's own."""
+    """Return the next seed; within a step of several replicas, this replica's own."""
     seed, share = _next_alike(self, ordered), step_context.current()
     if share is None or share.first_batch is not None:
         return seed

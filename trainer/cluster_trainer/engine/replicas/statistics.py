@@ -1,9 +1,9 @@
-"""The state that each replica keeps for itself while it trains, and its average over replicas.
+"""The state that each replica keeps for itself during training, and its average over replicas.
 
-BatchNorm's moving statistics, and all else that a layer assigns in a training step, differ between
-replicas. They are averaged before anybody looks at them. Over a ring, only what steps have changed
-is averaged. Values that a script sets itself, as by `load_weights` on the chief, are left to
-`alike`.
+BatchNorm's moving statistics, and everything else that a layer assigns in a training step, differ
+between replicas. They are averaged before they are read. Over a ring, only the values that steps
+have changed are averaged. Values that a script sets itself, for example by `load_weights` on the
+chief, are left to `alike`.
 """
 
 from collections.abc import Callable, Iterator, MutableMapping
@@ -27,21 +27,21 @@ _changed: MutableMapping[tuple[int, int], Any] = WeakValueDictionary()
 def of_replica(model: keras.Model) -> list[Any]:
     """Return the floating-point state that a training step may change without an optimizer.
 
-    Frozen weights are not among it: they stay, or a user's own step assigns them alike on all
-    replicas. Neither is the state of layers that were made outside of the strategy, such as a
+    Frozen weights are not included: they stay, or a user's own step assigns them alike on all
+    replicas. Nor is the state of layers that were made outside of the strategy, such as a
     Normalization that was adapted before.
     """
     return [one for one in _own_state(model) if _type_of(one).is_floating]
 
 
 def of_users(model: keras.Model) -> list[Any]:
-    """Return those of `of_replica` that layers of the script's own have."""
+    """Return those of `of_replica` that belong to the script's own layers."""
     state = _own_state(model, is_of_users=True)
     return [one for one in state if _type_of(one).is_floating]
 
 
 def whole_numbers(model: keras.Model) -> list[Any]:
-    """Return the whole numbers that a training step may change; see `of_replica`.
+    """Return the integers that a training step may change; see `of_replica`.
 
     Keras's own layers change none.
     """
@@ -50,7 +50,7 @@ def whole_numbers(model: keras.Model) -> list[Any]:
 
 
 def weights(model: keras.Model) -> list[Any]:
-    """Return the weights that were made to be trained, frozen ones too."""
+    """Return the weights that were created as trainable, including frozen ones."""
     layers = keras_names.layers_within(model)
     found = [one for layer in layers for one in keras_names.own_trainable(layer)]
     return [one for one in found if step_context.is_of_all(one)]
@@ -63,7 +63,7 @@ def rates(model: keras.Model) -> list[Any]:
 
 
 def _own_state(model: keras.Model, *, is_of_users: bool = False) -> list[Any]:
-    """Return what layers have beside their weights.
+    """Return the variables of layers other than weights.
 
     Args:
         model: of the layers.
@@ -73,7 +73,7 @@ def _own_state(model: keras.Model, *, is_of_users: bool = False) -> list[Any]:
     for layer in keras_names.layers_within(model):
         if is_of_users and type(layer).__module__.startswith("keras."):
             continue
-        found += keras_names.own_non_trainable(layer)  # what was made so, frozen or not
+        found += keras_names.own_non_trainable(layer)  # created as trainable, frozen or not
         found += _plain_variables(layer)
     return [one for one in {id(one): one for one in found}.values() if step_context.is_of_all(one)]
 
@@ -86,7 +86,7 @@ def _plain_variables(layer: Any) -> Iterator[tf.Variable]:
             values = [values]
         if values and isinstance(
             values[0], tf.Variable
-        ):  # else it may be a list of anything, and long
+        ):  # otherwise it may be a list of anything, and long
             yield from (one for one in values if isinstance(one, tf.Variable))
 
 
@@ -107,12 +107,12 @@ def of_metrics(model: keras.Model) -> list[Any]:
 
 
 def note_changes(model: keras.Model) -> None:
-    """Note that training steps have changed a model's statistics, on each replica apart."""
+    """Note that training steps have changed a model's statistics, separately on each replica."""
     _changed.update(_by_key(model))
 
 
 def are_changed(model: keras.Model) -> bool:
-    """Tell whether some are to be averaged."""
+    """Tell whether there are statistics to average."""
     return bool(_changed) and any(key in _changed for key in _by_key(model))
 
 
@@ -123,10 +123,10 @@ def _by_key(model: keras.Model) -> dict[tuple[int, int], Any]:
 
 
 def average(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
-    """Make a model's statistics the mean over all replicas, on all of them.
+    """Set a model's statistics to the mean over all replicas, on all of them.
 
-    A strategy averages all of them, since a user's own loop may have changed them. A ring averages
-    those that steps have changed.
+    A strategy averages all of them, because a user's own loop may have changed them. A ring
+    averages those that steps have changed.
     """
     if count_of(strategy) == 1:
         return
@@ -146,7 +146,8 @@ def _averaging_of(variables: list[Any], strategy: tf.distribute.Strategy) -> Cal
         of_equal = _times(values, total)
         for variable, value, over_all, equal in zip(variables, values, sums, of_equal, strict=True):
             copy = step_context.own(variable)
-            # A mean of equal numbers is not always that number; a frozen layer's stay as they are.
+            # A mean of equal numbers is not always that number, and a frozen layer's must not
+            # change.
             is_same = tf.reduce_all(over_all == equal)
             copy.assign(tf.where(is_same, value, over_all / tf.cast(total, value.dtype)))
 
@@ -155,7 +156,7 @@ def _averaging_of(variables: list[Any], strategy: tf.distribute.Strategy) -> Cal
 
 
 def _times(values: list[tf.Tensor], total: tf.Tensor) -> list[tf.Tensor]:
-    """Return what sums of equal numbers come to, added one by one as the replicas add them."""
+    """Return the sums of equal numbers, added one by one like the replicas add them."""
 
     def add(done: tf.Tensor, *sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return done + 1, *(one + value for one, value in zip(sums, values, strict=True))

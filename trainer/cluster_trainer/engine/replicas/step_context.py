@@ -1,4 +1,4 @@
-"""What a replica knows of the step that it computes, such as its part of the global batch."""
+"""A replica's knowledge of the step that it computes, such as its part of the global batch."""
 
 import threading
 from collections.abc import Collection, Iterator
@@ -54,12 +54,12 @@ class Share:
 
     @property
     def has_examples(self) -> tf.Tensor:
-        """Whether there are any, bool [], and not only what is borrowed from another replica."""
+        """Whether there are examples, bool [], and not only one borrowed from another replica."""
         return self.weight > 0
 
 
 class _ShareOfThread(threading.local):
-    """MirroredStrategy traces each replica in a thread of its own."""
+    """MirroredStrategy traces each replica in a separate thread."""
 
     share: Share | None = None
 
@@ -85,7 +85,7 @@ def computing(
     waits: Waits | None = None,
     rows: Collection[int | None] = (None,),
 ) -> Iterator[Share]:
-    """Let what is called inside be a replica's part of a step; see `Share`."""
+    """Make the context a replica's part of a step; see `Share`."""
     share = Share(
         weight, False if is_whole is None else is_whole, waits=waits, rows=frozenset(rows)
     )
@@ -97,13 +97,13 @@ def computing(
 
 
 def is_shared() -> bool:
-    """Tell whether a step of several replicas is computed here."""
+    """Tell whether a step of several replicas is being computed here."""
     return current() is not None
 
 
 @contextmanager
 def reduced(share: Share) -> Iterator[None]:
-    """Let what is called inside know that gradients are those of all replicas."""
+    """Mark the gradients in the context as those of all replicas."""
     share.is_reduced = True
     try:
         yield
@@ -120,7 +120,7 @@ def is_of_all(variable: Any) -> bool:
 
 
 def is_aggregated(variable: Any) -> bool:
-    """Tell whether a strategy makes the copies of a variable alike itself when it is assigned."""
+    """Tell whether a strategy itself keeps the copies of a variable alike when it is assigned."""
     variable = _tensorflow_variable(variable)
     is_one_of_several = isinstance(variable, tensorflow_names.DistributedVariable)
     return is_one_of_several and variable.aggregation != tf.VariableAggregation.NONE
@@ -148,10 +148,10 @@ def _tensorflow_variable(variable: Any) -> Any:
 
 
 def seeing_one_replica(of_all: property) -> property:
-    """Return `strategy.num_replicas_in_sync` that is 1 within a step.
+    """Return a `strategy.num_replicas_in_sync` that is 1 within a step.
 
-    Keras's losses divide by it, and so does a `train_step` that was written for tf.distribute,
-    because gradients would be summed. Here their mean is taken.
+    Keras's losses divide by it, and so does a `train_step` written for tf.distribute, because there
+    gradients are summed. Here their mean is used.
     """
     of_strategy: Any = of_all.fget
 

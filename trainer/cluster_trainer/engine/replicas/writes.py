@@ -1,4 +1,4 @@
-"""What a step assigns, and whether that depends on its share of the batch: read from its graph."""
+"""Finds in a step's graph what the step assigns, and whether that depends on its share."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,16 +14,16 @@ ADDS_TO_VARIABLE = (
     *("AssignAddVariableOp", "AssignSubVariableOp"),
     *("ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterNdAdd", "ResourceScatterNdSub"),
 )
-ADDS = ("AddV2", "Add")  # to either operand
+ADDS = ("AddV2", "Add")  # either operand
 ADDS_TO_FIRST = ("Sub", "TensorScatterAdd", "TensorScatterSub")
 PASSES_ON = ("Identity", "Cast", "EnsureShape")
 BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
-# What replicas have in common.
+# Operations whose results are the same on all replicas.
 COLLECTIVES = ("CollectiveReduce", "CollectiveGather", "NcclAllReduce")
 
 
 class Writes:
-    """What a step that was just traced, of a share of a batch, assigns to some variables."""
+    """The assignments of a step, just traced on a share of a batch, to some variables."""
 
     def __init__(self, batch: Any, variables: Sequence[Any]) -> None:
         self._graph = tf.compat.v1.get_default_graph()
@@ -36,7 +36,7 @@ class Writes:
     def dependent(self) -> list[Any]:
         """Return the variables whose new values depend on the share."""
         found: list[Any] = []
-        while True:  # what is made of such a variable depends on the share, too
+        while True:  # values computed from such a variable depend on the share, too
             names = {self._handle_of(one).op.name for one in found}
             made = self._made_from(self._given | names) if self._used else set()
             more = [
@@ -50,7 +50,7 @@ class Writes:
             found += more
 
     def adds_to(self, variable: Any) -> bool:
-        """Tell whether all that is assigned to a variable is what it was and something more."""
+        """Tell whether all assignments to a variable add something to its value."""
         handle = self._handle_of(variable)
         own = self._made_from({handle.op.name})
         return all(
@@ -61,9 +61,9 @@ class Writes:
         )
 
     def sums_in_branches(self) -> bool:
-        """Tell whether something is summed over replicas only where the share decides for it.
+        """Tell whether some sum over replicas runs only if the share says so.
 
-        Some would sum and others not, or each what belongs to another step.
+        Then some replicas would sum and others not, or each would sum values of another step.
         """
         branches = [one for one in self._graph.get_operations() if one.type in BRANCHES]
         if not branches:
@@ -80,7 +80,7 @@ class Writes:
         return next(handle for one, handle in self._used if one is variable)
 
     def _made_from(self, names: set[str]) -> set[str]:
-        """Return the names of operations, and of all that computes with what they give."""
+        """Return the names of operations, and of all operations that use their results."""
         made = set(names)
         for one in self._graph.get_operations():  # each comes after those that it needs
             if not _is_collective(one) and any(given.op.name in made for given in one.inputs):
@@ -110,7 +110,7 @@ def _is_collective(operation: tf.Operation) -> bool:
 
 
 def _writes(handle: tf.Tensor) -> list[tf.Operation]:
-    """Return the operations that assign to a variable; a function may do so within."""
+    """Return the operations that assign to a variable, perhaps within a function."""
     return [
         one
         for one in handle.consumers()
@@ -119,7 +119,7 @@ def _writes(handle: tf.Tensor) -> list[tf.Operation]:
 
 
 def _assigned(handle: tf.Tensor) -> list[tf.Tensor]:
-    """Return what may be assigned to a variable, or what that is computed from."""
+    """Return the possible values of a variable, or their inputs."""
     return [one for write in _writes(handle) for one in write.inputs if one is not handle]
 
 
@@ -128,9 +128,9 @@ def _are_others(values: Iterable[tf.Tensor], own: set[str]) -> bool:
 
 
 def _is_sum(value: tf.Tensor, handle: tf.Tensor, own: set[str]) -> bool:
-    """Tell whether a value is that of a variable and something that is not made of it.
+    """Tell whether a value is a variable's plus something that does not depend on it.
 
-    `own` has the names of the operations that compute with the variable's value.
+    `own` has the names of the operations that use the variable's value.
     """
     operation = _passed_on(value)
     if operation.type == "ReadVariableOp":
@@ -144,7 +144,7 @@ def _is_sum(value: tf.Tensor, handle: tf.Tensor, own: set[str]) -> bool:
 
 
 def _passed_on(value: tf.Tensor) -> tf.Operation:
-    """Return what has made a value, whatever has passed it on."""
+    """Return the operation that has computed a value, past those that only pass it on."""
     operation = value.op
     while operation.type in PASSES_ON:
         operation = operation.inputs[0].op

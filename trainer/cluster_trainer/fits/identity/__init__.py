@@ -1,5 +1,5 @@
-"""Whose a kept fit is: which process keeps fits, which call of the script each belongs to.
+"""The identity of a saved fit: which process saves fits, and to which call each belongs.
 
-`call.choose` decides which folder a call of `fit` goes on from, and `Fits.choose` lets all workers
-agree on it. Whether the checkpoint in that folder fits is decided later: kept/same_fit.py.
+`matching.choose` decides from which folder a call of `fit` resumes, and `Fits.choose` lets all
+workers agree on it. Whether the checkpoint in that folder fits is decided later: kept/same_fit.py.
 """

@@ -1,4 +1,4 @@
-"""What earlier runs have left in a worker's folder: it moves aside, and is not removed."""
+"""Moves aside the files of earlier runs in a worker's folder, instead of removing them."""
 
 import json
 import logging
@@ -12,7 +12,7 @@ from pathlib import Path
 from cluster_trainer.files import make_folder, write_whole
 
 FOLDER, UNFINISHED = "earlier", "UNFINISHED"
-"""In a run's folder there, as long as some of it is still to be moved: the names of all of it."""
+"""A file in an earlier run's folder that lists all names to move, until everything is moved."""
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 OF_A_RUN = re.compile(r"\d{8}-\d{6}(-|$)")
 LONGEST_LABEL = 100
@@ -20,7 +20,7 @@ log = logging.getLogger("trainer")
 
 
 def move_aside(folder: Path, names: Sequence[str], label: str, began: float) -> Path | None:
-    """Move what an earlier run has left into a folder of its own: `earlier/20261125-101500-train`.
+    """Move the files of an earlier run into their own folder: `earlier/20261125-101500-train`.
 
     Call `finish` first.
 
@@ -46,7 +46,7 @@ def move_aside(folder: Path, names: Sequence[str], label: str, began: float) -> 
 
 
 def finish(folder: Path) -> None:
-    """Move the rest of what a process has begun to move aside that was killed meanwhile.
+    """Move the remaining files if a process was killed while it moved them aside.
 
     Args:
         folder: the worker's own.
@@ -66,8 +66,8 @@ def _move(folder: Path, place: Path, names: Sequence[str]) -> None:
     for name in names:
         if not (folder / name).exists():
             continue
-        # A bucket that is mounted may know no renaming: the same file may be at both places, whole
-        # at one of them.
+        # A mounted bucket may not support renaming. Then the same file may be at both places, and
+        # complete at one of them.
         target = place / name
         shutil.move(folder / name, target.with_name(f"{name}-again") if target.exists() else target)
     (place / UNFINISHED).unlink()
@@ -86,7 +86,7 @@ def _new_folder(parent: Path, label: str, began: float) -> Path:
 
 
 def keep_newest(folder: Path, most: int | None) -> None:
-    """Remove the oldest of the earlier runs, where the user has set how many are kept.
+    """Remove the oldest earlier runs, if the user has limited their number.
 
     Args:
         folder: the worker's own.

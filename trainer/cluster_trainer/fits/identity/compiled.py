@@ -1,4 +1,4 @@
-"""What decides a training besides its data: a fit that goes on must have it as it was."""
+"""The parts of a training, besides its data, that must be unchanged when a fit resumes."""
 
 import json
 import re
@@ -16,15 +16,15 @@ from cluster_trainer.private import keras_names
 SHOWN_CHARACTERS = 120
 METRICS = ("metrics", "weighted_metrics")
 TRAINING = ("the loss", "the loss weights", "the metrics", "the class weights", LAYERS)
-"""What `training_described` tells; checkpoints of earlier versions hold none of it."""
+"""The settings that `training_described` returns; checkpoints of earlier versions lack them."""
 VARYING = ("trainable", "seed")
-"""A callback may freeze a layer later, and some layers draw a seed where they are given none."""
+"""Left out: a callback may freeze a layer later, and some layers draw a seed if none is given."""
 CODE = ("__lambda__", "function")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def optimizer_described(model: keras.Model) -> dict[str, str]:
-    """Return what decides the steps of the optimizer that a model was compiled with."""
+    """Return the configuration of the optimizer that a model was compiled with."""
     if model.optimizer is None:
         return {}
     name = type(model.optimizer).__name__
@@ -43,7 +43,7 @@ def training_described(model: keras.Model, arguments: Mapping[str, Any]) -> dict
         model: what is trained.
         arguments: of `fit`, those that are given.
     """
-    # Keras has no public way to what `compile` was given.
+    # Keras has no public access to the arguments of `compile`.
     compiled = getattr(keras_names.compile_config(model), "config", {})
     metrics = {name: _parts(compiled.get(name)) for name in METRICS if compiled.get(name)}
     told = [
@@ -58,15 +58,15 @@ def training_described(model: keras.Model, arguments: Mapping[str, Any]) -> dict
 
 
 def _layers(model: keras.Model) -> list[Any]:
-    """Return what each layer of a model says of itself, in the order in which Keras has them."""
+    """Return the configuration of each layer of a model, in Keras's order."""
     layers = keras_names.layers_within(model, include_self=False)
     return [[type(one).__name__, _config_of(one)] for one in layers]
 
 
 def _config_of(thing: Any) -> Any:
-    """Return what a thing says of itself; None where a user's own class cannot.
+    """Return an object's configuration; None if a user's own class has none.
 
-    Which layers are trained is compared by itself.
+    Which layers are trained is compared separately.
     """
     try:
         config = thing.get_config()
@@ -94,10 +94,10 @@ def _text(config: Any) -> str:
 
 
 def _plain(config: Any) -> Any:
-    """Return a configuration without what differs from process to process.
+    """Return a configuration without parts that differ between processes.
 
-    Keras numbers the names of layers, and the code of a function holds its place in a file: the
-    script's text tells whether that has changed.
+    Keras numbers the names of layers, and a function's code holds its place in a file. The script's
+    text shows whether that has changed.
     """
     if isinstance(config, Mapping):
         if config.get("class_name") in CODE:
@@ -125,7 +125,7 @@ def _digest(what: Any) -> str:
 
 
 def _that_decides(config: Any) -> Any:
-    """Return a configuration without what is off, and without names, which Keras counts."""
+    """Return a configuration without disabled options, and without names, which Keras numbers."""
     if not isinstance(config, dict):
         return config
     said = {name: value for name, value in config.items() if value not in (None, False)}

@@ -1,9 +1,9 @@
-"""The mark of a script that has ended well: its next start begins anew.
+"""The mark of a script that has ended well: its next start begins a new run.
 
-A process cannot know with which code it ends: `sys.exit(1)` looks like an end to what runs at exit,
-and a process that a script has forked runs nothing at exit. So after each fit that ends well the
-mark is there under another name, and the entrypoint, which knows the command's exit code, gives it
-its own name after code 0 (END_MARKS). Without an entrypoint what runs at exit does so.
+A process cannot know its own exit code: handlers that run at exit take `sys.exit(1)` for an end,
+and a process that a script has forked runs none. So after each fit that ends well the mark is
+written under another name. The entrypoint, which knows the command's exit code, renames it after
+code 0 (END_MARKS). Without an entrypoint, a handler at exit does so.
 """
 
 import json
@@ -17,7 +17,8 @@ from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.files import write_whole
 
 VARIABLE = "END_MARKS"
-"""The entrypoint's: a file that lists marks, one path a line. See `entrypoint/supervision`."""
+"""The entrypoint's variable: a file that lists marks, one path per line. See
+`entrypoint/supervision`."""
 FILE, PENDING = "ENDED", ".pending"
 BEGINNING = "the first fit"
 log = logging.getLogger("trainer")
@@ -38,19 +39,19 @@ def await_end(folder: Path, workers: Workers, environ: Mapping[str, str]) -> Non
 
 
 def await_nothing(folder: Path) -> None:
-    """Let the end that comes be none: a fit has begun, or has failed."""
+    """Do not mark the next end: a fit has begun, or has failed."""
     with suppress(OSError):
         (folder / f"{FILE}{PENDING}").unlink(missing_ok=True)
 
 
 def mark(folder: Path, workers: Workers, environ: Mapping[str, str]) -> None:
-    """Mark the end at the exit of a script that no entrypoint has started; see `await_end`."""
+    """Mark the end at the exit of a script without an entrypoint; see `await_end`."""
     if not environ.get(VARIABLE):
         _write(folder / FILE, workers)
 
 
 def _list(pending: Path, marks: Path) -> None:
-    """Add a mark to those that the entrypoint looks at, unless it is there."""
+    """Add a mark to the entrypoint's list, unless it is there."""
     try:
         with marks.open("a+") as listed:
             listed.seek(0)
@@ -68,9 +69,9 @@ def _write(file: Path, workers: Workers) -> None:
 
 
 class Trace(IntEnum):
-    """What a worker's folder tells of the script."""
+    """The state of the script according to a worker's folder."""
 
-    NONE = 0  # as of a disk that is new
+    NONE = 0  # as on a new disk
     BEGUN = 1
     ENDED = 2
 
@@ -78,7 +79,7 @@ class Trace(IntEnum):
 def has_ended(folder: Path, workers: Workers, *, is_new: bool) -> bool:
     """Tell whether the script has ended on all workers that were there; all workers call it.
 
-    Any worker's mark says who that was (MIN_WORKERS). Those who were missing do not count, and
+    Any worker's mark names these workers (MIN_WORKERS). Workers that were missing do not count, and
     neither does one that has lost its disk since.
 
     Args:
@@ -95,15 +96,15 @@ def has_ended(folder: Path, workers: Workers, *, is_new: bool) -> bool:
     text = workers.broadcast(
         file.read_bytes() if workers.rank == holder else None, holder, BEGINNING
     )
-    members = json.loads(text) if text.strip() else workers.members  # of an earlier version: all
+    members = json.loads(text) if text.strip() else workers.members  # from an earlier version: all
     places = zip(workers.members, traces, strict=True)
     return not any(trace == Trace.BEGUN for place, trace in places if place in members)
 
 
 def forget(folder: Path, workers: Workers, *, keeps: bool) -> None:
-    """Remove the mark, once all workers have seen theirs; all of them call it.
+    """Remove the mark, once all workers have read theirs; all of them call it.
 
-    If one is killed before that, all begin anew again.
+    If one is killed before that, all start over again.
 
     Args:
         folder: the worker's own.

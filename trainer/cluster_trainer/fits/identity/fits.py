@@ -1,4 +1,4 @@
-"""The kept fits of a worker's folder: which of them a call goes on from, agreed on by all."""
+"""The saved fits of a worker's folder: all workers agree from which one a call resumes."""
 
 import logging
 import re
@@ -24,7 +24,7 @@ from cluster_trainer.problems import ConfigurationError, Problem
 WHICH = "fit (which one it is)"
 NAME = re.compile(r"fit-([0-9]{1,9})")
 MOST_FILES = 200
-"""Files of a script whose text is compared."""
+"""The largest number of script files whose text is compared."""
 ANEW = (
     "TRAINER_RESUME=never moves the earlier results aside and starts over; another "
     "TRAINER_RUN_DIR keeps both."
@@ -50,16 +50,16 @@ class Chosen:
 
     @property
     def name(self) -> str:
-        """What the log calls it."""
+        """Its name in the log."""
         return f"fit {self.number}"
 
     def say_doubts(self) -> None:
-        """Say what may be another fit's, where one that was interrupted is gone on with."""
+        """Warn of parts that may belong to another fit, if an interrupted fit resumes."""
         for what in self.doubts:
             log.warning("%s: %s may have changed; it goes on from its checkpoint", self.name, what)
 
     def refuse_if_doubtful(self) -> None:
-        """Refuse to give the results of a fit that had ended to what may be another one.
+        """Refuse to return the results of a finished fit to a call that may be another one.
 
         Raises:
             ConfigurationError: it may be.
@@ -74,7 +74,7 @@ class Chosen:
 
 @dataclass
 class Fits:
-    """The fits that this process has called, and those that are kept in its worker's folder.
+    """The fits that this process has called, and those that are saved in its worker's folder.
 
     Args:
         folder: the worker's own.
@@ -89,7 +89,7 @@ class Fits:
     _order: int = 0
 
     def call(self, began: Summary | None, frame: FrameType | None) -> Call:
-        """Return what tells a call of `fit` from another; each call is counted.
+        """Return the identity of a call of `fit`; each call is counted.
 
         Args:
             began: the model's weights; None where there are none yet, or none any more.
@@ -143,13 +143,13 @@ class Fits:
         return Chosen(number, folder, agreed, doubts)
 
     def note(self, chosen: Chosen) -> None:
-        """Write down whose a folder is, once: later starts may begin with other weights."""
+        """Write the identity of a folder's fit, once: later starts may begin with other weights."""
         if self.keeps and self._kept().get(chosen.number) is None:
             matching.write(chosen.call, chosen.folder)
             self._kept()[chosen.number] = chosen.call
 
     def _kept(self) -> dict[int, Call | None]:
-        """Return the calls of the kept fits by number, which no other process changes."""
+        """Return the calls of the saved fits by number, which no other process changes."""
         if self._known is None:
             self._known = {}
             if self.keeps and self.folder.is_dir():
@@ -160,7 +160,7 @@ class Fits:
 
 
 def _refuse_others(number: int, mine: Call, before: Call | None) -> None:
-    """Refuse to go on with other arguments, or another seed; say which files have changed."""
+    """Refuse to resume with other arguments, or another seed; warn of changed files."""
     if before is None:
         return
     told = {
@@ -199,7 +199,7 @@ def _warn_of_change(name: str) -> None:
 
 
 def weights_of(model: keras.Model) -> Summary | None:
-    """Return a summary of a model's weights; None where there are none yet."""
+    """Return a summary of a model's weights; None if there are none yet."""
     variables = [one for one in model.variables if one.dtype != "string"]
     if not (model.built and variables):
         return None
@@ -216,7 +216,7 @@ def _arguments() -> str:
 
 
 def _texts() -> Mapping[str, str]:
-    """Return a digest of each file of the script: its own, and modules of the folder it is in."""
+    """Return a digest of each file of the script: its own, and modules in its folder."""
     return _read_texts(len(sys.modules))
 
 

@@ -1,7 +1,7 @@
-"""Whether what an earlier run has left in a worker's folder is still to be removed.
+"""Tells whether the files of an earlier run in a worker's folder still have to be moved.
 
-That is done once in the life of an entrypoint: what that starts again after a crash is no new run.
-But it may have been started again before anything was removed, and then it still has to be.
+They are moved once in the life of an entrypoint: a restart after a crash is no new run. But the
+restart may come before anything was moved, and then they still have to be.
 """
 
 import logging
@@ -22,12 +22,12 @@ class Leftovers:
 
     def __init__(self, job: Job) -> None:
         self._job, self._is_over = job, False
-        # No other entrypoint has a file of that name, and this one has it as long as it lives.
+        # No other entrypoint has a file of that name, and this one keeps it as long as it lives.
         self._name = str(job.progress_file or "")
 
     @property
     def is_over(self) -> bool:
-        """Whether `end` was called, in this process or in one before it of the same entrypoint."""
+        """Whether `end` was called, in this process or an earlier one of the same entrypoint."""
         if self._is_over or not (self._name and self._job.is_restart):
             return self._is_over or self._job.is_restart
         try:
@@ -36,7 +36,7 @@ class Leftovers:
             return False
 
     def end(self) -> None:
-        """Note that nothing of an earlier run is here any more, or that all of it is wanted."""
+        """Note that nothing of an earlier run is here any more, or that all of it is needed."""
         self._is_over = True
         try:
             write_whole(self._job.folder / FILE, self._name.encode(), durable=False)

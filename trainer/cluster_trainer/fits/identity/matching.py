@@ -1,4 +1,4 @@
-"""Which call of `fit` a folder's checkpoints belong to, and which folder a call goes on from."""
+"""Decides to which call of `fit` a folder's checkpoints belong, and where a call resumes."""
 
 import json
 import logging
@@ -45,7 +45,7 @@ class Call:
 
     @classmethod
     def from_json(cls, content: bytes) -> "Call":
-        """Read what `to_json` returned.
+        """Read the content from `to_json`.
 
         Raises:
             ValueError: it is something else.
@@ -69,7 +69,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Choice:
-    """The kept fit that a call goes on from.
+    """The saved fit from which a call resumes.
 
     Attributes:
         number: of its folder.
@@ -144,7 +144,7 @@ def _of_number(mine: Call, unnoted: Collection[int]) -> Choice | None:
 
 
 def _doubts(mine: Call, other: Call) -> tuple[str, ...]:
-    """Return what may be another fit's, where the place does not say which fit it is."""
+    """Return the doubts about a fit if its place does not identify it."""
     is_certain = mine.place.is_certain and other.place.is_certain
     if is_certain or are_alike(mine.began, other.began):
         return ()
@@ -162,14 +162,14 @@ def _other_words(mine: Call, other: Call) -> str:
 
 
 def read(folder: Path) -> Call | None:
-    """Return which call a fit's folder belongs to; None: it does not say."""
+    """Return the call that a fit's folder belongs to; None if it is not recorded."""
     with suppress(OSError, ValueError):
         return Call.from_json((folder / FILE).read_bytes())
     return None
 
 
 def write(call: Call, folder: Path) -> None:
-    """Write down whose a folder is. If the disk is full, a warning says so."""
+    """Write the identity of a folder's fit. If the disk is full, a warning says so."""
     try:
         make_folder(folder)
         write_whole(folder / FILE, call.to_json(), durable=True)
@@ -178,6 +178,6 @@ def write(call: Call, folder: Path) -> None:
 
 
 def changed_files(mine: Call, other: Call) -> list[str]:
-    """Return the script's files whose text is another now; files of one call alone do not count."""
+    """Return the script's files whose text has changed; files of one call alone do not count."""
     both = mine.texts.keys() & other.texts.keys()
     return sorted(name for name in both if mine.texts[name] != other.texts[name])

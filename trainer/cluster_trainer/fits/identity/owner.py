@@ -1,8 +1,8 @@
-"""Which process of a start keeps its fits: the first that calls one, and no other.
+"""Decides which process of a start saves its fits: the first that calls one, and no other.
 
-A script may start processes that train: one for each seed, to give memory back, or another script.
-All of them have one folder. Fits are told apart by where the script calls them, which is the same
-in such processes. So each would be given what another has trained.
+A script may start processes that train: one for each seed, to free memory, or another script. All
+of them have one folder. Fits are identified by the place of their call in the script, which is the
+same in such processes. So each would get the result of another's training.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ from cluster_trainer.files import make_folder, write_whole
 from cluster_trainer.problems import ConfigurationError, Problem
 
 START = "START_ID"
-"""The entrypoint's variable: tells one start of the command from all others."""
+"""The entrypoint's variable that distinguishes one start of the command from all others."""
 LOCK, FILE = "LOCK", "OWNER.json"
 HOLDER_SECONDS, LOOK_SECONDS = 3.0, 0.05
 log = logging.getLogger("trainer")
@@ -28,7 +28,7 @@ log = logging.getLogger("trainer")
 
 @dataclass(frozen=True)
 class Owner:
-    """Who keeps its fits in a worker's folder, or did.
+    """The process that saves, or has saved, its fits in a worker's folder.
 
     Attributes:
         start: the START_ID that it was started with; empty without an entrypoint.
@@ -45,7 +45,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Claim:
-    """Whether a process may keep its fits in a folder.
+    """Whether a process may save its fits in a folder.
 
     Attributes:
         before: who has kept fits there before; None: nobody, as far as is known.
@@ -98,7 +98,7 @@ def _is_free(lock: IO[str], folder: Path) -> bool:
 
 
 def this_process(environ: Mapping[str, str], script: str) -> Owner:
-    """Return what this process is told apart by."""
+    """Return the identity of this process."""
     return Owner(environ.get(START, ""), script, time.time(), os.getpid())
 
 
@@ -108,7 +108,7 @@ def script_name() -> str:
 
 
 def read(folder: Path) -> Owner | None:
-    """Return who has kept fits in a folder; None: nobody, or it cannot be read."""
+    """Return the process that has saved fits in a folder; None: none, or it cannot be read."""
     try:
         return Owner(**json.loads((folder / FILE).read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -116,7 +116,7 @@ def read(folder: Path) -> Owner | None:
 
 
 def _holder(folder: Path, start: str) -> Owner | None:
-    """Return who holds the lock, which may be about to write that down; see `claim`."""
+    """Return the holder of the lock, which may be about to write its identity; see `claim`."""
     until = time.monotonic() + HOLDER_SECONDS
     while (found := read(folder)) is None or found.start != start:
         if not start or time.monotonic() > until:
@@ -126,7 +126,7 @@ def _holder(folder: Path, start: str) -> Owner | None:
 
 
 def write(folder: Path, owner: Owner) -> None:
-    """Write down who keeps its fits in a folder.
+    """Write the identity of the process that saves its fits in a folder.
 
     Raises:
         OSError: it cannot be written.

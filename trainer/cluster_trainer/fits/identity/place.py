@@ -1,4 +1,4 @@
-"""Where in a script a `fit` is called: what tells one call from another in a later start."""
+"""The place in a script where a `fit` is called, which identifies the call in a later start."""
 
 import dis
 import inspect
@@ -19,13 +19,13 @@ import numpy as np
 OUTER_FRAMES = 40
 DIGEST_LENGTH = 12
 DEEPEST, LONGEST = 4, 100
-"""Of containers: how many within each other, and how many of their values, are compared."""
+"""The depth of nested containers, and the number of their values, that are compared."""
 LIKE_A_TIME, LIKE_A_DATE = 1e8, re.compile(r"/|\d{4}")
 NOT_A_USERS = ("keras", "tensorflow", "cluster_trainer")
 STANDARD = (sysconfig.get_path("stdlib"), "<frozen ")
 PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 LAUNCHER = "runpy"
-"""Runs a script within another program, and `python -m`."""
+"""Modules that run a script within another program, such as `python -m`."""
 OURS = str(Path(__file__).parents[3])
 
 
@@ -46,19 +46,17 @@ class Line:
     occurrence: int = 0
 
     def is_in_source(self) -> bool:
-        """Tell whether the file has the statement still; yes where there is no file."""
+        """Tell whether the file still has the statement; True if there is no file."""
         try:
             lines = linecache.getlines(self.file)
-        except ValueError:  # no name of a file
+        except ValueError:  # not a file's name
             return True
         return not lines or self.text in _in_one_line("".join(lines))
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a call of the script is, from the inside out.
-
-    Values are kept as digests, since they may be secrets.
+    """The place of a call in the script, from the inside out.
 
     Attributes:
         lines: the line that calls, the line that calls its function, and so on.
@@ -83,11 +81,11 @@ class Place:
         return f"{function}{first.text}" or first.file
 
     def has_lines_of(self, other: "Place") -> bool:
-        """Tell whether the same lines lead to both; files may lie elsewhere."""
+        """Tell whether the same lines lead to both; files may be in other folders."""
         return _without_files(self) == _without_files(other)
 
     def is_in_source(self) -> bool:
-        """Tell whether the script, as it is now, could still come here."""
+        """Tell whether the present script could still reach this place."""
         return all(line.is_in_source() for line in self.lines)
 
 
@@ -96,7 +94,7 @@ def _without_files(place: Place) -> list[tuple[str, str, int]]:
 
 
 def place_of(frame: FrameType | None) -> Place:
-    """Return where the script is, from the frame of something that it has called.
+    """Return the place in the script, from the frame of a function that it has called.
 
     Frames of Keras, TensorFlow, Python's own modules and this package are left out.
     """
@@ -123,19 +121,19 @@ def place_of(frame: FrameType | None) -> Place:
 
 
 def digest_of(text: str) -> str:
-    """Return what tells one text from another, and does not show it."""
+    """Return a digest of a text, which does not reveal it."""
     return sha256(text.encode(errors="surrogateescape")).hexdigest()[:DIGEST_LENGTH]
 
 
 def is_installed(file: str) -> bool:
-    """Tell whether a file is not a script's, but of Python or of an installed package."""
+    """Tell whether a file belongs to Python or an installed package, not to a script."""
     return file.startswith((*STANDARD, *PACKAGES, OURS))
 
 
 def _of_script(frame: FrameType | None) -> list[FrameType]:
-    """Return the frames of a script, and of packages that it uses to train.
+    """Return the frames of a script, and of packages with which it trains.
 
-    What has called the script, such as a launcher, is left out. `python -c` has no file, and a
+    Frames below the script, such as a launcher's, are left out. `python -c` has no file, and a
     program that is installed as a package has no other frames.
     """
     found = []
@@ -168,7 +166,7 @@ def _line_of(frame: FrameType) -> Line:
 
 @cache
 def _calls(code: CodeType) -> dict[int, tuple[int, int]]:
-    """Return the first and last line of each call of some code, by its instruction's offset."""
+    """Return the first and last line of each call in some code, by its instruction's offset."""
     return {
         one.offset: (one.positions.lineno, one.positions.end_lineno)
         for one in dis.get_instructions(code)
@@ -197,8 +195,8 @@ def _parameters(code: CodeType) -> tuple[str, ...]:
 def _loops_around(code: CodeType, offset: int) -> tuple[frozenset[str], ...]:
     """Return the variables of each loop around an instruction; a `while` loop has none.
 
-    They are read from the instructions, since there may be no source. A loop ends with a jump
-    back. Where that leads to a FOR_ITER, the names that are stored next are the loop's.
+    They are read from the instructions, because there may be no source. A loop ends with a jump
+    back. If that leads to a FOR_ITER, the names that are stored next are the loop's.
     """
     # A long jump has its first byte before it.
     instructions = [one for one in dis.get_instructions(code) if one.opname != "EXTENDED_ARG"]
@@ -211,7 +209,7 @@ def _loops_around(code: CodeType, offset: int) -> tuple[frozenset[str], ...]:
 
 
 def _stored_after(instructions: list[dis.Instruction], begin: int) -> frozenset[str]:
-    """Return the names that a loop's FOR_ITER at an offset stores; none where there is none."""
+    """Return the names that a loop's FOR_ITER at an offset stores; none if there are none."""
     names: set[str] = set()
     place = next(at for at, one in enumerate(instructions) if one.offset >= begin)
     if instructions[place].opname != "FOR_ITER":

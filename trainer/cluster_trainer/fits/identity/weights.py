@@ -1,4 +1,4 @@
-"""What a model's weights were when a fit began, in a few numbers for each variable."""
+"""A summary of a model's weights at the beginning of a fit: a few numbers per variable."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 SAMPLED = 4096
-"""Elements of a variable that are looked at; all weights of a large model would take seconds."""
+"""The number of sampled elements of a variable; all weights of a large model would take seconds."""
 RELATIVE, ABSOLUTE = 1e-3, 1e-6
-"""Differences that are rounding, as of sums that threads have added in another order."""
+"""Differences that are due to rounding, for example if threads add in another order."""
 
 Summary = list[list[float]]
 """Of each variable: its size, first and last value, mean and standard deviation of a sample."""

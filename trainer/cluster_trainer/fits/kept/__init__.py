@@ -1,1 +1,1 @@
-"""How one `fit` is kept: its options, its arguments, its checkpoints, and what workers agree on."""
+"""A saved `fit`: its options, its arguments, its checkpoints, and the agreement of the workers."""

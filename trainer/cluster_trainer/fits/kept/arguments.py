@@ -1,4 +1,4 @@
-"""The arguments of a fit as this worker should have them: its callbacks, and where it begins."""
+"""The arguments of a fit as this worker needs them: its callbacks, and where it begins."""
 
 import inspect
 import logging
@@ -27,7 +27,7 @@ log = logging.getLogger("trainer")
 def own_callbacks(
     given: inspect.BoundArguments, options: FitOptions, *, keeps: bool, goes_on: bool
 ) -> list[Any]:
-    """Return the user's callbacks as this worker should have them, and Keras's History.
+    """Return the user's callbacks as this worker needs them, and Keras's History.
 
     Args:
         given: the fit's arguments.
@@ -52,7 +52,7 @@ def telling_callbacks(
     pace: PaceWatch,
     saved: Callable[[], Mapping[str, Any]],
 ) -> list[Any]:
-    """Return the callbacks that tell where the fit is: on the screen, and for `status`.
+    """Return the callbacks that show where the fit is: on the screen, and for `status`.
 
     Args:
         options: how it is kept.
@@ -89,7 +89,8 @@ def _examples_at(
 def with_files_shared(callbacks: list[Any], files: ChiefsFiles) -> list[Any]:
     """Return callbacks after whose hooks all workers have the chief's files.
 
-    After each of them, where all workers have the same ones; else after all.
+    Files are copied after each callback if all workers have the same callbacks, otherwise after
+    all.
 
     Args:
         callbacks: the user's, as this worker should have them.
@@ -120,7 +121,7 @@ def arrange(  # noqa: PLR0913, PLR0917
     checkpoint_callback: CheckpointCallback,
     files: ChiefsFiles | None,
 ) -> None:
-    """Let a fit begin where it is, with the checkpoint callback as its last callback.
+    """Begin a fit at its place, with the checkpoint callback as its last callback.
 
     Args:
         given: its arguments, which are changed.
@@ -132,7 +133,7 @@ def arrange(  # noqa: PLR0913, PLR0917
     """
     arguments, place = given.arguments, checkpoint_callback.place
     if not options.job.task.is_chief:
-        arguments["verbose"] = 0  # the progress bar is the chief's, and so are lines of epochs
+        arguments["verbose"] = 0  # only the chief shows the progress bar and the lines of epochs
     if options.rehearses:
         arguments |= {"verbose": 0, "callbacks": [*callbacks, checkpoint_callback]}
         return
@@ -146,7 +147,7 @@ def arrange(  # noqa: PLR0913, PLR0917
         begin_validations(given, place)
         read_on(given)
     shown = callbacks
-    if place.stage == Stage.ALL and first == epochs:  # nothing is left for them to see
+    if place.stage == Stage.ALL and first == epochs:  # they have nothing left to see
         shown = [one for one in callbacks if isinstance(one, keras.callbacks.History)]
     elif place.stage == Stage.ALL and _averages(given.args[0]):
         log.warning(
@@ -160,7 +161,7 @@ def arrange(  # noqa: PLR0913, PLR0917
 
 
 def _refuse_fewer(epochs: int, trained: int) -> None:
-    """Refuse to return a training that was longer than what is asked for."""
+    """Refuse to return a training that was longer than requested."""
     accepted = f"{trained} or more, the epochs that the checkpoint has trained"
     advice = "TRAINER_RESUME=never starts over, and moves the earlier results aside."
     raise ConfigurationError([Problem("epochs", str(epochs), accepted, advice)])

@@ -63,12 +63,12 @@ from cluster_trainer.problems import ConfigurationError, Problem, listed
 
 log = logging.getLogger("trainer")
 SHARE = 0.1
-"""Of the time between two checkpoints, what that of an epoch's end may cost at most."""
+"""The share of the time between two checkpoints that an epoch's end may cost at most."""
 SAVING = "whether to save"
 
 
 class BeforeOthers(keras.callbacks.Callback):
-    """The first of a fit's callbacks: tells that the others are given the model next.
+    """The first of a fit's callbacks: reports that the others get the model next.
 
     Args:
         tell: called then.
@@ -84,7 +84,7 @@ class BeforeOthers(keras.callbacks.Callback):
 
 
 class CheckpointCallback(keras.callbacks.Callback):
-    """Keeps checkpoints of a fit, and puts it where the newest of them was.
+    """Saves checkpoints of a fit, and restores the newest of them at the beginning.
 
     Args:
         saver: writes them.
@@ -128,11 +128,11 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._unkept_before = found.progress.get("unkept", {}) if found else {}
 
     def others_begin(self) -> None:
-        """Note that the others are given the model, which one of a user's own may train."""
+        """Note that the others get the model, which a user's own callback may train."""
         self.has_begun = bool(prepares(self._callbacks, BEGINNING_HOOKS))
 
     def attach(self, iterator: Any) -> None:
-        """Let the iterator of the training batches begin where the fit is."""
+        """Let the iterator of the training batches begin at the fit's place."""
         self.iterator = iterator
         place = self.place
         is_over = place.stage == Stage.TRAINED
@@ -141,16 +141,16 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     @property
     def has_weights(self) -> bool:
-        """Whether this worker has the weights that the fit has come to; see fits/kept/ended.py."""
+        """Whether this worker has the weights of the fit's result; see fits/kept/ended.py."""
         return self._has_weights
 
     @property
     def keeps(self) -> bool:
-        """Whether the fit may go on from a checkpoint, in another process."""
+        """Whether the fit may resume from a checkpoint, in another process."""
         return self._every is not None
 
     def puts_all_back(self) -> bool:
-        """Tell whether all of the model gets a checkpoint's values before a user's own code has it.
+        """Tell whether all of the model gets a checkpoint's values before a user's code has it.
 
         All workers call it.
         """
@@ -161,13 +161,13 @@ class CheckpointCallback(keras.callbacks.Callback):
         )
 
     def let_go(self) -> None:
-        """Hold the data and the checkpoint no longer: the fit is over, wherever it was."""
+        """Release the data and the checkpoint: the fit is over, at whatever place."""
         if self.iterator:
             self.iterator.abandon()
         self.iterator = self._found = None
 
     def steps_left(self) -> int | None:
-        """Return how many steps may be done before a checkpoint is due, or a call has to end."""
+        """Return how many steps may be done before a checkpoint is due, or a call must end."""
         step = self.place.step
         left = [cut - step for cut in self._coordinator.cuts if cut > step]
         if self._every:
@@ -191,13 +191,13 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._move(Stage.TRAINING, step=self.place.step + steps, done=done)
 
     def after_training(self) -> None:
-        """Note that an epoch's steps are done; its validation is to come."""
+        """Note that an epoch's steps are done, and its validation is not."""
         self._move(Stage.TRAINED)
         if self._coordinator.validates and self._is_room(at_an_end=True):
             self._save(another_follows=True)
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Put variables and callbacks where they were; the others have begun by now."""
+        """Restore variables and callbacks; the other callbacks have begun by now."""
         if not self._coordinator.options.describes_data:
             self._described |= self.iterator.described
         if self._found is None:
@@ -207,7 +207,7 @@ class CheckpointCallback(keras.callbacks.Callback):
             self._coordinator.check(self._described, self._state().names)
             self._trainable = _trainable_layers(self.model)
             if ring_of(self.model.distribute_strategy):
-                self._save()  # from which to go on when a worker is lost before the next
+                self._save()  # to resume from if a worker is lost before the next
             self.has_begun = True
             self._unkept = Unkept(self._callbacks)
             return
@@ -218,7 +218,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self.model.stop_training = self.place.stopped
 
     def _check_found(self, found: Checkpoint) -> None:
-        """Refuse a checkpoint that does not go with the model."""
+        """Refuse a checkpoint that does not fit the model."""
         problems: list[Problem] = []
         if self.model.train_function.create_variables(self.iterator):
             problems += self._other_layers(found)
@@ -232,7 +232,7 @@ class CheckpointCallback(keras.callbacks.Callback):
             raise ConfigurationError(problems)
 
     def _warn_of_unkept(self) -> None:
-        """Name the callbacks that begin anew, although what they remember had changed."""
+        """Name the callbacks that start over, although their state had changed."""
         self._unkept = Unkept(self._callbacks)
         if self.place.stage == Stage.ALL:
             return
@@ -244,7 +244,7 @@ class CheckpointCallback(keras.callbacks.Callback):
             )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Begin an epoch; the first with what the metrics had come to."""
+        """Begin an epoch; the first with the saved values of the metrics."""
         if self._found is not None and self.place.done:
             self._put_back(self._found)  # within an epoch, which the others have begun twice now
             if self.place.stage == Stage.TRAINING:
@@ -281,7 +281,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self.place = Place(**kept)
 
     def _warn_of_other_layers(self) -> None:
-        """Say before the first call if a process that goes on would train other layers."""
+        """Warn before the first call if a process that resumes would train other layers."""
         before, self._trainable = self._trainable, {}
         now = _trainable_layers(self.model) if before and self.keeps else {}
         if any(trains != before.get(layer, trains) for layer, trains in now.items()):
@@ -291,7 +291,7 @@ class CheckpointCallback(keras.callbacks.Callback):
             )
 
     def _other_layers(self, saved: Checkpoint) -> list[Problem]:
-        """Return what is wrong if the checkpoint's process has trained other layers."""
+        """Return the problem if the checkpoint's process has trained other layers."""
         trains, trained = self.model.train_function.trains, saved.progress.get("trains")
         if trained is None or trains == trained:
             return []
@@ -304,7 +304,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         return [Problem("the model's variables that are trained", str(trains), accepted, advice)]
 
     def _gone_weights(self, saved: Checkpoint) -> list[Problem]:
-        """Return what is wrong if a fit is to go on whose weights a later one's checkpoint had."""
+        """Return the problem if a fit resumes whose weights only a later checkpoint had."""
         self._has_weights = not gone_from(saved.progress)
         if self._has_weights or self._is_over():
             return []
@@ -334,7 +334,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         _put_random_back(random_state)
 
     def _put_callbacks_back(self, saved: Checkpoint) -> None:
-        """Give callbacks what they had; one whose file is lost waits for nothing better than it."""
+        """Restore callbacks; if a callback's file is lost, it does not wait for a better model."""
         writing = [one for one in self._callbacks if isinstance(one, ModelCheckpoint)]
         before = [(one, one.best) for one in writing]
         states.put_back(
@@ -353,16 +353,16 @@ class CheckpointCallback(keras.callbacks.Callback):
                 )
 
     def _is_over(self) -> bool:
-        """Tell whether nothing is left to train; one that had ended may be given more epochs."""
+        """Tell whether nothing is left to train; a finished fit may be given more epochs."""
         place = self.place
         had_ended = place.stopped or place.epoch >= self.params["epochs"]
         return place.stage == Stage.ALL and had_ended
 
     def _is_room(self, *, at_an_end: bool = False) -> bool:
-        """Tell whether a checkpoint is to be taken here; all workers call it.
+        """Tell whether a checkpoint is to be saved here; all workers call it.
 
-        None is while one is being written. At an epoch's end none is that would cost more than its
-        SHARE of the time since the one before.
+        None is saved while another is being written, nor at an epoch's end if it would cost more
+        than its SHARE of the time since the last one.
 
         Args:
             at_an_end: of an epoch, or of its steps.
@@ -378,9 +378,9 @@ class CheckpointCallback(keras.callbacks.Callback):
         return held_up + self._saver.newest_seconds
 
     def _average(self) -> None:
-        """Average statistics where a checkpoint is due, whether or not there is room for it.
+        """Average statistics when a checkpoint is due, whether or not there is room for it.
 
-        Else the training's numbers would depend on the disk.
+        Otherwise the training's numbers would depend on the disk.
         """
         if self._every is not None:
             statistics.average(self.model, self.model.distribute_strategy)
@@ -390,13 +390,13 @@ class CheckpointCallback(keras.callbacks.Callback):
             return
         self._saver.make_room()  # no two copies of all variables at a time
         began = self._saved_at = time.monotonic()
-        self._coordinator.files.share_best()  # what was the best is in the checkpoint
+        self._coordinator.files.share_best()  # the best value is in the checkpoint
         self._average()
         rows = self._metric_rows()
         state = self._state()
         arrays: list[Any] = [None] * len(state.names)
         tracked = self._tracked().take(arrays)
-        try:  # what follows asks nothing of the other workers
+        try:  # the rest does not communicate with the other workers
             checkpoint = self._checkpoint(state, arrays, rows, tracked)
         except Exception as error:  # noqa: BLE001  as where there is no memory for a copy
             warn_unsaved(self.place.step, error)
@@ -427,7 +427,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         return Checkpoint(place.step, place.stage, self._described, progress, names, arrays)
 
     def _metric_rows(self) -> np.ndarray | None:
-        """Return what the metrics have come to, None where they begin anew next."""
+        """Return the values of the metrics; None if they start over next."""
         is_within = self.place.stage == Stage.TRAINING and self.place.done > 0
         return MetricRows(self.model).take() if is_within else None
 
@@ -435,7 +435,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         return State(self.variables())
 
     def _tracked(self) -> Tracked:
-        """Return the state that Keras does not list, nor the metrics and its global generator."""
+        """Return the state that neither Keras, the metrics nor its global generator has."""
         known = [*self.variables(), *statistics.of_metrics(self.model), *global_seed()]
         return Tracked(self.model, self._callbacks, known)
 
@@ -447,13 +447,13 @@ class CheckpointCallback(keras.callbacks.Callback):
         return list({id(one): one for one in variables}.values())
 
     def _global_seed(self) -> list[Any]:
-        """Return the state of Keras's global generator, where all workers have one by now."""
+        """Return the state of Keras's global generator, if all workers have one by now."""
         state = global_seed()
         return [] if self._coordinator.any(not state) else state
 
 
 def _optimizers(model: keras.Model) -> list[keras_names.BaseOptimizer]:
-    """Return those that a model was compiled with, and those that it has of its own."""
+    """Return the optimizers that a model was compiled with, and its own."""
     parts = [value for part in vars(model).values() for value in _contents(part)]
     inner = [getattr(layer, "optimizer", None) for layer in keras_names.layers_within(model)]
     own = [
@@ -480,13 +480,14 @@ def _random_state() -> dict[str, Any]:
     return {
         "python": [version, list(numbers), gauss],
         "numpy": np.random.get_state(legacy=False),  # noqa: NPY002  Keras's users draw from it
-        # None of a checkpoint's variables: it may come to be at any step, as by a callback.
+        # Not one of a checkpoint's variables: it may be created at any step, for example by a
+        # callback.
         "keras": State(seed).take()[0] if seed else None,
     }
 
 
 def _put_global_seed_back(value: np.ndarray | None) -> None:
-    """Give the generator its state; where it had none, the first draw makes it anew."""
+    """Restore the generator's state; if it had none, the first draw creates it."""
     if value is None:
         keras_names.set_global_attribute(keras_names.GLOBAL_SEED_GENERATOR, None)
     else:

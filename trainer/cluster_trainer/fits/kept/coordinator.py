@@ -1,4 +1,4 @@
-"""What the checkpoint callback tells the rest of the fit, and asks it."""
+"""The messages between the checkpoint callback and the rest of the fit."""
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -45,19 +45,19 @@ class Saved:
         self._options.ended.remove_weights(self.outdated, self._options.name)
         self.outdated = ()
         self._at = time.monotonic()
-        # One that had ended is kept again: a script that fails behind it gets no further.
+        # A finished one is saved again: a script that fails after it gets no further.
         if self._options.job.progress_file and number > self.furthest:
             touch(self._options.job.progress_file)
         self.furthest = max(self.furthest, number)
 
     def told(self, newest: int | None) -> dict[str, Any]:
-        """Return for `status` the newest one's step, if there is one, and when it was written."""
+        """Return for `status` the newest checkpoint's step, if there is one, and its time."""
         return {} if newest is None else {"checkpoint_step": newest, "checkpoint_at": self._at}
 
 
 @dataclass(frozen=True)
 class Coordinator:
-    """What the checkpoint callback tells the rest of the fit, and asks it.
+    """Connects the checkpoint callback with the rest of the fit.
 
     Attributes:
         options: how the fit is kept.
@@ -87,7 +87,7 @@ class Coordinator:
 
     @property
     def cuts(self) -> Sequence[int]:
-        """Steps at which a call has to end: a rehearsal has one step, however long a call is."""
+        """Steps at which a call must end: a rehearsal has one step, however long a call is."""
         return (1,) if self.options.rehearses else self.options.cuts
 
     def check(self, described: Mapping[str, str], names: Sequence[str]) -> None:
@@ -111,22 +111,22 @@ class Coordinator:
             options.begins()
 
     def _look_at_ended_fits(self) -> None:
-        """Refuse to train on from weights that are gone; note whose this fit makes useless."""
+        """Refuse to train from lost weights; note which weights this fit makes obsolete."""
         options, trained = self.options, self.variables()
         self.saved.outdated = options.ended.outdated_by(options.name, trained, self.workers)
         if self.start.found is None:
             options.ended.refuse_gone(trained)
 
     def note_values(self, variables: list[Any], gone: Collection[int]) -> None:
-        """Note that variables have the checkpoint's values, but for those at some places."""
+        """Note that variables have the checkpoint's values, except at some positions."""
         self.options.ended.note_values(self.options.name, variables, gone)
 
     def any(self, wish: bool, where: str = "the end of an epoch") -> bool:  # noqa: FBT001
-        """Tell whether any worker wishes something there; all workers call it."""
+        """Tell whether any worker requests something there; all workers call it."""
         return max(self.workers.gather(int(wish), f"fit ({where})")) > 0
 
     def stops(self) -> bool:
-        """Tell whether the workers have agreed to stop here, for good or to go on with another."""
+        """Tell whether the workers have agreed to stop here, for good or to let one rejoin."""
         return self.vote.agreed is not Agreed.GO_ON
 
     def meet(self) -> None:
@@ -142,7 +142,7 @@ class Coordinator:
         self.vote.end_if_agreed()
 
     def _rehearse_saving(self) -> None:
-        """Compile what an epoch's end and a checkpoint take from all workers."""
+        """Compile the code that an epoch's end and a checkpoint need on all workers."""
         statistics.average(self.model, self.model.distribute_strategy)
         if self.options.job.config.checkpoint_steps:
             MetricRows(self.model).take()

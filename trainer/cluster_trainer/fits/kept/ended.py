@@ -1,4 +1,4 @@
-"""Which of a script's ended fits keep their weights on the disk, and which a History alone.
+"""Decides which of a script's finished fits keep weights on the disk, not only a History.
 
 A script that is started again comes by all of its fits again. One that had ended returns what it
 returned; and its weights are put back, as the script may go on with them. A later fit that trains
@@ -29,14 +29,14 @@ from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
 from cluster_trainer.process.exit_code import tell
 
 FEW = 256
-"""Numbers of a variable that stays in any case; see lighter.py."""
+"""Variables with at most so many numbers always stay; see lighter.py."""
 READ = "fit (reads of ended fits)"
 log = logging.getLogger("trainer")
 
 
 @dataclass
 class EndedFit:
-    """A fit that has ended.
+    """A finished fit.
 
     Attributes:
         name: as the log calls it.
@@ -53,12 +53,12 @@ class EndedFit:
     read: set[int] = field(default_factory=set)
 
     def alive(self) -> set[int]:
-        """Return the `id`s of the variables that somebody still has."""
+        """Return the `id`s of the variables that still exist."""
         return {key for key, one in self.variables.items() if one() is not None}
 
 
 class EndedFits:
-    """The ended fits of this process, whose weights are on the disk here, in their order."""
+    """The finished fits of this process, whose weights are on the disk here, in order."""
 
     def __init__(self) -> None:
         self._fits: dict[str, EndedFit] = {}
@@ -68,7 +68,7 @@ class EndedFits:
 
     @contextmanager
     def fit(self, num_workers: int) -> Iterator[None]:
-        """Count what is read inside, by a fit, as no read of the script's between its fits."""
+        """Do not count reads in the context: a fit makes them, not the script between its fits."""
         self._num_workers = num_workers
         reads.stop_listening()
         try:
@@ -78,7 +78,7 @@ class EndedFits:
                 reads.listen(self._note_read, self._note_assigned)
 
     def note(self, name: str, store: Store, variables: Iterable[Any]) -> None:
-        """Note that a fit has ended, whose checkpoint holds the values of these variables."""
+        """Note that a fit has finished, whose checkpoint holds the values of these variables."""
         given = list(variables)
         large = _large(given)
         places = {id(one): place for place, one in enumerate(given)}
@@ -86,7 +86,7 @@ class EndedFits:
         self._fits[name] = EndedFit(name, store, large, places, read)
 
     def note_values(self, name: str, variables: list[Any], gone: Collection[int]) -> None:
-        """Note that variables have an ended fit's values, but for those at some places.
+        """Note that variables have a finished fit's values, except at some positions.
 
         Args:
             name: the fit's.
@@ -105,7 +105,7 @@ class EndedFits:
         return any(map(self._is_gone, variables))
 
     def refuse_gone(self, variables: Iterable[Any]) -> None:
-        """Refuse to train a model on whose weights are gone.
+        """Refuse to train a model whose weights are gone.
 
         Raises:
             ConfigurationError: they are.
@@ -115,7 +115,7 @@ class EndedFits:
                 raise _gone(one, self._gone[id(one)][1])
 
     def outdated_by(self, name: str, variables: Iterable[Any], workers: Workers) -> list[EndedFit]:
-        """Return the fits whose weights nobody needs once a later one has a checkpoint.
+        """Return the fits whose weights are obsolete once a later one has a checkpoint.
 
         All workers call it: the same fits keep the same weights on all of them.
         """
@@ -132,11 +132,11 @@ class EndedFits:
         others = [one for one in self._fits.values() if one.name != name]
         related = [one for one in others if one.alive() & trained]
         if any(one.alive() - trained for one in related):
-            gc.collect()  # an optimizer of an earlier `compile` is in a circle
+            gc.collect()  # an optimizer of an earlier `compile` is part of a reference cycle
         return [one for one in related if not one.alive() - trained]
 
     def remove_weights(self, fits: Iterable[EndedFit], of: str) -> None:
-        """Keep of some fits what the script has read, as a later one has a checkpoint now."""
+        """Keep only the weights of some fits that were read: a later fit has a checkpoint."""
         for one in fits:
             if self._fits.pop(one.name, None) is None:
                 continue
@@ -148,7 +148,7 @@ class EndedFits:
             self._tell(one, of)
 
     def _tell(self, fit: EndedFit, of: str) -> None:
-        """Say what has become of a fit's weights, the first time of each kind."""
+        """Log what has become of a fit's weights, the first time of each kind."""
         is_read = bool(fit.read)
         tell_it = log.debug if self._has_told[is_read] else log.info
         self._has_told[is_read] = True
@@ -175,7 +175,7 @@ class EndedFits:
         for one in self._fits.values():
             if key in one.variables:
                 one.read.add(one.places[key])
-                if not tf.executing_eagerly():  # a function's later calls cannot be seen
+                if not tf.executing_eagerly():  # a function's later calls are not visible
                     self._read[key] = one.variables[key]
 
     def _note_assigned(self, variable: Any) -> None:

@@ -1,4 +1,4 @@
-"""Where a fit begins: at the newest checkpoint of any worker, or at step 0."""
+"""Finds where a fit begins: at the newest checkpoint of any worker, or at step 0."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ log = logging.getLogger("trainer")
 
 @dataclass(frozen=True)
 class Start:
-    """Where a fit begins.
+    """The beginning of a fit.
 
     Attributes:
         every: the steps between two checkpoints; 0: none are kept.
@@ -30,12 +30,12 @@ class Start:
 
     @property
     def place(self) -> Place:
-        """Where that is."""
+        """Its place."""
         return self.found.checkpoint.place if self.found else Place()
 
     @property
     def in_words(self) -> str:
-        """Where that is, in words."""
+        """Its place, in words."""
         if self.found is None:
             return "at step 0, without a checkpoint on any worker"
         return f"from step {self.place.step} held by {self.found.holder}"
@@ -49,7 +49,7 @@ class Start:
 
 
 def find_start(options: FitOptions, store: Store, workers: Workers) -> Start:
-    """Find the newest checkpoint of any worker, which all have then; all workers call it.
+    """Find the newest checkpoint of any worker, which all then have; all workers call it.
 
     Raises:
         ConfigurationError: it has to be there and is not; or this worker is new, and keeps
@@ -75,7 +75,7 @@ def find_start(options: FitOptions, store: Store, workers: Workers) -> Start:
 
 
 def _agreed_steps(options: FitOptions, workers: Workers) -> int:
-    """Return the steps between two checkpoints; 0 without one of the workers: there are none."""
+    """Return the steps between two checkpoints; 0 if any worker saves none."""
     steps = options.job.config.checkpoint_steps
     wanted = workers.gather(steps, KEEPS)
     keep = [bool(one) for one in wanted]
@@ -93,7 +93,7 @@ def _say(found: Found, prefix: str) -> None:
 
 
 def _refuse_beginning(config: TrainerConfig) -> None:
-    """Refuse to begin at step 0 where that is not wanted."""
+    """Refuse to begin at step 0 if that is not allowed."""
     accepted = "auto or never, since no worker holds a whole checkpoint"
     advice = f"Is {config.run_dir} the run's own directory, mounted on every worker?"
     raise ConfigurationError([Problem(shown_name("resume"), "must", accepted, advice)])

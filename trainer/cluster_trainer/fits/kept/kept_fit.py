@@ -45,13 +45,13 @@ from cluster_trainer.results.status_file import status_file
 
 CHECKPOINTS = "checkpoints"
 RUN = "fit (the number of the run)"
-RUN_BITS = 62  # of what workers can tell each other
+RUN_BITS = 62  # small enough for a number that workers exchange
 log = logging.getLogger("trainer")
 
 
 @dataclass(frozen=True)
 class Begun:
-    """What a fit has once Keras runs it.
+    """The parts of a fit once Keras runs it.
 
     Attributes:
         checkpoint_callback: keeps its checkpoints, and knows where it is.
@@ -65,7 +65,7 @@ class Begun:
 
 
 class KeptFit:
-    """One `fit` and its checkpoints: it finds where it begins, runs, and lets go of its data.
+    """One `fit` and its checkpoints: it finds where it begins, runs, and releases its data.
 
     Args:
         options: how it is kept.
@@ -86,7 +86,7 @@ class KeptFit:
 
     @cached_property
     def pace(self) -> PaceWatch:
-        """Compares what the workers are at."""
+        """Compares the pace of the workers."""
         looks = not _has_gpus(self._model, self._workers.count)
         most = Replicas.of(self._model.distribute_strategy).most
         waited, task = partial(waits_of, self._model), self._options.job.task
@@ -94,30 +94,30 @@ class KeptFit:
 
     @property
     def place(self) -> Place:
-        """Where the fit is."""
+        """The fit's place."""
         if self._begun:
             return self._begun.checkpoint_callback.place
         return self._start.place if self._start else Place()
 
     @property
     def step(self) -> int:
-        """The step that it is at."""
+        """The fit's present step."""
         return self.place.step
 
     @property
     def _iterator(self) -> Any:
-        """The training batches; None where there are none yet, or none any more."""
+        """The training batches; None if there are none yet, or none any more."""
         return self._begun.checkpoint_callback.iterator if self._begun else None
 
     @property
     def begins_again(self) -> bool:
-        """Whether this process can go on from a checkpoint of a step that it had passed."""
+        """Whether this process can resume from a checkpoint of an earlier step."""
         keeps = self._start is None or self._options.rehearses or self._start.every > 0
         return keeps and self._data.is_possible(self._iterator)
 
     @property
     def has_trained(self) -> bool:
-        """Whether the model may be another than it was at the beginning of the fit."""
+        """Whether the model may differ from its state at the beginning of the fit."""
         return bool(self._begun and self._begun.checkpoint_callback.has_begun)
 
     @property
@@ -127,16 +127,16 @@ class KeptFit:
 
     @property
     def examples_at(self) -> Callable[[int], int] | None:
-        """From a step to the training examples seen until then; None: nobody knows, or not yet."""
+        """From a step to the training examples used until then; None: unknown, perhaps not yet."""
         return self._iterator.source.examples_at if self._iterator else None
 
     @property
     def data_described(self) -> dict[str, str]:
-        """How the training data are cut, name -> value; empty where nobody knows yet."""
+        """The batches of the training data, name -> value; empty if they are not known yet."""
         return self._iterator.described if self._iterator else {}
 
     def checkpoint_seconds(self) -> dict[str, tuple[int, float]]:
-        """Return of the newest checkpoint its step, and how long it held training up and took."""
+        """Return the newest checkpoint's step, its delay of training, and its duration."""
         found = {}
         if self._begun and self._begun.checkpoint_callback.held_up:
             found["seconds_held_up"] = self._begun.checkpoint_callback.held_up
@@ -145,11 +145,11 @@ class KeptFit:
         return found
 
     def seconds_held_up(self) -> float:
-        """Return for how many seconds the checkpoints of this start have held training up."""
+        """Return for how many seconds the checkpoints of this start have held up training."""
         return self._begun.checkpoint_callback.seconds_held_up if self._begun else 0.0
 
     def find(self) -> Start:
-        """Find the newest checkpoint of any worker, which all have then; all workers call it.
+        """Find the newest checkpoint of any worker, which all then have; all workers call it.
 
         Raises:
             ConfigurationError: it has to be there and is not, or gradients cannot be sent as the
@@ -165,7 +165,7 @@ class KeptFit:
         return start
 
     def run(self, run: Callable[..., Any], given: inspect.BoundArguments, call: Running) -> Any:
-        """Run it from the newest checkpoint of any worker, or from its beginning.
+        """Run the fit from the newest checkpoint of any worker, or from its beginning.
 
         Args:
             run: runs it, with its arguments and what is to be announced.
@@ -178,7 +178,7 @@ class KeptFit:
             RehearsedError: its first step is done; NotRehearsedError: it cannot be done twice.
             ConfigurationError: the checkpoint is of another fit, or the workers differ.
         """
-        # What reads weights in it is no use of an earlier fit's.
+        # reading weights in it is no use of an earlier fit's
         with self._options.ended.fit(self._workers.count):
             watched = self._begin(given, call)
             with self._until_its_end():
@@ -187,11 +187,11 @@ class KeptFit:
         return history
 
     def close(self) -> None:
-        """Wait until what is to be written is, and write nothing more."""
+        """Wait until all checkpoints are written, and write nothing more."""
         self._saver.close()
 
     def _begin(self, given: inspect.BoundArguments, call: Running) -> Running:
-        """Put the fit's arguments where it begins; return what is to be announced of it."""
+        """Adapt the fit's arguments to its beginning; return its announcement."""
         options, start = self._options, self._start
         self._data.note(given)
         if options.rehearses:
@@ -200,7 +200,7 @@ class KeptFit:
             given.arguments["callbacks"] = None
             start = Start()
         start = start or self.find()
-        # The checkpoint callback alone holds the values, until they are put back.
+        # From here on the checkpoint callback alone holds the values, until they are restored.
         self._start = start.lighter()
         goes_on = start.found is not None
         callbacks = own_callbacks(given, options, keeps=bool(start.every), goes_on=goes_on)
@@ -220,7 +220,7 @@ class KeptFit:
         return announced
 
     def _watched(self, begun: Begun) -> Watched:
-        """Return what watches over the fit: its callback, its vote and the limits of its calls."""
+        """Return the watch over the fit: its callback, its vote and the limits of its calls."""
         options, coordinator = self._options, begun.coordinator
         stall = StallLimit(options.deadline, options.job.config.stall_timeout_seconds)
         return Watched(
@@ -282,7 +282,7 @@ class KeptFit:
         coordinator.files.share_best()
         has_weights = self._begun.checkpoint_callback.has_weights
         if options.name and coordinator.start.every and has_weights:
-            # A script may train the same model on.
+            # A script may continue to train the same model.
             options.ended.note(options.name, self._store, coordinator.variables())
 
     def _save_the_last(self) -> None:
@@ -293,7 +293,7 @@ class KeptFit:
             log.info("saved the checkpoint of step %d", self._saver.newest, extra=OWN)
 
     def _let_go(self) -> None:
-        """Hold no data and no checkpoint any longer; another try begins with its own."""
+        """Release all data and checkpoints; another attempt begins with its own."""
         assert self._begun  # noqa: S101  it has run
         for records in self._begun.records:
             records.close()
@@ -315,9 +315,9 @@ class KeptFit:
         return [ClusterTrainerRecords(lambda: make(self), is_strict=options.must_record)]
 
     def _number_of_run(self, start: Start) -> int:
-        """Return the number that its checkpoints have; where there is none yet, the chief's draw.
+        """Return the run number of its checkpoints; if there is none yet, the chief draws one.
 
-        Not from the generators that a script seeds: its next run is another one.
+        It is not drawn from the generators that a script seeds: its next run is another one.
         """
         if not start.every:
             return UNKNOWN_RUN
@@ -325,7 +325,7 @@ class KeptFit:
         return known or self._workers.gather(1 + secrets.randbits(RUN_BITS), RUN)[0]
 
     def _refuse_rehearsal(self, callbacks: Any) -> None:
-        """Refuse to do a first step that is not the one that comes, or that takes it away."""
+        """Refuse to rehearse a step that is not the next one, or that would use it up."""
         if not self.begins_again:
             raise NotRehearsedError("a process can go through such data only once")
         if preparing := prepares(callbacks):
@@ -333,9 +333,9 @@ class KeptFit:
 
 
 def _has_gpus(model: keras.Model, workers: int) -> bool:
-    # What stands for a strategy where there is none has no devices.
+    # The stand-in for a missing strategy has no devices.
     strategy = model.distribute_strategy
-    if workers == 1 or ring_of(strategy):  # whose workers are CPUs
+    if workers == 1 or ring_of(strategy):  # its workers are CPUs
         return False
     devices = strategy.extended.worker_devices
     return any("GPU" in device for device in devices)

@@ -1,4 +1,4 @@
-"""How one fit is kept: its program decides that."""
+"""The options of one saved fit, which its program decides."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FitOptions:
-    """How a fit is kept.
+    """How a fit is saved.
 
     Attributes:
         job: the settings, and which worker this is.
@@ -74,5 +74,5 @@ class FitOptions:
 
     @property
     def prefix(self) -> str:
-        """What the log's lines about it begin with."""
+        """The beginning of the log's lines about it."""
         return f"{self.name}: " if self.name else ""

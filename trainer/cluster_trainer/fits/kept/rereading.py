@@ -1,4 +1,4 @@
-"""Whether this process can read the data of a fit again, as it must to go on after a loss."""
+"""Tells whether this process can read a fit's data again, to resume after a loss."""
 
 import inspect
 from typing import Any
@@ -21,13 +21,13 @@ class Rereading:
         self._training = self._validation = True
 
     def note(self, given: inspect.BoundArguments) -> None:
-        """Note what the fit was given."""
+        """Note the data that the fit was given."""
         self._training = may_begin_again(given.arguments.get("x"))
         tests = keras.utils.unpack_x_y_sample_weight(given.arguments.get("validation_data"))
         self._validation = may_begin_again(tests[0])
 
     def is_possible(self, iterator: Any) -> bool:
-        """Tell whether all of it can be read again.
+        """Tell whether all of them can be read again.
 
         Args:
             iterator: of the training batches; None where there is none yet.
@@ -38,7 +38,7 @@ class Rereading:
         return bool(training and validation)
 
     def let_go(self, iterator: Any) -> None:
-        """Hold no data of the fit any longer.
+        """Release the data of the fit.
 
         Args:
             iterator: of the training batches; None where there was none.
@@ -52,5 +52,5 @@ class Rereading:
 
     @property
     def _tests(self) -> Any:
-        """The batches of the fit's validations; None where there was none yet."""
+        """The batches of the fit's validations; None if there was none yet."""
         return getattr(self._model, keras_names.ITERATOR_OF_VALIDATION, None)

@@ -1,7 +1,7 @@
-"""Whether all workers train the same, and whether a checkpoint is of the same fit.
+"""Compares whether all workers train the same, and whether a checkpoint is of the same fit.
 
-The gate has compared what the environment says. This compares what has become of it: the arguments
-that a script gives, the data that each worker has loaded, and the model's variables.
+The gate has compared the environment. This module compares its results: the arguments that a script
+gives, the data that each worker has loaded, and the model's variables.
 """
 
 import json
@@ -48,7 +48,7 @@ def refuse_differing(workers: Workers, task: Task, facts: Mapping[str, str]) -> 
 
 
 def refuse_wire(config: TrainerConfig, strategy: tf.distribute.Strategy) -> None:
-    """Refuse to send gradients as something else where no ring sends them.
+    """Refuse to send gradients in another number format without a ring.
 
     Raises:
         ConfigurationError: they would go through TensorFlow's collectives, as they are.
@@ -110,6 +110,6 @@ def refuse_others(  # noqa: PLR0913, PLR0917
     refuse_differing(workers, options.job.task, facts)
     if start.found:
         left_out = set() if options.compares_layers else {LAYERS}
-        if not {*TRAINING} & start.found.checkpoint.settings.keys():  # of an earlier version
+        if not {*TRAINING} & start.found.checkpoint.settings.keys():  # from an earlier version
             left_out |= {*TRAINING}
         refuse_other_run(start.found, described, names, left_out)

@@ -1,6 +1,6 @@
-"""The workers' vote between calls of TensorFlow: whether a fit goes on, stops, or takes one in.
+"""The workers' vote between calls of TensorFlow: a fit continues, stops, or lets a worker rejoin.
 
-They vote after each call of the fit and its validations. Where calls have a fixed number of steps,
+They vote after each call of the fit and its validations. If calls have a fixed number of steps,
 several calls may pass between two votes: see `engine/pace.py`.
 """
 
@@ -25,7 +25,7 @@ log = logging.getLogger("trainer")
 
 
 class Agreed(Enum):
-    """What all workers have agreed to do after a call."""
+    """The common action of all workers after a call."""
 
     GO_ON = "train on"
     STOP = "save a checkpoint and end, as one of them was asked to"
@@ -33,7 +33,7 @@ class Agreed(Enum):
 
     @classmethod
     def of(cls, signal_number: float, takes_in: float) -> "Agreed":
-        """Return what they agree on.
+        """Return the common action.
 
         Args:
             signal_number: the largest that one of them was sent; 0: none was.
@@ -45,7 +45,7 @@ class Agreed(Enum):
 
 
 class StepVote:
-    """The vote of all workers, in the same exchange that tells how long their calls took.
+    """The vote of all workers, in the exchange that also compares the duration of their calls.
 
     Args:
         options: how the fit is kept.
@@ -77,7 +77,7 @@ class StepVote:
         self._first_epoch = self._place().epoch
 
     def agree(self, seconds: float) -> float:
-        """Vote with the other workers; return the slowest one's seconds, and note what all do next.
+        """Vote with the other workers; return the slowest one's seconds, and note the action.
 
         Args:
             seconds: how long this worker's calls have taken since the last vote.
@@ -111,13 +111,13 @@ class StepVote:
         is_alone = self._options.job.task.num_workers == 1
         if raises and is_alone and stop.signal_number == signal.SIGINT:
             stop.signal_number = 0
-            raise KeyboardInterrupt  # as everywhere in Python: the script may have plans
+            raise KeyboardInterrupt  # as everywhere in Python: the script may handle it
         if stop.signal_number:
             raise StopRequestedError(stop.signal_number)
         raise PeerStoppedError
 
     def _is_to_take_in(self) -> bool:
-        """Tell, on worker 0, whether somebody who was missing waits to be taken in, and can be."""
+        """Tell, on worker 0, whether a missing worker waits to rejoin, and can."""
         job = self._options.job
         are_missing = 1 < self._workers.count < job.task.num_workers
         if not (are_missing and job.group_socket and self._workers.rank == 0):

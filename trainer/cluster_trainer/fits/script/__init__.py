@@ -1,1 +1,1 @@
-"""What the image does for a `fit` of a user's script that says nothing of checkpoints."""
+"""Everything that the image does for the `fit` of a user's script, which asks for nothing."""

@@ -1,4 +1,4 @@
-"""What a script's fit is begun with: settings, versions, model, data. A report shows it."""
+"""The parameters of a script's fit for a report: settings, versions, model, data."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,19 +21,19 @@ ARGUMENTS = (
     "validation_freq",
     "shuffle",
 )
-"""Of `fit`, where they are given; the data, as they are cut, are described by themselves."""
+"""Arguments of `fit`, if they are given; the batches of the data are described separately."""
 
 
 def asked_of(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a script asks of a fit, name -> value as JSON knows it.
+    """Return the parameters of a script's fit, name -> JSON value.
 
-    It is asked before the fit begins: a checkpoint or a callback may change the learning rate.
+    It is called before the fit begins: a checkpoint or a callback may change the learning rate.
 
     Args:
         model: what is trained.
         arguments: of `fit`, those that are given.
     """
-    # Keras has no public way to what `compile` was given.
+    # Keras has no public access to the arguments of `compile`.
     compiled = getattr(keras_names.compile_config(model), "config", {})
     given = {name: arguments[name] for name in ARGUMENTS if arguments.get(name) is not None}
     return {
@@ -49,7 +49,7 @@ def asked_of(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, Any]
 def about(
     job: Job, model: keras.Model, asked: Mapping[str, Any], data: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return what a fit of a script is begun with; members have the names of result.json's.
+    """Return the description of a script's fit; members have the names of result.json's.
 
     Args:
         job: the settings, and which worker this is.

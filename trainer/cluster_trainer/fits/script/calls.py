@@ -1,7 +1,7 @@
-"""What a script calls beside `fit`: evaluate, predict, and training batch by batch.
+"""A script's calls beside `fit`: evaluate, predict, and training batch by batch.
 
-Nothing is kept of these. They end as a `fit` does where a peer is lost, and a script that calls
-nothing else does not leave before the other workers either.
+They have no checkpoints. If a peer is lost, they end like a `fit`. A script that calls nothing else
+does not leave before the other workers either.
 """
 
 import atexit
@@ -31,7 +31,7 @@ def call(
     strategy: tf.distribute.Strategy,
     environ: Mapping[str, str],
 ) -> Any:
-    """Return what a call of the script's returns; where a peer is lost, end the process (75).
+    """Return the result of a script's call; if a peer is lost, end the process (75).
 
     Args:
         process: this one.
@@ -49,14 +49,14 @@ def call(
         if isinstance(error, Exception):
             end_unless_crashed(error, environ)
         raise
-    process.calls = Outcome.WELL  # the script has got over an earlier one
+    process.calls = Outcome.WELL  # the script has handled an earlier one
     return result
 
 
 def _begin(process: Process, strategy: tf.distribute.Strategy, environ: Mapping[str, str]) -> None:
     begin_log(environ)
     num_workers = from_environment(environ).num_workers
-    # A ring's own end is after this one, if it is there before.
+    # If the ring existed before, its own end comes after this one.
     if workers_of(strategy).count == 1 < num_workers and process.script is None:
         log.warning(
             "evaluate, predict, train_on_batch and the like run on this worker alone: the "
@@ -67,9 +67,9 @@ def _begin(process: Process, strategy: tf.distribute.Strategy, environ: Mapping[
 
 
 def _leave(process: Process, strategy: tf.distribute.Strategy, last: LastCall) -> None:
-    """Let no worker leave before the others, unless a `fit` has seen to that, or all is over.
+    """Let no worker leave before the others, unless a `fit` has handled that, or all is over.
 
-    One that has failed leaves at once, as in `Script`.
+    A worker that has failed leaves at once, as in `Script`.
     """
     if process.pid == os.getpid() and process.script is None:
         has_failed = process.calls is not Outcome.WELL
@@ -77,5 +77,5 @@ def _leave(process: Process, strategy: tf.distribute.Strategy, last: LastCall) -
 
 
 def end_unless_crashed(error: Exception, environ: Mapping[str, str]) -> None:
-    """End the process as the trainer would, unless the error is the script's own affair."""
+    """End the process as the trainer would, unless the error is the script's own."""
     end_by(explained(error), from_environment(environ).num_workers)

@@ -1,4 +1,4 @@
-"""Where a script's fits begin anew: what an earlier script has left moves aside, or is refused."""
+"""Moves aside or refuses the fits of an earlier script when a script's fits start over."""
 
 import logging
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def begin_anew(
     before: Owner | None,
     environ: Mapping[str, str],
 ) -> None:
-    """Move aside what an earlier start has left, if that has ended, or is not wanted.
+    """Move aside the files of an earlier start, if that has ended, or is not wanted.
 
     Args:
         job: the settings, and which worker this is.
@@ -64,7 +64,7 @@ def _move_aside(
 
 
 def _refuse_other_script(job: Job, before: Owner) -> None:
-    """Refuse to train where another script was interrupted, which may still go on there."""
+    """Refuse to train where another script was interrupted, which may still resume there."""
     if any(job.folder.glob("fit-*")):
         owner.write(job.folder, before)
         accepted = f"{before.script}, whose fits in {job.folder} have not ended"

@@ -1,4 +1,4 @@
-"""The end of a script: the meeting with the other workers, or the end of what is stuck."""
+"""The end of a script: the meeting with the other workers, or the end of a stalled process."""
 
 import sys
 from collections.abc import Callable
@@ -18,8 +18,8 @@ LAST_WORDS_SECONDS = 2.0
 def meets_the_others(workers: Workers, last: LastCall, *, has_failed: bool = False) -> bool:
     """Meet the other workers at the end of a script, if it ends well; tell whether it does.
 
-    Where another one has failed, or was killed, the process ends with 75: that one is started
-    again, and needs the others.
+    If another one has failed, or was killed, the process ends with 75: that worker is restarted,
+    and needs the others.
 
     Args:
         workers: this one and the others.
@@ -47,7 +47,7 @@ def stalled(tell: Callable[[int, str], object]) -> NoReturn:
         tell: notes the exit code and the reason.
     """
     code, reason = STALLED.code, STALLED.reason or ""
-    # A disk that hangs may be why it has stalled, and holds nobody here.
+    # A hanging disk may be the cause, and must not block here.
     last = Thread(target=tell, args=(code, reason), daemon=True)
     last.start()
     last.join(LAST_WORDS_SECONDS)

@@ -1,4 +1,4 @@
-"""The log of a script: each line of ours with its time, its level and the worker's name."""
+"""The log of a script: each line of ours has a time, a level and the worker's name."""
 
 import logging
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ log = logging.getLogger("trainer")
 
 
 def begin_log(environ: Mapping[str, str]) -> None:
-    """Begin the log, unless it has begun, or the script has a logger of this name.
+    """Start the log, unless it has started, or the script has a logger of this name.
 
     Args:
         environ: TF_CONFIG, and what the log looks like. A TF_CONFIG that is refused later is no

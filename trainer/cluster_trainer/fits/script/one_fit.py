@@ -1,4 +1,4 @@
-"""What a script asks of one `fit`, without a word: checkpoints, and records of what comes of it."""
+"""A script's implicit requests about one `fit`: checkpoints and records."""
 
 import inspect
 import logging
@@ -31,7 +31,7 @@ log = logging.getLogger("trainer")
 
 
 class Stage(Enum):
-    """How far a script has come in this process."""
+    """The progress of a script in this process."""
 
     NEW = "no fit of it has met the other workers"
     AGREED = "all have agreed on where it goes on; no fit was recorded since"
@@ -40,7 +40,7 @@ class Stage(Enum):
 
 @dataclass
 class ScriptFit(Asked):
-    """What a script asks of one of its fits.
+    """A script's answers about one of its fits.
 
     Attributes:
         script: has called it.
@@ -61,29 +61,29 @@ class ScriptFit(Asked):
     chosen: Chosen | None = None
 
     def order(self) -> Order:
-        """Return the order that the script's own seed gives, or the fit's number; see Asked."""
+        """Return the order from the script's own seed, or from the fit's number; see Asked."""
         return Order(seed_of_fit(self.number))
 
     def agree(self, workers: Workers, *, is_again: bool) -> None:
-        """Agree with the others on where the script goes on, and which fit this is; see Asked."""
+        """Agree with the others where the script resumes, and which fit this is; see Asked."""
         has_ring = ring_of(self.model.distribute_strategy) is not None
         with self.script.choosing:
             self.script.agree(workers, is_again=is_again, has_ring=has_ring)
             self.chosen = self.script.fits.choose(self.called, workers, self.chosen)
 
     def options(self) -> FitOptions:
-        """Return how the fit is kept; see Asked."""
+        """Return how the fit is saved; see Asked."""
         assert self.chosen  # noqa: S101  all have agreed
         options = self._options(self.chosen)
         self.script.stage = Stage.RECORDED
         return options
 
     def options_of_rehearsal(self) -> FitOptions:
-        """Return how its first step is done without the other workers; see Asked."""
+        """Return how its first step runs without the other workers; see Asked."""
         return self._options(Chosen(self.number + 1, self.script.job.folder, self.called))
 
     def _options(self, chosen: Chosen) -> FitOptions:
-        """Return how a fit is kept in a folder; say if each worker trains by itself."""
+        """Return how a fit is saved in a folder; warn if each worker trains by itself."""
         script, job = self.script, self.script.job
         if workers_of(self.model.distribute_strategy).count == 1 < job.task.num_workers:
             log.warning(
@@ -95,7 +95,7 @@ class ScriptFit(Asked):
             script,
             chosen.folder,
             self.described,
-            # The callbacks of a fit that had ended may have changed them.
+            # The callbacks of a finished fit may have changed them.
             compares_layers=not script.has_passed,
             begins=lambda: script.fits.note(chosen),
             had_ended=partial(self._pass_over, chosen),
@@ -108,7 +108,7 @@ class ScriptFit(Asked):
         )
 
     def _records(self, number: int) -> Callable[[KeptFit], Sequence[Any]] | None:
-        """Return what makes the records in the folder of a number; None: there are to be none."""
+        """Return the maker of the records in the folder of a number; None: there are no records."""
         script = self.script
         if not script.records:
             return None
@@ -118,13 +118,13 @@ class ScriptFit(Asked):
         ).made
 
     def _pass_over(self, chosen: Chosen) -> None:
-        """Note that a fit had ended, whose results are given for the script's call."""
+        """Note that a finished fit's results are returned for the script's call."""
         chosen.refuse_if_doubtful()
         self.script.has_passed = True
 
 
 def fit_of(script: "Script", number: int, given: inspect.BoundArguments, called: Call) -> ScriptFit:
-    """Return what a script asks of a fit; callbacks may change the learning rate later."""
+    """Return the parameters of a fit; callbacks may change the learning rate later."""
     model = given.args[0]
     told = _told(model, given.arguments) if _is_told(script, number) else {}
     return ScriptFit(script, number, called, model, described(model, given.arguments), told)
@@ -143,6 +143,6 @@ def _told(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def described(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return what must be as it was for a fit to go on: name -> value."""
+    """Return the values that must be unchanged when a fit resumes: name -> value."""
     training = training_described(model, arguments)
     return {"the script": script_name(), **optimizer_described(model), **training}

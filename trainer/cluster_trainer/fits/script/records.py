@@ -1,4 +1,4 @@
-"""What each `fit` of a script leaves beside its checkpoints, without a word in the script."""
+"""The records of each `fit` of a script beside its checkpoints, without a change to the script."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from cluster_trainer.results.metrics_file import MetricsFile
 from cluster_trainer.settings.job import Job
 
 MOST_SHOWN = 100
-"""Fits of a script that have event files and about.json: thousands would be looked at by nobody."""
+"""The number of a script's fits with event files and about.json: nobody would read thousands."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class ScriptRecords:
 
     @property
     def name(self) -> str:
-        """The fit's, and its folder's."""
+        """The name of the fit and of its folder."""
         return f"fit-{self.number + 1}"
 
     def made(self, kept: KeptFit) -> Sequence[keras.callbacks.Callback]:
-        """Return what records the fit; its data are known by now."""
+        """Return the callbacks that record the fit; its data are known by now."""
         folder, is_chief = self.job.folder / self.name, self.job.task.is_chief
         file, about_file = MetricsFile(folder), AboutFile(folder)
         if is_chief and not kept.step:
@@ -92,4 +92,4 @@ def _report(file: MetricsFile, lines: list[Line], is_new: bool) -> None:  # noqa
 
 
 def _keep_still(lines: list[Line], is_new: bool) -> None:  # noqa: FBT001
-    """Leave it to the chief."""
+    """Ignore it: the chief writes it."""

@@ -1,4 +1,4 @@
-"""A user's script: what all of its fits in this process share."""
+"""A user's script: the state that all of its fits in this process share."""
 
 import atexit
 import inspect
@@ -63,7 +63,7 @@ class Script(Program):
 
     @property
     def records(self) -> bool:
-        """Whether anything is recorded: not where nothing is kept, nor by a forked process."""
+        """Whether anything is recorded: not without checkpoints, and not by a forked process."""
         return self.pid == os.getpid() and self.keeps
 
     @property
@@ -72,20 +72,20 @@ class Script(Program):
         return bool(self.job.config.checkpoint_steps)
 
     def note(self, state: str, detail: str = "") -> None:
-        """Note what the script is at, if anything is recorded."""
+        """Note the script's activity, if anything is recorded."""
         if self.records:
             self.journal.note(state, detail)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Hear stops by handlers, and end what is stuck: nobody watches this process."""
-        if self.keeps:  # an end that comes now is none: a fit has not ended well
+        """Handle stops with signal handlers, and end a stall: no process watches this one."""
+        if self.keeps:  # no valid end at this moment: a fit has not ended well
             end_mark.await_nothing(self.job.folder)
         with self.stop.handled(), self.deadline.kept(lambda: stalled(self._tell_the_last)):
             yield
 
     def asked(self, given: inspect.BoundArguments) -> ScriptFit:
-        """Return what it asks of a fit that it has called; see Program."""
+        """Return the answers about a fit that it has called; see Program."""
         model = given.args[0]
         are_gone = self.fits_ended.are_gone(model.variables)
         began = None if are_gone else weights_of(model)
@@ -93,7 +93,7 @@ class Script(Program):
         return fit_of(self, next(self.numbers), given, called)
 
     def agree(self, workers: Workers, *, is_again: bool, has_ring: bool) -> None:
-        """Agree with the other workers on where the script goes on; see Asked.agree."""
+        """Agree with the other workers where the script resumes; see Asked.agree."""
         if is_again:
             self.job = replace(self.job, is_restart=True)
         is_new = self.stage is Stage.NEW
@@ -113,11 +113,11 @@ class Script(Program):
         self.note("waiting", waiting)
 
     def tell(self, progress: Progress) -> None:
-        """Tell people where a fit is."""
+        """Show where a fit is."""
         self.onlooker.progress(progress)
 
     def failed(self, error: BaseException) -> None:
-        """End the process as the trainer would, unless the error is the script's own affair."""
+        """End the process as the trainer would, unless the error is the script's own."""
         self.outcome = self.outcome.after(error)
         if isinstance(error, Exception):
             error = explained(error)
@@ -126,7 +126,7 @@ class Script(Program):
             end_by(error, self.job.task.num_workers, self._tell_the_last)
 
     def ended(self, workers: Workers) -> None:
-        """Note that a fit has ended well: with code 0 the script would have ended, too."""
+        """Note that a fit has ended well: an exit with code 0 would end the script, too."""
         self.outcome = self.outcome.after(None)
         if self.keeps and self.outcome is Outcome.WELL:
             end_mark.await_end(self.job.folder, workers, self.environ)
@@ -140,7 +140,7 @@ class Script(Program):
     def _note_end(self, workers: Workers) -> None:
         """Mark the end of a script that ends well, and let no worker leave before the others.
 
-        One that fails leaves at once: the others may wait for it in the middle of a step.
+        A script that fails leaves at once: the others may wait for it in the middle of a step.
         """
         if self.pid != os.getpid():
             return

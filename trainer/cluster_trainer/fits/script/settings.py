@@ -1,4 +1,4 @@
-"""What a script's call of `fit` or `start_strategy` says of a run, beside the settings."""
+"""The settings of a script's call of `fit` or `start_strategy`, in addition to the variables."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -27,25 +27,25 @@ OF_THE_STRATEGY = (
     "threads",
     "gpus_per_worker",
 )
-# Settings that only the trainer's own process heeds; a script is watched by the entrypoint.
+# Settings that only the trainer's own process uses; the entrypoint watches a script.
 OF_THE_PROCESS = {
     "startup_timeout_seconds": "the entrypoint's variable STARTUP_TIMEOUT",
     "stop_seconds": "the entrypoint's variable STOP_GRACE_SECONDS",
 }
 OF_THE_START = {"precision", *OF_THE_STRATEGY}
-# Folders that a scheduler names for whoever looks for them.
+# Folders that a scheduler names for other programs.
 FOLDERS = {"data_dir", "model_dir"}
-# What `start_strategy` has heeded in this process.
+# The settings that `start_strategy` has used in this process.
 _started_with: set[str] = set()
 
 
 def unheeded() -> set[str]:
-    """Return the settings that nothing heeds in this script, if its `fit` is Keras's own."""
+    """Return the settings without effect in this script, if its `fit` is Keras's own."""
     return {*setting_names()} - {*FOLDERS, *OF_SCRIPTS, *_started_with}
 
 
 def read_start(environ: Mapping[str, str], settings: Mapping[str, Any]) -> Job:
-    """Read what `start_strategy` was called with.
+    """Read the arguments of `start_strategy`.
 
     Raises:
         ConfigurationError: something is not acceptable, or would do nothing.

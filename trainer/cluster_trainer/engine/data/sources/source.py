@@ -121,7 +121,7 @@ class Source(ABC):
         """
 
     def note_ended(self) -> None:  # noqa: B027
-        """Note that a fit on these data, which another may share, had finished at an earlier start."""
+        """Note that an earlier start has finished a fit on these data, which others may share."""
 
 
 class WholeBatchSource(Source):
