@@ -1,4 +1,4 @@
-"""What each Python process of a command begins with: how TensorFlow is imported there.
+"""Runs at the start of each Python process of a command: speeds up TensorFlow's import.
 
 In less time, and with as many threads as the container may use processors.
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 TENSORFLOW = "tensorflow"
 SLOW = (TENSORFLOW, "keras", "tf_keras")
-"""Packages that take seconds to import, and make hardly any garbage: what they make stays."""
+"""Packages that take seconds to import, and make hardly any garbage: their objects stay."""
 
 
 def begin() -> None:
-    """Have these packages imported without garbage collection, which takes a quarter less time.
+    """Import these packages without garbage collection, which takes a quarter less time.
 
-    Only while they are: what a script does before, between and after is collected as ever. Before
-    TensorFlow is, it is told of its threads.
+    Other code of a script, before, between and after, is collected as usual. Before TensorFlow is
+    imported, its number of threads is set.
     """
     sys.meta_path.insert(0, _Finder)
 
 
 class _Finder:
-    """Finds them as the other finders do."""
+    """Finds the packages like the other finders."""
 
     @staticmethod
     def find_spec(
@@ -53,7 +53,7 @@ class _Finder:
 
 
 def _have_import_quietly(loader: Any) -> None:
-    """Have a loader execute its module without collection, once: it is as it was by then."""
+    """Make a loader execute its module without collection, once; then it is as before."""
     execute = getattr(loader, "exec_module", None)
     if execute is None or isinstance(loader, type) or not hasattr(loader, "__dict__"):
         return
@@ -62,7 +62,7 @@ def _have_import_quietly(loader: Any) -> None:
         vars(loader).pop("exec_module", None)  # some finders have one loader for all modules
         if gc.isenabled():
             _without_collection(informed, module)
-        else:  # within another of these imports, or as the script wishes
+        else:  # within another of these imports, or as the script has set it
             informed(module)
 
     def informed(module: ModuleType) -> None:
@@ -74,17 +74,17 @@ def _have_import_quietly(loader: Any) -> None:
 
 
 def _set_threads() -> None:
-    """Let TensorFlow know what it cannot see of the container: it reads this when it starts."""
+    """Tell TensorFlow, at its start, about limits of the container that it cannot see."""
     from cluster_trainer.processors import threads_of_script  # noqa: PLC0415  other processes need none
 
     os.environ.update(threads_of_script(os.environ))
 
 
 def _without_collection(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
-    """Execute a module; later collections leave out what is there by then.
+    """Execute a module; later collections skip the objects that exist by then.
 
-    But not where Python has looked at all objects before: a script that has made so many may drop
-    some of them later.
+    They do not skip them if Python has collected all objects before: a script that has made so many
+    may drop some of them later.
     """
     is_early = gc.get_stats()[-1]["collections"] == 0
     gc.disable()

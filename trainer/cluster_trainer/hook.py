@@ -24,13 +24,13 @@ log = logging.getLogger("trainer")
 
 
 def install() -> None:
-    """Replace what of Keras the image does otherwise, unless CLUSTER_TRAINER_ENGINE is off.
+    """Replace parts of Keras, unless CLUSTER_TRAINER_ENGINE is off.
 
     Raises:
         SystemExit: with code 78, after a message, if that is something else, or so are
             TRAINER_COLLECTIVES and TRAINER_FIRST_BATCH.
     """
-    # Without an entrypoint this process begins a start, and those that it starts belong to it.
+    # Without an entrypoint, this process and those that it starts are a start of their own.
     os.environ.setdefault("START_ID", os.urandom(8).hex())
     if _one_of("CLUSTER_TRAINER_ENGINE", ("on", "off"), "on or off") == "on":
         _begin_log()
@@ -51,7 +51,7 @@ def _kept(run: Callable[..., Any], given: inspect.BoundArguments, call: Running)
 
 
 def _called(run: Callable[[], Any], strategy: Any) -> Any:
-    """Run another call than `fit`; there is nothing to do where this worker is alone."""
+    """Run a call other than `fit`; if this worker is alone, nothing is added."""
     environ = _environ()
     if not environ.get("TF_CONFIG"):
         return run()
@@ -62,7 +62,7 @@ def _called(run: Callable[[], Any], strategy: Any) -> Any:
 
 
 def _telling_of_lost_peers(before: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what ends a script with exit code 75 whose own code has met with a lost peer."""
+    """Return an excepthook that ends a script with 75 if its own code has met a lost peer."""
 
     def tell(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
         before(kind, error, traceback)
@@ -78,7 +78,7 @@ def _telling_of_lost_peers(before: Callable[..., Any]) -> Callable[..., Any]:
 def _environ() -> Mapping[str, str]:
     """Return the variables, without a TF_CONFIG of the script's own that names no task.
 
-    Whatever the script has made of it is between the script and TensorFlow, and never fails here.
+    Its content is between the script and TensorFlow, and never fails here.
     """
     environ = as_started(os.environ)
     text = environ.get("TF_CONFIG", "")
@@ -97,7 +97,7 @@ def _warn_of_no_task() -> None:
 
 
 def _begin_log() -> None:
-    """Give our lines their form from the first one on, where the entrypoint has started this."""
+    """Format our lines from the first one on, if the entrypoint has started this process."""
     if os.environ.get("STATUS_FILE") or os.environ.get("TF_CONFIG"):
         from cluster_trainer.fits.script.log import begin_log  # noqa: PLC0415
 
@@ -105,7 +105,7 @@ def _begin_log() -> None:
 
 
 def _one_of(variable: str, known: Sequence[str], accepted: str) -> str:
-    """Return what a variable is set to; the first of those known if it is not.
+    """Return a variable's value; the first of the accepted ones if it is not set.
 
     Raises:
         SystemExit: it is something else.
@@ -118,7 +118,7 @@ def _one_of(variable: str, known: Sequence[str], accepted: str) -> str:
 
 
 def _offer_ring() -> None:
-    """Let a script that makes no strategy train on all workers, once it asks for their sums."""
+    """Let a script without a strategy train on all workers, once its models need their sums."""
     from cluster_trainer.distribution.ring import offer_to_script  # noqa: PLC0415
 
     offer_to_script(os.environ)

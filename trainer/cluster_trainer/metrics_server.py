@@ -1,7 +1,7 @@
 """`python -m cluster_trainer.metrics_server PORT`: the status as Prometheus metrics.
 
-The entrypoint starts it where METRICS_PORT is set. Each scrape asks `status --json`, and so sees
-what a person sees, of a worker that hangs as well.
+The entrypoint starts it if METRICS_PORT is set. Each scrape runs `status --json`, so it works even
+when a worker hangs.
 """
 
 import argparse
@@ -42,7 +42,7 @@ GAUGES = {
     "healthy": ("healthy", "Whether all is well, as `status` says."),
     "slow": ("slow", "Whether this worker holds the others up."),
 }
-"""Metric -> the member of status, and what it is. What is not known is left out."""
+"""Metric -> the member of status, and its meaning. Unknown values are omitted."""
 COUNTERS = {
     "restarts": ("restarts", "How often the command was started again."),
     "gate_waits": ("gate_waits", "How often this worker has waited for the others at the gate."),
@@ -51,14 +51,14 @@ COUNTERS = {
 
 
 def ask() -> list[Mapping[str, Any]]:
-    """Return what `status` says of each worker here; nothing where it cannot say it."""
+    """Return the status of each worker here; nothing if it is not available."""
     try:
         answer = subprocess.run(
             ["status", "--json"],  # noqa: S607  the image's
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=ANSWER_SECONDS,
-            check=False,  # 1 says that something is wrong with a worker
+            check=False,  # 1 means that a worker is unhealthy
         )
         found = [json.loads(line) for line in answer.stdout.splitlines()]
     except (OSError, ValueError, subprocess.TimeoutExpired):
@@ -67,7 +67,7 @@ def ask() -> list[Mapping[str, Any]]:
 
 
 class WorkersMetrics(Collector):
-    """The metrics of the workers of this container, usually one."""
+    """The metrics of this container's workers, usually one."""
 
     def collect(self) -> Iterator[Metric]:
         """Yield each metric with its value for each worker."""
@@ -100,7 +100,7 @@ def _name(worker: Mapping[str, Any]) -> str:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket that listens at all addresses, IPv4's and IPv6's where there are both.
+    """Return a socket that listens at all addresses, IPv4's and IPv6's if both exist.
 
     Raises:
         OSError: something else listens there.
@@ -108,14 +108,14 @@ def listen(port: int) -> socket.socket:
     if socket.has_dualstack_ipv6():
         try:
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-        except OSError as error:  # those of IPv6 that is switched off
+        except OSError as error:  # IPv6 is disabled
             if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 raise
     return socket.create_server(("", port))
 
 
 def start(listener: socket.socket, registry: CollectorRegistry) -> ThreadingHTTPServer:
-    """Answer in threads of their own; the library's own server knows one family alone."""
+    """Answer in threads; the library's own server supports one address family only."""
     address = listener.getsockname()[:2]
     handler = MetricsHandler.factory(registry)
     server = ThreadingHTTPServer(address, handler, bind_and_activate=False)

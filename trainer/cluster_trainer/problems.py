@@ -1,7 +1,7 @@
-"""Kinds of problems, and the exit codes by which the parent process tells them apart.
+"""Kinds of problems, and the exit codes by which the parent process distinguishes them.
 
-The entrypoint prints its own problems in the same form. The two packages share no code on
-purpose: they meet in environment variables and exit codes only.
+The entrypoint prints its own problems in the same form. The two packages deliberately share no
+code: they communicate through environment variables and exit codes only.
 """
 
 import json
@@ -14,7 +14,7 @@ SHOWN_CHARACTERS = 200
 
 HIDDEN = "***"
 SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "KEY")
-"""What is called by one of these is hidden; the entrypoint has the same words."""
+"""If a name contains one of these words, its value is hidden; the entrypoint has the same words."""
 
 
 class ExitCode(IntEnum):
@@ -28,7 +28,7 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing the user can mend: which name, what came in, what is accepted, what to do."""
+    """One thing that the user can fix: its name, the received value, accepted values, advice."""
 
     name: str
     received: str
@@ -44,14 +44,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Told(Problem):
-    """One that somebody else has found, in its words: `advice`."""
+    """A problem that another process has found, in its words: `advice`."""
 
     def __str__(self) -> str:
         return self.advice
 
 
 class ConfigurationError(Exception):
-    """The run cannot start as it was described. Carries every problem that was found."""
+    """The run cannot start as configured; the error has every problem that was found."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(render(problems))
@@ -59,7 +59,7 @@ class ConfigurationError(Exception):
 
 
 class PeerLostError(Exception):
-    """Another worker went away or never came; the job can go on once it is back."""
+    """Another worker was lost or never came; the job can continue once it is back."""
 
 
 class PeerStoppedError(PeerLostError):
@@ -70,7 +70,7 @@ class PeerStoppedError(PeerLostError):
 
 
 class StopRequestedError(Exception):
-    """Somebody asked this worker to stop, by the signal `signal_number`."""
+    """This worker was asked to stop, by the signal `signal_number`."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(f"stopped by {Signals(signal_number).name}")
@@ -78,9 +78,9 @@ class StopRequestedError(Exception):
 
 
 class WorkerIsBackError(Exception):
-    """A worker that was missing is to be taken in; the text is its name.
+    """A worker that was missing is to rejoin; the text is its name.
 
-    What was done until now is kept, and is gone on with by all of them.
+    The results so far are saved, and all workers resume from them.
     """
 
 
@@ -93,23 +93,23 @@ class NotRehearsedError(RehearsedError):
 
 
 class TrainingDivergedError(Exception):
-    """The loss is no longer a finite number, so that further training is useless."""
+    """The loss is no longer finite, so that further training is useless."""
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as a sentence has them: `a, b and c`."""
+    """Return names in the form of a sentence: `a, b and c`."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
 
 
 def shown(received: str) -> str:
-    """Quote a received value so that it stays on one line and within reason."""
+    """Quote a received value on one line, with a limited length."""
     quoted = json.dumps(received, ensure_ascii=False)
     return quoted if len(quoted) <= SHOWN_CHARACTERS else quoted[: SHOWN_CHARACTERS - 1] + "…"
 
 
 def render(problems: Sequence[Problem]) -> str:
-    """All problems as the one message that a user sees."""
+    """Return all problems as the one message that a user sees."""
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     lines = "\n".join(f"  {problem}" for problem in problems)
     return (
@@ -119,10 +119,10 @@ def render(problems: Sequence[Problem]) -> str:
 
 
 def as_json(problems: Sequence[Problem], settings: Mapping[str, str], done: str) -> str:
-    """What the entrypoint asks for.
+    """Return the JSON that the entrypoint asks for.
 
-    It puts the problems into one message with its own, compares the settings between workers, and
-    starts nothing where `done` says that there is nothing to do.
+    The entrypoint puts the problems into one message with its own, compares the settings between
+    workers, and starts nothing if `done` says that the run is done.
     """
     return json.dumps(
         {

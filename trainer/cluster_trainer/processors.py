@@ -1,7 +1,8 @@
 """Processors that this container may use, and the threads that TensorFlow makes for them.
 
-TensorFlow and Python see which processors a process may use, but not a limit of their time (`docker
-run --cpus`). A script's process looks here before it imports TensorFlow, so nothing here is slow.
+TensorFlow and Python know which processors a process may use, but not a limit of their time
+(`docker run --cpus`). A script's process runs this before it imports TensorFlow, so nothing here is
+slow.
 """
 
 import os
@@ -11,16 +12,16 @@ from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
 THREADS = "TF_NUM_INTRAOP_THREADS"
-"""What TensorFlow takes for the threads within an operation where `tf.config.threading` was not
-asked. Those between operations are left to it: a Python function within a pipeline may hold one
+"""TensorFlow's variable for the threads within an operation, if `tf.config.threading` is not used.
+TensorFlow chooses the threads between operations: a Python function within a pipeline may hold one
 while another that it calls waits for its own, and their number costs nothing."""
 
 
 def threads_of_script(environ: Mapping[str, str], cgroup: Path = CGROUP) -> dict[str, str]:
-    """Return the variable that a script needs for its threads: what it would not find by itself.
+    """Return the variable that a script needs for its number of threads.
 
-    That is TRAINER_THREADS, where it is a number, or else what the limit of the container leaves,
-    unless OpenMP has a number. Whoever has set the variable itself has chosen.
+    That is TRAINER_THREADS, if it is a number, otherwise the limit of the container, unless OpenMP
+    has a number. A variable that is already set takes precedence.
 
     Args:
         environ: of the script.
@@ -37,7 +38,7 @@ def threads_of_script(environ: Mapping[str, str], cgroup: Path = CGROUP) -> dict
 
 
 def available_cpus(cgroup: Path = CGROUP) -> int:
-    """Count the processors that this process may use: those it may run on, within the limit."""
+    """Count the processors that this process may use, within the container's limit."""
     limit, allowed = limit_of_processors(cgroup), _allowed_cpus()
     return allowed if limit is None else max(1, min(allowed, round(limit)))
 
@@ -47,7 +48,7 @@ def _allowed_cpus() -> int:
 
 
 def limit_of_processors(cgroup: Path = CGROUP) -> float | None:
-    """Return how many processors' time the container may use, None without a limit."""
+    """Return how many processors' time the container may use; None without a limit."""
     with suppress(OSError, ValueError):
         quota, period = (cgroup / "cpu.max").read_text().split()
         return None if quota == "max" else int(quota) / int(period)

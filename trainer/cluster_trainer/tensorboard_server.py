@@ -1,8 +1,8 @@
 """`python -m cluster_trainer.tensorboard_server FOLDER`: TensorBoard on all runs below a folder.
 
-It is the installed TensorBoard but for two things. A link is not followed: `runs/latest` would show
-a run twice. And it reads event files by itself, without TensorFlow, whose import takes seconds and
-hundreds of megabytes. With its faster loader, a program of its own, both could not be had.
+It is the installed TensorBoard with two changes. It does not follow links: `runs/latest` would show
+a run twice. And it reads event files itself, without TensorFlow, whose import takes seconds and
+hundreds of megabytes. TensorBoard's faster loader, a separate program, supports neither.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from tensorboard import default, program
 from tensorboard.backend.event_processing import io_wrapper
 
 PORT = 6006
-WITHOUT_TENSORFLOW = "tensorboard.compat.notf"  # a module whose presence says so
+WITHOUT_TENSORFLOW = "tensorboard.compat.notf"  # a module whose presence tells TensorBoard so
 TEXTS_SHOWN = 100
 
 

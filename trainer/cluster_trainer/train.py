@@ -35,9 +35,9 @@ from cluster_trainer.settings.names.spellings import shown_name
 log = logging.getLogger("trainer")
 
 
-@explaining()  # what is called before and after the fit, too
+@explaining()  # calls before and after the fit are included
 def train_and_evaluate(job: Job, stop: StopRequest, deadline: Deadline, reporter: Reporter) -> None:
-    """Train, evaluate after each epoch, keep checkpoints, export, and report all of it.
+    """Train, evaluate after each epoch, save checkpoints, export, and report all of it.
 
     Raises:
         ConfigurationError: a setting does not fit the data, the model, the cluster or a checkpoint.
@@ -60,7 +60,7 @@ def train_and_evaluate(job: Job, stop: StopRequest, deadline: Deadline, reporter
     reporter.doing("saving the model")
     status.tell("saving", "the trained model")
     save_trained(run, completed, reporter, lambda: build_model(config, data))
-    done.mark(run.job, completed.steps)  # nothing is left to do for anyone
+    done.mark(run.job, completed.steps)  # nothing is left to do for any worker
     workers_of(distribution).part()
 
 
@@ -93,7 +93,7 @@ def compile_for(model: keras.Model, job: Job, data: DataSet, plan: RunLength) ->
 
 
 def log_plan(model: str, data: DataSet, plan: RunLength) -> None:
-    """Say how much there is to do."""
+    """Log the amount of work."""
     what = ""
     if isinstance(data.train, Examples):
         tested = 0 if data.test is None else len(data.test)
@@ -110,7 +110,7 @@ def load_data(config: TrainerConfig, reporter: Reporter) -> DataSet:
     Raises:
         ConfigurationError: there is no such set, or it does not fit here.
     """
-    say = partial(reporter.doing, is_own=True)  # a set may be prepared on each worker by itself
+    say = partial(reporter.doing, is_own=True)  # each worker may prepare a set by itself
     say(f"loading {config.dataset}")
     data = registry.load(config.dataset, config.data_dir, config.image_size, config.cache, say)
     reporter.dataset(data.name)
@@ -149,7 +149,7 @@ def start_strategy(
         "up: strategy %s on %s, replicas in sync %d, GPUs here %d, CPU threads %d",
         choice,
         config.devices or ",".join(local_devices[: distribution.num_replicas_in_sync]),
-        # Those who train already are met later.
+        # Workers that train already are met later.
         count_of_all(distribution) if job.comes_late else count_of(distribution),
         num_gpus,
         threads,
@@ -161,7 +161,7 @@ def start_strategy(
 
 
 def check_gpus(config: TrainerConfig, num_gpus: int) -> None:
-    """Refuse to train on other devices than this worker was meant to have.
+    """Refuse to train with another number of GPUs than requested.
 
     Raises:
         ConfigurationError: TensorFlow sees another number of GPUs than `gpus_per_worker`.

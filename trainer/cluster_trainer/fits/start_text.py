@@ -1,4 +1,4 @@
-"""What TensorBoard says of each start of a fit: when, why, where it goes on, with what."""
+"""TensorBoard's text about each start of a fit: when, why, from which step, with which settings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from cluster_trainer.settings.names.spellings import variable_of
 
 
 def start_of(job: Job, model: keras.Model, beginning: str) -> str:
-    """Return as Markdown when, why and where a run was started, and with what."""
+    """Return a Markdown text: when, why and from where a run was started, with its settings."""
     settings = {variable_of(name): value for name, value in job.config.as_json().items()}
     return _told(job, beginning, _before(job), _facts(job, model) | settings)
 
@@ -24,7 +24,7 @@ def start_of(job: Job, model: keras.Model, beginning: str) -> str:
 def start_of_fit(
     job: Job, model: keras.Model, beginning: str, what: Mapping[str, Any], *, is_first: bool
 ) -> str:
-    """Return the same of a fit of a script, with those settings that a script heeds.
+    """Return the same for a fit of a script, with the settings that apply to a script.
 
     Args:
         job: the settings, and which worker this is.
@@ -59,7 +59,7 @@ def _facts(job: Job, model: keras.Model) -> dict[str, Any]:
 
 
 def _before(job: Job) -> list[str]:
-    """Return as a table what this worker has been through since it trained last."""
+    """Return a table of this worker's events since it last trained."""
     rows = [
         f"| {datetime.fromtimestamp(one.time, UTC):%H:%M:%S} | {one.what} | {_cell(one.detail)} |"
         for one in happenings(journal.read(job.folder / journal.FILE))

@@ -1,4 +1,4 @@
-"""Models as the settings name them: built, and refused where they cannot fit the data."""
+"""Builds the model that the settings name, and refuses models that cannot fit the data."""
 
 import inspect
 from collections.abc import Callable
@@ -21,7 +21,7 @@ PICTURE = 3  # the dimensions of one: height, width, channels
 def build_model(config: TrainerConfig, data: DataSet) -> keras.Model:
     """Build the model that the settings name, for the data's shapes.
 
-    The precision is set for all of Keras, so that users' own layers follow it, too.
+    The precision is set for all of Keras, so that users' own layers use it, too.
 
     Raises:
         ConfigurationError: it is no model, not one for such inputs, or has no BatchNorm to
@@ -35,7 +35,7 @@ def build_model(config: TrainerConfig, data: DataSet) -> keras.Model:
 
 
 def set_precision(config: TrainerConfig) -> None:
-    """Set what layers that are made from now on compute in, users' own too."""
+    """Set the number format of layers that are made from now on, including users' own."""
     keras.config.set_dtype_policy(POLICIES[config.precision])
 
 
@@ -58,7 +58,7 @@ def _build_named(name: str, data: DataSet) -> keras.Model:
 
 
 def _arguments(name: str, build: Callable[..., Any], data: DataSet) -> list[Any]:
-    """Return what a function that builds a model is called with: as much as it takes."""
+    """Return the arguments of a function that builds a model: as many as it takes."""
     told = [data.train.input_shape, data.num_classes] if data.has_examples else []
     required, possible = _positional(build)
     if required > len(told):
@@ -83,7 +83,7 @@ def _positional(function: Callable[..., Any]) -> tuple[int, int]:
 def check_classifier(
     variable: str, name: str, model: keras.Model, data: DataSet, *, to_logits: bool | None
 ) -> None:
-    """Refuse a model that does not return for each class what its loss takes.
+    """Refuse a model whose output for each class is not what its loss takes.
 
     Args:
         variable: what the message calls it.
@@ -108,12 +108,12 @@ def check_classifier(
 
 
 def _last_activation(model: keras.Model) -> Any:
-    """Return the activation function that makes the output, None where that cannot be seen."""
+    """Return the activation function of the output; None if it is not visible."""
     if isinstance(model, keras.Sequential):
         last = model.layers[-1]
     elif hasattr(model, "operations"):  # functional: a function as keras.ops.softmax is no layer
         last = keras_names.made_by(model.outputs[0])
-    else:  # what a subclass computes after its last layer is its own affair
+    else:  # a subclass may compute anything after its last layer
         return None
     if isinstance(last, keras.layers.Softmax):
         return keras.activations.softmax
@@ -121,10 +121,10 @@ def _last_activation(model: keras.Model) -> Any:
 
 
 def synchronise_batch_norm(name: str, model: keras.Model) -> None:
-    """Let BatchNorm reduce its statistics over all replicas, or refuse a model without any.
+    """Let BatchNorm sum its statistics over all replicas, or refuse a model without any.
 
-    Keras's layers look at `synchronized` at each call. To clone the model with other layers would
-    need one that is functional; this takes any.
+    Keras's layers read `synchronized` at each call. Cloning the model with other layers would need
+    a functional model; this works with any.
     """
     layers = keras_names.layers_within(model)
     found = [layer for layer in layers if isinstance(layer, keras.layers.BatchNormalization)]
@@ -137,7 +137,7 @@ def synchronise_batch_norm(name: str, model: keras.Model) -> None:
 
 
 def _refuse_small_pictures(name: str, data: DataSet) -> None:
-    """Say before Keras does what a built-in model needs, and how to get it."""
+    """Explain, before Keras does, what a built-in model needs, and how to get it."""
     shape, smallest = data.train.input_shape, models.SMALLEST_SIDES.get(name, 0)
     if not smallest or (len(shape) == PICTURE and min(shape[:2]) >= smallest):
         return

@@ -1,4 +1,4 @@
-"""What a model is compiled with: the optimizer, the loss and the metrics that the settings name."""
+"""Compiles a model with the optimizer, the loss and the metrics that the settings name."""
 
 import inspect
 import logging
@@ -40,13 +40,13 @@ def compile_as_set(
 def compile_with(
     model: keras.Model, optimizer: Any, loss: Any, metrics: list[Any], *, jit: bool
 ) -> None:
-    """Compile a model, or refuse what Keras does not take; call it in the scope.
+    """Compile a model, or refuse arguments that Keras does not take; call it in the scope.
 
     `jit` tells whether XLA compiles its steps: Keras's own choice would depend on the machine.
     """
     try:
         if isinstance(loss, str):
-            keras.losses.get(loss)  # `compile` believes any name
+            keras.losses.get(loss)  # `compile` accepts any name
         model.compile(optimizer, loss, metrics=metrics, jit_compile=jit)
     except (TypeError, ValueError) as error:
         received, accepted = model.name, "an optimizer, a loss and metrics that it can be used with"
@@ -54,13 +54,13 @@ def compile_with(
 
 
 def check_loss(variable: str, name: str, model: keras.Model, data: DataSet) -> None:
-    """Refuse a compiled model whose outputs are not what its loss for classes takes.
+    """Refuse a compiled model whose outputs do not fit its loss for classes.
 
-    The message calls it `name`, the value of `variable`.
+    In the message it is `name`, the value of `variable`.
     """
     try:
         loss = keras.losses.get(model.loss)
-    except (TypeError, ValueError):  # several of them, as for several outputs
+    except (TypeError, ValueError):  # several losses, for several outputs
         return
     is_for_classes = isinstance(loss, keras.losses.SparseCategoricalCrossentropy)
     is_for_classes = is_for_classes or loss is keras.losses.sparse_categorical_crossentropy
@@ -78,7 +78,7 @@ def _refuse_settings(config: TrainerConfig) -> None:
 
 
 def loss_of(config: TrainerConfig, data: DataSet) -> Any:
-    """Return the loss that the settings name; without one, for classes the cross-entropy of logits.
+    """Return the loss that the settings name; otherwise, for classes, the cross-entropy of logits.
 
     Raises:
         ConfigurationError: there is no such loss, or none is given and the labels are no classes.
@@ -92,10 +92,10 @@ def loss_of(config: TrainerConfig, data: DataSet) -> Any:
 
 
 def metrics_of(config: TrainerConfig, data: DataSet) -> list[Any]:
-    """Return the metrics that the settings name; without any, for classes the accuracy."""
+    """Return the metrics that the settings name; otherwise, for classes, the accuracy."""
     if config.metrics is None:
         return [] if data.num_classes is None else ["accuracy"]
-    known = ("accuracy", "acc", "crossentropy", "ce")  # which of several, `compile` decides
+    known = ("accuracy", "acc", "crossentropy", "ce")  # `compile` chooses among several
     return [
         one if one in known else _named("metrics", one, keras.metrics.get, "of keras.metrics")
         for one in config.metrics.split(",")
@@ -103,7 +103,7 @@ def metrics_of(config: TrainerConfig, data: DataSet) -> list[Any]:
 
 
 def _named(setting: str, name: str, get: Any, kind: str) -> Any:
-    """Return the name, if Keras knows it; what a module of the user's has, a class as an object."""
+    """Return a name that Keras knows, or the object of a user's module; a class is called."""
     if references.is_reference(name):
         found = references.resolve(shown_name(setting), name)
         return found() if inspect.isclass(found) else found
@@ -132,7 +132,7 @@ def build_optimizer(config: TrainerConfig, plan: RunLength) -> keras.optimizers.
 
 
 def _steps(config: TrainerConfig, plan: RunLength) -> int:
-    """Return the steps of the run; any number where the learning rate does not depend on them."""
+    """Return the steps of the run; any number if the learning rate does not depend on them."""
     if plan.steps is not None:
         return plan.steps
     if config.learning_rate_schedule == CONSTANT and config.lr_scaling == "none":
@@ -166,6 +166,6 @@ def _schedule(rate: LearningRate, kind: Literal["constant", "cosine"], steps: in
             warmup_target=rate.peak if rate.warmup_steps else None,
             warmup_steps=rate.warmup_steps,
         )
-    if rate.warmup_steps:  # a straight line, and from its end on its last value
+    if rate.warmup_steps:  # linear, then constant at its last value
         return schedules.PolynomialDecay(rate.start, rate.warmup_steps, rate.peak, power=1.0)
     return rate.peak

@@ -10,9 +10,9 @@
 
 import keras
 
-# How much of BatchNorm's moving statistics stays at each step. Keras has 0.999 for MobileNetV2,
-# meant for runs of 100,000s of steps: after 450, which had brought the training accuracy to 0.99,
-# 64 % of them were still the initial values, and the test accuracy was chance (measured). 0.9 is
+# The part of BatchNorm's moving statistics that stays at each step. Keras has 0.999 for
+# MobileNetV2, for runs of 100,000s of steps. After 450 steps, with a training accuracy of 0.99, 64
+# % of them were still the initial values, and the test accuracy was chance (measured). 0.9 is
 # PyTorch's.
 BATCH_NORM_MOMENTUM = 0.9
 
@@ -25,7 +25,7 @@ def mnist_cnn(input_shape: tuple[int, ...], num_classes: int) -> keras.Model:
         keras.layers.MaxPooling2D(),
         keras.layers.Flatten(),
         keras.layers.Dense(64, activation="relu"),
-        # float32 under any precision, so that the exported model's logits are plain numbers.
+        # float32 with any precision, so that the exported model's logits are plain numbers
         keras.layers.Dense(num_classes, dtype="float32"),
     ]
     return keras.Sequential(layers, name="mnist_cnn")

@@ -1,4 +1,4 @@
-"""An optimizer that a script gives to `fit`: made ready, or refused."""
+"""An optimizer that a script gives to `fit`: prepared, or refused."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ COUNTS_REPLICAS = "Made outside, it would count a step once for each replica."
 def read_optimizer(given: Any, model: keras.Model) -> keras.optimizers.Optimizer:
     """Return an optimizer that was made in the scope of a model's strategy.
 
-    As `compile` does, this gives an optimizer a loss scale where layers compute in float16. Call
-    it in the strategy's scope.
+    Like `compile`, this adds a loss scale if layers compute in float16. Call it in the strategy's
+    scope.
 
     Raises:
         ConfigurationError: it is none, or belongs to another strategy.
@@ -36,13 +36,13 @@ def read_optimizer(given: Any, model: keras.Model) -> keras.optimizers.Optimizer
 
 
 def compute_dtypes(model: keras.Model) -> set[str]:
-    """Return what the model's layers compute in."""
-    # Keras has no public way into nested layers.
+    """Return the number format of the model's layers."""
+    # Keras has no public access to nested layers.
     return {layer.compute_dtype for layer in keras_names.layers_within(model)}
 
 
 def _refuse_other_scope(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> None:
-    """Refuse an optimizer that was made for another strategy, or that holds one that was."""
+    """Refuse an optimizer that was made for another strategy, or that holds such an optimizer."""
     wanted = _strategy_of(model.weights[0])
     for one in (optimizer, *_inner(optimizer)):
         # The property `iterations` may be a number that is computed from it.
@@ -57,5 +57,5 @@ def _inner(optimizer: Any) -> list[Any]:
 
 
 def _strategy_of(variable: keras.Variable) -> tf.distribute.Strategy | None:
-    """Return the strategy in whose scope a variable was made, None for one that was in none."""
+    """Return the strategy in whose scope a variable was made; None if there was none."""
     return getattr(variable.value, "distribute_strategy", None)

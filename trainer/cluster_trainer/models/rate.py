@@ -19,7 +19,7 @@ AUTO_WARMUP_SHARE = 10  # of the run's steps: a tenth
 
 @dataclass(frozen=True)
 class LearningRate:
-    """What the schedule is made from.
+    """The parameters of the schedule.
 
     Attributes:
         start: the rate of step 0; without a warm-up that is `peak`.
@@ -40,9 +40,9 @@ class LearningRate:
 def learning_rate_of(
     config: TrainerConfig, steps: int, global_batch_size: int | None
 ) -> LearningRate:
-    """Return the rates of a run of `steps` steps, which the number of workers has no part in.
+    """Return the rates of a run of `steps` steps, which do not depend on the number of workers.
 
-    The warm-up begins with the unscaled rate, or with 0 where that is no less.
+    The warm-up begins with the unscaled rate, or with 0 if that is not lower.
 
     Raises:
         ConfigurationError: the warm-up takes the whole run, or longer, or the rate is to be scaled

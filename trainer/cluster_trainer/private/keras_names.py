@@ -1,8 +1,8 @@
 """Keras's private names, as read in Keras 3.15.1, each with the reason why it is needed.
 
 Public names are not here: other modules import them from `keras`. Another version of Keras may lack
-some of these names. Then `tests/inside/test_private_names.py` fails with the list of all of them:
-it has an example for each name, which also shows that the name still does what is needed here.
+some of these names. Then `tests/inside/test_private_names.py` fails with a list of them: it has an
+example for each name, which also shows that the name still has the expected effect.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ import keras
 # Computes the shapes of outputs without numbers, to build a model before its first step.
 from keras.src.backend import compute_output_spec
 
-# The process's seed generator, which a checkpoint keeps; there is no public way to it.
+# The process's seed generator, which a checkpoint saves; there is no public access to it.
 from keras.src.backend.common.global_state import get_global_attribute, set_global_attribute
 from keras.src.backend.common.variables import Variable as _AnyVariable
 from keras.src.backend.tensorflow import nn as _nn
@@ -28,25 +28,25 @@ from keras.src.backend.tensorflow.optimizer import TFOptimizer as _TFOptimizer
 # Joins the predictions of several batches, ragged ones too.
 from keras.src.backend.tensorflow.trainer import concat
 
-# The layers whose `build` makes no variable: `add`, `multiply` and the like.
+# The layers whose `build` creates no variable: `add`, `multiply` and the like.
 from keras.src.layers.merging.base_merge import Merge
 from keras.src.losses import loss as _loss
 
 # Brings masks and weights to the same rank, as Keras's losses do.
 from keras.src.losses.loss import squeeze_or_expand_to_same_rank
 
-# The class below every backend's optimizer: it recognises any optimizer in a user's object.
+# The base class of every backend's optimizer: it recognises any optimizer in a user's object.
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
 from keras.src.trainers import data_adapters as _data_adapters
 
-# Loaders that have lengths and items as our sources of single examples have, but that Keras reads.
+# Loaders that have lengths and items like our sources of single examples, but that Keras reads.
 from keras.src.trainers.data_adapters import is_grain_dataset, is_torch_dataloader
 
-# Adapters of data: which one Keras has chosen decides how the data are divided.
+# Adapters of data: Keras's choice of one decides how the data are divided.
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter, can_convert_arrays
 
-# What Keras makes of arrays before it cuts batches from them.
+# Keras's conversion of arrays before it cuts batches from them.
 from keras.src.trainers.data_adapters.array_slicing import (
     TensorflowSparseWrapper,
     can_slice_array,
@@ -54,7 +54,7 @@ from keras.src.trainers.data_adapters.array_slicing import (
     slice_tensorflow_sparse_wrapper,
 )
 
-# How many batches of a generator Keras reads to see what they are.
+# The number of batches of a generator that Keras reads to inspect them.
 from keras.src.trainers.data_adapters.data_adapter_utils import NUM_BATCHES_FOR_TENSOR_SPEC
 from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
@@ -65,7 +65,7 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import (
     make_class_weight_map_fn,
 )
 
-# Ours stands in for it, and `fit` calls it by its private attributes.
+# Ours replaces it, and `fit` uses it through its private attributes.
 from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.trainers.trainer import Trainer as _Trainer
 
@@ -74,12 +74,12 @@ from keras.src.utils.rng_utils import get_random_seed
 
 from cluster_trainer.private.replaceable import Replaceable
 
-# Classes whose methods are replaced, and with which a model's own are compared.
+# Classes whose methods are replaced, and with which a model's own methods are compared.
 
 TensorFlowTrainer = _trainer.TensorFlowTrainer
 TFEpochIterator = _trainer.TFEpochIterator
 
-# What is replaced; engine/install.py says by what.
+# Replaced names; engine/install.py shows the replacements.
 
 EPOCH_ITERATOR = Replaceable(_trainer, "TFEpochIterator")
 MAYBE_BUILD = Replaceable(keras.Layer, "_maybe_build")
@@ -113,54 +113,54 @@ STATE_OF_CALLBACKS = {
     keras.callbacks.SwapEMAWeights: ("_ema_weights_in_model",),
     keras.callbacks.History: ("epoch", "history"),
 }
-"""What a callback decides by, which a checkpoint keeps, public names among them."""
+"""The state that decides a callback's actions, which a checkpoint saves; some names are public."""
 SET_BY_KERAS = ("_model", "model", "params", "validation_data", "_current_epoch")
-"""The attributes of any callback that Keras sets, so that they are not a user's own state."""
+"""The attributes that Keras sets on any callback, which are not a user's own state."""
 ITERATOR_OF_VALIDATION = "_eval_epoch_iterator"
-"""The attribute of a model in which `fit` keeps the batches of its validations, until it ends."""
+"""The attribute of a model in which `fit` keeps the batches of its validations until its end."""
 IS_VALIDATION_OF_FIT = "_use_cached_eval_dataset"
-"""The argument with which `fit` calls `evaluate`, unlike a callback or a user."""
+"""The argument with which `fit`, unlike a callback or a user, calls `evaluate`."""
 
 
 # Models and layers.
 
 own_trainable = attrgetter("_trainable_variables")
-"""The variables that a layer has itself made as trainable, frozen or not."""
+"""The variables that a layer itself has created as trainable, frozen or not."""
 own_non_trainable = attrgetter("_non_trainable_variables")
-"""The variables that a layer has itself made as not trainable: its statistics."""
+"""The variables that a layer itself has created as not trainable: its statistics."""
 own_metrics = attrgetter("_metrics")
-"""The metrics that a layer holds, which `model.metrics` may be told to leave out."""
+"""The metrics that a layer holds, which `model.metrics` may omit."""
 seed_generators = attrgetter("_seed_generators")
-"""What a layer draws from, whose state is no variable of its model."""
+"""The source of a layer's draws, whose state is not a variable of its model."""
 tracker = attrgetter("_tracker")
-"""The object that holds what a layer tracks, to put a failed `build` back."""
+"""The object that holds what a layer tracks, used to undo a failed `build`."""
 call_takes_training = attrgetter("_call_has_training_arg")
 """Whether a layer's `call` takes `training`."""
 reduction_axes = attrgetter("_reduction_axes")
 """The axes over which BatchNormalization averages."""
 strategy_given = attrgetter("_distribute_strategy")
-"""The strategy in whose scope a model was made; None: in none."""
+"""The strategy in whose scope a model was made; None: no scope."""
 made_by = attrgetter("_keras_history.operation")
-"""The operation that a tensor of symbols comes from."""
+"""The operation that a symbolic tensor comes from."""
 
 
 def layers_within(layer: Any, *, include_self: bool = True) -> list[Any]:
-    """Return a layer or model and all layers within, however deep: `layers` has one level."""
+    """Return a layer or model and all nested layers: `layers` has one level only."""
     return [*layer._flatten_layers(include_self=include_self)]
 
 
 def compiled_loss(model: Any) -> Any:
-    """Return what computes a model's loss; None: it is not compiled with one."""
+    """Return the object that computes a model's loss; None: it is not compiled with one."""
     return getattr(model, "_compile_loss", None)
 
 
 def compiled_metrics(model: Any) -> Any:
-    """Return what holds the metrics that a model was compiled with; None: nothing."""
+    """Return the object with the metrics that a model was compiled with; None: none."""
     return getattr(model, "_compile_metrics", None)
 
 
 def compile_config(model: Any) -> Any:
-    """Return what a model was compiled with, in an object of each `compile`; None: it was not."""
+    """Return the arguments that a model was compiled with, a new object for each `compile`."""
     return getattr(model, "_compile_config", None)
 
 
@@ -177,17 +177,17 @@ def user_metrics(model: Any) -> list[Any]:
 
 
 def function_of_metric(metric: Any) -> Any:
-    """Return the function that a metric takes the mean of; the metric itself if it has none."""
+    """Return the function that a metric averages; the metric itself if it has none."""
     return getattr(metric, "_fn", metric)
 
 
 def compute_loss(model: Any, *arguments: Any, **keywords: Any) -> Any:
-    """Compute a loss as the model's `train_step` does, which leaves out what a `call` lacks."""
+    """Compute a loss like the model's `train_step`, which omits arguments that a `call` lacks."""
     return model._compute_loss(*arguments, **keywords)
 
 
 def symbolic_build(model: Any, batch: Any) -> None:
-    """Build a compiled model as Keras does in a strategy's scope."""
+    """Build a compiled model like Keras in a strategy's scope."""
     model._symbolic_build(data_batch=batch)
 
 
@@ -209,7 +209,7 @@ step_counter = attrgetter("_iterations")
 averages_of = attrgetter("_model_variables_moving_average")
 """The moving averages of the variables that an optimizer with `use_ema` trains."""
 value_of = attrgetter("_value")
-"""TensorFlow's variable of Keras's; None: it is not initialised yet."""
+"""TensorFlow's variable behind Keras's; None: it is not initialised yet."""
 
 
 def trained_by(optimizer: Any) -> Sequence[Any]:
@@ -231,37 +231,37 @@ def rate_variable(optimizer: Any) -> Any:
 
 
 def unknown_to(optimizer: Any, variables: Sequence[Any]) -> list[Any]:
-    """Return the variables that an optimizer was not built with, which Keras says too late."""
+    """Return the variables that an optimizer was not built with; Keras reports them too late."""
     known = optimizer._trainable_variables_indices
-    if not known:  # one that hands all to another, as LossScaleOptimizer does
+    if not known:  # an optimizer that delegates to another, such as LossScaleOptimizer
         return []
     return [one for one in variables if optimizer._var_key(one) not in known]
 
 
 def is_decayed(optimizer: Any, variable: Any) -> bool:
-    """Tell whether an optimizer's weight decay is meant for a variable."""
+    """Tell whether an optimizer's weight decay applies to a variable."""
     return bool(optimizer._use_weight_decay(variable))
 
 
 # Data adapters and callbacks.
 
 arrays_of = attrgetter("_inputs")
-"""The arrays of an ArrayDataAdapter, as Keras has taken them."""
+"""The arrays of an ArrayDataAdapter, after Keras's conversion."""
 num_examples = attrgetter("_num_samples")
-"""How many rows these have."""
+"""The number of their rows."""
 shuffle_of = attrgetter("_shuffle")
-"""What `shuffle` was given as to an ArrayDataAdapter."""
+"""The argument `shuffle` of an ArrayDataAdapter."""
 signature_of = attrgetter("_output_signature")
-"""What is known of a PyDataset's batches; None: it has to be read for that."""
+"""The specification of a PyDataset's batches; None: the data must be read for it."""
 is_to_profile = attrgetter("_should_trace")
 """Whether a TensorBoard callback is to profile some batches."""
 
 
 def set_signature(adapter: PyDatasetAdapter, signature: Any) -> None:
-    """Let an adapter know of its batches: else it reads two more to see what they are."""
+    """Set the specification of an adapter's batches: otherwise it reads two to inspect them."""
     adapter._output_signature = signature
 
 
 def first_batches(adapter: Any) -> Any:
-    """Return the batches that Keras has read of a generator to see what they are; None: none."""
+    """Return the batches of a generator that Keras has read to inspect them; None: none."""
     return getattr(adapter, "_first_batches", None)

@@ -1,4 +1,4 @@
-"""A function of another project that can be replaced where it stands."""
+"""A function of another project that can be replaced in its place."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ class Replaceable:
 
     @property
     def own(self) -> Any:
-        """What stands there now."""
+        """The present value."""
         return getattr(self.owner, self.name)
 
     def put(self, ours: Any) -> None:
@@ -30,7 +30,7 @@ class Replaceable:
 
     @contextmanager
     def put_for_now(self, ours: Any) -> Iterator[None]:
-        """Replace it for what is done inside."""
+        """Replace it in the context."""
         before = self.own
         self.put(ours)
         try:
@@ -39,11 +39,11 @@ class Replaceable:
             self.put(before)
 
     def wrap(self, wrapping: Callable[[Any], Any]) -> None:
-        """Replace it by what a function makes of it."""
+        """Replace it by a function of its present value."""
         self.put(wrapping(self.own))
 
     def put_if(self, ours: Callable[..., Any], applies: Callable[[], bool]) -> None:
-        """Replace a function, but only for the calls that a condition holds for.
+        """Replace a function, but only for calls that fulfil a condition.
 
         Args:
             ours: takes what the replaced function takes.

@@ -10,22 +10,22 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.data.ops.dataset_ops import _VariantDataset
 
-# Turn a batch into tensors, of which an iterator gives it once more.
+# Turn a batch into tensors, which an iterator then yields again.
 from tensorflow.python.data.util.structure import get_flat_tensor_shapes, to_tensor_list
 
-# The implementation of a MultiWorkerMirroredStrategy, which ours tells its devices.
+# The implementation of a MultiWorkerMirroredStrategy, to which ours passes its devices.
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 from tensorflow.python.distribute.distribute_lib import StrategyBase as _StrategyBase
 
-# The strategy that holds where nobody has made one.
+# The default strategy.
 from tensorflow.python.distribute.distribute_lib import (
     _DefaultDistributionStrategy as DefaultStrategy,
 )
 
-# Makes one value of one for each replica of a process, within a function too.
+# Make one value per replica of a process, also within a function.
 from tensorflow.python.distribute.distribute_utils import regroup as _regroup
 
-# Tell a variable that each replica has a copy of, and a batch that each has a part of.
+# Recognise a variable with a copy on each replica, and a batch with a part for each.
 from tensorflow.python.distribute.mirrored_strategy import MirroredExtended as _MirroredExtended
 from tensorflow.python.distribute.values import DistributedVariable, PerReplicaSpec
 from tensorflow.python.eager import context as _context
@@ -38,7 +38,7 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable as _Res
 
 from cluster_trainer.private.replaceable import Replaceable
 
-# What is replaced; engine/install.py says by what.
+# Replaced names; engine/install.py shows the replacements.
 
 NUM_REPLICAS_IN_SYNC = Replaceable(_StrategyBase, "num_replicas_in_sync")
 ASSIGN = Replaceable(_BaseVariable, "assign")
@@ -53,88 +53,88 @@ CACHES = ("CacheDataset", "_CacheDataset")
 ZIP, TAKE, RANDOM = "_ZipDataset", "_TakeDataset", "_RandomDataset"
 DIRECTED_INTERLEAVE = "_DirectedInterleaveDataset"
 OPAQUE = ("_VariantDataset",)
-"""Of which nobody can tell what they are made from."""
+"""Steps whose inputs cannot be determined."""
 BATCHING = ("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset", "_RebatchDataset")
 OF_SEVERAL_ITERATORS = ("_RepeatDataset", "_ConcatenateDataset", *CACHES)
-"""Begin their inputs again within one iterator, or keep what these gave."""
+"""Steps that begin their inputs again within one iterator, or cache them."""
 AS_THEY_ARE = (
     *("_PrefetchDataset", "_RepeatDataset", "_TakeDataset", "_SkipDataset", "_ShuffleDataset"),
     *("_OptionsDataset", "_AssertCardinalityDataset", "_ShardDataset", *CACHES),
 )
-"""Give their input's elements as they are."""
+"""Steps that pass their input's elements on unchanged."""
 
 
 # The process.
 
 global_seed = _random_seed.context.global_seed
-"""Returns the seed of `tf.random.set_seed`; None: nobody has called it."""
+"""Returns the seed of `tf.random.set_seed`; None: it was not called."""
 next_operation_seed = _random_seed.context.internal_operation_seed
-"""Returns the next of the seeds that follow from the global one, and uses it up."""
+"""Returns the next of the seeds derived from the global one, and uses it up."""
 
 
 def operation_seeds() -> Any:
-    """Return the generator of those seeds, to put it back; None: there is none yet."""
+    """Return the generator of those seeds, to restore it; None: there is none yet."""
     return getattr(_context.context(), "_rng", None)
 
 
 def has_cluster() -> bool:
-    """Tell whether this process is in TensorFlow's cluster, as of MultiWorkerMirroredStrategy."""
+    """Tell whether this process is in TensorFlow's cluster (MultiWorkerMirroredStrategy)."""
     return _context.context()._collective_ops_server_def is not None
 
 
 # Strategies and what they distribute.
 
 copy_here = methodcaller("_get")
-"""Returns the copy of a DistributedVariable of the replica that asks."""
+"""Returns the calling replica's copy of a DistributedVariable."""
 
 
 def replicas_in_sync(strategy: tf.distribute.Strategy) -> int:
-    """Return how many replicas a strategy has; the public property says 1 within a step."""
+    """Return a strategy's number of replicas; the public property is 1 within a step."""
     return int(strategy.extended._num_replicas_in_sync)
 
 
 def worker_number(strategy: tf.distribute.Strategy) -> int:
-    """Return which of its cluster's workers a strategy runs on; 0 where there are no others."""
+    """Return on which of its cluster's workers a strategy runs; 0 if there are no others."""
     return int(getattr(strategy.extended, "_id_in_cluster", 0))
 
 
 def for_each_replica(values: Sequence[Any]) -> Any:
-    """Return the values of a process's replicas as `run` of a strategy hands each its own."""
+    """Return the values of a process's replicas in the form that a strategy's `run` takes."""
     return _regroup(tuple(values)) if len(values) > 1 else values[0]
 
 
 def spec_of_first(spec: PerReplicaSpec) -> Any:
-    """Return what the first replica gets."""
+    """Return the first replica's value."""
     return spec._value_specs[0]
 
 
 # Operations, functions, tensors and variables.
 
 is_stateful = attrgetter("_is_stateful")
-"""Whether an operation has effects, so that it runs even if nobody reads what it gives."""
+"""Whether an operation has effects, so that it runs even if its result is not used."""
 type_spec = attrgetter("_type_spec")
-"""The specification of an iterator, which a loop carries on."""
+"""The specification of an iterator, which a loop passes on."""
 table_as_tensors = methodcaller("_serialize_to_tensors")
 """Returns the keys and values of a lookup table, by name."""
 
 
 def run_after(operation: tf.Operation, other: tf.Operation) -> None:
-    """Have an operation of a graph wait for another."""
+    """Make an operation of a graph wait for another."""
     operation._add_control_input(other)
 
 
 def handle_data(resource: Any) -> Any:
-    """Return what a graph knows of a resource's content; None: nothing."""
+    """Return a graph's knowledge of a resource's content; None: nothing."""
     return getattr(resource, "_handle_data", None)
 
 
 def without_wrapper(container: Any) -> Any:
-    """Return the list or dictionary within one of TensorFlow's, which accounts for changes."""
+    """Return the list or dictionary within one of TensorFlow's, which records changes."""
     return getattr(container, "__wrapped__", getattr(container, "_storage", container))
 
 
 def fill_table(table: Any, tensors: Mapping[str, tf.Tensor]) -> None:
-    """Give a lookup table the keys and values that another one had."""
+    """Give a lookup table the keys and values of another one."""
     table._restore_from_tensors(tensors)
 
 
@@ -145,12 +145,12 @@ inputs_of = methodcaller("_inputs")
 
 
 def count_of(take: Any) -> int:
-    """Return how many elements a `take` lets through; -1: all."""
+    """Return the number of elements of a `take`; -1: all."""
     return int(take._count)
 
 
 def single(variant: tf.Tensor, spec: Any) -> tf.data.Dataset:
-    """Return a dataset of what an operation of tf.data gives."""
+    """Return a dataset for the output of an operation of tf.data."""
     return _VariantDataset(variant, spec)
 
 
@@ -189,6 +189,6 @@ def graphs_of(dataset: Any) -> Sequence[Any]:
 
 
 def tensors_of(dataset: Any) -> Sequence[tf.Tensor]:
-    """Return the tensors that a dataset was made of; none where it was made otherwise."""
+    """Return the tensors that a dataset was made of; none if it was made otherwise."""
     found: Sequence[tf.Tensor] = getattr(dataset, "_tensors", ())
     return found

@@ -1,4 +1,4 @@
-"""With which exit code a process ends, and what it says of the reason."""
+"""Decides the exit code of a process, and describes the reason."""
 
 import logging
 import os
@@ -21,7 +21,7 @@ log = logging.getLogger("trainer")
 
 
 def judge(error: Exception, num_workers: int) -> tuple[int, str]:
-    """Return the exit code for what has ended a run, and the reason in one line."""
+    """Return the exit code for the end of a run, and the reason in one line."""
     if isinstance(error, ConfigurationError):
         return ExitCode.BAD_CONFIGURATION, "; ".join(map(str, error.problems))
     if isinstance(error, StopRequestedError):
@@ -29,7 +29,7 @@ def judge(error: Exception, num_workers: int) -> tuple[int, str]:
     if isinstance(error, PeerLostError):
         return ExitCode.PEER_LOST, str(error)
     if isinstance(error, TrainingDivergedError) or is_other_call(error):
-        # The same settings, or the same program, would lead there again.
+        # The same settings, or the same program, would lead to it again.
         return ExitCode.BAD_CONFIGURATION, str(error)
     if num_workers > 1 and tells_of_lost_peer(error):
         return ExitCode.PEER_LOST, f"a peer was lost ({gist(error)})"
@@ -37,7 +37,7 @@ def judge(error: Exception, num_workers: int) -> tuple[int, str]:
 
 
 def tell(error: Exception, num_workers: int) -> None:
-    """Print what a person needs beyond the line that says how the run ended."""
+    """Print details for the user, besides the line that says how the run ended."""
     if isinstance(error, ConfigurationError):
         print(error, file=sys.stderr)  # noqa: T201
     elif judge(error, num_workers)[0] == ExitCode.CRASHED or is_other_call(error):
@@ -51,7 +51,7 @@ def end_by(
     *,
     is_script: bool = True,
 ) -> None:
-    """End the process for what has ended a call, unless a script may handle it.
+    """End the process after an error of a call, unless a script may handle it.
 
     Args:
         error: what was raised.
@@ -73,9 +73,9 @@ def end_by(
 
 
 def leave_process(code: int, reason: str | None) -> NoReturn:
-    """Say why, if there is a reason, and end the process without waiting for anybody."""
+    """Log the reason, if there is one, and end the process without waiting for anybody."""
     if reason is not None:
-        if status_of(code) == "stopped":  # as was asked for: the reason says so
+        if status_of(code) == "stopped":  # as requested: the reason says so
             log.info("%s (exit code %d)", reason, code, extra=OWN)
         else:
             log.error("failed: %s (exit code %d)", reason, code)

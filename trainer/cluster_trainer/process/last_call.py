@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 
 class LastCall:
-    """A thread that is there from the beginning: since Python 3.12 none can be started at the end.
+    """A thread that exists from the beginning: since Python 3.12 none can be started at the end.
 
-    A process that was forked off has no such thread, and makes no call.
+    A forked process has no such thread, and makes no call.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class LastCall:
         return self
 
     def make(self, call: Callable[[], object], seconds: float) -> None:
-        """Make a call; return when it has, or after so long. Once."""
+        """Make a call, once; return when it is done, or after so many seconds."""
         self._call = call
         self._wanted.set()
         self._thread.join(seconds)

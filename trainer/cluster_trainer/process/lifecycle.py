@@ -1,4 +1,4 @@
-"""The process that trains: its log, its stop requests, its watch, and what it writes at its end."""
+"""The process that trains: its log, its stop requests, its watch, and its last records."""
 
 import logging
 import os
@@ -38,12 +38,12 @@ PACKAGES = {
 }
 
 
-# (job, stop request, deadline, reporter): trains, or raises what ended the training.
+# (job, stop request, deadline, reporter): trains, or raises the error that ended the training.
 Training = Callable[[Job, StopRequest, Deadline, Reporter], None]
 
 
 def run(job: Job, load: Callable[[], Training]) -> int:
-    """Train in a child process, watch it, and return the code that says how it went.
+    """Train in a child process, watch it, and return the exit code.
 
     The child ends by `os._exit`: TensorFlow's destructors can hang once a peer is lost.
 
@@ -58,7 +58,7 @@ def run(job: Job, load: Callable[[], Training]) -> int:
         problem = Problem(shown_name("run_dir"), str(job.config.run_dir), accepted, f"{error}.")
         print(render([problem]), file=sys.stderr)  # noqa: T201
         return ExitCode.BAD_CONFIGURATION
-    # Before any child or thread exists: they inherit it, and no signal is lost in between.
+    # Before any child or thread exists: they inherit the mask, so no signal is lost in between.
     signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
     reading, writing = os.pipe()
     deadline = Deadline()
@@ -95,7 +95,7 @@ def train(
     stop = StopRequest(lambda code, reason: end(job, reporter, code, reason))
     stop.listen(job.config.stop_seconds)
     try:
-        # Here and not before: the import takes seconds, in which a stop is already heard.
+        # Imported here: the import takes seconds, in which a stop is already handled.
         load()(job, stop, deadline, reporter)
     except Exception as error:  # noqa: BLE001  the last place that can say what happened
         note = partial(write_result, job, reporter)
@@ -115,7 +115,7 @@ def open_reporter(job: Job) -> Reporter:
 
 
 def end(job: Job, reporter: Reporter, code: int, reason: str | None) -> NoReturn:
-    """Write result.json, say how the run ended, and end the process."""
+    """Write result.json, log how the run ended, and end the process."""
     write_result(job, reporter, code, reason)
     if code:
         leave_process(code, reason)
@@ -124,7 +124,7 @@ def end(job: Job, reporter: Reporter, code: int, reason: str | None) -> NoReturn
 
 
 def write_result(job: Job, reporter: Reporter, code: int, reason: str | None) -> None:
-    """Write result.json; a disk that does not take it changes nothing of the end."""
+    """Write result.json; if the disk does not take it, the end is the same."""
     try:
         reporter.finish(status_of(code), reason, context_of(job))
     except OSError as error:
@@ -132,7 +132,7 @@ def write_result(job: Job, reporter: Reporter, code: int, reason: str | None) ->
 
 
 def context_of(job: Job) -> dict[str, object]:
-    """Return what else result.json holds: who ran, on what, with which settings."""
+    """Return the other members of result.json: the worker, the versions, the settings."""
     return {
         "task": {"type": job.task.type, "index": job.task.index},
         "workers": job.task.num_workers,
@@ -143,7 +143,7 @@ def context_of(job: Job) -> dict[str, object]:
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions of what decides the numbers."""
+    """Return the versions of the packages that affect the numbers."""
     found = {"python": platform.python_version()}
     for name, distributions in PACKAGES.items():
         for distribution in distributions:

@@ -1,14 +1,13 @@
-"""Whether an error of TensorFlow's says that another worker is gone, or that something broke here.
+"""Tells whether an error of TensorFlow means that another worker is gone, or a local failure.
 
-The error's code alone does not tell: what breaks on this worker has any code (a GPU's faults are
-InternalError, as NCCL's are), and a fault of another worker's reaches this one under the fault's
-own code. The text tells: each call to another worker, and the coordination service, name themselves
-in it.
+The error's code alone does not tell: a local failure may have any code (a GPU's faults are
+InternalError, like NCCL's), and another worker's failure arrives with its own code. The text tells:
+calls to another worker, and the coordination service, are named in it.
 """
 
 import re
 
-# TensorFlow 2.21's own words (core/distributed_runtime, xla/tsl/distributed_runtime), and NCCL's
+# TensorFlow 2.21's messages (core/distributed_runtime, xla/tsl/distributed_runtime), and NCCL's
 # (ncclGetErrorString in nccl/src/init.cc).
 SIGNS = re.compile(
     r"information from remote target"
@@ -21,9 +20,9 @@ SIGNS = re.compile(
     r"|remote process exited|unhandled system error",
     re.IGNORECASE,
 )
-# The codes of what was broken off from elsewhere: where the text does not tell, it was a peer.
+# Codes of cancelled work: if the text does not tell, the cause was a peer.
 IN_DOUBT = ("UnavailableError", "AbortedError", "CancelledError")
-# What TensorFlow puts above the line that says something: headings, and a traceback.
+# Lines that TensorFlow puts above the informative one: headings, and a traceback.
 HEADING = re.compile(
     r"\s*$|Graph execution error:|Detected at node|in user code:|  File |\d+ root error\(s\) found"
 )
@@ -42,15 +41,15 @@ def tells_of_lost_peer(error: Exception) -> bool:
 
 
 def is_other_call(error: Exception) -> bool:
-    """Tell whether workers of a ring are at different calls, which is their program's fault.
+    """Tell whether workers of a ring are in different calls, which is their program's fault.
 
-    Where one that is new, or what a survivor remembers, may be why, this is another error by now
+    If a newcomer, or a survivor's memory, may be the cause, it is another error by now
     (`of_newcomer` in fits/lost_worker.py).
     """
     return any(kind.__name__ == "OtherCall" for kind in type(error).__mro__)
 
 
 def gist(error: Exception) -> str:
-    """Return an error's kind and the first line that says something."""
+    """Return an error's kind and its first informative line."""
     lines = [line for line in str(error).splitlines() if not HEADING.match(line)]
     return f"{type(error).__name__}: {lines[0].strip() if lines else ''}"

@@ -1,6 +1,6 @@
-"""Whether the kernel has killed something in this container because memory ran out.
+"""Whether the kernel has killed a process in this container because memory ran out.
 
-The kernel counts it in the container's cgroup. The entrypoint has a twin of this file
+The kernel counts such kills in the container's cgroup. The entrypoint has a twin of this file
 (`entrypoint/supervision/child/out_of_memory.py`), because the two packages share no code.
 """
 
@@ -15,13 +15,13 @@ FILES = (
     ("memory/memory.oom_control", "memory/memory.limit_in_bytes"),
 )
 COUNTER = "oom_kill"
-# cgroup v1 says a number beyond any machine's memory where there is no limit.
+# cgroup v1 shows a number beyond any machine's memory if there is no limit.
 NO_LIMIT_BYTES = 2**60
 MIB = 2**20
 
 
 class OomKills:
-    """The processes that the kernel has killed for want of memory since this object was made.
+    """The processes that the kernel has killed for lack of memory since this object was created.
 
     Args:
         cgroup: the folder in which the container sees its cgroup.
@@ -32,7 +32,7 @@ class OomKills:
         self._before = _count(cgroup)
 
     def cause(self) -> str | None:
-        """Return what ran out, "" if nothing was killed for that; None without a counter."""
+        """Return what ran out, "" if nothing was killed for it; None without a counter."""
         now = _count(self._cgroup)
         if now is None or self._before is None:
             return None
@@ -40,7 +40,7 @@ class OomKills:
 
 
 def _what_ran_out(limit: int | None) -> str:
-    """Return it in words, with what helps; without a limit here it is somebody else's."""
+    """Describe it, with advice; without a limit here, an outer limit was reached."""
     if limit is None:
         return (
             "out of memory: the machine, or the pod or job around this container, has none left; "
@@ -61,7 +61,7 @@ def _count(cgroup: Path) -> int | None:
 
 
 def _limit_bytes(cgroup: Path) -> int | None:
-    """Return the container's limit, None if it has none (v2 says "max")."""
+    """Return the container's limit; None if it has none (v2 shows "max")."""
     for _, limit in FILES:
         with suppress(OSError, ValueError):
             number = int((cgroup / limit).read_text())

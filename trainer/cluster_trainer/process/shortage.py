@@ -1,4 +1,4 @@
-"""What a process is short of: a limit of its processors, processors, memory, its disk."""
+"""Finds which resource a process lacks: processor time, processors, memory, its disk."""
 
 import os
 import resource
@@ -10,7 +10,7 @@ from pathlib import Path
 from cluster_trainer.process.oom import CGROUP
 from cluster_trainer.processors import limit_of_processors
 
-# Where the kernel counts the time for which a limit has held the cgroup, and what a unit of it is
+# The files with the time for which a limit has throttled the cgroup, and their units
 # (https://docs.kernel.org/scheduler/sched-bwc.html, admin-guide/cgroup-v2.html).
 THROTTLED = (
     ("cpu.stat", "throttled_usec", 1e-6),
@@ -24,7 +24,7 @@ FAULTS_A_SECOND = 20.0
 
 @dataclass(frozen=True)
 class Used:
-    """What the process has used so far, in seconds since some moment.
+    """The resources that the process has used so far, in seconds since some moment.
 
     Attributes:
         seconds: how long it has run.
@@ -42,14 +42,14 @@ class Used:
 
     @classmethod
     def now(cls, waited_for_input: float | None = None, cgroup: Path = CGROUP) -> "Used":
-        """Return it."""
+        """Return the present usage."""
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
         throttled = throttled_seconds(cgroup)
         return cls(time.monotonic(), time.process_time(), throttled, faults, waited_for_input)
 
 
 def throttled_seconds(cgroup: Path) -> float:
-    """Return for how long a limit has kept this cgroup from its processors; 0 where none counts."""
+    """Return how long a limit has throttled this cgroup; 0 if it is not counted."""
     for file, name, unit in THROTTLED:
         with suppress(OSError, ValueError, KeyError):
             lines = (cgroup / file).read_text().splitlines()
@@ -58,7 +58,7 @@ def throttled_seconds(cgroup: Path) -> float:
 
 
 def shortage(before: Used, now: Used, busy: float, disk: float, cgroup: Path = CGROUP) -> str:
-    """Return in words what a busy process was short of, as far as that can be known.
+    """Describe which resource a busy process lacked, as far as that is known.
 
     Args:
         before: what it had used at the begin of the time.

@@ -1,9 +1,9 @@
 """The watchdog for a step that never ends.
 
-TensorFlow notices a peer that died or froze by itself. It does not notice one that lives and yet
-never comes to the next step: a file system that hangs under its data, a GPU that has fallen off the
-bus. The training process says until when the present call must be over; the process that watches
-it ends it when that moment has passed, whatever state Python is in.
+TensorFlow itself detects a peer that died or froze. It does not detect a peer that lives but never
+reaches the next step, for example because a file system hangs under its data, or a GPU is no longer
+on the bus. The training process sets a deadline for the present call. The process that watches it
+ends it when the deadline has passed, whatever state Python is in.
 """
 
 import math
@@ -31,7 +31,7 @@ class Deadline:
 
     @property
     def moment(self) -> float:
-        """The moment as `time.monotonic` counts it; infinity where there is none."""
+        """The moment as `time.monotonic` counts it; infinity if there is none."""
         (moment,) = MOMENT.unpack_from(self._memory)
         return float(moment)
 
@@ -40,7 +40,7 @@ class Deadline:
         MOMENT.pack_into(self._memory, 0, time.monotonic() + seconds)
 
     def clear(self) -> None:
-        """Let there be none."""
+        """Clear the moment."""
         MOMENT.pack_into(self._memory, 0, math.inf)
 
     @contextmanager
@@ -61,7 +61,7 @@ class Deadline:
 
 
 class Kind(Enum):
-    """What a call of TensorFlow does beside its steps; each kind is as long as others of it."""
+    """What a call of TensorFlow does beside its steps; calls of one kind take similar times."""
 
     STEPS = auto()  # nothing
     FIRST = auto()  # it begins a pass through the data, and waits for its first batch
@@ -85,10 +85,10 @@ class StallLimit:
 
     @contextmanager
     def call(self, function: Callable[..., Any], *, is_first: bool = False) -> Iterator[None]:
-        """Limit what runs inside, which calls `function`.
+        """Limit the time of the context, which calls `function`.
 
-        The first call of each has no limit: it compiles, which may take many minutes on a GPU whose
-        kernels have to be translated first.
+        The first call of each function has no limit: it compiles, which may take many minutes on a
+        GPU whose kernels must be translated first.
 
         Args:
             function: is called.
@@ -111,7 +111,7 @@ class StallLimit:
         self._known.add(function)
 
     def traces(self) -> None:
-        """Note that the present call traces, whose compiling is limited as that of others is."""
+        """Note that the present call traces: its limit is that of other calls that trace."""
         if Kind.TRACES in self._present or self._deadline.moment == math.inf:
             return
         self._present.add(Kind.TRACES)

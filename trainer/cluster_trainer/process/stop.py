@@ -1,9 +1,9 @@
-"""Ending early: SIGTERM and SIGINT, heard even while TensorFlow is deaf to them.
+"""Ends a process early on SIGTERM and SIGINT, even while TensorFlow ignores them.
 
-TensorFlow's coordination service installs a C++ handler for SIGTERM that swallows it, and a
-Python handler runs only between two calls of the interpreter, which may be an hour apart while
-TensorFlow waits for a peer. So both signals are blocked in every thread and one thread of our own
-takes them with `sigwait`, which no handler can intercept.
+TensorFlow's coordination service installs a C++ handler for SIGTERM that swallows it, and a Python
+handler runs only between two calls of the interpreter, which may be an hour apart while TensorFlow
+waits for a peer. So both signals are blocked in every thread, and one thread of our own receives
+them with `sigwait`, which no handler can intercept.
 """
 
 import logging
@@ -16,13 +16,13 @@ from typing import Any
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-# A process that a signal ended has this plus the signal's number as its code.
+# The exit code of a process that a signal ended is this plus the signal's number.
 SIGNAL_CODES = 128
 log = logging.getLogger("trainer")
 
 
 class StopRequest:
-    """A stop that was asked for, or not yet.
+    """A stop request, or none yet.
 
     Attributes:
         signal_number: the signal that it came as; 0 until then.
@@ -38,7 +38,7 @@ class StopRequest:
         self.give_up = give_up
 
     def listen(self, grace_seconds: float) -> None:
-        """Start to listen; call this before any other thread exists, which inherit the mask.
+        """Start to listen; call this before other threads exist, because they inherit the mask.
 
         Args:
             grace_seconds: how long a run that watches may take to end by itself.
@@ -48,7 +48,7 @@ class StopRequest:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Listen by handlers of Python's, where threads exist that nobody can make deaf any more.
+        """Listen with Python's handlers, if threads exist whose mask cannot be set any more.
 
         They run between two calls of TensorFlow, which may take a second each, and replace the
         handler of its coordination service. Only a program's main thread can have them.
@@ -66,15 +66,15 @@ class StopRequest:
 
     @property
     def has_scripts_handler(self) -> bool:
-        """Whether the script has a handler of its own for the signal that came."""
+        """Whether the script has its own handler for the received signal."""
         handler = self._handlers.get(self.signal_number)
         return callable(handler) and handler is not signal.default_int_handler
 
     def call_scripts_handler(self) -> None:
-        """Call the script's own handler of the signal that came, if it has one.
+        """Call the script's own handler of the received signal, if it has one.
 
-        `handled` has kept it from being called when the signal came: what it does, such as to save
-        something, is to see the model as the last checkpoint has it.
+        `handled` has delayed it: a handler that saves something must see the model as the last
+        checkpoint has it.
         """
         if not self.has_scripts_handler:
             return
@@ -90,7 +90,7 @@ class StopRequest:
         return signal.Signals(self.signal_number).name
 
     def _note(self, number: int, _: object) -> None:
-        # A second signal is somebody who will not wait.
+        # A second signal means that somebody will not wait.
         if self.signal_number or self.ends_at_once:
             self.give_up(SIGNAL_CODES + number, f"stopped by {signal.Signals(number).name}")
         self.signal_number = number
@@ -98,6 +98,6 @@ class StopRequest:
     def _wait(self, grace_seconds: float) -> None:
         self.signal_number = signal.sigwait(STOP_SIGNALS)
         if self.is_watched:
-            # A second signal is somebody who will not wait.
+            # A second signal means that somebody will not wait.
             signal.sigtimedwait(STOP_SIGNALS, grace_seconds)
         self.give_up(SIGNAL_CODES + self.signal_number, f"stopped by {self._name}")

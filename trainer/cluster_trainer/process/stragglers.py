@@ -1,10 +1,10 @@
-"""Which workers hold the others up: a rule over what each was at, and nothing else.
+"""Finds stragglers: a rule over the activity of each worker, and nothing else.
 
-While the workers wait for each other, a call takes as long as the slowest needs. A worker that was
-at work for the part b of the time, where the others were for the part m (their median), would have
-been done b - m of the time sooner at their pace. What it has cost the others is the sum of
-(b - m) times the seconds; calls take more than 20 % longer for it where that is more than
-1 - 1 / 1.2, a sixth, of the time (docs/explanation/decisions/0012-who-is-slow.md).
+While the workers wait for each other, a call takes as long as the slowest needs. Suppose a worker
+was busy for the fraction b of the time, and the others for the fraction m (their median). At their
+pace it would have finished b - m of the time sooner. It has cost the others the sum of (b - m)
+times the seconds. Calls take more than 20 % longer if that is more than 1 - 1 / 1.2, a sixth, of
+the time (docs/explanation/decisions/0012-who-is-slow.md).
 """
 
 from collections import deque
@@ -15,28 +15,28 @@ from statistics import median, stdev
 WINDOW_SECONDS = 30.0
 LONGER = 1.2
 LOST_SECONDS = WINDOW_SECONDS * (1 - 1 / LONGER)
-"""5 s of the last 30: a worker that costs more is named, however soon it has."""
+"""5 s of the last 30: a worker that costs more is reported."""
 NO_MORE = 0.5
-"""One that is named is so until it costs less than this part of that."""
+"""A reported worker stays so until it costs less than this fraction of that."""
 LATELY = 12.0
-"""Looked at by themselves as well: one that has become slow is not hidden by the time before."""
+"""Also evaluated separately: earlier steps must not hide a worker that has just become slow."""
 ERRORS = 5
-"""How many standard errors of the sum it has to be, too: on a machine that other programs use, what
-each is at changes from second to second."""
+"""The number of standard errors that the sum must also exceed: if other programs use the machine,
+the activity of each worker changes from second to second."""
 LEAST_INTERVALS = 4
 LEAST_SECONDS = 8.0
-"""Before, nothing is said: a call that compiles, or a checkpoint, is not the run."""
+"""Nothing is reported before: a call that compiles, or a checkpoint, is not typical."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Some seconds of training, and for which part of them each worker was at work, by rank."""
+    """Some seconds of training, and the fraction of them in which each worker was busy, by rank."""
 
     seconds: float
     busy: tuple[float, ...]
 
     def lost(self, rank: int) -> float:
-        """Return how many seconds sooner all would be done, had this worker had the others' pace.
+        """Return how many seconds sooner all would be done if this worker had the others' pace.
 
         Below 0: it waits for them.
         """
@@ -45,7 +45,7 @@ class Interval:
 
 
 class Stragglers:
-    """Looks at the last half minute.
+    """Evaluates the last half minute.
 
     Args:
         workers: how many there are, two or more.
@@ -62,11 +62,11 @@ class Stragglers:
 
     @property
     def seconds(self) -> float:
-        """How long the window is."""
+        """The length of the window."""
         return sum(one.seconds for one in self._intervals)
 
     def note(self, interval: Interval) -> None:
-        """Take notice of what has come to pass since the last time."""
+        """Add the interval since the last time."""
         self._intervals.append(interval)
         while self.seconds - self._intervals[0].seconds >= WINDOW_SECONDS:
             self._intervals.popleft()
@@ -78,7 +78,7 @@ class Stragglers:
         return sum(one.lost(rank) for one in self._intervals)
 
     def busy(self, rank: int) -> float:
-        """Return for which part of the window a worker was at work."""
+        """Return the fraction of the window in which a worker was busy."""
         return sum(one.seconds * one.busy[rank] for one in self._intervals) / self.seconds
 
     def _is_slow(self, rank: int) -> bool:
@@ -104,7 +104,7 @@ def _is_much(losses: list[float]) -> bool:
 
 
 def in_words(stragglers: Stragglers, rank: int) -> str:
-    """Return what a slow worker costs the others."""
+    """Describe what a straggler costs the others."""
     lost, seconds = stragglers.lost(rank), stragglers.seconds
     longer = round(100 * lost / max(seconds - lost, 0.01 * seconds))
     others = [stragglers.busy(one) for one in range(stragglers.workers) if one != rank]

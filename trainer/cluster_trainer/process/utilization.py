@@ -1,9 +1,9 @@
-"""How much of the time this process has something to do, and how much it only waits.
+"""The fraction of the time in which this process is busy, and not only waiting.
 
-In synchronous training all workers' calls take the same time: each step waits for the slowest. What
-tells them apart is what they do meanwhile. So a thread looks, ten times a second, whether any other
-thread of the process runs or wants to run (state R of /proc, also while a limit of processors keeps
-it from running), or waits for a disk (state D). A worker that waits for the others has neither.
+In synchronous training all workers' calls take the same time: each step waits for the slowest. They
+differ in what they do meanwhile. So a thread checks, ten times a second, whether any other thread
+of the process runs or wants to run (state R of /proc, also while it is throttled), or waits for a
+disk (state D). A worker that waits for the others has neither.
 """
 
 import os
@@ -16,13 +16,13 @@ from pathlib import Path
 TASKS = Path("/proc/self/task")
 BETWEEN_SECONDS = 0.1
 LONGEST_SECONDS = 2.0
-"""A look that comes later counts as one after so long: the process, or Python, was held."""
+"""A later look counts as one after this time: the process, or Python, was paused."""
 WORKING, READING = b"R", b"D"
 
 
 @dataclass(frozen=True)
 class Utilization:
-    """What a process was at, in seconds, since it was first looked at.
+    """The activity of a process, in seconds, since it was first looked at.
 
     Attributes:
         seconds: how long it was looked at.
@@ -35,14 +35,14 @@ class Utilization:
     disk: float = 0.0
 
     def since(self, before: "Utilization") -> "Utilization":
-        """Return what has come after `before`."""
+        """Return the difference to `before`."""
         return Utilization(
             self.seconds - before.seconds, self.busy - before.busy, self.disk - before.disk
         )
 
 
 class UtilizationSampler:
-    """Looks at this process from a thread of its own, from `begin` to `end`."""
+    """Looks at this process from a separate thread, from `begin` to `end`."""
 
     def __init__(self, tasks: Path = TASKS) -> None:
         self._tasks = tasks
@@ -52,15 +52,15 @@ class UtilizationSampler:
 
     def begin(self) -> None:
         """Begin to look."""
-        with suppress(RuntimeError):  # no thread to be had: nobody is told to be slow then
+        with suppress(RuntimeError):  # no thread can be started: then no worker is reported as slow
             self._thread.start()
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._ended.set()
 
     def so_far(self) -> Utilization:
-        """Return what it was at so far."""
+        """Return the activity so far."""
         return Utilization(self._seconds, self._busy, self._disk)
 
     def _look(self) -> None:
@@ -79,7 +79,7 @@ class UtilizationSampler:
 
 
 def states_of(tasks: Path, own: str) -> set[bytes]:
-    """Return the states of a process's threads but one, as proc(5) has them."""
+    """Return the states of a process's threads but one, in the letters of proc(5)."""
     found = set()
     for task in os.listdir(tasks):  # noqa: PTH208  ten times a second
         if task == own:

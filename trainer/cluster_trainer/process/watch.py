@@ -1,9 +1,9 @@
-"""The process that watches the one with TensorFlow in it.
+"""The process that watches the one with TensorFlow.
 
-TensorFlow holds Python's interpreter lock while it waits for its peers, for up to an hour
-(measured): no thread of that process runs, no signal is heard, no limit of its own can end it. So
-training runs in a child process, and this one, which never imports TensorFlow, takes the signals,
-says what is awaited, and ends what is stuck.
+TensorFlow holds the GIL while it waits for its peers, for up to an hour (measured): no thread of
+that process runs, it receives no signal, and no limit of its own can end it. So training runs in a
+child process. The parent, which never imports TensorFlow, receives the signals, logs what it waits
+for, and kills a stuck child.
 """
 
 import os
@@ -20,15 +20,15 @@ from cluster_trainer.process.stop import SIGNAL_CODES, STOP_SIGNALS
 AWAITED = (*STOP_SIGNALS, signal.SIGCHLD)
 HEARTBEAT_SECONDS = 10.0
 UP, ASKS = b"1", b"r"
-"""What the child writes: its cluster is complete; it asks the entrypoint for the other workers."""
+"""Messages of the child: its cluster is complete; it asks the entrypoint for the other workers."""
 NEWS_BYTES = 16
-# Before the cluster is complete nothing was trained, and nothing is lost.
+# Before the cluster is complete, nothing is trained, and nothing is lost.
 STARTING_STOP_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How the child ended; `reason` is None where the child has told it itself."""
+    """The end of the child; `reason` is None if the child has logged it itself."""
 
     code: int
     reason: str | None = None
@@ -43,7 +43,7 @@ STALLED = Ended(
 
 @dataclass(frozen=True)
 class Limits:
-    """How long the child may take for what.
+    """The time limits of the child.
 
     Attributes:
         start_up_seconds: until its cluster is complete, or it asks the entrypoint for that, which
@@ -88,7 +88,7 @@ class Watch:
         self._limit = time.monotonic() + start_up_seconds if start_up_seconds else None
 
     def wait(self) -> Ended:
-        """Wait until the child has ended, by itself or by force."""
+        """Wait until the child has ended or was killed."""
         while True:
             number = self._next_signal()
             if self._starting and (news := self._news()):
@@ -107,7 +107,7 @@ class Watch:
                 self._say_waiting()
 
     def _next_signal(self) -> int | None:
-        """Wait for a signal, or until something is due; return its number, or None."""
+        """Wait for a signal, or until a limit is reached; return its number, or None."""
         due = self._deadline.moment if self._limit is None else self._limit
         seconds = max(0.0, min(HEARTBEAT_SECONDS, due - time.monotonic()))
         received = signal.sigtimedwait(AWAITED, seconds)
@@ -134,9 +134,9 @@ class Watch:
 
 
 def _ended(code: int, ran_out: str | None) -> Ended:
-    """Explain a child that could not do so itself.
+    """Explain the end of a child that could not do so itself.
 
-    `ran_out` says what the kernel has killed something for (`OomKills.cause`).
+    `ran_out` says why the kernel has killed a process (`OomKills.cause`).
     """
     if code >= 0:
         return Ended(code)

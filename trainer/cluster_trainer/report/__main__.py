@@ -71,7 +71,7 @@ def _folder_of(text: str) -> Path:
 
 
 def _instead(folder: Path) -> str:
-    """Return what to give instead: the folder above a worker's, or one of the runs around."""
+    """Return advice: the folder above a worker's, or one of the runs nearby."""
     if WORKER.fullmatch(folder.name) and folder.is_dir():
         return f"This is one worker's: give the folder that it is in, {folder.parent}."
     for place in (folder, folder.parent):
@@ -88,12 +88,12 @@ def _runs_in(place: Path) -> list[str]:
 
 
 def _renderer() -> Callable[[Sequence[RecordedRun]], str]:
-    """Return what makes the page.
+    """Return the function that makes the page.
 
     Raises:
         ImportError: what draws it is not there.
     """
-    # matplotlib keeps a list of fonts there; the home directory may be read-only.
+    # matplotlib stores a list of fonts there; the home directory may be read-only
     os.environ.setdefault("MPLCONFIGDIR", "/tmp/matplotlib")  # noqa: S108
     try:
         from cluster_trainer.report.page import render  # noqa: PLC0415

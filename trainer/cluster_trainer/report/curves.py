@@ -1,4 +1,4 @@
-"""The numbers of a worker's event files: when, at which step, how much."""
+"""The numbers in a worker's event files, with their time and step."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from cluster_trainer.report.forms import is_number
 from cluster_trainer.report.reading import FileReader, shown
 from cluster_trainer.results.journal import is_time
 
-WITHOUT_TENSORFLOW = "tensorboard.compat.notf"  # as tensorboard_server.py has it
+WITHOUT_TENSORFLOW = "tensorboard.compat.notf"  # like tensorboard_server.py
 PATTERN = "events.out.tfevents.*"
 TENSORBOARD = "tensorboard"
 
@@ -27,7 +27,7 @@ Curves = Mapping[str, Sequence[Point]]
 
 
 def joined(parts: Iterable[Curves | None]) -> Curves | None:
-    """Return curves as one, the points of each by time; None where there are none."""
+    """Return curves as one, the points of each by time; None if there are none."""
     found: dict[str, list[Point]] = {}
     for curves in parts:
         for tag, points in (curves or {}).items():
@@ -36,7 +36,7 @@ def joined(parts: Iterable[Curves | None]) -> Curves | None:
 
 
 def read_curves(folder: Path, reading: FileReader) -> Curves | None:
-    """Return the numbers in a folder by their tags, each step once; None where there are none."""
+    """Return the numbers in a folder by their tags, each step once; None if there are none."""
     try:
         if not any(folder.glob(PATTERN)):
             return None

@@ -1,4 +1,4 @@
-"""The forms of a run's files: what each member has to be. Any may be null: it is not known."""
+"""The formats of a run's files. Any member may be null: it is unknown."""
 
 from math import isfinite
 from typing import Annotated, Any, Required
@@ -10,20 +10,20 @@ from typing_extensions import TypedDict
 from cluster_trainer.results.journal import END_OF_TIME
 
 MAX_COUNT, MAX_NUMBER = 2**53, 1e100
-"""What is drawn has to be added and multiplied, too."""
+"""The largest number, so that the drawings can add and multiply."""
 STRICT = ConfigDict(strict=True, extra="allow")
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Seconds = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether it is a number, and a finite one."""
+    """Tell whether a value is a finite number."""
     is_one = isinstance(value, (int, float)) and not isinstance(value, bool)
     return is_one and abs(value) <= MAX_NUMBER
 
 
 def _metric(value: Any) -> Any:
-    """Return a metric, None where it is not finite."""
+    """Return a metric; None if it is not finite."""
     if value is None or isinstance(value, list) or is_number(value):
         return value
     if isinstance(value, float) and not isfinite(value):
@@ -39,7 +39,7 @@ def _of_an_epoch(line: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Begun(TypedDict, total=False):
-    """What result.json and about.json have alike."""
+    """The common members of result.json and about.json."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
     strategy: str | None
@@ -83,7 +83,7 @@ class _Cluster(TypedDict):
 
 @dataclass(frozen=True, config=STRICT)
 class Picture:
-    """A test example: PNG in base64, its class, what the model said, and how sure it was."""
+    """A test example: PNG in base64, its class, the prediction, and its probability."""
 
     png: Annotated[str, Field(pattern=r"^[A-Za-z0-9+/=]+$")]
     label: Count
@@ -93,7 +93,7 @@ class Picture:
 
 @dataclass(frozen=True, config=STRICT)
 class Predicted:
-    """What a trained classifier said of test examples.
+    """A trained classifier's predictions of test examples.
 
     Attributes:
         matrix: [classes][classes], how many of a class (row) were taken for which (column).

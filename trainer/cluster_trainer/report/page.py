@@ -21,7 +21,7 @@ from cluster_trainer.results.metrics_file import COUNTS
 HERE = Path(__file__).parent
 FACTS = ("status", "reason", "dataset", "workers", "replicas", "strategy", "steps", "epochs")
 OF_SCRIPTS = ("workers", "replicas", "strategy")
-"""Of runs without a result.json, as those of a script's `fit` are."""
+"""The status of runs without a result.json, such as those of a script's `fit`."""
 
 
 def render(runs: Sequence[RecordedRun]) -> str:

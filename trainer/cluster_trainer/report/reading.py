@@ -1,7 +1,7 @@
-"""Reads a run's files as far as they can be read, and notes in sentences what cannot be.
+"""Reads a run's files as far as possible, and notes in sentences what cannot be read.
 
-A run may have been killed in the middle of a line, on a disk that was full, or be of another
-version; and any program could write there. So nothing in these files is taken on trust.
+A run may have been killed in the middle of a line, on a full disk, or be of another version. Any
+program could have written there. So nothing in these files is trusted.
 """
 
 import json
@@ -31,18 +31,18 @@ class FileReader:
         self.unread: list[str] = []
 
     def note(self, file: Path, what: object) -> None:
-        """Note what of a file could not be read."""
+        """Note the part of a file that could not be read."""
         self.unread.append(f"{file.relative_to(self._folder)}: {what}")
 
     def has(self, file: Path) -> bool:
-        """Tell whether a file is there."""
+        """Tell whether a file exists."""
         try:
             return file.exists()
-        except OSError:  # what cannot be looked into has been noted by now
+        except OSError:  # an unreadable folder has been noted by now
             return False
 
     def document(self, file: Path, form: TypeAdapter[Any]) -> Any:
-        """Return the one object of a file; None where there is none of that form."""
+        """Return the one object of a file; None if it has none in this format."""
         content = self._content(file)
         if content is None:
             return None
@@ -53,7 +53,7 @@ class FileReader:
             return None
 
     def lines(self, file: Path, form: TypeAdapter[Any]) -> list[Json]:
-        """Return the objects of a file that has one a line; what has another form is left out."""
+        """Return the objects of a file with one per line; lines in another format are omitted."""
         found, wrong = [], []
         for number, line in enumerate((self._content(file) or b"").split(b"\n"), start=1):
             try:
@@ -68,7 +68,7 @@ class FileReader:
 
     def _content(self, file: Path) -> bytes | None:
         try:
-            if file.is_file():  # a pipe would be waited for
+            if file.is_file():  # reading a pipe would block
                 return file.read_bytes()
             if file.exists():
                 self.note(file, "it is no file")
@@ -78,21 +78,21 @@ class FileReader:
 
 
 def shown(value: Any) -> str:
-    """Return a value as a sentence has it: short, and of printable letters alone."""
+    """Return a value for a sentence: short, with printable letters only."""
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     text = "".join(letter if letter.isprintable() else "?" for letter in text)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _parsed(content: bytes, form: TypeAdapter[Any]) -> Any:
-    """Return the object that a JSON text holds.
+    """Return the object in a JSON text.
 
     Raises:
         ValueError: it holds none of that form; the sentence says what is wrong first.
     """
     try:
         found = json.loads(content.decode(errors="replace"))
-        # Names of files need not be text, for which pydantic's own parser has no room.
+        # File names need not be text, which pydantic's own parser requires.
         text = json.dumps(found, ensure_ascii=False).encode(errors="replace")
     except (ValueError, RecursionError) as error:
         raise ValueError(f"no JSON, or not all of it: {shown(str(error))}") from None

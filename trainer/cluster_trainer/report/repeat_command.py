@@ -22,7 +22,7 @@ OF_THE_START = ("RUN_UID", "RUN_GID", "CLUSTER_TOKEN")
 TOKEN = "CLUSTER_TOKEN"  # noqa: S105  its name
 PLACES = ("data_dir", "run_dir", "model_dir", "resume")
 OF_A_SCRIPT = ("model", "dataset")
-"""What a script gives itself. The settings only record it."""
+"""Settings that a script sets itself. They are only recorded."""
 GPUS = "--gpus all --shm-size 1g"
 
 

@@ -1,4 +1,4 @@
-"""DONE: the mark of a run that is over, so that whatever starts it again ends at once."""
+"""DONE: the mark of a finished run. A start that finds it ends at once."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ log = logging.getLogger("trainer")
 
 
 def mark(job: Job, steps: int) -> None:
-    """Write the mark, whole or not at all; all workers have everything on disk by now."""
+    """Write the mark, completely or not at all; all workers have everything on disk by now."""
     document = {
         "steps": steps,
         "epochs": job.config.epochs,
@@ -48,7 +48,7 @@ def sentence_if_done(job: Job) -> str:
 
 
 def _read(job: Job) -> dict[str, Any] | None:
-    """Return the mark, None where there is none, or none that can be read."""
+    """Return the mark; None if there is none that can be read."""
     try:
         document = json.loads((job.folder / FILE).read_text())
     except (OSError, ValueError):
@@ -57,8 +57,8 @@ def _read(job: Job) -> dict[str, Any] | None:
 
 
 def _refuse_other_settings(job: Job, done: dict[str, str]) -> None:
-    # A model that was compiled had its own way, and is not known yet; nor were the epochs of matter
-    # then: where they are, the mark has them.
+    # A model that was compiled had its own parameters, which are not known yet. If the epochs
+    # mattered, the mark has them.
     mine = {variable_of(name): str(value) for name, value in job.config.as_json().items()}
     advice = "Give that, or another TRAINER_RUN_DIR, or TRAINER_RESUME=never to train anew."
     problems = [

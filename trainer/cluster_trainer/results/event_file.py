@@ -1,7 +1,7 @@
-"""Event files, which TensorBoard reads, in its own form and by its own library.
+"""Event files for TensorBoard, in its own format and with its own library.
 
-tf.summary's writer could not say that a run was set back: only a record of the kind `session_log`
-makes TensorBoard forget the steps that are done again.
+tf.summary's writer cannot mark that a run was set back: only a record of the kind `session_log`
+makes TensorBoard forget the steps that are repeated.
 """
 
 import logging
@@ -27,10 +27,10 @@ log = logging.getLogger("trainer")
 
 
 class EventFile:
-    """What one start of a run writes into a folder; TensorBoard calls the folder a run.
+    """The records of one start of a run in a folder; TensorBoard calls the folder a run.
 
-    Every record is with the operating system at once, so that it survives a process that is killed.
-    A disk that is full costs a warning and points, and not the run.
+    The operating system has every record at once, so that it survives a kill. A full disk causes a
+    warning and loses points, but does not end the run.
 
     Args:
         folder: where earlier starts may have written; it is made with the first record.
@@ -46,7 +46,7 @@ class EventFile:
         self._unwritten = b"".join(map(_record, first))
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
-        """Write numbers, tag -> number; in the older form, which every reader takes back."""
+        """Write numbers, tag -> number, in the older format: readers forget its repeated steps."""
         numbers = [Summary.Value(tag=tag, simple_value=one) for tag, one in values.items()]
         self._add(Event(step=step, summary=Summary(value=numbers)))
 
@@ -55,17 +55,17 @@ class EventFile:
         self._add(Event(step=step, summary=text_pb(tag, markdown)))
 
     def histogram(self, tag: str, values: np.ndarray, step: int) -> None:
-        """Write how finite values of any shape are distributed."""
+        """Write the distribution of finite values of any shape."""
         self._add(Event(step=step, summary=histogram_pb(tag, values)))
 
     def _add(self, event: Event) -> None:
-        """Write a record, with the file's first ones until there was room for these.
+        """Write a record, after the file's first ones if these are not written yet.
 
         Without them it would show steps twice that are done again.
         """
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)  # it may be removed meanwhile
-            # Whole or not at all: TensorBoard reads no further than to a broken record.
+            # All of it or nothing: TensorBoard stops reading at a broken record.
             append_whole(self._file, self._unwritten + _record(event))
             self._unwritten = b""
         except OSError as error:
@@ -81,7 +81,7 @@ def _record(event: Event) -> bytes:
 
 
 def _framed(content: bytes) -> bytes:
-    """Return a record of TensorFlow's: TensorBoard's own RecordWriter costs 0.1 s to import.
+    """Return a record in TensorFlow's format: TensorBoard's own RecordWriter costs 0.1 s to import.
 
     Source: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
     """

@@ -1,4 +1,4 @@
-"""The trained model on disk: a .keras file and a SavedModel, whole or not at all."""
+"""The trained model on disk: a .keras file and a SavedModel, each complete or absent."""
 
 import logging
 import shutil
@@ -26,11 +26,11 @@ def save_copy(
     *,
     is_alone: bool,
 ) -> keras.Model | None:
-    """Write a trained model from a copy that knows nothing of a strategy; see `save`.
+    """Write a trained model from a copy that does not depend on a strategy; see `save`.
 
-    Where there is no such copy, model.keras alone is written, from the model itself, if this is the
-    only worker: elsewhere to read its variables takes all of them. A model that cannot be saved at
-    all is no reason for a run to fail: its checkpoints are there.
+    If there is no such copy, and this is the only worker, only model.keras is written, from the
+    model itself: with several workers, reading its variables needs all of them. A model that cannot
+    be saved does not end the run: its checkpoints are there.
 
     Args:
         model: that was trained, under any strategy.
@@ -70,14 +70,14 @@ def save_copy(
 
 
 def _adopt(model: keras.Model, copy: keras.Model) -> None:
-    """Give a copy what layers hold beside weights: vocabularies, and what they make of weights."""
+    """Copy the other state of layers to the copy: vocabularies, and values derived from weights."""
     layers = zip(keras_names.layers_within(model), keras_names.layers_within(copy), strict=True)
     for layer, its_copy in layers:
         if hasattr(layer, "save_assets") and hasattr(layer, "load_assets"):
             with TemporaryDirectory() as folder:
                 layer.save_assets(folder)
                 its_copy.load_assets(folder)
-        if hasattr(its_copy, "finalize_state"):  # as Normalization has it, after adapt
+        if hasattr(its_copy, "finalize_state"):  # such as Normalization after adapt
             its_copy.finalize_state()
 
 
@@ -88,10 +88,9 @@ def _first_line(error: Exception) -> str:
 def save(model: keras.Model, folder: Path) -> None:
     """Write `model` to `folder` as model.keras and saved_model/, replacing earlier ones.
 
-    `model` must have been built outside of any strategy, so that what is saved knows of none.
-    Each is written under another name first: a run that is killed leaves no half a model, and
-    neither does a loss of power after the run was marked as done.
-    A folder that is missing is made.
+    `model` must have been built outside of any strategy, so that the file does not depend on one.
+    Each is written under another name first. So a killed run leaves no incomplete model, and
+    neither does a power loss after the run was marked as done. A missing folder is created.
     """
     save_keras_file(model, folder)
     unfinished_folder = folder / (UNFINISHED + SAVED_MODEL)
@@ -99,8 +98,8 @@ def save(model: keras.Model, folder: Path) -> None:
     model.export(unfinished_folder, format="tf_saved_model", verbose=False)
     sync_tree(unfinished_folder)
     shutil.rmtree(folder / SAVED_MODEL, ignore_errors=True)
-    # Not rename: a bucket that is mounted as a folder may know no renaming of folders, which move
-    # replaces by copying (Cloud Storage FUSE's rename-dir-limit is 0 unless it is set).
+    # Not rename: a mounted bucket may not support renaming folders, which move replaces by copying
+    # (Cloud Storage FUSE's rename-dir-limit is 0 unless it is set).
     shutil.move(unfinished_folder, folder / SAVED_MODEL)
     sync_folder(folder)
 

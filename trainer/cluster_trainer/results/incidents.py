@@ -1,4 +1,4 @@
-"""What has happened to a run since it trained last: waits at the gate, restarts, ends."""
+"""The events of a run since it last trained: waits at the gate, restarts, ends."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ TRAINED = ("training", "evaluating", "saving")
 WAITING = "waiting"
 TOLD = ("restarting", "failed", "stopped")
 MISSING = "waiting for "
-"""Begins the gate's lines that name who is missing, and why."""
+"""The beginning of the gate's lines that name missing workers and the reasons."""
 Event = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Happening:
-    """Something that has happened.
+    """An event.
 
     Attributes:
         time: when it began, in seconds since 1970.
@@ -28,7 +28,7 @@ class Happening:
 
 
 def happenings(events: Sequence[Event]) -> list[Happening]:
-    """Return what has happened since the last training, by the lines of events.jsonl."""
+    """Return the events since the last training, from the lines of events.jsonl."""
     found: list[Happening] = []
     began, missing = None, ""
     for event in _since_training(events):

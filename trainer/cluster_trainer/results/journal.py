@@ -1,11 +1,11 @@
-"""events.jsonl: what has happened to a run on one worker, and when. Reports are made from it.
+"""events.jsonl: the events of a run on one worker, with their times. Reports are made from it.
 
-One object a line. `time` is in seconds since 1970, by the worker's clock. `state` is what the
-worker is at from then on: waiting (for the others, at the gate), starting, training, evaluating,
+It has one object per line. `time` is in seconds since 1970, by the worker's clock. `state` is the
+worker's state from then on: waiting (for the others, at the gate), starting, training, evaluating,
 saving, restarting, stopping, and at the end done, stopped or failed. Lines `by` the entrypoint are
-taken over from what it notes (EVENTS_FILE) when the trainer starts. A line with `seconds` instead
-of a state says where the time of an epoch went. In a script that calls Keras's own `fit`, `fit` is
-the one that a line is about, `fit-1` the first; a line without it is about the script.
+copied from its notes (EVENTS_FILE) when the trainer starts. A line with `seconds` instead of a
+state shows how the time of an epoch was spent. In a script that calls Keras's own `fit`, `fit`
+names the fit of a line, `fit-1` the first; a line without it is about the script.
 """
 
 import json
@@ -26,9 +26,9 @@ log = logging.getLogger("trainer")
 
 
 class Journal:
-    """A worker's events.jsonl: what earlier starts wrote stays.
+    """A worker's events.jsonl; lines of earlier starts stay.
 
-    A disk that is full costs a warning and lines, and not the run.
+    A full disk causes a warning and loses lines, but does not end the run.
 
     Args:
         folder: the worker's own.
@@ -55,7 +55,7 @@ class Journal:
         return Journal(self._folder, name)
 
     def take_over(self, events_file: Path | None) -> None:
-        """Add what the entrypoint has noted since this was done last."""
+        """Add the entrypoint's notes since the last time."""
         if events_file is None:
             return
         latest = max((one["time"] for one in read(self._file) if one.get("by")), default=0.0)
@@ -74,19 +74,19 @@ class Journal:
             self._has_warned = True
 
     def _ends_with_a_line(self) -> bool:
-        """Tell whether the file ends where a line does, as an empty one does."""
+        """Tell whether the file ends with a complete line, or is empty."""
         try:
             with self._file.open("rb") as file:
                 file.seek(-1, os.SEEK_END)
                 return file.read(1) == b"\n"
-        except OSError:  # nothing is in it
+        except OSError:  # it is empty
             return True
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    """Return the events of a file in their order; nothing where there is none.
+    """Return the events of a file in their order; nothing if there are none.
 
-    A line that is no event, as the last of a disk that was full, is left out.
+    Invalid lines, such as the last one of a full disk, are omitted.
     """
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -104,6 +104,6 @@ def _event(line: str) -> dict[str, Any] | None:
 
 
 def is_time(value: Any) -> bool:
-    """Tell whether it is a time, in seconds since 1970: no text, no NaN, none beyond all dates."""
+    """Tell whether it is a time in seconds since 1970: no text, no NaN, within all dates."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return is_number and 0 <= value <= END_OF_TIME

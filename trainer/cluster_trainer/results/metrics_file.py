@@ -1,4 +1,4 @@
-"""The epochs' numbers on disk: metrics.jsonl, one object a line."""
+"""The epochs' numbers on disk: metrics.jsonl, one object per line."""
 
 import json
 import logging
@@ -11,15 +11,15 @@ from cluster_trainer.files import append_whole, write_whole
 
 FILE = "metrics.jsonl"
 COUNTS = ("epoch", "step", "test_examples", "examples_per_second", "seconds")
-"""What a line has beside metrics."""
+"""The members of a line besides metrics."""
 log = logging.getLogger("trainer")
 
 
 class MetricsFile:
-    """A file that has the lines of all epochs so far.
+    """A file with the lines of all epochs so far.
 
-    An epoch that has ended adds its line; at a start the file is written anew, and so it is whole
-    after any interruption. A disk that is full costs a warning and lines, and not the run.
+    A finished epoch adds its line. At a start the file is written again, so it is complete after
+    any interruption. A full disk causes a warning and loses lines, but does not end the run.
 
     Args:
         folder: it is made if need be.
@@ -27,7 +27,7 @@ class MetricsFile:
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
-        self._held: int | None = None  # lines; None: what is there may be another start's, or cut
+        self._held: int | None = None  # lines; None: the file may be another start's, or cut off
         self._has_warned = False
 
     def note(self, lines: Sequence[Mapping[str, Any]]) -> None:
@@ -45,7 +45,7 @@ class MetricsFile:
             self._has_warned = True
 
     def remove(self) -> None:
-        """Remove what an earlier start has left."""
+        """Remove the file of an earlier start."""
         with suppress(OSError):
             self._file.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""What a model is really trained with, for result.json and about.json: scripts have their own."""
+"""The real parameters of a training, for result.json and about.json: scripts have their own."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from cluster_trainer.collectives.replicas import count_of_all, ring_of
 
 
 def of(model: keras.Model) -> dict[str, Any]:
-    """Return the optimizer, the loss and the strategy of a compiled model, as JSON knows them."""
+    """Return the optimizer, the loss and the strategy of a compiled model, as JSON values."""
     strategy = model.distribute_strategy
     return {
         "optimizer": optimizer_of(model.optimizer),
@@ -21,20 +21,20 @@ def of(model: keras.Model) -> dict[str, Any]:
 
 
 def script() -> dict[str, Any]:
-    """Return which script this is, for who wants to run it again.
+    """Return the script's identity, for a repeated run.
 
-    Its arguments stay out: there may be secrets among them.
+    Its arguments are left out: they may be secrets.
     """
     return {"path": sys.argv[0], "arguments": len(sys.argv) - 1}
 
 
 def strategy_of(strategy: Any) -> str:
-    """Return the name of a strategy, or of the ring that stands in its place."""
+    """Return the name of a strategy, or of the ring that replaces it."""
     return "ring" if ring_of(strategy) else type(strategy).__name__
 
 
 def optimizer_of(optimizer: Any) -> dict[str, Any]:
-    """Return an optimizer as `keras.optimizers.deserialize` takes it, or else its name alone."""
+    """Return an optimizer for `keras.optimizers.deserialize`, or its name alone."""
     if optimizer is None:  # a model's own steps may have others
         return {"class_name": None}
     try:
@@ -45,7 +45,7 @@ def optimizer_of(optimizer: Any) -> dict[str, Any]:
 
 
 def name_of(given: Any) -> Any:
-    """Return the name of what was given as a loss; for several, as they were given."""
+    """Return the name of a loss; for several, as they were given."""
     if given is None or isinstance(given, str):
         return given
     if isinstance(given, dict):
@@ -64,5 +64,5 @@ def as_text(what: Any) -> str:
 
 
 def type_name(thing: Any) -> str:
-    """Return the name of a thing's type: in each process its text has another address."""
+    """Return the name of an object's type: its text has another address in each process."""
     return type(thing).__name__

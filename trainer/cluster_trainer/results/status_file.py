@@ -1,4 +1,4 @@
-"""What this process is at, for `status`, which the entrypoint answers (STATUS_FILE)."""
+"""The state of this process for `status`, which the entrypoint answers (STATUS_FILE)."""
 
 import json
 import time
@@ -13,7 +13,7 @@ BETWEEN_SECONDS = 1.0
 
 
 class StatusFile:
-    """A small file that is there whole, or not at all; one that cannot be written costs nothing.
+    """A small file that is complete or absent; if it cannot be written, nothing happens.
 
     Args:
         path: None: nobody looks.
@@ -33,7 +33,7 @@ class StatusFile:
         at_once: bool = True,
         **place: Any,
     ) -> None:
-        """Tell what the process is at.
+        """Report the state of the process.
 
         Args:
             state: starting, training, saving or running.

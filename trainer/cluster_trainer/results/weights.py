@@ -15,8 +15,8 @@ def values_of(model: keras.Model) -> list[np.ndarray]:
 def digest(values: Iterable[np.ndarray]) -> str:
     """Return the SHA-256 of the weights, in hexadecimal.
 
-    What is hashed for each array: its dtype, its shape as "d0,d1", and its bytes in C order, so
-    that equal digests mean equal weights, bit for bit, in the same order.
+    For each array it covers the dtype, the shape as "d0,d1", and the bytes in C order. So equal
+    digests mean equal weights, bit for bit, in the same order.
     """
     whole = hashlib.sha256()
     for value in values:

@@ -1,4 +1,4 @@
-"""Which settings a cluster refuses: those that leave its workers alone, or without a ring."""
+"""Refuses settings with which workers would be alone, or without a ring."""
 
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import TrainerConfig
@@ -19,7 +19,7 @@ def refuse_strategy_for_one(config: TrainerConfig, num_workers: int) -> None:
 
 
 def refuse_fewer_without_ring(config: TrainerConfig) -> None:
-    """Refuse what leaves no ring, since only a ring goes on with fewer workers (MIN_WORKERS).
+    """Refuse settings without a ring: only a ring continues with fewer workers (MIN_WORKERS).
 
     Raises:
         ConfigurationError: with each setting that does.
@@ -39,7 +39,7 @@ def may_be_ring(strategy: str, collectives: str) -> bool:
 
 
 def _without_ring(config: TrainerConfig) -> dict[str, str]:
-    """Return which settings leave no ring: name -> what would."""
+    """Return which settings rule out a ring: name -> accepted values."""
     found = {}
     if not may_be_ring(config.strategy, config.collectives):
         if config.collectives == "auto":

@@ -1,6 +1,6 @@
-"""Which settings belong together: those that workers share, that a script heeds, that fix a run."""
+"""Groups of settings: shared by all workers, used by scripts, fixed for a run."""
 
-# What each worker may have its own way; in all else workers that train together must agree.
+# Settings that may differ between workers. All others must be the same.
 OWN_TO_EACH_WORKER = frozenset(
     {
         "data_dir",
@@ -16,7 +16,7 @@ OWN_TO_EACH_WORKER = frozenset(
     }
 )
 
-# What a script with Keras's own `fit` heeds; it decides the rest itself.
+# Settings that apply to a script with Keras's own `fit`, which decides the rest itself.
 OF_SCRIPTS = (
     "run_dir",
     "checkpoint_steps",
@@ -32,8 +32,8 @@ OF_SCRIPTS = (
     "threads",
 )
 
-# What decides the numbers of a run, beyond how they are rounded (`jit`, `wire`); the batch and the
-# steps of an epoch, too, but their effective values depend on the data and the replicas.
+# Settings that decide the numbers of a run, beyond rounding (`jit`, `wire`). The batch and the
+# steps of an epoch do, too, but their effective values depend on the data and the replicas.
 OF_THE_OPTIMIZER = (
     "optimizer",
     "learning_rate",
@@ -42,7 +42,7 @@ OF_THE_OPTIMIZER = (
     "lr_scaling_base",
     "warmup_steps",
 )
-# What a model is compiled with; one that is compiled already takes none of it.
+# Settings for compiling a model. A compiled model does not use them.
 OF_COMPILING = (*OF_THE_OPTIMIZER, "loss", "metrics", "jit")
 OF_THE_RUN = (
     "model",
@@ -57,5 +57,5 @@ OF_THE_RUN = (
     "seed",
 )
 
-# In place of a setting: a script, or a model that is compiled, has it its own way.
+# Stands for a setting that a script, or a compiled model, decides itself.
 OWN = "the script's own"

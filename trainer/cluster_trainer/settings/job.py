@@ -1,4 +1,4 @@
-"""What one process was started to do."""
+"""The task of one process."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from cluster_trainer.settings.view import View, read_view
 
 @dataclass(frozen=True)
 class Job:
-    """The settings, this worker's place among the workers, and where it tells of its progress.
+    """The settings, this worker's place among the workers, and where it reports its progress.
 
     Attributes:
         config: the settings.
@@ -47,17 +47,17 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        """Where this worker writes all that it writes."""
+        """The folder of all of this worker's files."""
         return self.config.run_dir / self.task.name
 
     @property
     def live_file(self) -> Path | None:
-        """What tells a program that draws it where the run is; None: nobody looks."""
+        """The file that shows a program where the run is; None: there is none."""
         return self.folder / self.view.live_file if self.view.live_file else None
 
 
 def engine_off(wanted: str) -> Problem:
-    """Return the refusal of CLUSTER_TRAINER_ENGINE to run the trainer."""
+    """Return the refusal to run the trainer with this value of CLUSTER_TRAINER_ENGINE."""
     accepted = "on, or not given: the trainer is built on the engine"
     return Problem("CLUSTER_TRAINER_ENGINE", wanted, accepted)
 
@@ -68,7 +68,7 @@ def read_job(
     given: Mapping[str, Any] | None = None,
     others: Sequence[Problem] = (),
 ) -> Job:
-    """Read the settings, the task, and where to tell of progress.
+    """Read the settings, the task, and where to report progress.
 
     Args:
         environ: TRAINER_ variables, TF_CONFIG, and what the entrypoint sets.
@@ -115,7 +115,7 @@ def _read(
 
 
 def _refuse_unwritable(folder: Path) -> None:
-    """Refuse a worker's own folder that is there, as of another user, and cannot be written.
+    """Refuse a worker's own folder if it exists and cannot be written, as another user's.
 
     Raises:
         ConfigurationError: it is.

@@ -1,4 +1,4 @@
-"""How settings are read: as variables of a mapping, and as flags of a list."""
+"""Reads settings: as variables of a mapping, and as flags of a list."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings, CliSettingsSource, EnvSettingsSource
 
 
 class Variables(EnvSettingsSource):
-    """TRAINER_ variables from a mapping that is handed in."""
+    """TRAINER_ variables from a given mapping."""
 
     def __init__(
         self, settings: type[BaseSettings], environ: Mapping[str, str], prefix: str
@@ -26,7 +26,7 @@ class Variables(EnvSettingsSource):
 
 
 class Flags(CliSettingsSource[Any]):
-    """--flags from a list that is handed in.
+    """--flags from a given list.
 
     Args:
         settings: whose flags they are.
@@ -61,7 +61,7 @@ def _wide_help(prog: str) -> argparse.HelpFormatter:
 
 
 def without_values(arguments: Sequence[str]) -> list[str]:
-    """Return the flags without their values, which may be secrets, and words that are no value."""
+    """Return the flags and other words without values, which may be secrets."""
     flags: list[str] = []
     before = ""
     for argument in arguments:
@@ -73,6 +73,6 @@ def without_values(arguments: Sequence[str]) -> list[str]:
 
 
 def did_you_mean(received: str, known: Iterable[str]) -> str:
-    """Return advice where a name is close to one that is known; else nothing."""
+    """Return advice if a name is close to a known one; otherwise ""."""
     close = get_close_matches(received, known, n=1)
     return f"Did you mean {close[0]}?" if close else ""

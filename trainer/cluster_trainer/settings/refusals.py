@@ -1,4 +1,4 @@
-"""What a mistake in a setting is told as: what was received, and what is accepted."""
+"""Describes a mistake in a setting: the received value, and the accepted ones."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,13 +12,13 @@ from cluster_trainer.settings.names import devices
 from cluster_trainer.settings.names.spellings import PREFIX, flag_of, shown_name, variable_of
 from cluster_trainer.settings.reading import did_you_mean, without_values
 
-# A day; the kernel is told so in milliseconds, of which it takes 2**31 - 1.
+# A day. The kernel gets it in milliseconds, and takes at most 2**31 - 1.
 MOST_SILENCE_SECONDS = 86_400
 HELP_LISTS = "the flags that --help lists"
 A_COUNT = "a whole number, 1 or more"
 A_COUNT_OR_0 = "a whole number, 0 or more"
-# What pydantic's own messages leave to the reader. Values that only this module can judge carry
-# their text with the error (see `refuse`).
+# Texts that pydantic's own messages lack. Values that only this module can judge carry their text
+# with the error (see `refuse`).
 ACCEPTED = {
     "image_size": A_COUNT,
     "augment": "none, flip, crop or flip_crop",
@@ -73,16 +73,16 @@ def _problem_of(setting: str, error: Any) -> Problem:
 
 
 def unknown_variables(environ: Mapping[str, str], settings: Sequence[str]) -> list[Problem]:
-    """Return a problem for each TRAINER_ variable that is no setting's."""
+    """Return a problem for each TRAINER_ variable that is not a setting."""
     known = [variable_of(setting) for setting in settings]
     unknown = [name for name in environ if name.startswith(PREFIX) and name not in known]
     accepted = "the TRAINER_ variables that docs/reference/settings.md lists"
-    # It is the name that is wrong, and the value may be a secret.
+    # The name is wrong, and the value may be a secret.
     return [Problem(name, "(not shown)", accepted, did_you_mean(name, known)) for name in unknown]
 
 
 def unknown_settings(given: Mapping[str, Any], settings: Sequence[str]) -> list[Problem]:
-    """Return a problem for each name that a script has given, and that is no setting's."""
+    """Return a problem for each name that a script has given, and that is not a setting."""
     accepted = "the settings that docs/reference/settings.md lists, without TRAINER_"
     return [
         Problem(name, str(value), accepted, did_you_mean(name, settings))
@@ -92,7 +92,7 @@ def unknown_settings(given: Mapping[str, Any], settings: Sequence[str]) -> list[
 
 
 def unknown_flags(arguments: Sequence[str], settings: Sequence[str]) -> list[Problem]:
-    """Return a problem for each flag that is no setting's."""
+    """Return a problem for each flag that is not a setting."""
     known = [flag_of(setting) for setting in settings]
     return [
         Problem("unknown flag", flag, HELP_LISTS, did_you_mean(flag, known))

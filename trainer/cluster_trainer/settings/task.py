@@ -1,4 +1,4 @@
-"""Which of the cluster's tasks this process is, read from TF_CONFIG."""
+"""Reads from TF_CONFIG which of the cluster's tasks this process is."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from typing import Any
 from cluster_trainer.problems import ConfigurationError, Problem
 
 MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
-"""What reading a document of another form raises."""
+"""The errors of reading a document in another form."""
 PREFIX = b"TF_CONFIG="
 TRAINING_TYPES = ("chief", "master", "worker")
 
@@ -35,7 +35,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """The name of this process's directory and in its messages, `worker-1` for example."""
+        """The name of this process in messages and of its directory, `worker-1` for example."""
         return f"{self.type}-{self.index}"
 
     @property
@@ -53,17 +53,17 @@ class Task:
 
     @property
     def is_chief(self) -> bool:
-        """The chief writes what is written once: the chief task, else worker 0."""
+        """Whether this is the chief, which writes unique files: the chief task, else worker 0."""
         return self.type == "chief" or (not self.has_chief_task and self.index == 0)
 
     @property
     def trains(self) -> bool:
-        """An evaluator is no part of the training cluster."""
+        """Whether this is an evaluator, which is no part of the training cluster."""
         return self.type in TRAINING_TYPES
 
 
 def this_worker() -> Task:
-    """Return which worker this process is; where there is one alone, that is worker 0 of one.
+    """Return which worker this process is; a single worker is worker 0 of one.
 
     Raises:
         ConfigurationError: TF_CONFIG has not the shape that TensorFlow documents.
@@ -72,10 +72,10 @@ def this_worker() -> Task:
 
 
 def as_started(environ: Mapping[str, str], text: str | None = None) -> Mapping[str, str]:
-    """Return variables with the TF_CONFIG of this process's start in the place of a script's own.
+    """Return variables with the TF_CONFIG of this process's start instead of a script's own.
 
-    A script may replace it, or remove it, as TensorFlow's tutorials do. That is between the script
-    and TensorFlow. Who this worker is does not change.
+    A script may replace or remove it, as TensorFlow's tutorials do. That is between the script and
+    TensorFlow. This worker's identity does not change.
 
     Args:
         environ: the variables as they are.
@@ -86,7 +86,7 @@ def as_started(environ: Mapping[str, str], text: str | None = None) -> Mapping[s
 
 
 def names_task(text: str) -> bool:
-    """Tell whether a TF_CONFIG says which task this process is; an empty one says: the only one."""
+    """Tell whether a TF_CONFIG says which task this process is; an empty one means the only one."""
     try:
         from_environment({"TF_CONFIG": text})
     except ConfigurationError:
@@ -101,7 +101,7 @@ def was_replaced(text: str) -> bool:
 
 @cache
 def _of_start() -> str:
-    """Return the TF_CONFIG that this process was started with, as Linux has kept it."""
+    """Return the TF_CONFIG that this process was started with, which Linux has kept."""
     try:
         kept = Path("/proc/self/environ").read_bytes()
     except OSError:
@@ -143,7 +143,7 @@ def _from_tf_config(document: dict[str, Any]) -> Task:
 
 
 def comes_late(environ: Mapping[str, str]) -> bool:
-    """Tell whether the others train already, and take this worker in when it asks them to.
+    """Tell whether the others train already, and admit this worker when it asks them.
 
     The entrypoint says so.
     """
@@ -151,9 +151,9 @@ def comes_late(environ: Mapping[str, str]) -> bool:
 
 
 def may_be_fewer(environ: Mapping[str, str], num_workers: int) -> bool:
-    """Tell whether the others go on where some of so many workers are lost (MIN_WORKERS).
+    """Tell whether the others continue if some of so many workers are lost (MIN_WORKERS).
 
-    The entrypoint, which decides it, has looked at what the variable says.
+    The entrypoint, which decides it, has checked the variable.
     """
     text = environ.get("MIN_WORKERS", "").strip()
     return text.isdecimal() and int(text) < num_workers

@@ -1,4 +1,4 @@
-"""Values that are well formed and may still be wrong: what the type of a setting cannot tell."""
+"""Checks values that are well formed but may be wrong, which a setting's type cannot tell."""
 
 import os
 import re
@@ -15,14 +15,14 @@ STEPS = "the first and the last step, counted from 1 over all epochs, as 100-110
 
 
 def refuse(accepted: str, advice: str = "") -> PydanticCustomError:
-    """Make the error of a value that is well formed but not acceptable."""
+    """Return the error for a value that is well formed but not accepted."""
     return PydanticCustomError("refused", "{accepted}", {"accepted": accepted, "advice": advice})
 
 
 def _known(
     is_one: Callable[[str], bool], accepted: str, names: Iterable[str] = ()
 ) -> Callable[[str], str]:
-    """Return what refuses a text that is no such name, with the nearest of some names."""
+    """Return a function that refuses unknown names, with the nearest of some names as advice."""
 
     def known(name: str) -> str:
         if not is_one(name):
@@ -40,7 +40,7 @@ known_loss = _known(compiling_names.is_name, compiling_names.LOSS)
 
 
 def known_metrics(names_of_metrics: str) -> str:
-    """Refuse metrics that Keras could not know; return all of them, with commas between them."""
+    """Refuse metrics that Keras cannot know; return all of them, separated by commas."""
     metrics = [one.strip() for one in names_of_metrics.split(",")]
     if not all(map(compiling_names.is_name, metrics)):
         raise refuse(compiling_names.METRICS)
@@ -48,7 +48,7 @@ def known_metrics(names_of_metrics: str) -> str:
 
 
 def first_and_last_step(text: str) -> str:
-    """Refuse what is not two steps in order."""
+    """Refuse anything but two steps in order."""
     found = re.fullmatch("([0-9]{1,18})-([0-9]{1,18})", text, re.ASCII)
     if not found or not 1 <= int(found[1]) <= int(found[2]):
         raise refuse(STEPS)
@@ -56,9 +56,9 @@ def first_and_last_step(text: str) -> str:
 
 
 def writable_directory(path: Path) -> Path:
-    """Refuse a directory that this user could not make or write; nothing is made here."""
+    """Refuse a directory that this user cannot create or write; nothing is created here."""
     place = path
-    # Path.exists() raises where a folder on the way may not be entered.
+    # Path.exists() raises if a folder on the way may not be entered.
     while not os.path.exists(place) and place != place.parent:  # noqa: PTH110
         place = place.parent
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
@@ -72,7 +72,7 @@ def writable_directory(path: Path) -> Path:
 
 
 def device_names(text: str) -> str:
-    """Refuse devices that nobody has; return their names as TensorFlow has them."""
+    """Refuse invalid devices; return their names in TensorFlow's notation."""
     try:
         return ",".join(devices.parse(text))
     except ValueError as error:

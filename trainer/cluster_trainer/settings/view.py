@@ -1,4 +1,4 @@
-"""Which of a worker's lines its screen shows, and whether there a line may be drawn over itself."""
+"""Decides which of a worker's lines its screen shows, and whether it may redraw a line."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,10 +40,10 @@ def read_view(environ: Mapping[str, str], *, is_chief: bool) -> View:
 
 
 def is_terminal(stream: Any) -> bool:
-    """Tell whether a stream is a terminal; a script may have put anything in the place of one."""
+    """Tell whether a stream is a terminal; a script may have replaced it by any object."""
     return bool(getattr(stream, "isatty", lambda: False)())
 
 
 def may_draw(environ: Mapping[str, str]) -> bool:
-    """Tell whether a terminal, where there is one, may be sent more than text."""
+    """Tell whether a terminal, if there is one, supports more than text."""
     return not environ.get("NO_COLOR") and environ.get("TERM", "") not in ("", *PLAIN_TERMINALS)

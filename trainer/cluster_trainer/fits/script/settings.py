@@ -94,7 +94,7 @@ def read_fit(
 
 
 def unused_variables(environ: Mapping[str, str], overridden: Collection[str]) -> list[str]:
-    """Return the variables that are set, and do nothing where a script overrides them."""
+    """Return the variables that are set, but that a script overrides."""
     variables = sorted(map(variable_of, overridden))
     return [variable for variable in variables if environ.get(variable, "").strip()]
 
@@ -139,7 +139,7 @@ def _do_nothing(name: str, settings: Mapping[str, Any], accepted: str) -> Proble
 
 
 def _precision(model: keras.Model, wanted: str) -> str:
-    """Return what the model computes in."""
+    """Return the number format in which the model computes."""
     dtypes = compute_dtypes(model)
     found = next((one for one in ("float16", "bfloat16") if one in dtypes), "float32")
     if wanted not in ("float32", found):

@@ -1,4 +1,4 @@
-"""The beginning of a script's fits in this process: settings, log, and whose the folder is."""
+"""The beginning of a script's fits in this process: settings, log, and the owner of the folder."""
 
 import logging
 import os
@@ -28,7 +28,7 @@ log = logging.getLogger("trainer")
 
 
 def begin(process: Process, environ: Mapping[str, str]) -> Script:
-    """Let a script begin its first fit in this process: read the settings, take the folder.
+    """Begin a script's first fit in this process: read the settings, take the folder.
 
     Args:
         process: this one.
@@ -44,7 +44,7 @@ def begin(process: Process, environ: Mapping[str, str]) -> Script:
 def _begun(process: Process, environ: Mapping[str, str]) -> Script:
     job, before = _claimed(_read(environ), process, this_process(environ, script_name()))
     script = process.script = script_of(process, job, environ, before)
-    script.look_away()  # from what a start has left that was killed
+    script.look_away()  # left by a start that was killed
     os.register_at_fork(after_in_child=_forget_signals)
     return script
 
@@ -70,7 +70,7 @@ def script_of(
 
 
 def _read(environ: Mapping[str, str]) -> Job:
-    """Read the settings; where nobody has given a folder and there is none, nothing is kept."""
+    """Read the settings; without a folder, given or present, nothing is saved."""
     has_folder = True
     try:
         job = read_job(environ, [])
@@ -91,7 +91,7 @@ def _read(environ: Mapping[str, str]) -> Job:
 
 
 def _claimed(job: Job, process: Process, mine: Owner) -> tuple[Job, Owner | None]:
-    """Take the worker's folder; where another process of this start has it, keep nothing.
+    """Take the worker's folder; if another process of this start has it, save nothing.
 
     Returns:
         the settings, and whose the folder was before.
@@ -117,6 +117,6 @@ def _claimed(job: Job, process: Process, mine: Owner) -> tuple[Job, Owner | None
 
 
 def _forget_signals() -> None:
-    """Let a process that a script forks end by the signals that end others."""
+    """Let signals end a process that a script forks as usual."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

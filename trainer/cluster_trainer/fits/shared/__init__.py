@@ -1,1 +1,1 @@
-"""What workers, or several fits, have in common: data that they read, files that they write."""
+"""Objects that workers, or several fits, share: data that they read, files that they write."""

@@ -1,9 +1,9 @@
 """Data that one fit shares with another, or its training with its validation.
 
-A `Dataset.shuffle` has another order for each iterator. A fit that goes on begins those of the
-validations that are over, so that its training and its next validation have the orders that they
-would have had. A generator is read on when another fit is given it: only about as far, as what
-TensorFlow had read ahead is nowhere kept.
+A `Dataset.shuffle` has another order for each iterator. A fit that resumes begins the iterators of
+the validations that are over, so that its training and its next validation have the orders that
+they would have had. If a generator is given to another fit, reading continues there, only
+approximately at the right place, because TensorFlow's read-ahead is not recorded.
 """
 
 import inspect
@@ -22,12 +22,12 @@ from cluster_trainer.engine.data import pipelines
 from cluster_trainer.private import keras_names
 
 log = logging.getLogger("trainer")
-# Of each generator: how many batches an earlier start had read in fits that had ended.
+# For each generator: how many batches an earlier start had read in finished fits.
 _unread: MutableMapping[Any, int] = WeakKeyDictionary()
 
 
 def note_ended(given: inspect.BoundArguments, place: Place) -> None:
-    """Note what a fit that had ended does not read again.
+    """Note the data that a finished fit does not read again.
 
     Args:
         given: the fit's arguments.
@@ -36,13 +36,13 @@ def note_ended(given: inspect.BoundArguments, place: Place) -> None:
     data, validation = given.arguments.get("x"), given.arguments.get("validation_data")
     if isinstance(validation, tf.data.Dataset):
         pipelines.note_ended(validation)
-    # Keras takes the first batches of a generator whatever comes then.
+    # Keras always takes the first batches of a generator.
     if isinstance(data, GeneratorType) and place.seen > keras_names.NUM_BATCHES_FOR_TENSOR_SPEC:
         _unread[data] = _unread.get(data, 0) + place.seen - keras_names.NUM_BATCHES_FOR_TENSOR_SPEC
 
 
 def read_on(given: inspect.BoundArguments) -> None:
-    """Read a generator to where fits that had ended have left it.
+    """Read a generator to the place where finished fits have left it.
 
     Args:
         given: the arguments of a fit that goes on with it.
@@ -68,6 +68,6 @@ def begin_validations(given: inspect.BoundArguments, place: Place) -> None:
         keras_names.is_validated_after(model, epoch, wanted)
         for epoch in range(place.first, place.epoch)
     ]
-    if steps := given.arguments.get("validation_steps"):  # each validation has begun it anew
+    if steps := given.arguments.get("validation_steps"):  # each validation has begun it again
         dataset = dataset.take(steps)
     pipelines.begin(dataset, sum(over))

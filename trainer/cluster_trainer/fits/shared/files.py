@@ -1,9 +1,9 @@
 """Files that a fit writes on the chief alone, and that a script may load on all workers.
 
-What a ModelCheckpoint keeps as the best is shared at each checkpoint, so that it outlives any disk.
-What else the chief's callbacks write stands at the same path on every worker once the callback's
-hook is over, or at the path that the worker's own callback names: a later hook, or the script
-after `fit`, may read it there.
+The best model of a ModelCheckpoint is copied at each checkpoint, so that it survives the loss of
+any disk. Other files of the chief's callbacks are at the same path on every worker once the
+callback's hook is over, or at the path that the worker's own callback names. A later hook, or the
+script after `fit`, may read them there.
 """
 
 import glob
@@ -31,17 +31,17 @@ from cluster_trainer.fits.shared.written import WORKING_FOLDER, Written, files_i
 FILES = "fit (files of ModelCheckpoint)"
 OF_CALLBACKS = "fit (files of callbacks)"
 LARGEST_BYTES, MOST_BYTES, MOST_FILES = 2**28, 2**30, 1000
-"""Of one file, and of all that are given to the others in one fit."""
+"""The limits for one file, and for all files of one fit."""
 NO_FILE, NO_PLAIN_FILE = 0, -1
-DIGEST_BYTES = 7  # of what workers can tell each other
+DIGEST_BYTES = 7  # small enough for a number that workers exchange
 log = logging.getLogger("trainer")
 
 
 class ChiefsFiles:
-    """The files that the chief's callbacks write in one fit, and every worker gets.
+    """The files that the chief's callbacks write in one fit, and that every worker gets.
 
-    A file that a worker's own callbacks have written is left as it is there. One that the chief
-    removes is removed elsewhere, too, if it is still what the chief gave.
+    A file that a worker's own callbacks have written stays unchanged there. If the chief removes a
+    file, the others remove their copy, if it is unchanged.
 
     Args:
         workers: this one and the others, who make the same calls in the same order.
@@ -56,18 +56,18 @@ class ChiefsFiles:
         self._workers, self._callbacks, self._folder = workers, callbacks, folder
         self._own = folder / WORKING_FOLDER
         self._written, self._goes_on = Written(self._own), goes_on
-        self._given: dict[Path, int] = {}  # by the chief, with their digests
+        self._given: dict[Path, int] = {}  # those of the chief, with their digests
         self._renamed: dict[str, str] = {}  # how the chief's paths begin here
-        self._not_taken: dict[Path, int] = {}  # by the disk here, which is not sent them again
+        self._not_taken: dict[Path, int] = {}  # those on the disk here, which are not sent again
         self._allowed: set[Path] = set()
         self._has_left_out, self._bytes = False, 0
 
     def share_best(self) -> list[Any]:
-        """Give all workers what the chief's ModelCheckpoint has written; all of them call it.
+        """Give all workers the files of the chief's ModelCheckpoint; all of them call it.
 
-        Called at each checkpoint, which remembers what was the best: a chief whose disk is lost
-        gets the file back from another worker. But not at a fit's beginning, where another
-        worker's file is of an earlier run.
+        It is called at each checkpoint, which records the best value. So a chief whose disk is lost
+        gets the file back from another worker. It is not called at a fit's beginning, where another
+        worker's file may be of an earlier run.
 
         Returns:
             the callbacks whose file no worker has.
@@ -80,16 +80,16 @@ class ChiefsFiles:
         return [one for one in writing if not self._share_best(Path(one.filepath))]
 
     def _share_best(self, file: Path) -> bool:
-        """Give all workers a file; tell whether one has it, as far as can be known."""
-        if "{" in str(file):  # on the chief's disk alone, as each has a name of its own
+        """Give all workers a file; tell whether any has it, as far as can be known."""
+        if "{" in str(file):  # on the chief's disk alone, because each has its own name
             return True
         digests = self._workers.gather(_digest(file), FILES)
-        if NO_PLAIN_FILE in digests:  # a folder, as a ModelCheckpoint of a user's own may write
+        if NO_PLAIN_FILE in digests:  # a folder, which a user's own ModelCheckpoint may write
             return True
         holders = [rank for rank, digest in enumerate(digests) if digest != NO_FILE]
         if not holders:
             return False
-        holder = holders[0]  # the chief, unless it has none
+        holder = holders[0]  # the chief, unless it lacks the file
         if holder and not self._goes_on:
             return True
         if holder and len({digests[one] for one in holders}) > 1:
@@ -116,7 +116,7 @@ class ChiefsFiles:
                 self._not_taken[file] = newest
 
     def agree(self) -> tuple[bool, bool]:
-        """Return whether all have the same callbacks, and whether one wants each batch."""
+        """Return whether all have the same callbacks, and whether any needs each batch."""
         names = ",".join(type(one).__name__ for one in self._callbacks).encode()
         digest = int.from_bytes(hashlib.blake2b(names, digest_size=DIGEST_BYTES).digest())
         are_alike = len(set(self._workers.gather(digest, OF_CALLBACKS))) == 1
@@ -130,7 +130,7 @@ class ChiefsFiles:
         return are_alike, max(self._workers.gather(int(wants), OF_CALLBACKS)) > 0
 
     def begin(self) -> None:
-        """Note from now on what is written."""
+        """Note files that are written from now on."""
         written.use(self._written)
         self._written.is_noting = True
 
@@ -143,7 +143,7 @@ class ChiefsFiles:
         written.use(None)
 
     def share(self, *, is_last: bool = False) -> None:
-        """Give all workers what the chief has written since the last time; all of them call it.
+        """Give all workers the chief's files since the last time; all of them call it.
 
         Args:
             is_last: whether the fit ends, so that files are complete that TensorFlow writes.
@@ -163,7 +163,7 @@ class ChiefsFiles:
             self._take(here(Path(name), self._renamed), digest)
 
     def _news(self, *, is_last: bool) -> Iterator[tuple[Path, int]]:
-        """Yield the chief's files that the others have not, with their digests."""
+        """Yield the chief's files that the others lack, with their digests."""
         known = [named_alike(one, self._own) for one in self._known(is_last=is_last)]
         for path in [*self._written.files, *known]:
             for file in files_in(path):
@@ -175,7 +175,7 @@ class ChiefsFiles:
             yield file, NO_FILE
 
     def _known(self, *, is_last: bool) -> Iterator[Path]:
-        """Yield what Keras's own callbacks have written, by what they were told to."""
+        """Yield the files of Keras's own callbacks, by their arguments."""
         for one in self._callbacks:
             if _is_tensorboard(one) and is_last:
                 yield Path(one.log_dir)
@@ -185,15 +185,15 @@ class ChiefsFiles:
                 yield from _matching(Path(one.filepath))
 
     def _is_ours(self, file: Path) -> bool:
-        """Tell whether the trainer has written a file, into the worker's folder.
+        """Tell whether the trainer has written a file into the worker's folder.
 
-        The files of a script that runs in there, in its working folder, are the script's own.
+        Files in the script's working folder, which is in there, are the script's own.
         """
         above = Path(os.path.abspath(file)).parents  # noqa: PTH100 -- without `..`, but a link stays
         return self._folder in above and self._own not in above
 
     def _may_give(self, file: Path) -> bool:
-        """Tell whether a file may be given, which counts then; say once of each which may not."""
+        """Tell whether a file may be copied, and count it; warn once about files that may not."""
         size = file.stat().st_size
         is_much = self._bytes + size > MOST_BYTES
         is_many = file not in self._allowed and len(self._allowed) >= MOST_FILES
@@ -219,18 +219,18 @@ class ChiefsFiles:
             return
         self._given[file] = newest
         mine = _digest(file) if self._workers.rank else newest
-        # A file of its own callbacks' is its own; and what is no plain file is nobody's.
+        # Files of its own callbacks stay; only plain files are replaced.
         is_kept = self._written.has(file) or mine == NO_PLAIN_FILE
         self._send(file, newest, newest if is_kept else mine, 0, OF_CALLBACKS)
 
 
 def _is_tensorboard(callback: Any) -> bool:
-    """Tell whether it is one: scripts give each worker's a folder, and no script reads it."""
+    """Tell whether it is one: scripts name a folder for it, and no script reads it."""
     return isinstance(callback, keras.callbacks.TensorBoard)
 
 
 def _matching(pattern: Path) -> list[Path]:
-    """Return the files whose names a ModelCheckpoint may have made of its pattern."""
+    """Return the files whose names a ModelCheckpoint may have made from its pattern."""
     name = re.sub(r"\{[^}]*\}", "*", glob.escape(pattern.name))
     return sorted(pattern.parent.glob(name))
 
@@ -246,7 +246,7 @@ def _write(file: Path, content: bytes) -> bool:
 
 
 def _digest(file: Path) -> int:
-    """Return a number that a file of other content has not; NO_FILE where there is none."""
+    """Return a number that depends on a file's content; NO_FILE if it does not exist."""
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -254,13 +254,13 @@ def _digest(file: Path) -> int:
         return _digest_of(file, status.st_ino, status.st_size, status.st_mtime_ns)
     except (FileNotFoundError, NotADirectoryError):
         return NO_FILE
-    except OSError:  # it cannot be read, and so not be given
+    except OSError:  # it cannot be read, so it cannot be copied
         return NO_PLAIN_FILE
 
 
 @lru_cache(maxsize=2 * MOST_FILES)
 def _digest_of(file: Path, *_: int) -> int:
-    """Return it of a file, which is read once for each content that it has had."""
+    """Return a file's digest; the file is read once for each content."""
     with file.open("rb") as opened:
         digest = hashlib.file_digest(opened, partial(hashlib.blake2b, digest_size=DIGEST_BYTES))
     return 1 + int.from_bytes(digest.digest())

@@ -1,6 +1,6 @@
-"""Where a worker has the files of the chief's callbacks, whose paths may have another name there.
+"""A worker's paths of the chief callbacks' files, which may have other names there.
 
-A script that names a folder by the time, or asks for a temporary one, names another on each worker.
+A script that names a folder by the time, or asks for a temporary one, has another on each worker.
 """
 
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def paths_of(callbacks: Sequence[Any]) -> dict[str, Path]:
-    """Return the paths that callbacks hold, by their place among the callbacks and their name."""
+    """Return the paths that callbacks hold, by the callback's position and the attribute's name."""
     return {
         f"{place} {name}": Path(value)
         for place, callback in enumerate(callbacks)
@@ -20,7 +20,7 @@ def paths_of(callbacks: Sequence[Any]) -> dict[str, Path]:
 
 
 def renamed(chiefs: Mapping[str, str], mine: Mapping[str, str]) -> dict[str, str]:
-    """Return how paths begin on the chief that begin otherwise here.
+    """Return the beginnings of paths that differ between the chief and this worker.
 
     Args:
         chiefs: paths of the chief's callbacks, see `paths_of`.
@@ -31,7 +31,7 @@ def renamed(chiefs: Mapping[str, str], mine: Mapping[str, str]) -> dict[str, str
 
 
 def _beginnings(one: str, other: str) -> tuple[str, str]:
-    """Return two paths up to what an epoch fills in, without the last parts that are the same."""
+    """Return two paths up to an epoch's placeholder, without their equal last parts."""
     chiefs, mine = (Path(path.partition("{")[0]) for path in (one, other))
     while chiefs.name == mine.name and chiefs.parent.name and mine.parent.name:
         chiefs, mine = chiefs.parent, mine.parent
@@ -39,6 +39,6 @@ def _beginnings(one: str, other: str) -> tuple[str, str]:
 
 
 def here(file: Path, beginnings: Mapping[str, str]) -> Path:
-    """Return where a file of the chief's is on this worker, see `renamed`."""
+    """Return the path of a file of the chief's on this worker, see `renamed`."""
     longest = max(filter(str(file).startswith, beginnings), key=len, default="")
     return Path(beginnings[longest] + str(file)[len(longest) :]) if longest else file

@@ -1,7 +1,7 @@
-"""Notes which files this process's callbacks write, whatever they write them with.
+"""Notes which files this process's callbacks write, with any library.
 
-What opens a file in Python is told to `sys.addaudithook`; h5py and TensorFlow, which open files
-themselves, are asked where Keras calls them. TensorBoard's folder is known by its callback.
+`sys.addaudithook` reports files that Python opens. h5py and TensorFlow open files themselves, so
+Keras's calls of these are observed. A callback tells TensorBoard's folder.
 """
 
 import inspect
@@ -18,7 +18,7 @@ import h5py
 import keras
 
 WRITES = os.O_WRONLY | os.O_RDWR
-WORKING_FOLDER = "workspace"  # in the worker's, as the entrypoint makes it
+WORKING_FOLDER = "workspace"  # the working folder in the worker's, which the entrypoint makes
 NOT_RESULTS = ("__pycache__", ".cache")
 
 
@@ -40,7 +40,7 @@ class Written:
         self._thread = threading.get_ident()
 
     def note(self, name: Any) -> None:
-        """Note a file or a folder, if it is this thread that writes it, and writes a result."""
+        """Note a file or a folder if this thread writes it as a result."""
         if not self.is_noting or threading.get_ident() != self._thread:
             return
         if isinstance(name, (str, bytes, os.PathLike)):
@@ -49,12 +49,12 @@ class Written:
                 self.files[path] = None
 
     def has(self, file: Path) -> bool:
-        """Tell whether a file was noted, or a folder that it is in."""
+        """Tell whether a file, or a folder above it, was noted."""
         return any(one in self.files for one in (file, *file.parents))
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Note nothing of what is done inside."""
+        """Note nothing in the context."""
         before, self.is_noting = self.is_noting, False
         try:
             yield
@@ -63,9 +63,9 @@ class Written:
 
 
 def named_alike(path: Path, own: Path) -> Path:
-    """Return a path as all workers know it: relative, where it is in a folder of each worker's own.
+    """Return a path as all workers know it: relative, if it is in a folder of each worker's own.
 
-    Such are the working directory and `own`, if the working directory is in there.
+    These folders are the working directory and `own`, if the working directory is in there.
     """
     here = Path.cwd()
     if path.is_relative_to(here):
@@ -75,18 +75,18 @@ def named_alike(path: Path, own: Path) -> Path:
     return path
 
 
-_written: list[Written] = []  # the present fit's, if anything
+_written: list[Written] = []  # the present fit's, if any
 
 
 def use(written: Written | None) -> None:
-    """Have what callbacks write noted there; None: nowhere."""
+    """Note the files that callbacks write there; None: nowhere."""
     if written:
         _listen()
     _written[:] = [written] if written else []
 
 
 def files_in(path: Path) -> Iterator[Path]:
-    """Yield a file, or those in a folder, however deep."""
+    """Yield a file, or the files in a folder, at any depth."""
     if not path.is_dir():
         yield path
         return
@@ -105,7 +105,7 @@ def _listen() -> None:
 def _audited(event: str, arguments: tuple[Any, ...]) -> None:
     if not _written:
         return
-    with suppress(Exception):  # else what is audited would fail
+    with suppress(Exception):  # otherwise the audited call would fail
         if event == "open" and arguments[2] & WRITES:
             _written[0].note(arguments[0])
         elif event == "os.rename":
@@ -119,7 +119,7 @@ def _noting(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def note_and_do(*arguments: Any, **keywords: Any) -> Any:
         if _written:
-            with suppress(TypeError):  # which the method raises itself
+            with suppress(TypeError):  # the method itself raises this error
                 _, name, *_ = (given := signature.bind(*arguments, **keywords).arguments).values()
                 if not isinstance(arguments[0], h5py.File) or given.get("mode", "r") != "r":
                     _written[0].note(name)

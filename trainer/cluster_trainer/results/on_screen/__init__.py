@@ -1,1 +1,1 @@
-"""What people see of a run: lines, the line that is drawn anew, who of the workers speaks."""
+"""The display of a run: lines, the line that is redrawn, and which worker prints what."""

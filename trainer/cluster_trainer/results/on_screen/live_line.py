@@ -14,7 +14,7 @@ BAR_WIDTH = 10
 
 
 class _Console(Console):
-    """A terminal whose cursor stays: a process that is killed could not bring it back."""
+    """A terminal whose cursor is not hidden: a killed process could not show it again."""
 
     def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002, FBT001, FBT002  rich's
         """Leave it."""
@@ -22,7 +22,7 @@ class _Console(Console):
 
 
 class _Facts(ProgressColumn):
-    """What a narrow terminal cuts off."""
+    """Cuts a text to the width of the terminal."""
 
     def render(self, task: Task) -> Text:
         """Return it as one line."""
@@ -45,7 +45,7 @@ class LiveLine:
         self._task: Any = None
 
     def show(self, progress: Progress) -> None:
-        """Show where the run is from now on."""
+        """Show the new progress."""
         is_training = progress.what == "training"
         shown: dict[str, Any] = {
             "description": f"epoch {progress.epoch}/{progress.epochs}",

@@ -1,4 +1,4 @@
-"""What a run tells: log lines for people, metrics.jsonl and result.json for programs."""
+"""The output of a run: log lines for people, metrics.jsonl and result.json for programs."""
 
 import json
 import logging
@@ -26,10 +26,10 @@ log = logging.getLogger("trainer")
 def start_log(worker: str, folder: Path | None = None, view: View | None = None) -> Screen:
     """Log to the standard output and to train.log in `folder`, each line with the worker's name.
 
-    The entrypoint's lines have the same form, and it knows it again where it makes JSON of lines.
-    A run that goes on goes on in the same train.log, which has all lines. On the screen of a worker
-    other than the chief those are left out that the chief says as well, unless they are nowhere
-    else; they are of level DEBUG there.
+    The entrypoint's lines have the same format, which it recognises when it turns lines into JSON.
+    A run that resumes uses the same train.log, which has all lines. On the screen of a worker other
+    than the chief, lines that the chief also prints are omitted, unless they are nowhere else;
+    their level is DEBUG there.
     """
     view = view or View()
     form = logging.Formatter(f"%(asctime)s %(levelname)s {worker} %(message)s", "%H:%M:%S")
@@ -44,16 +44,16 @@ def start_log(worker: str, folder: Path | None = None, view: View | None = None)
         handler.setFormatter(form)
         log.addHandler(handler)
     log.setLevel(logging.INFO)
-    # TensorFlow gives the root logger a handler of its own, which would repeat every line.
+    # TensorFlow gives the root logger a handler, which would repeat every line.
     log.propagate = False
     return screen
 
 
 class _LogFile(logging.FileHandler):
-    """A log file whose lines are left out while the disk is full: they are on the screen, too."""
+    """A log file that drops lines while the disk is full: they are on the screen, too."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's name
-        """Let an error of the disk pass; print any other as usual."""
+        """Ignore an error of the disk; print any other as usual."""
         if not isinstance(sys.exception(), OSError):
             super().handleError(record)
 
@@ -97,12 +97,12 @@ class Reporter:
         }
 
     def clear(self) -> None:
-        """Remove what an earlier run left here, which must not pass for this one's."""
+        """Remove the results of an earlier run, which must not look like this one's."""
         self._live.remove()
         (self.folder / RESULT_FILE).unlink(missing_ok=True)
 
     def doing(self, what: str, *, is_own: bool = False) -> None:
-        """Note what the run is at; the heartbeat says it once nothing else was said for a while.
+        """Note the run's activity; the heartbeat logs it after some silence.
 
         Args:
             what: in words.
@@ -113,39 +113,39 @@ class Reporter:
         self._live.remove()
 
     def progress(self, progress: Progress) -> None:
-        """Note where the run is, likewise; a terminal shows it at once."""
+        """Note where the run is; a terminal shows it at once."""
         self._result["steps"] = progress.step
         self._doing = (str(progress), LIVE)
         self._screen.show(progress)
         self._live.write(progress)
 
     def asks_for_ring(self) -> None:
-        """Note that the entrypoint is asked for the other workers: it answers for the wait now."""
+        """Note that the entrypoint is asked for the other workers: it now logs the wait."""
         self.on_asking()
 
     def cluster_is_up(self) -> None:
-        """Note that all workers are there: from now on this process can speak for itself."""
+        """Note that all workers are there: from now on this process logs for itself."""
         self.on_up()
         self.journal.note("starting", "loading the data, building the model")
         self.start_heartbeat()
 
     def read_back(self) -> None:
-        """Take over what another process, which could not finish, had reported."""
+        """Take over the report of another process that could not finish."""
         self._screen.begin_anew()
         file = self.folder / metrics_file.FILE
         lines = file.read_text().splitlines() if file.exists() else []
         for line in reversed(lines):
             try:
                 last = json.loads(line)
-            except ValueError:  # cut off, by a disk that was full
+            except ValueError:  # cut off, by a full disk
                 continue
             self._result |= {"steps": last["step"], "epochs": last["epoch"], "metrics": last}
             return
 
     def start_heartbeat(self) -> None:
-        """Say what the run is at whenever it was silent for PROGRESS_SECONDS.
+        """Log the run's activity whenever it was silent for PROGRESS_SECONDS.
 
-        A thread does this, since one step, or the tracing of a large model, may take longer.
+        A thread does this, because one step, or tracing a large model, may take longer.
         """
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
 
@@ -157,13 +157,13 @@ class Reporter:
                 log.info("%s", what, extra=extra)
 
     def begin(self, step: int) -> None:
-        """Note at which step the run begins; the epochs behind it are reported by `epochs`."""
+        """Note at which step the run begins; `epochs` reports the epochs before it."""
         self._result |= {"resumed_from_step": step or None, "steps": step}
         if not step:
             self._note([])
 
     def epochs(self, lines: Sequence[Mapping[str, Any]], is_new: bool) -> None:  # noqa: FBT001
-        """Report the epochs so far to metrics.jsonl, and to people the last, if it is new."""
+        """Report the epochs so far to metrics.jsonl, and print the last if it is new."""
         self._note(lines)
         if is_new:
             self._last_line = time.monotonic()
@@ -176,19 +176,19 @@ class Reporter:
         self._metrics.note(lines)
 
     def step(self, step: int) -> None:
-        """Note that `step` steps of training are behind us."""
+        """Note that `step` steps of training are done."""
         self._result["steps"] = step
 
     def dataset(self, name: str) -> None:
-        """Note what is trained on: the name with the version, and whether it is a sample."""
+        """Note the data set: its name with the version, and whether it is a sample."""
         self._result["dataset"] = name
 
     def used(self, what: Mapping[str, Any]) -> None:
-        """Note what is trained with: the optimizer, the loss, the strategy."""
+        """Note the optimizer, the loss and the strategy."""
         self._result |= what
 
     def settings(self, trained: Mapping[str, Any]) -> None:
-        """Note the settings as they are really trained with."""
+        """Note the settings that are really used."""
         self._trained = {"settings": trained}
 
     def weights(self, digest: str) -> None:
@@ -196,9 +196,9 @@ class Reporter:
         self._result["weights_sha256"] = digest
 
     def finish(self, status: str, reason: str | None, context: Mapping[str, Any]) -> None:
-        """Write result.json, whole or not at all; `context` is what else belongs into it.
+        """Write result.json, completely or not at all; `context` has its other members.
 
-        Only the first call counts: the thread that ends a stuck run may meet the run's own end.
+        Only the first call counts: the thread that ends a stalled run may meet the run's own end.
         """
         self._ended.set()
         self._screen.hide()
@@ -214,9 +214,7 @@ class Reporter:
 
 
 class Onlooker:
-    """Says where a script's fit is: in a pipe the chief's, now and then.
-
-    A terminal has Keras's own progress bar.
+    """Prints where a script's fit is: in a pipe, the chief's, at intervals.
 
     Args:
         live: is told as well.
@@ -237,7 +235,7 @@ class Onlooker:
 
 
 def describe(line: Mapping[str, Any], epochs: int) -> str:
-    """Return an epoch's numbers as one line that a person can read down a column."""
+    """Return an epoch's numbers as one line, in columns that line up."""
     width = len(str(epochs))
     parts = [f"epoch {line['epoch']:{width}}/{epochs}", f"step {line['step']}"]
     parts += [

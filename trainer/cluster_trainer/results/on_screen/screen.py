@@ -1,6 +1,6 @@
-"""A worker's standard output: its lines, and on a terminal one more, which is drawn anew.
+"""A worker's standard output: its lines, and on a terminal one more, which is redrawn.
 
-`rich` draws it. Nothing but text goes to a pipe or a file.
+`rich` draws it. Pipes and files get only text.
 """
 
 import logging
@@ -13,16 +13,16 @@ from cluster_trainer.results.on_screen.progress import Progress
 from cluster_trainer.settings.view import View, is_terminal
 
 LIVE = {"is_live": True}
-"""Of a line that a terminal shows anyway (`extra`)."""
+"""Marks a line that a terminal shows anyway (`extra`)."""
 OWN = {"is_own": True}
-"""Of a line that concerns the worker that says it, and not all of them."""
+"""Marks a line that concerns the worker that prints it, and not all of them."""
 
 
 class OneVoice(logging.Filter):
-    """Makes a line DEBUG that the chief says as well."""
+    """Changes lines that the chief also prints to DEBUG."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let all of them pass."""
+        """Let all lines pass."""
         if record.levelno == logging.INFO and not getattr(record, "is_own", False):
             record.levelno, record.levelname = logging.DEBUG, "DEBUG"
         return True
@@ -54,20 +54,20 @@ class Screen(logging.StreamHandler[Any]):
             self._line.show(progress)
 
     def hide(self) -> None:
-        """Remove the line that is drawn."""
+        """Remove the drawn line."""
         with self._alone(), self._given_up():
             line, self._line = self._line, None
             if line:
                 line.end()
 
     def begin_anew(self) -> None:
-        """Leave the line that a process had drawn which was killed."""
+        """Leave a line that a killed process had drawn."""
         if self.draws:
             with self._given_up():
                 self.stream.write("\n")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show a line, above the one that is drawn; `handle` has the lock."""
+        """Show a line above the drawn one; `handle` has the lock."""
         if self._line is None:
             super().emit(record)
         elif not getattr(record, "is_live", False):
@@ -76,7 +76,7 @@ class Screen(logging.StreamHandler[Any]):
 
     @contextmanager
     def _given_up(self) -> Iterator[None]:
-        """Draw no more where that fails: a terminal that is gone is no reason to end a training."""
+        """Stop drawing if that fails: a closed terminal must not end the training."""
         try:
             yield
         except Exception:  # noqa: BLE001  rich's, the terminal's, or no thread to be had

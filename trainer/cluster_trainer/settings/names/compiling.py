@@ -1,10 +1,10 @@
-"""What a model can be compiled with by its name; known without importing TensorFlow."""
+"""The names with which a model can be compiled; known without importing TensorFlow."""
 
 import re
 
 from cluster_trainer.settings.names.references import is_reference, module_exists
 
-# Keras's optimizers that need nothing but a learning rate, and SGD with momentum 0.9.
+# Keras's optimizers that need only a learning rate, and SGD with momentum 0.9.
 OPTIMIZERS = (
     "adadelta",
     "adafactor",

@@ -1,16 +1,16 @@
-"""Which data sets there are, known without importing TensorFlow."""
+"""The known data sets, without importing TensorFlow."""
 
 from pathlib import Path
 
 from cluster_trainer.settings.names.references import is_reference, module_exists
 
-# Both are made while the image is built: the data sets that travel in the image, and the names of
-# every TFDS builder, one a line.
+# Both are made while the image is built: the data sets in the image, and the names of every TFDS
+# builder, one per line.
 BAKED_DATA_DIR = Path("/opt/cluster-trainer/data")
 TFDS_NAMES = Path("/opt/cluster-trainer/tfds-names.txt")
 VARIABLE = "TRAINER_DATASET (--dataset)"
 CACHE_VARIABLE = "TRAINER_CACHE (--cache)"
-# Sets of which `make data-sample` makes small ones.
+# Sets of which `make data-sample` makes samples.
 SAMPLES = ("cats_vs_dogs", "tf_flowers")
 ACCEPTED = "digits, a TensorFlow Datasets name such as mnist, or module:function of your own"
 
@@ -29,16 +29,16 @@ def builder_name(name: str) -> str:
 
 
 def is_prepared(builder: str, data_dir: Path) -> bool:
-    """Tell whether any version of the set lies in `data_dir`."""
+    """Tell whether any version of the set is in `data_dir`."""
     found = data_dir.glob(f"{builder}/**/dataset_info.json") if builder else ()
-    # A preparation that was killed may have left one in a folder that TFDS never reads.
+    # A killed preparation may have left one in a folder that TFDS never reads.
     return any("incomplete." not in str(file.relative_to(data_dir)) for file in found)
 
 
 def tfds_names() -> frozenset[str]:
     """Return the names of the image's TFDS builders, and of the project's own.
 
-    Outside the image there is no such list, and TFDS itself refuses what it does not know.
+    Outside the image there is no such list, and TFDS itself refuses unknown names.
     """
     listed = TFDS_NAMES.read_text().split() if TFDS_NAMES.exists() else []
     return frozenset(listed) | {"digits"}

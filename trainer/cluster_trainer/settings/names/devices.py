@@ -1,4 +1,4 @@
-"""The devices of one machine as people write them, and as TensorFlow numbers them."""
+"""The devices of one machine, in a user's notation and in TensorFlow's."""
 
 import re
 
@@ -7,10 +7,10 @@ NAME = re.compile(r"/?(?:device:)?(?P<kind>cpu|gpu):(?P<number>[0-9]{1,3})", re.
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """Return the devices that a list names, as TensorFlow does, in the order of their numbers.
+    """Return the devices of a list in TensorFlow's notation, in the order of their numbers.
 
-    TensorFlow numbers the devices that a process may see in the machine's own order, so the order
-    of the list could not be kept for every strategy, and says nothing.
+    TensorFlow numbers the devices that a process may see in the machine's own order. So the order
+    of the list could not be kept for every strategy, and has no meaning.
 
     Raises:
         ValueError: one has no such form, comes twice, or is of another kind than the rest.
@@ -39,12 +39,12 @@ def numbered(kind: str, count: int) -> tuple[str, ...]:
 
 
 def are_cpus(text: str) -> bool:
-    """Tell of what kind the devices of a list are, once it has passed `parse`."""
+    """Tell the kind of the devices of a list that `parse` has returned."""
     return text.startswith("CPU")
 
 
 def counted(text: str | None) -> str:
-    """Return how many devices of which kind a list names, once it has passed `parse`."""
+    """Return the number and kind of the devices of a list that `parse` has returned."""
     if text is None:
         return "not given"
     count = text.count(",") + 1

@@ -1,4 +1,4 @@
-"""The names of models, and which of the built-in ones need how large pictures."""
+"""The names of models, and the smallest pictures of the built-in ones."""
 
 from cluster_trainer.settings.names.references import is_reference, module_exists
 
@@ -6,7 +6,7 @@ BUILT_IN = {
     name: f"cluster_trainer.models.networks:{name}"
     for name in ("mnist_cnn", "mobilenet_v2", "resnet50")
 }
-# Height and width in pixels; Keras refuses less, whether or not the layers would still fit.
+# Height and width in pixels; Keras refuses smaller ones, even if the layers would fit.
 SMALLEST_SIDES = {"mobilenet_v2": 32, "resnet50": 32}
 ACCEPTED = f"{', '.join(BUILT_IN)}, or module:function of your own in /workspace"
 

@@ -1,4 +1,4 @@
-"""Names of functions, `module:function`: how built-in and users' own parts are found alike."""
+"""Names of functions, `module:function`, by which built-in and users' own parts are found."""
 
 import importlib
 import importlib.util
@@ -17,10 +17,10 @@ PATTERN = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<function>[A-Za-z_]\w*)")
 
 
 def look_in(folder: Path) -> None:
-    """Let users' own modules be found in a folder, behind the image's own packages.
+    """Let users' own modules be found in a folder, after the image's own packages.
 
-    One that is called `trainer`, as in many a layout for training in the cloud, goes before the
-    name by which the image's command is known: its code is cluster_trainer's.
+    A module named `trainer`, as in many layouts for training in the cloud, takes precedence over
+    the name of the image's command, whose code is in cluster_trainer.
     """
     sys.path.append(str(folder))
     if _own_trainer(folder):
@@ -40,8 +40,8 @@ class _OwnTrainer:
 
 
 def _own_trainer(folder: Path) -> ModuleSpec | None:
-    """Return where a folder's own `trainer` is; None if it has none with Python in it."""
-    if not os.access(folder, os.X_OK):  # nothing of it can be imported, nor looked for
+    """Return the path of a folder's own `trainer`; None if it has none with Python in it."""
+    if not os.access(folder, os.X_OK):  # nothing in it can be imported or searched
         return None
     if not (folder / f"{OF_OURS}.py").exists() and not any((folder / OF_OURS).rglob("*.py")):
         return None
@@ -56,8 +56,8 @@ def is_reference(text: str) -> bool:
 def module_exists(reference: str) -> bool:
     """Tell whether the top package of `module:function` can be found, without importing it.
 
-    Importing the user's module may import TensorFlow, which takes seconds; a configuration is
-    checked in less than one.
+    Importing the user's module may import TensorFlow, which takes seconds; checking a configuration
+    takes less than one.
     """
     top = reference.partition(":")[0].partition(".")[0]
     try:
@@ -67,7 +67,7 @@ def module_exists(reference: str) -> bool:
 
 
 def resolve(name: str, reference: str) -> Callable[..., Any]:
-    """Import what `reference` names; `name` is the variable it came from, for the message.
+    """Import the object that `reference` names; `name` is its variable, for the message.
 
     Raises:
         ConfigurationError: the module has no such function, or its import failed.

@@ -1,4 +1,4 @@
-"""What a setting is called: run_dir is TRAINER_RUN_DIR, and --run-dir."""
+"""The spellings of a setting: run_dir is TRAINER_RUN_DIR, and --run-dir."""
 
 PREFIX = "TRAINER_"
 
@@ -14,5 +14,5 @@ def flag_of(setting: str) -> str:
 
 
 def shown_name(setting: str) -> str:
-    """Name a setting in a message by both of its names."""
+    """Name a setting in a message, with both its names."""
     return f"{variable_of(setting)} ({flag_of(setting)})"
