@@ -124,6 +124,19 @@ def test_numbers_of_any_size_are_drawn(worker):
     assert NOT_READ not in page_of(worker)
 
 
+def test_a_number_that_is_too_large_to_be_drawn_is_said_and_leaves_its_epoch_out_of_no_curve(worker):
+    epochs = [{"loss": 1e150, "mae": 1e200}, {"loss": 2.0, "mae": -1e200}, {"loss": 3.0}]
+    (worker / "metrics.jsonl").write_text(
+        lines({"epoch": number, "auc": 0.5, **one} for number, one in enumerate(epochs, start=1))
+    )
+    page = page_of(worker)
+    assert NOT_READ not in page
+    assert 'aria-label="loss"' in page
+    assert 'aria-label="auc"' in page
+    assert "not drawn: 1 of more than 1e+100" in page
+    assert "not drawn: 2 of more than 1e+100" in page  # of mae, which has no others
+
+
 def test_points_that_are_no_numbers_are_said_and_left_out(worker):
     file = EventFile(worker / "tensorboard", begins_at=21)
     for step, one in enumerate((float("nan"), float("inf"), 7.0), start=30):

@@ -26,7 +26,7 @@ from cluster_trainer.problems import (
     StopRequestedError,
     TrainingDivergedError,
 )
-from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stall import LEAST_SECONDS, Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results.on_screen.report import Reporter
 from cluster_trainer.results.weights import digest
@@ -101,7 +101,15 @@ class Noting(Reporter):
 
 
 def run_in(  # noqa: PLR0913  what a run is made of
-    folder, strategy, build, stop=None, *, is_restart=False, data=EXAMPLES, **settings
+    folder,
+    strategy,
+    build,
+    stop=None,
+    *,
+    is_restart=False,
+    data=EXAMPLES,
+    deadline=None,
+    **settings,
 ):
     """Run to the end, or until the stop; what is kept lies in the folder."""
     keras.backend.clear_session()  # so that names are those of a new process
@@ -122,7 +130,7 @@ def run_in(  # noqa: PLR0913  what a run is made of
         own = compile_for(model, job, data, plan)
     reporter = Noting(job.folder, config.epochs)
     stop = stop or StopRequest(print)
-    completed = complete(own, stop, Deadline(), reporter)
+    completed = complete(own, stop, deadline or Deadline(), reporter)
     timeless = [
         {name: value for name, value in line.items() if name not in TIMES}
         for line in completed.epochs
@@ -441,6 +449,26 @@ def test_a_stop_within_an_evaluation_keeps_what_was_trained(
     resumed = run(strategy_of(1), MODELS["dropout"])
     assert resumed.began == 7
     assert resumed.digest == expected.digest
+
+
+class NotedDeadline(Deadline):
+    """Notes in how many seconds each call has to be over."""
+
+    def __init__(self):
+        super().__init__()
+        self.seconds = []
+
+    def set_in(self, seconds):
+        self.seconds.append(seconds)
+        super().set_in(seconds)
+
+
+def test_each_call_that_does_not_compile_has_the_runs_stall_limit(run):
+    deadline = NotedDeadline()
+    run(strategy_of(1), MODELS["plain"], deadline=deadline, stall_timeout_seconds=7)
+    without_compiling = [seconds for seconds in deadline.seconds if seconds < LEAST_SECONDS]
+    assert {*without_compiling} == {7}
+    assert len(without_compiling) > SETTINGS["epochs"]
 
 
 def test_status_is_told_how_far_a_fit_has_come(run, tmp_path):

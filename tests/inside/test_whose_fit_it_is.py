@@ -122,6 +122,23 @@ def test_fits_of_two_threads_are_kept_side_by_side(start):
     assert again.output.count("had ended after") == 2
 
 
+def test_a_refusal_in_a_thread_ends_the_process(start):
+    """SystemExit would end the thread alone, and the script would go on without its training."""
+    program = """
+        import threading
+
+        model = compiled()
+        thread = threading.Thread(target=lambda: model.fit(*rows(), verbose=0))
+        thread.start()
+        thread.join()
+        tell(model)
+    """
+    refused = start(program, TRAINER_RESUME="must")
+    assert refused.code == 78, refused.output
+    assert not refused.told
+    assert "no worker holds a whole checkpoint" in refused.output
+
+
 OUR_OWN = """
 from cluster_trainer import fit
 

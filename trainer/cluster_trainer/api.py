@@ -45,7 +45,7 @@ from cluster_trainer.models.compiling import (
 )
 from cluster_trainer.models.own_optimizer import read_optimizer
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
-from cluster_trainer.process.exit_code import end_by, judge, tell
+from cluster_trainer.process.exit_code import end_by, judge, leave_script, tell
 from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.lifecycle import context_of, end, open_reporter, write_result
 from cluster_trainer.process.stall import Deadline
@@ -198,7 +198,7 @@ def _use(job: Job) -> None:
 
 def _refuse(error: ConfigurationError) -> NoReturn:
     tell(error, 1)
-    raise SystemExit(ExitCode.BAD_CONFIGURATION)
+    leave_script(ExitCode.BAD_CONFIGURATION)
 
 
 def _load(dataset: str | tuple[Any, Any], config: TrainerConfig, reporter: Reporter) -> DataSet:

@@ -17,6 +17,7 @@ from cluster_trainer.engine.install import install as install_engine
 from cluster_trainer.engine.progress_bar import can_draw
 from cluster_trainer.engine.running import Running
 from cluster_trainer.problems import ExitCode, Problem, render
+from cluster_trainer.process.exit_code import leave_script
 from cluster_trainer.settings.refusals import ACCEPTED
 from cluster_trainer.settings.task import as_started, names_task, was_replaced
 
@@ -113,7 +114,7 @@ def _one_of(variable: str, known: Sequence[str], accepted: str) -> str:
     wanted = os.environ.get(variable, "").strip() or known[0]
     if wanted not in known:
         print(render([Problem(variable, wanted, accepted)]), file=sys.stderr)  # noqa: T201
-        raise SystemExit(ExitCode.BAD_CONFIGURATION)
+        leave_script(ExitCode.BAD_CONFIGURATION)
     return wanted
 
 

@@ -26,6 +26,10 @@ def held(*paths):
         ("/mnt/out/l.csv", "/out/l.csv", "/mnt/out/l.csv", "/out/l.csv"),
         ("out/l.csv", "/tmp/x/out/l.csv", "out/l.csv", "/tmp/x/out/l.csv"),
         ("/out/l.csv", "/mnt/out/l.csv", "/other/l.csv", "/other/l.csv"),
+        ("/data/run1", "/data/run2", "/data/run10/log.csv", "/data/run10/log.csv"),
+        ("/data/run1/l.csv", "/data/run2/l.csv", "/data/run10/x", "/data/run10/x"),
+        ("/data/run1", "/data/run2", "/data/run1", "/data/run2"),
+        ("/r1/{epoch}.h5", "/r2/{epoch}.h5", "/r10/01.h5", "/r10/01.h5"),
     ],
 )
 def test_a_file_is_where_the_workers_own_callback_names_it(chiefs, mine, file, expected):

@@ -13,7 +13,6 @@
 """
 
 import inspect
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -33,9 +32,6 @@ from cluster_trainer.fits.script.start import begin
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.exit_code import end_by
 from cluster_trainer.results.status_file import status_file
-
-_fitting = threading.Lock()
-
 
 @dataclass(frozen=True)
 class Call:
@@ -90,7 +86,7 @@ def fit(
     program: Program | None = None
     try:
         program = process.program or begin(process, environ)
-        with program.guarded(), _while_no_other_fits(program):
+        with program.guarded(), _while_no_other_fits(process, program):
             arrays = GivenArrays(*map(given.arguments.get, ("x", "y", "sample_weight")))
             history = _to_its_end(program, Call(run, given, announced, arrays))
     except BaseException as error:
@@ -104,7 +100,7 @@ def fit(
 
 
 @contextmanager
-def _while_no_other_fits(program: Program) -> Iterator[None]:
+def _while_no_other_fits(process: Process, program: Program) -> Iterator[None]:
     """Refuse a fit in one thread while another one fits, on several workers.
 
     Threads run in different orders on each worker, and the workers would wait for each other's fits
@@ -113,7 +109,7 @@ def _while_no_other_fits(program: Program) -> Iterator[None]:
     Raises:
         ConfigurationError: another thread fits.
     """
-    is_alone = _fitting.acquire(blocking=False)
+    is_alone = process.fitting.acquire(blocking=False)
     if not is_alone and program.job.task.num_workers > 1:
         received, accepted = "two fits at a time, in two threads", "one after the other"
         raise ConfigurationError([Problem("fit", received, accepted, "Train without threads.")])
@@ -121,7 +117,7 @@ def _while_no_other_fits(program: Program) -> Iterator[None]:
         yield
     finally:
         if is_alone:
-            _fitting.release()
+            process.fitting.release()
 
 
 def _failed(program: Program | None, error: BaseException) -> None:

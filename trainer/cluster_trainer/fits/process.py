@@ -30,6 +30,7 @@ class Process:
         programs: the built-in trainer, by the thread that runs it.
         ended: the fits that have ended.
         beginning: held while the script begins, which two of its threads may ask for at once.
+        fitting: held while a thread fits.
     """
 
     pid: int = field(default_factory=os.getpid)
@@ -41,6 +42,7 @@ class Process:
     programs: "dict[int, Program]" = field(default_factory=dict)
     ended: EndedFits = field(default_factory=EndedFits)
     beginning: threading.Lock = field(default_factory=threading.Lock)
+    fitting: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def program(self) -> "Program | None":
@@ -66,6 +68,12 @@ def present() -> Process:
     global _present  # noqa: PLW0603  the one place that holds it: Keras's import passes nothing
     if (pid := os.getpid()) != _present.pid:
         _present = replace(
-            _present, pid=pid, script=None, locks={}, programs={}, beginning=threading.Lock()
+            _present,
+            pid=pid,
+            script=None,
+            locks={},
+            programs={},
+            beginning=threading.Lock(),
+            fitting=threading.Lock(),
         )
     return _present

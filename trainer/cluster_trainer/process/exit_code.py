@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -60,7 +61,8 @@ def end_by(
         is_script: whether the program is a script, which may handle crashes; else all end it.
 
     Raises:
-        SystemExit: something does not fit, and no peer would wait for this process to be gone.
+        SystemExit: something does not fit, and no peer would wait for this process to be gone; see
+            `leave_script`.
     """
     code, reason = judge(error, num_workers)
     if code == ExitCode.CRASHED and is_script:
@@ -68,7 +70,22 @@ def end_by(
     tell(error, num_workers)
     note(code, reason)
     if isinstance(error, ConfigurationError) and num_workers == 1 and is_script:
-        raise SystemExit(code)
+        leave_script(code, reason)
+    leave_process(code, reason)
+
+
+def leave_script(code: int, reason: str | None = None) -> NoReturn:
+    """End a script as `sys.exit` does, from any of its threads.
+
+    Args:
+        code: the exit code.
+        reason: is said where this is not the main thread.
+
+    Raises:
+        SystemExit: this is the main thread. Any other one would end by it alone, in silence.
+    """
+    if threading.current_thread() is threading.main_thread():
+        raise SystemExit(int(code))
     leave_process(code, reason)
 
 

@@ -1,7 +1,7 @@
 """The drawings of a report: each has a title, and a reason if it could not be drawn."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from cluster_trainer.report import plots
 from cluster_trainer.report.curves import Point
-from cluster_trainer.report.forms import is_number
+from cluster_trainer.report.forms import MAX_NUMBER, is_number, is_too_large
 from cluster_trainer.report.reading import NOT_RECORDED, Json
 from cluster_trainer.report.run import RecordedRun, Worker
 from cluster_trainer.report.timeline import (
@@ -90,15 +90,21 @@ def _metrics(
     found = dict.fromkeys(name for lines in of_all for line in lines for name in line)
     for metric in dict.fromkeys(n.removeprefix(TEST) for n in found if n not in (*COUNTS, FIT)):
         series: list[plots.Series] = []
+        too_large = 0
         for name, lines in zip(names, of_all, strict=True):
             for key, what in ((metric, "train"), (TEST + metric, "test")):
                 points = [(one[along], one[key]) for one in lines if is_number(one.get(key))]
+                too_large += sum(is_too_large(one.get(key)) for one in lines)
                 if points:
                     label = what if len(names) == 1 else f"{name}, {what}"
                     places, values = zip(*points, strict=True)
                     series.append((label, places, values, what == "test"))
+        title = metric.replace("_", " ")
+        note = f"not drawn: {too_large:,} of more than {MAX_NUMBER:g}" if too_large else ""
         if series:
-            yield _drawn(metric.replace("_", " "), series, along)
+            yield replace(_drawn(title, series, along), note=note)
+        elif note:
+            yield Drawing(title, note=note)
 
 
 def speed_of(run: RecordedRun) -> Drawing:

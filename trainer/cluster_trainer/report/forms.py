@@ -17,18 +17,26 @@ Seconds = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a finite number."""
-    is_one = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_one and abs(value) <= MAX_NUMBER
+    """Tell whether it is a number that can be drawn."""
+    return _is_any_number(value) and abs(value) <= MAX_NUMBER
+
+
+def is_too_large(value: Any) -> bool:
+    """Tell whether it is a number, but cannot be drawn."""
+    return _is_any_number(value) and abs(value) > MAX_NUMBER
+
+
+def _is_any_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _metric(value: Any) -> Any:
-    """Return a metric; None if it is not finite."""
+    """Return a metric, None where it is not finite."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
     if value is None or isinstance(value, list) or is_number(value):
         return value
-    if isinstance(value, float) and not isfinite(value):
-        return None
-    raise ValueError(f"a metric is a number up to {MAX_NUMBER:g}, an array or null")
+    raise ValueError("a metric is a number, an array or null")
 
 
 def _of_an_epoch(line: dict[str, Any]) -> dict[str, Any]:

@@ -67,6 +67,18 @@ def test_nor_does_a_later_one_when_the_first_is_over(tmp_path, holder):
     assert claim(tmp_path, mine("a"), {}).other is not None
 
 
+def test_a_later_process_keeps_other_starts_out_while_it_trains(tmp_path, holder):
+    """Another start would take the folder over, and a third process of the first start after it."""
+    assert holder("a")
+    holder.end()
+    assert not holder("a")
+    with pytest.raises(ConfigurationError, match="TRAINER_RUN_DIR"):
+        claim(tmp_path, mine("b"), {})
+    assert claim(tmp_path, mine("a"), {}).other is not None
+    holder.end()
+    assert claim(tmp_path, mine("b"), {}).other is None
+
+
 def test_the_next_start_keeps_them_and_knows_who_did(tmp_path, holder):
     assert holder("a")
     holder.end()

@@ -62,7 +62,8 @@ def claim(folder: Path, mine: Owner, locks: MutableMapping[Path, IO[str]]) -> Cl
     Args:
         folder: the worker's own; it is made.
         mine: this process.
-        locks: this process's, by folder. The folder is its own as long as the lock is here.
+        locks: this process's, by folder. The folder is its own as long as the lock is here. A
+            process that keeps nothing may hold the lock by the lock file's path.
 
     Raises:
         ConfigurationError: a process of another start trains into it.
@@ -75,7 +76,10 @@ def claim(folder: Path, mine: Owner, locks: MutableMapping[Path, IO[str]]) -> Cl
     is_free = _is_free(lock, folder)
     before = read(folder) if is_free else _holder(folder, mine.start)
     if before and mine.start and before.start == mine.start:
-        lock.close()
+        if is_free:  # no other start may begin there as long as this one trains
+            locks[folder / LOCK] = lock
+        else:
+            lock.close()
         return Claim(before, before)
     if not is_free:
         lock.close()

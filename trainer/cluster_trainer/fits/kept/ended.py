@@ -25,8 +25,8 @@ from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine import reads
 from cluster_trainer.engine.facts import of_all
-from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
-from cluster_trainer.process.exit_code import tell
+from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.process.exit_code import judge, leave_script, tell
 
 FEW = 256
 """Variables with at most so many numbers always stay; see lighter.py."""
@@ -170,7 +170,7 @@ class EndedFits:
             error = _gone(variable, self._gone[id(variable)][1])
             reads.stop_listening()
             tell(error, self._num_workers)
-            raise SystemExit(int(ExitCode.BAD_CONFIGURATION))
+            leave_script(*judge(error, self._num_workers))
         key = id(variable)
         for one in self._fits.values():
             if key in one.variables:

@@ -31,14 +31,21 @@ def renamed(chiefs: Mapping[str, str], mine: Mapping[str, str]) -> dict[str, str
 
 
 def _beginnings(one: str, other: str) -> tuple[str, str]:
-    """Return two paths up to an epoch's placeholder, without their equal last parts."""
-    chiefs, mine = (Path(path.partition("{")[0]) for path in (one, other))
+    """Return how two paths begin, without the last parts that are the same.
+
+    A whole part ends with a separator. What stands before an epoch's number does not.
+    """
+    begins, cut, _ = one.partition("{")
+    chiefs, mine = Path(begins), Path(other.partition("{")[0])
+    is_whole = not cut or begins.endswith(os.sep)
     while chiefs.name == mine.name and chiefs.parent.name and mine.parent.name:
-        chiefs, mine = chiefs.parent, mine.parent
-    return str(chiefs), str(mine)
+        chiefs, mine, is_whole = chiefs.parent, mine.parent, True
+    end = os.sep if is_whole else ""
+    return f"{chiefs}{end}", f"{mine}{end}"
 
 
 def here(file: Path, beginnings: Mapping[str, str]) -> Path:
-    """Return the path of a file of the chief's on this worker, see `renamed`."""
-    longest = max(filter(str(file).startswith, beginnings), key=len, default="")
-    return Path(beginnings[longest] + str(file)[len(longest) :]) if longest else file
+    """Return where a file of the chief's is on this worker, see `renamed`."""
+    path = f"{file}{os.sep}"
+    longest = max(filter(path.startswith, beginnings), key=len, default="")
+    return Path(beginnings[longest] + path[len(longest) :]) if longest else file

@@ -1,0 +1,29 @@
+"""What a process that a script forks has of its parent's: nothing that holds it up."""
+
+import os
+
+import pytest
+
+from cluster_trainer.fits import process
+
+
+@pytest.fixture
+def parent(monkeypatch):
+    """This process, with no script of another test."""
+    monkeypatch.setattr(process, "_present", process.Process())
+    return process.present()
+
+
+def in_a_child(tell):
+    """Return what a forked child tells, a number of a byte."""
+    child = os.fork()
+    if child == 0:
+        os._exit(int(tell()))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_child_does_not_wait_for_its_parents_fit(parent):
+    with parent.fitting, parent.beginning:
+        present = process.present
+        assert in_a_child(lambda: present().fitting.locked() or present().beginning.locked()) == 0
+        assert parent.fitting.locked()
