@@ -124,7 +124,9 @@ def test_numbers_of_any_size_are_drawn(worker):
     assert NOT_READ not in page_of(worker)
 
 
-def test_a_number_that_is_too_large_to_be_drawn_is_said_and_leaves_its_epoch_out_of_no_curve(worker):
+def test_a_number_that_is_too_large_to_be_drawn_is_said_and_leaves_its_epoch_out_of_no_curve(
+    worker,
+):
     epochs = [{"loss": 1e150, "mae": 1e200}, {"loss": 2.0, "mae": -1e200}, {"loss": 3.0}]
     (worker / "metrics.jsonl").write_text(
         lines({"epoch": number, "auc": 0.5, **one} for number, one in enumerate(epochs, start=1))

@@ -1,6 +1,7 @@
 """State that Keras does not list is in checkpoints, and is put back: variables, modules, tables."""
 
 import logging
+import random
 import sys
 
 import keras
@@ -247,7 +248,40 @@ def test_an_attribute_that_is_a_collection_changes_with_what_it_holds():
     assert unkept.changed({"Own 1": ["another"]}) == {"Own 1": ["another", "seen"]}
 
 
-@pytest.mark.parametrize("kind", ["texts", "dict", "pairs", "rows"])
+class Best:
+    def __init__(self):
+        self.value = 9.0
+
+
+def draw(generator):
+    generator.random()
+
+
+def improve(best):
+    best.value = 1.0
+
+
+@pytest.mark.parametrize(
+    ("held", "change"),
+    [
+        (np.random.default_rng(1), draw),
+        (np.random.RandomState(1), lambda one: one.rand()),
+        (random.Random(1), draw),
+        (Best(), improve),
+        ([{"a": Best()}], lambda one: improve(one[0]["a"])),
+    ],
+    ids=["a generator", "an old generator", "Python's", "an object", "an object within"],
+)
+def test_so_do_a_generator_that_draws_and_an_object_of_the_scripts_own(held, change):
+    callback = Own()
+    callback.held = held
+    unkept = Unkept([callback])
+    assert unkept.changed({}) == {}
+    change(held)
+    assert unkept.changed({}) == {"Own 1": ["held"]}
+
+
+@pytest.mark.parametrize("kind", ["texts", "dict", "pairs", "rows", "texts and an object"])
 def test_what_a_callback_has_collected_is_not_looked_at_one_by_one(kind):
     many = 300_000
     collected = {
@@ -255,6 +289,7 @@ def test_what_a_callback_has_collected_is_not_looked_at_one_by_one(kind):
         "dict": {f"text {number}": number for number in range(many)},
         "pairs": [("text", number) for number in range(many)],
         "rows": [[*range(1_000)]] * many,
+        "texts and an object": [object(), *(f"text {number}" for number in range(many))],
     }[kind]
     callback, calls = Own(), []
     callback.seen, callback.nested = collected, [[], (tf.Variable(1.0),)]
@@ -268,3 +303,15 @@ def test_what_a_callback_has_collected_is_not_looked_at_one_by_one(kind):
     assert any(name.startswith("Own 1.nested") for name in found)
     collected.update(more=1) if kind == "dict" else collected.append("more")
     assert "seen" in unkept.changed({})["Own 1"]
+
+
+def test_of_very_many_objects_the_first_are_looked_into_and_that_is_said(monkeypatch, caplog):
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
+    monkeypatch.setattr(tracked, "MOST_OBJECTS", 1_000)
+    tracked._warn_of_more.cache_clear()  # noqa: SLF001
+    callback = Own()
+    callback.held, callback.nested = tf.Variable(1.0), [Best() for _ in range(2_000)]
+    callback.nested[-1].value = tf.Variable(2.0)
+    found = dict(tracked._walk({"Own 1": callback}, []))  # noqa: SLF001
+    assert [*found] == ["Own 1.held"]
+    assert "Own 1 holds more than 1000 objects" in caplog.text

@@ -433,12 +433,23 @@ def test_a_scripts_own_handler_is_called_after_the_checkpoint(start):
     assert int(last.partition(".")[0]) >= 8
 
 
-def test_unseeded_data_that_were_interrupted_are_refused_with_what_to_do(start):
-    program = """
+@pytest.mark.parametrize(
+    "data",
+    [
+        "*split, batch_size=8",
+        "tf.data.Dataset.from_tensor_slices(split).shuffle(24, seed=1).batch(8)",
+    ],
+    ids=["arrays", "a dataset"],
+)
+def test_unseeded_data_that_were_interrupted_are_refused_with_what_to_do(start, data):
+    program = f"""
+        import tensorflow as tf
+
         x, y = rows()
         chosen = np.random.permutation(32)[:24]
+        split = x[chosen], y[chosen]
         model = compiled()
-        model.fit(x[chosen], y[chosen], epochs=4, batch_size=8, verbose=0, callbacks=[Dies()])
+        model.fit({data}, epochs=4, verbose=0, callbacks=[Dies()])
     """
     assert start(program).code == -9
     refused = start(program)

@@ -33,6 +33,7 @@ from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.exit_code import end_by
 from cluster_trainer.results.status_file import status_file
 
+
 @dataclass(frozen=True)
 class Call:
     """One call of `fit`.

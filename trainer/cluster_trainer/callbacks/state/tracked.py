@@ -13,7 +13,8 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
+from functools import cache
+from itertools import chain, compress, islice
 from typing import Any
 
 import keras
@@ -47,6 +48,8 @@ OF_MODEL = "model"
 TEXT = "serialized"
 """The part of a string tensor, which NumPy cannot write as an array."""
 WHAT = "a checkpoint (other variables)"
+MOST_OBJECTS = 100_000
+"""That are looked into at each checkpoint: that many take less than a second."""
 NESTED = 4
 """The depth of collections at which the types of their items are checked."""
 SHOWN = 5
@@ -158,9 +161,13 @@ class Tracked:
 def _walk(roots: Mapping[str, Any], known: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """Yield the objects with state, by the shortest path of attributes that leads to each."""
     seen = {id(one): one for one in known}
+    most = len(seen) + MOST_OBJECTS
     queue = deque(roots.items())
     while queue:
         path, one = queue.popleft()
+        if len(seen) > most:
+            _warn_of_more(path.partition(".")[0])
+            return
         if _is_leaf(type(one)) or id(one) in seen:
             continue
         seen[id(one)] = one
@@ -168,19 +175,40 @@ def _walk(roots: Mapping[str, Any], known: Iterable[Any]) -> Iterator[tuple[str,
             if not isinstance(one, keras.Variable) or keras_names.value_of(one) is not None:
                 yield path, one
             continue
-        queue.extend((f"{path}.{name}", part) for name, part in _parts(one))
+        parts = islice(_parts(one), most)  # else a list of millions would all be named
+        queue.extend((f"{path}.{name}", part) for name, part in parts)
 
 
-def _parts(one: Any) -> list[tuple[str, Any]]:
+@cache
+def _warn_of_more(root: str) -> None:
+    log.warning(
+        "%s holds more than %d objects: variables among the last of them are not in checkpoints",
+        *(root, MOST_OBJECTS),
+    )
+
+
+def _parts(one: Any) -> Iterable[tuple[str, Any]]:
     if isinstance(one, Mapping):
         if _is_plain([*one.values()]):
             return []
-        return [(str(name), part) for name, part in one.items() if isinstance(name, (str, int))]
+        named = compress(one.items(), _are_not_leaves(one.values()))
+        return [(str(name), part) for name, part in named if isinstance(name, (str, int))]
     if isinstance(one, (list, tuple)):
-        return [] if _is_plain(one) else [(str(index), part) for index, part in enumerate(one)]
+        return [] if _is_plain(one) else _not_leaves(one)
     if isinstance(one, HOLDERS) or type(one).__module__.partition(".")[0] not in LIBRARIES:
         return sorted(getattr(one, "__dict__", {}).items())
     return []
+
+
+def _not_leaves(parts: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    found = compress(enumerate(parts), _are_not_leaves(parts))
+    return ((str(index), part) for index, part in found)
+
+
+def _are_not_leaves(parts: Iterable[Any]) -> Iterable[bool]:
+    """Return for each part whether it may hold state, without a loop of Python's over millions."""
+    kinds = [*map(type, parts)]
+    return map({kind for kind in {*kinds} if not _is_leaf(kind)}.__contains__, kinds)
 
 
 def _is_plain(parts: Sequence[Any], depth: int = NESTED) -> bool:

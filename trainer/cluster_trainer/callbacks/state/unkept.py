@@ -1,6 +1,8 @@
 """Finds a user's callbacks that have state which no checkpoint saves."""
 
 import hashlib
+import random
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -10,11 +12,14 @@ from typing import Any
 import numpy as np
 
 from cluster_trainer.callbacks.state import states
+from cluster_trainer.callbacks.state.tracked import HOLDERS, VARIABLES
 from cluster_trainer.engine.running import of_a_user
+from cluster_trainer.fits.identity.place import is_installed
 from cluster_trainer.private import keras_names
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 COLLECTIONS = (dict, list, tuple, deque, AbstractSet)
+GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
 KERAS_OWN = frozenset([*keras_names.SET_BY_KERAS, "epochs_since_last_save"])
 MOST_BYTES, MOST_PARTS = 2**20, 10_000
 """The size of an array, and of an attribute. Of larger ones, the length and the last part are
@@ -59,7 +64,8 @@ class Unkept:
 class ValueDigest:
     """A digest of a value of numbers, texts, arrays and collections.
 
-    Other objects count by their type alone. Of many items, the last ones count.
+    Of objects of a user's own it takes the attributes, of random generators their state, of other
+    things the type alone; and of many parts those that come last.
     """
 
     def __init__(self) -> None:
@@ -78,6 +84,10 @@ class ValueDigest:
         elif isinstance(value, np.ndarray) and value.dtype != object:
             self._digest.update(f"{value.dtype} {value.shape}".encode())
             self._digest.update(np.ascontiguousarray(value.reshape(-1)[:MOST_BYTES]).tobytes())
+        elif isinstance(value, GENERATORS):
+            self._digest.update(repr(_state_of(value)).encode())
+        elif _is_users_own(type(value)) and depth:
+            self._add_parts(getattr(value, "__dict__", {}), depth)
         elif isinstance(value, COLLECTIONS) and depth:
             self._digest.update(f"{len(value)} ".encode())
             self._add_parts(value, depth)
@@ -91,3 +101,18 @@ class ValueDigest:
             self._add(part, depth - 1)
             if isinstance(value, dict):
                 self._add(value[part], depth - 1)
+
+
+def _is_users_own(kind: type) -> bool:
+    """Tell whether a class is of the script: what packages remember is mostly not decisive."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    is_of_file = kind.__module__ == "__main__" or bool(file and not is_installed(file))
+    return is_of_file and not issubclass(kind, HOLDERS + VARIABLES) and not issubclass(kind, type)
+
+
+def _state_of(generator: Any) -> Any:
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    return generator.get_state()

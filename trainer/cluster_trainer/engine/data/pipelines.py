@@ -48,16 +48,20 @@ def facts(dataset: tf.data.Dataset) -> dict[str, str]:
     It does not see what happens within the function of an `interleave` or a `flat_map`.
     """
     found: dict[str, list[str]] = {}
-    digest, is_of_rows = sha256(), False
     for one in _parts(dataset):
         if seeds := tensorflow_names.seeds_of(one):
             name = DRAWS if type(one).__name__ == tensorflow_names.RANDOM else SHUFFLES
             found.setdefault(name, []).append("/".join(map(str, seeds)))
-        for rows in _rows(one):
-            is_of_rows = True
-            digest.update(content(_some_of(rows)))
-    of_rows = {ROWS: digest.hexdigest()[:12]} if is_of_rows else {}
-    return {name: ", ".join(seeds) for name, seeds in found.items()} | of_rows
+    return {name: ", ".join(seeds) for name, seeds in found.items()} | of_rows(dataset)
+
+
+def of_rows(dataset: tf.data.Dataset) -> dict[str, str]:
+    """Return a digest of some rows that a dataset was made of, by ROWS; nothing without rows."""
+    found = [rows for one in _parts(dataset) for rows in _rows(one)]
+    digest = sha256()
+    for rows in found:
+        digest.update(content(_some_of(rows)))
+    return {ROWS: digest.hexdigest()[:12]} if found else {}
 
 
 def warnings(dataset: tf.data.Dataset) -> list[str]:

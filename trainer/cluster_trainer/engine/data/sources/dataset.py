@@ -34,6 +34,12 @@ class DatasetSource(WholeBatchSource):
         self.varies = not all(shape.is_fully_defined() for shape in shapes)
         self.may_lack_examples = replicas.may_exceed(fewest_pieces(shapes, self.components))
 
+    @property
+    def described(self) -> dict[str, str]:
+        """A digest of some rows that the pipeline was made of."""
+        is_users = isinstance(self._adapter, keras_names.TFDatasetAdapter)
+        return pipelines.of_rows(self._dataset) if is_users else {}
+
     def found(self) -> dict[str, str]:
         """Return how the pipeline was made, or the first batches of a generator."""
         # Keras has read some batches to inspect them.
