@@ -137,6 +137,7 @@ def examples_of_tensorflow(t):
         "global_seed": lambda: t.global_seed() == 1,
         "next_operation_seed": lambda: t.next_operation_seed() >= 0,
         "operation_seeds": lambda: t.operation_seeds().getstate(),
+        "has_begun": lambda: t.has_begun() is True,
         "has_cluster": lambda: t.has_cluster() is False,
         "replicas_in_sync": lambda: t.replicas_in_sync(strategy) == 2,
         "worker_number": lambda: t.worker_number(strategy) == 0,

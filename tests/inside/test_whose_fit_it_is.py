@@ -122,6 +122,30 @@ def test_fits_of_two_threads_are_kept_side_by_side(start):
     assert again.output.count("had ended after") == 2
 
 
+@pytest.mark.parametrize(
+    ("eagerly", "codes"), [(False, [78]), pytest.param(True, [0], marks=pytest.mark.long)]
+)
+def test_a_process_that_was_forked_after_tensorflow_had_begun_is_refused(start, eagerly, codes):
+    """It lacks the threads that run compiled functions, and would hang without a word."""
+    program = f"""
+        from multiprocessing import get_context
+
+        def train():
+            model = compiled()
+            model.run_eagerly = {eagerly}
+            model.fit(*rows(), epochs=1, verbose=0)
+
+        compiled()
+        process = get_context("fork").Process(target=train)
+        process.start()
+        process.join()
+        print("TOLD", process.exitcode)
+    """
+    ended = start(program)
+    assert ended.told == codes, ended.output
+    assert ended.code == 0
+
+
 def test_a_refusal_in_a_thread_ends_the_process(start):
     """SystemExit would end the thread alone, and the script would go on without its training."""
     program = """

@@ -16,6 +16,7 @@ from cluster_trainer.engine.first_batch.mode import MODES, FirstBatchMode
 from cluster_trainer.engine.install import install as install_engine
 from cluster_trainer.engine.progress_bar import can_draw
 from cluster_trainer.engine.running import Running
+from cluster_trainer.private import tensorflow_names
 from cluster_trainer.problems import ExitCode, Problem, render
 from cluster_trainer.process.exit_code import leave_script
 from cluster_trainer.settings.refusals import ACCEPTED
@@ -37,6 +38,7 @@ def install() -> None:
         _begin_log()
         mode = FirstBatchMode(_one_of("TRAINER_FIRST_BATCH", MODES, ACCEPTED["first_batch"]))
         install_engine(_kept, _called, mode, plain_bars=not can_draw(os.environ))
+        os.register_at_fork(after_in_child=_note_fork)
         sys.excepthook = _telling_of_lost_peers(sys.excepthook)
         ways = ("auto", "tensorflow", "ring")
         if _one_of("TRAINER_COLLECTIVES", ways, ACCEPTED["collectives"]) != "tensorflow":
@@ -49,6 +51,14 @@ def _kept(run: Callable[..., Any], given: inspect.BoundArguments, call: Running)
     from cluster_trainer.fits.process import present  # noqa: PLC0415
 
     return fit(present(), run, given, call, _environ())
+
+
+def _note_fork() -> None:
+    """Note in a process that a script has forked that TensorFlow had begun before."""
+    if tensorflow_names.has_begun():
+        from cluster_trainer.fits.process import present  # noqa: PLC0415
+
+        present().lacks_threads = True
 
 
 def _called(run: Callable[[], Any], strategy: Any) -> Any:

@@ -31,6 +31,7 @@ class Process:
         ended: the fits that have ended.
         beginning: held while the script begins, which two of its threads may ask for at once.
         fitting: held while a thread fits.
+        lacks_threads: whether TensorFlow had begun when it was forked; see process/forked.py.
     """
 
     pid: int = field(default_factory=os.getpid)
@@ -43,6 +44,7 @@ class Process:
     ended: EndedFits = field(default_factory=EndedFits)
     beginning: threading.Lock = field(default_factory=threading.Lock)
     fitting: threading.Lock = field(default_factory=threading.Lock)
+    lacks_threads: bool = False
 
     @property
     def program(self) -> "Program | None":

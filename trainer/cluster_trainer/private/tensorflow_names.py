@@ -77,6 +77,11 @@ def operation_seeds() -> Any:
     return getattr(_context.context(), "_rng", None)
 
 
+def has_begun() -> bool:
+    """Tell whether TensorFlow has run anything here, or in a process that this is a fork of."""
+    return getattr(_context.context_safe(), "_context_handle", None) is not None
+
+
 def has_cluster() -> bool:
     """Tell whether this process is in TensorFlow's cluster (MultiWorkerMirroredStrategy)."""
     return _context.context()._collective_ops_server_def is not None

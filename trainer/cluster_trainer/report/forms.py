@@ -17,12 +17,12 @@ Seconds = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether it is a number that can be drawn."""
+    """Tell whether a value is a number that can be drawn."""
     return _is_any_number(value) and abs(value) <= MAX_NUMBER
 
 
 def is_too_large(value: Any) -> bool:
-    """Tell whether it is a number, but cannot be drawn."""
+    """Tell whether a value is a number that is too large to be drawn."""
     return _is_any_number(value) and abs(value) > MAX_NUMBER
 
 
@@ -31,7 +31,7 @@ def _is_any_number(value: Any) -> bool:
 
 
 def _metric(value: Any) -> Any:
-    """Return a metric, None where it is not finite."""
+    """Return a metric; None if it is not finite."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if value is None or isinstance(value, list) or is_number(value):

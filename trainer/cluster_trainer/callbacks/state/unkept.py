@@ -14,7 +14,7 @@ import numpy as np
 from cluster_trainer.callbacks.state import states
 from cluster_trainer.callbacks.state.tracked import HOLDERS, VARIABLES
 from cluster_trainer.engine.running import of_a_user
-from cluster_trainer.fits.identity.place import is_installed
+from cluster_trainer.installed import is_installed
 from cluster_trainer.private import keras_names
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
@@ -64,8 +64,8 @@ class Unkept:
 class ValueDigest:
     """A digest of a value of numbers, texts, arrays and collections.
 
-    Of objects of a user's own it takes the attributes, of random generators their state, of other
-    things the type alone; and of many parts those that come last.
+    Objects of the script's own classes count by their attributes, random generators by their state,
+    other objects by their type alone. Of many items, the last ones count.
     """
 
     def __init__(self) -> None:

@@ -16,8 +16,9 @@ from cluster_trainer.checkpoints.state import on_first_replica
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.fits.identity import matching
 from cluster_trainer.fits.identity.matching import Call, Kept, choose
-from cluster_trainer.fits.identity.place import digest_of, is_installed, place_of
+from cluster_trainer.fits.identity.place import digest_of, place_of
 from cluster_trainer.fits.identity.weights import Summary, sampled, summary_of
+from cluster_trainer.installed import is_installed
 from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
 

@@ -5,16 +5,16 @@ import inspect
 import linecache
 import re
 import sys
-import sysconfig
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from hashlib import sha256
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
+
+from cluster_trainer.installed import OURS, PACKAGES, STANDARD, is_installed
 
 OUTER_FRAMES = 40
 DIGEST_LENGTH = 12
@@ -22,11 +22,8 @@ DEEPEST, LONGEST = 4, 100
 """The depth of nested containers, and the number of their values, that are compared."""
 LIKE_A_TIME, LIKE_A_DATE = 1e8, re.compile(r"/|\d{4}")
 NOT_A_USERS = ("keras", "tensorflow", "cluster_trainer")
-STANDARD = (sysconfig.get_path("stdlib"), "<frozen ")
-PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 LAUNCHER = "runpy"
 """Modules that run a script within another program, such as `python -m`."""
-OURS = str(Path(__file__).parents[3])
 
 
 @dataclass(frozen=True)
@@ -123,11 +120,6 @@ def place_of(frame: FrameType | None) -> Place:
 def digest_of(text: str) -> str:
     """Return a digest of a text, which does not reveal it."""
     return sha256(text.encode(errors="surrogateescape")).hexdigest()[:DIGEST_LENGTH]
-
-
-def is_installed(file: str) -> bool:
-    """Tell whether a file belongs to Python or an installed package, not to a script."""
-    return file.startswith((*STANDARD, *PACKAGES, OURS))
 
 
 def _of_script(frame: FrameType | None) -> list[FrameType]:

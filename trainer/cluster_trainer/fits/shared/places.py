@@ -31,9 +31,9 @@ def renamed(chiefs: Mapping[str, str], mine: Mapping[str, str]) -> dict[str, str
 
 
 def _beginnings(one: str, other: str) -> tuple[str, str]:
-    """Return how two paths begin, without the last parts that are the same.
+    """Return two paths up to an epoch's placeholder, without their equal last parts.
 
-    A whole part ends with a separator. What stands before an epoch's number does not.
+    A whole part ends with a separator; the text before a placeholder does not.
     """
     begins, cut, _ = one.partition("{")
     chiefs, mine = Path(begins), Path(other.partition("{")[0])
@@ -45,7 +45,7 @@ def _beginnings(one: str, other: str) -> tuple[str, str]:
 
 
 def here(file: Path, beginnings: Mapping[str, str]) -> Path:
-    """Return where a file of the chief's is on this worker, see `renamed`."""
+    """Return the path of a file of the chief's on this worker, see `renamed`."""
     path = f"{file}{os.sep}"
     longest = max(filter(path.startswith, beginnings), key=len, default="")
     return Path(beginnings[longest] + path[len(longest) :]) if longest else file

@@ -1,0 +1,13 @@
+"""Which files are a script's, and which are of Python, of an installed package, or ours."""
+
+import sysconfig
+from pathlib import Path
+
+STANDARD = (sysconfig.get_path("stdlib"), "<frozen ")
+PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+OURS = str(Path(__file__).parents[1])
+
+
+def is_installed(file: str) -> bool:
+    """Tell whether a file belongs to Python or an installed package, not to a script."""
+    return file.startswith((*STANDARD, *PACKAGES, OURS))
