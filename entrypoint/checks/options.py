@@ -67,7 +67,7 @@ def _out_of_range(least: int, fewest: int, workers: int) -> Problem:
         return Problem(MIN_WORKERS, str(least), "1, where there is one worker")
     span = f"from {fewest} to {workers}" if fewest < workers else str(workers)
     accepted = f"{span}: more than half of the {workers} workers, and at most all"
-    half = "Half of the workers cannot tell whether the others are lost or go on, too."
+    half = "Half of the workers cannot tell whether the others are lost or continue, too."
     return Problem(MIN_WORKERS, str(least), accepted, half if least < fewest else "")
 
 

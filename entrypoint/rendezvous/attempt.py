@@ -197,7 +197,7 @@ class Attempt:
             parts = (
                 f"{in_a_line(problem)}.",
                 problem.advice,
-                "It is sent away, and the others go on.",
+                "It is sent away, and the others continue.",
             )
             self.terms.say("WARNING", " ".join(filter(None, parts)))
         message = contradiction(problems)

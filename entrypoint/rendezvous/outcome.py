@@ -114,8 +114,8 @@ def ahead_line(meeting: Meeting, spec: ClusterSpec) -> str:
             "for its neighbours"
         )
     return (
-        f"{spec.chief.task} and others train already: the command starts, and is taken in "
-        "as soon as it asks for its neighbours"
+        f"{spec.chief.task} and others train already: the command starts, and joins them when it "
+        "asks for its neighbours"
     )
 
 
@@ -127,7 +127,7 @@ def released_line(meeting: Meeting, spec: ClusterSpec, seconds: float) -> str:
     missing = [str(one.task) for place, one in enumerate(members) if place not in meeting.positions]
     count = len(meeting.positions)
     return (
-        f"{count} of {len(members)} workers are here and agree ({seconds:.1f} s): they go on "
+        f"{count} of {len(members)} workers are here and agree ({seconds:.1f} s): they continue "
         f"without {listed(missing)} (MIN_WORKERS)"
     )
 

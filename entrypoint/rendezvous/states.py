@@ -12,11 +12,11 @@ from enum import Enum
 class Expected(Enum):
     """What a worker whose command asks knows about another one, from earlier rings."""
 
-    COMES = "It was in the last ring, or there was none: fewer wait for it, for a while."
+    COMES = "It was in the last ring, or there was none: the others wait for it, for a while."
     STARTS = "It was met before its command's start: its command will ask."
-    AWAITED = "It waits to be taken in: the last ring has ended for its sake."
+    AWAITED = "It waits to join: the last ring has ended for its sake."
     MISSING = "The last ring was without it: nobody waits for it."
-    LEFT_OUT = "It has ended rings before: nobody waits for it, and the others go on without it."
+    LEFT_OUT = "It has ended rings before: nobody waits for it, and the others continue without it."
 
     @property
     def is_absent(self) -> bool:
@@ -28,30 +28,30 @@ class Disagreement(Enum):
     """The kinds of disagreement at a meeting."""
 
     NONE = "Nothing does."
-    WITH_NEWCOMERS = "Only newcomers differ, or only they say so: the others go on."
-    OF_WORKERS = "Workers differ that may not go on without each other."
-    WITH_SUCCESSOR = "One was in a later ring, with another worker 0 than this one."
+    WITH_NEWCOMERS = "Only newcomers differ, or only they report it: the others continue."
+    OF_WORKERS = "Workers differ that may not continue without each other."
+    WITH_SUCCESSOR = "A worker was in a later ring, with another worker 0 than this one."
 
 
 class ChiefState(Enum):
     """The states of worker 0 at a meeting."""
 
-    GATHERS = "Too few are here: who checks in is compared, and dialled back."
-    SENDS_AWAY = "Something is wrong with newcomers alone: they are told, and the others go on."
+    GATHERS = "Too few are here: each worker that checks in is compared, and dialled back."
+    SENDS_AWAY = "Only newcomers have a problem: they are told, and the others continue."
     CONTRADICTED = "Workers do not agree: all are told, and the meeting ends."
-    REPLACED = "Another process was worker 0 in a later ring: this one ends, alone."
+    REPLACED = "Another process was worker 0 in a later ring: this one exits alone."
     CONFIRMS = "Enough are here: each is asked whether it is alive, and nothing is against it."
     RELEASES = "All have confirmed, and commands are to start: the ports close, and all go."
     LINKS = "All have confirmed, and commands ask: each connects with its neighbours, and all go."
-    GAVE_UP = "The time is over, or there was no ring too often."
+    GAVE_UP = "The time is over, or too many attempts to form a ring have failed."
 
 
 class Gathered(Enum):
     """The progress of worker 0 with the present workers."""
 
-    TOO_FEW = "Those who are here may not go on."
-    ENOUGH = "They may, and have not confirmed it."
-    CONFIRMED = "They may, and have confirmed it."
+    TOO_FEW = "The present workers may not continue."
+    ENOUGH = "They may continue, and have not confirmed yet."
+    CONFIRMED = "They may continue, and have confirmed."
 
 
 def chief_state(
@@ -81,13 +81,13 @@ class MemberState(Enum):
     """The states of each other worker at a meeting."""
 
     DIALS = "It has no connection with worker 0, and dials it."
-    CHECKED_IN = "Worker 0 knows it; it answers, and says what worker 0 says."
+    CHECKED_IN = "Worker 0 knows it; it answers, and logs worker 0's lines."
     PROMISED = "It has confirmed: for a few seconds worker 0 alone decides."
     LINKED = "It connects with its neighbours, or has, and waits for the others."
     CONTRADICTED = "Workers do not agree: worker 0 is told, and the meeting ends."
-    SENDS_AWAY = "A newcomer does not agree, or says so: it is told, and has no say."
-    WENT = "It goes on: together with the others, or ahead of them."
-    GAVE_UP = "The time is over, or worker 0 has started anew too often."
+    SENDS_AWAY = "A newcomer does not agree, or reports it: it is told, and cannot veto."
+    WENT = "It continues: together with the others, or ahead of them."
+    GAVE_UP = "The time is over, or worker 0 has restarted too often."
 
 
 def member_state(state: MemberState, disagreement: Disagreement, *, is_over: bool) -> MemberState:

@@ -14,8 +14,8 @@ FIRST_AFTER_A_RING_SECONDS = 5.0
 """The first pause of a worker that was in a ring, and may have been killed by chance."""
 FAILURES = 2
 """The number of meetings in a row without a ring after which a worker is left out."""
-IN_VAIN = "it was met twice, and there was no ring with it"
-NOT_STAYED = "it was taken in, and did not stay"
+IN_VAIN = "it was met twice, but no ring was formed with it"
+NOT_STAYED = "it joined, and did not stay"
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,9 @@ def explained_values(
 
 def _without_proxy(environ: Environ, resolution: Resolution) -> dict[str, Explained]:
     variables = environ.texts()
-    source = f"derived: the workers' hosts join it, since {proxy_in_use(variables)} is set"
+    source = (
+        f"derived: the workers' hosts are added to it, because {proxy_in_use(variables)} is set"
+    )
     exceptions = exceptions_for(variables, resolution.hosts)
     return {name: Explained(text, source) for name, text in exceptions.items()}
 

@@ -54,7 +54,10 @@ def proxy_note(variables: Mapping[str, str], hosts: Sequence[str]) -> str:
     if not exceptions_for(variables, hosts):
         return ""
     proxy = proxy_in_use(variables)
-    return f"{proxy} is set: not used between the workers, whose hosts join {EXCEPTIONS}"
+    return (
+        f"{proxy} is set: the workers do not use it for each other, because their hosts are "
+        f"added to {EXCEPTIONS}"
+    )
 
 
 def grpc_note(variables: Mapping[str, str]) -> str:
@@ -103,6 +106,6 @@ def service_links_note(names: Iterable[str]) -> str:
     if not found:
         return ""
     return (
-        f"ignored {listed(found)}: set by Kubernetes for a Service of that name, and no settings "
+        f"ignored {listed(found)}: set by Kubernetes for a Service of that name, not as settings "
         "(enableServiceLinks: false in the pod leaves them out)"
     )

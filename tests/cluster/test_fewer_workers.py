@@ -41,7 +41,7 @@ def run(workbench, tmp_path_factory):
         run.wait_for_step(A_STEP)
         run.set_pace(SLOWLY)
         run.kill(LOST)
-        run.wait_for_line(CHIEF, "going on with 2 of 3 workers (worker-2 is missing)")
+        run.wait_for_line(CHIEF, "continuing with 2 of 3 workers (worker-2 is missing)")
         run.come_back(LOST)
         run.wait_for_line(CHIEF, "all 3 workers are here again")
         run.set_pace(FULL_SPEED)
@@ -73,7 +73,7 @@ def test_the_survivors_keep_their_processes_and_take_the_lost_one_in(run):
     for survivor in (CHIEF, WORKER):
         assert "restart 1 of" not in run.machines[survivor].log(), run.logs()
     said = run.machines[CHIEF].log()
-    assert "worker-2 is back: taking it in after step" in said, run.logs()
+    assert "worker-2 is back: it joins after step" in said, run.logs()
 
 
 def test_every_worker_ends_with_the_same_weights(run):

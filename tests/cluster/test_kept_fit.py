@@ -91,7 +91,7 @@ def test_a_fit_that_had_ended_is_not_trained_again(runs):
 def resumed(run, fit):
     """Return the step, the batch and the pass with which a fit went on, once for each worker."""
     said = rf" fit {fit + 1}: resuming from step (\d+) .*\n"  # and then nothing of another fit
-    said += r"(?:(?!.* fit \d+: ).*\n)*?.* the data go on with batch (\d+) of pass (\d+)"
+    said += r"(?:(?!.* fit \d+: ).*\n)*?.* the data continue with batch (\d+) of pass (\d+)"
     return [tuple(map(int, found)) for found in re.findall(said, run.output)]
 
 
@@ -105,7 +105,7 @@ def test_a_dataset_is_read_on_with_the_batch_that_comes_next(runs):
     places = resumed(runs["killed"], 3)
     assert len(places) == 2, runs["killed"].output
     assert_next_batches(places, READ_AGAIN[3])
-    assert "the data go on" not in runs["undisturbed"].output
+    assert "the data continue" not in runs["undisturbed"].output
 
 
 def lines(file):

@@ -29,7 +29,7 @@ def story(begin):
 def test_a_stop_saves_on_all_workers(story):
     stopped, _ = story
     assert stopped.code == 143, stopped.output
-    assert "`make resume` goes on from the newest checkpoint of fit 1" in stopped.output
+    assert "`make resume` resumes from the newest checkpoint of fit 1" in stopped.output
     assert all([*worker.glob("fit-1/checkpoints/*.npz")] for worker in stopped.workers)
 
 

@@ -40,7 +40,7 @@ def step_of(pattern, output):
 
 
 def next_step(ended):
-    return step_of(r"cluster-trainer: stopped; `make resume` goes on from", ended.output)
+    return step_of(r"cluster-trainer: stopped; `make resume` resumes from", ended.output)
 
 
 def starts(worker):
@@ -178,7 +178,7 @@ def test_others_that_wait_in_vain_end_the_cluster(start):
     ended = cluster.end(END_SECONDS)
     assert ended.code == 75, ended.output
     assert "worker-0 ended, with exit code 75 (it lost a peer)" in ended.output
-    assert "failed with exit code 75; `make resume` goes on from step " in ended.output
+    assert "failed with exit code 75; `make resume` resumes from step " in ended.output
 
 
 @pytest.fixture

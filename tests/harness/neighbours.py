@@ -59,7 +59,7 @@ while True:
             pass
 """
 """A command that says which ring it is in, and asks again as soon as it is broken, or as somebody
-waits to be taken in. SIGUSR1 makes it leave its ring by itself; in the restarts that
+waits to join. SIGUSR1 makes it leave its ring by itself; in the restarts that
 FAILING_RESTARTS counts it ends before it asks."""
 
 

@@ -562,7 +562,7 @@ def test_what_a_call_on_zeros_would_change_is_refused(strategy):
     with strategy.scope():
         model = keras.Sequential([Counts(), layers.Dense(1)])
         model.compile("sgd", "mse")
-    with pytest.raises(ValueError, match=r"a call assigns to .*/calls, which it makes itself"):
+    with pytest.raises(ValueError, match=r"a call assigns to .*/calls, which it creates itself"):
         model.fit(TWICE_X, TWICE_Y, epochs=1, **BATCHES)
 
 

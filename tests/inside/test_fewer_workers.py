@@ -140,11 +140,11 @@ def test_the_same_batches_are_trained_whoever_is_there(tmp_path, script, undistu
     first, _, last = map(int, re.findall(r"resuming from step (\d+) held", log))
     assert first % STEPS_PER_EPOCH
     assert last % STEPS_PER_EPOCH
-    assert "going on with 2 of 3 workers (worker-2 is missing)" in log
-    assert "worker-2 is back: taking it in after step" in log
+    assert "continuing with 2 of 3 workers (worker-2 is missing)" in log
+    assert "worker-2 is back: it joins after step" in log
     assert "all 3 workers are here again" in log
     assert "worker-1 was lost" in log
-    assert "going on with 2 of 3 workers (worker-1 is missing)" in log
+    assert "continuing with 2 of 3 workers (worker-1 is missing)" in log
     assert found == of_other
     assert "nothing is compiled" not in log_of_late, log_of_late
     assert log_of_late.index("a first step is compiled") < log_of_late.index("resuming from step")
@@ -195,7 +195,7 @@ def test_the_trainer_takes_a_worker_in_that_has_lost_its_disk(tmp_path):
         goes_on(place, 0, 1)
         take_in(place, 2)
         log = late.log.read_text()
-        assert "a first step is compiled: asking to be taken in" in log, log
+        assert "a first step is compiled: asking to join" in log, log
         place.when((late.folder / "run/worker-2/metrics.jsonl").exists, "an epoch")
         lines = [
             (place.workers[one].folder / f"run/worker-{one}/metrics.jsonl").read_text().splitlines()
@@ -324,7 +324,7 @@ def test_a_worker_with_other_settings_ends_alone_before_the_trainers_fit(tmp_pat
         assert place.workers[2].process.wait(120) == EX_CONFIG, place.logs
         place.workers[2].kill()
         goes_on(place, 0, 1)
-        assert "worker-2 does not fit, and ends" in place.workers[0].log.read_text()
+        assert "worker-2 does not fit, and exits" in place.workers[0].log.read_text()
         assert name in place.workers[2].log.read_text()
 
 

@@ -257,7 +257,7 @@ def test_whatever_its_data_a_fit_that_was_killed_ends_to_the_same_bits(
     assert kept.step > 0
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
-    said = re.findall(r"the data go on with batch (\d+) of pass 1:", caplog.text)
+    said = re.findall(r"the data continue with batch (\d+) of pass 1:", caplog.text)
     assert said == ([str(kept.step + 1)] if name == "generator" else [])
 
 

@@ -102,9 +102,9 @@ def made(extra=(), kind=keras.Sequential, **options):
 @pytest.mark.parametrize(
     ("extra", "kind", "options", "expected"),
     [
-        ([Pointer], keras.Sequential, {}, "place holds whole numbers"),
+        ([Pointer], keras.Sequential, {}, "place holds integers"),
         pytest.param(
-            *([Pointer], keras.Sequential, {"run_eagerly": True}, "place holds whole numbers"),
+            *([Pointer], keras.Sequential, {"run_eagerly": True}, "place holds integers"),
             marks=pytest.mark.long,
         ),
         ([Frozen], keras.Sequential, {}, None),

@@ -375,7 +375,7 @@ def test_a_disk_that_is_full_costs_a_warning_and_no_more(tmp_path, monkeypatch):
     file.scalars({"a": 1.0}, step=4)
     (warning,) = warnings
     assert "could not be written" in warning
-    assert "training goes on" in warning
+    assert "training continues" in warning
     assert written.stat().st_size > half
     assert steps(read(tmp_path)["a"]) == [1, 4]
 

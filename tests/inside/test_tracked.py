@@ -183,9 +183,9 @@ def test_a_callback_that_offers_no_state_is_named(fitted, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
     with pytest.raises(RuntimeError, match="killed"):
         fitted(plain, Own(dies_after=2))
-    assert "goes on without" not in caplog.text
+    assert "resumes without" not in caplog.text
     fitted(plain, Own())
-    assert "the callback Own 1 goes on without its earlier state" in caplog.text
+    assert "the callback Own 1 resumes without its earlier state" in caplog.text
     assert "no checkpoint has its seen." in caplog.text
 
 

@@ -252,4 +252,4 @@ def test_each_worker_may_predict_rows_of_its_own(ended):
     assert len(weights) == 2
     assert len({*weights}) == 1
     assert len({*re.findall(r"OWN SEED (.*)", logs)}) == 2
-    assert logs.count("each predicts its own by itself") == len(codes), logs
+    assert logs.count("each predicts its own rows") == len(codes), logs

@@ -79,7 +79,7 @@ def test_each_process_of_a_start_trains_by_itself(start):
     assert [one["seed"] for one in ended.told] == [0, 1, 2]
     assert len({one["total"] for one in ended.told}) == 3
     assert all(len(one["losses"]) == 3 for one in ended.told)
-    assert ended.output.count("are not kept") == 2
+    assert ended.output.count("are not saved") == 2
     again = start(PROCESSES)
     assert again.told == ended.told, again.output
     assert "had ended" not in again.output  # it was trained again, as the first start was over
@@ -209,7 +209,7 @@ def test_a_script_that_is_called_by_another_trains_unkept(start):
     assert ended.code == 0, ended.output
     assert len(ended.told) == 2
     assert "other.py" in ended.output
-    assert "are not kept" in ended.output
+    assert "are not saved" in ended.output
 
 
 TWO_STAGES = """

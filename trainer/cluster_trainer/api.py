@@ -94,18 +94,18 @@ def fit(
 ) -> list[SimpleNamespace]:
     """Train a model under the strategy that it was built in, on one device or many workers.
 
-    Does what `python -m trainer` does: Keras's `fit` with the order of the examples, checkpoints on
-    every worker and going on from the newest of them, evaluation after each epoch, metrics.jsonl,
-    result.json, the trained model. All workers of a cluster call it with the same arguments and
-    load the same data; they compare both before they begin, and refuse what differs.
+    It does what `python -m trainer` does: Keras's `fit` with the epoch order, checkpoints on each
+    worker, a resume from the newest of them, evaluation after each epoch, metrics.jsonl,
+    result.json and the trained model. All workers of a cluster call it with the same arguments and
+    load the same data. They compare both before they begin, and refuse differences.
 
-    Where a peer is lost (exit code 75), or the process is asked to stop (143, after a checkpoint),
-    it does not return but ends the process: TensorFlow could not go on in it. The entrypoint starts
-    the script again after the one and not after the other.
+    If a peer is lost (exit code 75), or the process is asked to stop (143, after a checkpoint), it
+    does not return but ends the process, because TensorFlow could not continue in it. The
+    entrypoint restarts the script after a loss, and not after a stop.
 
     Args:
-        model: built within `strategy.scope()`. One that is compiled is trained as it is, unless an
-            optimizer, a loss or metrics are given, which compile it anew.
+        model: built within `strategy.scope()`. A compiled model is trained as it is, unless an
+            optimizer, a loss or metrics are given: then it is compiled again.
         dataset: a name as TRAINER_DATASET takes it, or (train, test), each (inputs [n, …],
             labels [n, …]) as arrays, an unbatched tf.data.Dataset of such pairs, or whatever else
             Keras's `fit` takes; test may be None. The same on all workers: each takes its own slice

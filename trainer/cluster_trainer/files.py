@@ -35,7 +35,7 @@ def write_streamed(
 
     Args:
         folder: it is there.
-        name: tells the unfinished file from others.
+        name: distinguishes the unfinished file from others.
         write: is given the file, and returns its final name, which may depend on its content.
         durable: wait until it would survive a loss of power.
 

@@ -102,8 +102,8 @@ def _environ() -> Mapping[str, str]:
 @cache
 def _warn_of_no_task() -> None:
     log.warning(
-        "the script's own TF_CONFIG does not say which task this process is, so that it counts as "
-        "the only worker"
+        "the script's own TF_CONFIG does not say which task this process is, so it counts as the "
+        "only worker"
     )
 
 

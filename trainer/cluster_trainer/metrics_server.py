@@ -34,19 +34,25 @@ STATES = (
     "failed",
 )
 GAUGES = {
-    "step": ("step", "Steps of training that are behind the run."),
-    "epoch": ("epoch", "The epoch that the run is at, from 1."),
-    "examples_per_second": ("examples_per_second", "Training examples a second, of all workers."),
+    "step": ("step", "Training steps of the run so far."),
+    "epoch": ("epoch", "The present epoch of the run, from 1."),
+    "examples_per_second": (
+        "examples_per_second",
+        "Training examples per second, of all workers together.",
+    ),
     "checkpoint_step": ("checkpoint_step", "The step of this worker's newest checkpoint."),
-    "checkpoint_age_seconds": ("checkpoint_seconds", "How long ago this worker wrote it."),
-    "healthy": ("healthy", "Whether all is well, as `status` says."),
-    "slow": ("slow", "Whether this worker holds the others up."),
+    "checkpoint_age_seconds": (
+        "checkpoint_seconds",
+        "Seconds since this worker wrote its newest checkpoint.",
+    ),
+    "healthy": ("healthy", "1 if `status` reports this worker as healthy."),
+    "slow": ("slow", "1 while this worker is a straggler."),
 }
 """Metric -> the member of status, and its meaning. Unknown values are omitted."""
 COUNTERS = {
-    "restarts": ("restarts", "How often the command was started again."),
-    "gate_waits": ("gate_waits", "How often this worker has waited for the others at the gate."),
-    "gate_wait_seconds": ("gate_wait_seconds", "How long it has waited there, in all."),
+    "restarts": ("restarts", "Restarts of the command in this container."),
+    "gate_waits": ("gate_waits", "Finished waits for other workers at the gate."),
+    "gate_wait_seconds": ("gate_wait_seconds", "Total seconds of the finished waits at the gate."),
 }
 
 

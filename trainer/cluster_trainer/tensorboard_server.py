@@ -37,7 +37,9 @@ def serve(folder: Path, port: int) -> None:
     """
     sys.modules[WITHOUT_TENSORFLOW] = ModuleType(WITHOUT_TENSORFLOW)
     io_wrapper.ListRecursivelyViaWalking = folders_below
-    logging.getLogger("tensorboard").setLevel(logging.ERROR)  # a run that goes on is nothing to say
+    logging.getLogger("tensorboard").setLevel(
+        logging.ERROR
+    )  # a run that continues is not worth a line
     ending = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)  # in its threads, too
     board = program.TensorBoard(plugins=default.get_plugins())

@@ -55,7 +55,7 @@ def _start_again(cluster: engine.Project, worker: str) -> None:
         raise EndError(
             EXIT_CONFIGURATION,
             f'WORKER: received "{worker}", and no cluster here has a worker that ended; '
-            "`make resume` without it goes on with a run.",
+            "`make resume` without it resumes a run.",
         )
     one = chosen(worker, ended, "the number of one that ended")
     engine.output_of("start", one.container)

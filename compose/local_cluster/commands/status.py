@@ -42,7 +42,7 @@ def status(environ: Mapping[str, str], *, as_json: bool) -> int:
     if not workers:
         sentence = (
             f"no worker of the project {cluster.name} is here; `make up-local` starts some, and "
-            "`make resume` goes on with the newest run."
+            "`make resume` resumes the newest run."
         )
         raise EndError(EXIT_ERROR, sentence)
     found = look_at(workers)

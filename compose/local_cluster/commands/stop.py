@@ -67,7 +67,7 @@ def _stop_all(cluster: engine.Project, running: Sequence[engine.WorkerContainer]
         raise EndError(EXIT_ERROR, ended.stderr.strip())
     if up.isdecimal():
         _wait_for_end(int(up), cluster)
-    say("all have ended" + ("; `make resume` goes on with the run" if up.isdecimal() else ""))
+    say("all have ended" + ("; `make resume` resumes the run" if up.isdecimal() else ""))
 
 
 def _wait_for_end(process: int, cluster: engine.Project) -> None:

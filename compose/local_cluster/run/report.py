@@ -65,7 +65,7 @@ def how_to_go_on(code: int, checkpoint: CheckpointFile | None) -> str:
     if code == EXIT_CONFIGURATION:
         return f"failed with exit code {code}"
     if checkpoint:
-        how = f"`make resume` goes on from {checkpoint.place}"
+        how = f"`make resume` resumes from {checkpoint.place}"
     else:
         how = "`make resume` begins at step 0: there is no checkpoint yet"
     if code in TOLD_TO_STOP:

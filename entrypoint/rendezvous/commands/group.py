@@ -95,7 +95,7 @@ class Group:
         def lead(attempt: Attempt, port: Port) -> LatecomersRole:
             nonlocal trouble
             if trouble:
-                terms.say("INFO", "other workers can be taken in again")
+                terms.say("INFO", "other workers can join again")
             trouble = ""
             return LatecomersRole(attempt, port, absent, await_them)
 
@@ -105,7 +105,7 @@ class Group:
             except (PortTakenError, PortClosedError) as error:
                 if not trouble:
                     trouble = _in_a_line(error)
-                    self.warn(f"no other worker can be taken in at present: {trouble}")
+                    self.warn(f"no other worker can join at present: {trouble}")
             await asyncio.sleep(terms.timing.line_seconds)
 
     def warn(self, line: str) -> None:
@@ -128,10 +128,10 @@ class Group:
 
     def _begins(self) -> str:
         if self._comes_late:
-            return "others train already: asking to be taken in"
+            return "the others train already: asking to join"
         return (
             f"the ring of generation {self._seen.newest} has ended: meeting all workers at the "
-            "gate again, which come as soon as they notice, or are started again"
+            "gate again. They come when they notice it, or restart"
         )
 
 

@@ -36,7 +36,7 @@ async def _receive_latecomers(asks: socket.socket, group: Group) -> None:
     saying = asyncio.create_task(_readable(asks))
     await asyncio.wait({receiving, saying}, return_when=asyncio.FIRST_COMPLETED)
     if receiving.done() and (error := receiving.exception()):
-        group.warn(f"no other worker can be taken in: {error}")
+        group.warn(f"no other worker can join: {error}")
     for task in (receiving, saying):
         task.cancel()
     await asyncio.gather(receiving, saying, return_exceptions=True)

@@ -171,7 +171,7 @@ class CheckIns:
         found = self.sessions.get(card.task)
         is_right = found and found.is_verified and found.card.boot == card.boot
         if is_right and card.task != member.task and self._attempt.terms.fewer and self._newest:
-            raise PeerError(f"{card.task} answers there, which is right at its own address, too")
+            raise PeerError(f"{card.task} answers there, and is also right at its own address")
 
     def loops(self) -> list[Coroutine[None, None, None]]:
         """Return the loops that run until the decision."""

@@ -29,7 +29,7 @@ from entrypoint.rendezvous.transport.messages import (
 from entrypoint.rendezvous.transport.network import Port
 
 ENDS_ALONE = (
-    "the workers that differ have trained together without this one: it ends alone, and they "
+    "the workers that differ have trained together without this one: it exits alone, and they "
     "wait for a replacement"
 )
 

@@ -34,13 +34,13 @@ class ChiefLines:
     def refuse_newcomer(self, problems: tuple[Problem, ...]) -> None:
         """Raise PeerError if the chief is a newcomer, and exits alone for these problems."""
         found = "; ".join(map(in_a_line, problems))
-        self._warn(f"{self._chief.task} was in no ring with this worker, and ends alone: {found}")
-        raise PeerError(f"the process that answered there differs, and has ended: {found}")
+        self._warn(f"{self._chief.task} was in no ring with this worker, and exits alone: {found}")
+        raise PeerError(f"the process that answered there differs, and exits: {found}")
 
     def pass_over(self, problems: tuple[Problem, ...]) -> None:
         """Log a problem that another worker found, and that did not end the chief."""
         found = "; ".join(map(in_a_line, problems))
-        self._warn(f"another worker does not agree, and has no say for {self._chief.task}: {found}")
+        self._warn(f"another worker does not agree, but cannot veto {self._chief.task}: {found}")
 
     def _warn(self, warning: str) -> None:
         if warning != self._warning:

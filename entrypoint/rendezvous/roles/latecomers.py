@@ -75,7 +75,7 @@ class LatecomersRole(ChiefRole):
         name = str(session.member.task)
         self._troubles.pop(session.member.task, None)
         if session.card.asks:
-            what = self._admission.why(self._place(session)) or "waits to be taken in"
+            what = self._admission.why(self._place(session)) or "waits to join"
             self._say("INFO", f"{name} is back, and {what}")
             await self._tell(session)  # renews its time limit
         else:
@@ -99,7 +99,7 @@ class LatecomersRole(ChiefRole):
         if trouble not in (DIALLED_BACK, self._troubles.get(task)):
             self._troubles[task] = trouble
             reasons = with_reasons([(session.member, trouble)])
-            self._say("WARNING", f"one that came back cannot be taken in: {reasons}")
+            self._say("WARNING", f"a worker that is back cannot join: {reasons}")
 
     async def _tell(self, session: Session) -> None:
         count, absent = len(self._attempt.spec.members), len(self._absent)
@@ -113,9 +113,10 @@ class LatecomersRole(ChiefRole):
             return with_reasons([(session.member, session.reason)])
         if task in self._absent:
             why = self._admission.why(self._place(session))
-            return f"this one {why or 'waits to be taken in, at the end of a call'}"
+            return f"this one {why or 'waits to join, at the end of a call'}"
         if session.card.generation == self._attempt.terms.generation:
             return (
-                f"{task} did, but its ring has broken: {self._attempt.me.task} has to notice, too"
+                f"{task} did, too, but its ring has broken, and {self._attempt.me.task} has not "
+                "noticed yet"
             )
-        return f"{task} among them: this one waits until that is lost"
+        return f"{task} is among them: this process waits until that one is lost"

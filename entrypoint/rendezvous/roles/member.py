@@ -117,7 +117,7 @@ class MemberRole:
     async def _contradict(self) -> ContradictionError | None:
         """Let the chief report the problem, if it can be reached; otherwise report it to peers.
 
-        None if the chief has heard of it and nobody ends for it, where fewer may go on.
+        None if the chief has heard of it and nobody ends for it, if fewer may continue.
         """
         attempt, session = self._attempt, self._session
         if session and not self._final:

@@ -91,8 +91,8 @@ def held_up(terms: Terms, here: Sequence[Session]) -> str:
         return ""
     count = len(terms.spec.members)
     return (
-        f"{len(here) + 1} of {count} workers are here, but only {there} of the {size} that trained "
-        "last, of which more than half have to be, or all workers"
+        f"{len(here) + 1} of {count} workers are here, but only {there} of the {size} that "
+        "trained last: more than half of those must be here, or all workers"
     )
 
 

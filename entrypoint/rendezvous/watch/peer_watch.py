@@ -185,7 +185,10 @@ class PeerWatch:
             raise
         except (PeerError, OSError) as error:
             if not self._has_answered:  # an answer that failed adds nothing to an earlier one
-                self._why = f"TensorFlow's server at {leader} cannot be asked for it: {_why(error)}"
+                self._why = (
+                    f"TensorFlow's server at {leader} cannot be asked whether they have "
+                    f"joined: {_why(error)}"
+                )
         else:
             self._has_answered = True
             self._not_joined = [one for one in self._not_joined if one.task in absent]

@@ -36,14 +36,14 @@ def test_without_metrics_there_is_nothing_to_show(tmp_path, content):
 
 @pytest.mark.parametrize("code", [129, 130, 143])
 def test_a_run_that_was_stopped_goes_on(code):
-    assert "stopped; `make resume` goes on from step 1200" in how_to_go_on(code, CHECKPOINT)
+    assert "stopped; `make resume` resumes from step 1200" in how_to_go_on(code, CHECKPOINT)
     assert "begins at step 0" in how_to_go_on(code, None)
 
 
 def test_a_script_goes_on_in_the_fit_that_was_interrupted():
     checkpoint = CheckpointFile(SharedFolder(Path("/r")), NAME, 2)
     said = how_to_go_on(143, checkpoint)
-    assert said == "stopped; `make resume` goes on from the newest checkpoint of fit 2"
+    assert said == "stopped; `make resume` resumes from the newest checkpoint of fit 2"
 
 
 def test_curves_are_mentioned_where_there_are_some(tmp_path):

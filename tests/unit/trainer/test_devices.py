@@ -35,7 +35,7 @@ def read(tmp_path):
         ({"devices": "0,1"}, '"0" is no device'),
         ({"devices": "/gpu:0,GPU:0"}, "each device once"),
         ({"devices": "/gpu:0,/cpu:0"}, "cannot be mixed"),
-        ({"devices": "/cpu:1"}, "accepted: CPU:0. TRAINER_LOGICAL_CPUS cuts the CPU into more"),
+        ({"devices": "/cpu:1"}, "accepted: CPU:0. TRAINER_LOGICAL_CPUS splits the CPU into more"),
         ({"devices": "/cpu:2", "logical_cpus": "2"}, "accepted: CPU:0 CPU:1"),
         ({"devices": "/gpu:0", "logical_cpus": "2"}, "TRAINER_LOGICAL_CPUS is 2"),
         ({"devices": "/gpu:0,/gpu:1", "strategy": "none"}, "one device, since TRAINER_STRATEGY"),

@@ -65,7 +65,7 @@ def test_a_file_that_cannot_be_written_costs_one_warning(tmp_path, caplog, monke
     journal = Journal(tmp_path / "none")
     journal.note("training")
     journal.note("done")
-    assert caplog.text.count("training goes on") == 1
+    assert caplog.text.count("training continues") == 1
 
 
 def test_a_line_that_was_cut_off_does_not_swallow_the_next(tmp_path):

@@ -233,7 +233,7 @@ def test_a_rank_of_a_smaller_ring_is_called_by_its_name(of_three, of_three_survi
     assert of_three.members == (0, 2)
     assert of_three_survivor.said[0].startswith("worker-2 was lost")
     assert "enough of them (MIN_WORKERS)" in of_three_survivor.said[0]
-    assert "going on with 2 of 3 workers (worker-1 is missing)" in heard.text
+    assert "continuing with 2 of 3 workers (worker-1 is missing)" in heard.text
 
 
 def test_a_worker_that_is_back_is_taken_in_and_is_no_loss(
@@ -259,7 +259,7 @@ def test_a_worker_that_is_back_is_taken_in_and_is_no_loss(
     assert done_by(of_three_survivor, run, lambda: Fit(412), no_rehearsal) == "done"
     assert work.asked == [False] + [True] * 20
     assert of_three.size == 3
-    assert of_three_survivor.said[0] == "worker-1 is back: taking it in after step 412"
+    assert of_three_survivor.said[0] == "worker-1 is back: it joins after step 412"
     assert "all 3 workers are here again" in heard.text
 
 
@@ -344,8 +344,8 @@ def test_who_comes_late_rehearses_before_it_meets_the_others(meetings, of_three_
     assert len(meetings.rings) == 1
     assert ring.members == (0, 1)
     first, then, *_ = heard.messages
-    assert first == "others train already: this worker gets ready meanwhile"
-    assert then == "a first step is compiled: asking to be taken in"
+    assert first == "the others train already: this worker prepares meanwhile"
+    assert then == "a first step is compiled: asking to join"
     assert "ready to train" in of_three_survivor.said[0]
 
 
@@ -416,14 +416,14 @@ def test_a_newcomer_at_another_call_is_lost_to_the_others(
     new_to(of_three, 1)
     assert done_by(of_three_survivor, Work(error), lambda: Fit(5), no_rehearsal) == "done"
     assert len(meetings.rings) == 3  # one is the fixture's `ring`
-    assert of_three_survivor.said[0].startswith("worker-2 does not fit, and ends")
+    assert of_three_survivor.said[0].startswith("worker-2 does not fit, and exits")
 
 
 @pytest.mark.usefixtures("of_three")
 def test_one_that_answers_otherwise_than_the_others_is_lost_to_them(of_three_survivor):
     unfit = PeerUnfit("rank 1, which is new, differs in its data", 1)
     assert done_by(of_three_survivor, Work(unfit), lambda: Fit(5), no_rehearsal) == "done"
-    assert of_three_survivor.said[0].startswith("worker-2 does not fit, and ends")
+    assert of_three_survivor.said[0].startswith("worker-2 does not fit, and exits")
 
 
 def test_the_newcomer_itself_ends_and_says_what_differs(

@@ -29,7 +29,7 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
         ConfigurationError: the workers differ, or the checkpoint is of another run.
         StopRequestedError, PeerStoppedError: a worker was asked to stop.
         TrainingDivergedError: the loss is not a finite number.
-        PeerLostError, RingError: a worker was lost, and only a new process could go on.
+        PeerLostError, RingError: a worker was lost, and only a new process could continue.
     """
     _refuse_other_engines(run.model)
     _tell_what_is_used(run, reporter)

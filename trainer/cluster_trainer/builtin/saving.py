@@ -25,7 +25,7 @@ def save_trained(
     Args:
         run: what was trained.
         completed: what it has come to.
-        reporter: is told.
+        reporter: gets the messages.
         build: makes a copy of the model that knows nothing of the strategy.
     """
     reporter.journal.note("saving", "the trained model")

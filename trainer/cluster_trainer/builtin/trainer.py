@@ -51,8 +51,8 @@ class Trainer(Program):
 
     Attributes:
         run: what is trained.
-        described: what must be as it was for the run to go on, name -> value.
-        reporter: is told where the run is.
+        described: what must be unchanged when the run resumes, name -> value.
+        reporter: gets the run's progress.
         one_fit: that it has called; None: it has not yet.
     """
 

@@ -14,7 +14,7 @@ class Divergence(keras.callbacks.Callback):
     """Ends a run before a checkpoint is made of weights that are not finite.
 
     Args:
-        place: tells where the run was before the call.
+        place: returns the run's place before the call.
     """
 
     several_batches_a_call = True

@@ -18,11 +18,11 @@ class Heartbeat(keras.callbacks.Callback):
     """Shows after each call where the run is.
 
     Args:
-        tell: is told.
-        place: tells where it was before the call.
+        tell: gets the progress.
+        place: returns the place before the call.
         examples_at: from a step to the training examples seen until then, or to None if unknown.
-        slow: tells which workers hold the others up.
-        missing: tells which workers the others go on without.
+        slow: returns the stragglers.
+        missing: returns the missing workers.
 
     Attributes:
         speed: examples a second of all workers; None: unknown.

@@ -21,8 +21,8 @@ class PlaceTold(keras.callbacks.Callback):
     and compiling, has no limit.
 
     Args:
-        teller: is told.
-        place: tells where the fit was before the call.
+        teller: gets the reports.
+        place: returns the fit's place before the call.
         has_limit: whether a call may take too long at all.
         more: what else is told, by StatusFile's names.
     """

@@ -24,7 +24,7 @@ class Profile(keras.callbacks.Callback):
         folder: below which `plugins/profile` is made, as TensorFlow's tools look for it.
         first: the first step, counted from 1 over all epochs.
         last: the last one.
-        place: tells where the run is.
+        place: returns the run's place.
     """
 
     several_batches_a_call = True

@@ -76,7 +76,7 @@ class Checkpoint:
     Attributes:
         step: training steps done, over all epochs.
         stage: what it has behind it, beside these.
-        settings: those that must be the same for the run to go on, name -> value.
+        settings: those that must be unchanged when the run resumes, name -> value.
         progress: the place in the run, and the states of callbacks, as JSON knows them.
         names: of the arrays.
         arrays: the values of the model's and the optimizer's variables, and of callbacks' states.

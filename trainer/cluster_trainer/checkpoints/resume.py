@@ -124,8 +124,8 @@ def _refuse_newcomers_own(content: bytes, found: Checkpoint, task: Task) -> None
 def _set_newer_aside(store: Store, number: int, found: Checkpoint) -> None:
     """Move aside this worker's own checkpoints that the run does not resume from."""
     log.warning(
-        "the checkpoint of step %d that this worker had is not known to be of this run: it is now "
-        "in %s, as all go on from step %d",
+        "the checkpoint of step %d on this worker's disk may be of another run: it is now in %s, "
+        "because all resume from step %d",
         number // len(Stage),
         store.set_aside_after(found.number),
         found.step,
@@ -170,13 +170,13 @@ def refuse_other_run(
 
 
 ADVICE = (
-    "Give that, another TRAINER_RUN_DIR for another run, or TRAINER_RESUME=never to begin anew "
-    "in this one."
+    "Use that value, another TRAINER_RUN_DIR for another run, or TRAINER_RESUME=never to start "
+    "over in this one."
 )
 DIGEST = "SHA-256"
 SEED = (
-    "The script has other data than at its earlier start. If it splits or shuffles them at random, "
-    "give that a seed: `train_test_split(..., random_state=1)`, `np.random.default_rng(1)`, or "
+    "The script has other data than at its earlier start. If it splits or shuffles them at "
+    "random, set a seed: `train_test_split(..., random_state=1)`, `np.random.default_rng(1)`, or "
     "`keras.utils.set_random_seed(1)` at the beginning of the script."
 )
 

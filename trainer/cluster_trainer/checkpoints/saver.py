@@ -143,7 +143,7 @@ class _Held:
 def warn_unsaved(step: int, error: Exception) -> None:
     """Log that a checkpoint is missing here, and that the run continues."""
     log.warning(
-        "the checkpoint of step %d could not be saved: %s; training goes on, older checkpoints "
+        "the checkpoint of step %d could not be saved: %s; training continues, older checkpoints "
         "remain",
         step,
         error if isinstance(error, OSError) else repr(error),

@@ -137,8 +137,9 @@ def _asks(text: str) -> Iterator[socket.socket]:
 
 def _not_the_entrypoints(text: str, reason: str) -> NotTheEntrypointsError:
     return NotTheEntrypointsError(
-        f"{VARIABLE} is {text!r}, which is not the entrypoint's socket ({reason}). Whatever starts "
-        "this program has to leave that file descriptor open (pass_fds of Python's subprocess).",
+        f"{VARIABLE} is {text!r}, which is not the entrypoint's socket ({reason}). The program "
+        "that starts this one must leave that file descriptor open (pass_fds of Python's "
+        "subprocess).",
         EX_CONFIG,
     )
 

@@ -93,10 +93,9 @@ def _refuse_unlike(shapes: Sequence[tuple[int, ...]], what: str) -> None:
     """Refuse tensors that cannot be concatenated, on all workers."""
     if len({shape[1:] for shape in shapes}) > 1:
         raise ValueError(
-            f"{what or 'a tensor'}: the workers' shares have other sizes than each other, "
-            f"{[*map(list, shapes)]}, in the order of the workers. Only the first dimension, that "
-            "of the examples, may differ: pad the others to one size, as TextVectorization does "
-            "with an output_sequence_length."
+            f"{what or 'a tensor'}: the workers' shares differ in size, {[*map(list, shapes)]}, "
+            "in rank order. Only the first dimension, that of the examples, may differ: pad the "
+            "others to one size, as TextVectorization does with an output_sequence_length."
         )
 
 

@@ -26,9 +26,9 @@ class RenewableRing:
     workers may change from one meeting to the next.
 
     Args:
-        connect: meets all workers, or as many as go on; returns a ring of them.
-        most: how many workers there are in all, where fewer may go on; None: it is always all.
-        comes_late: whether the others train already. They go on until this worker needs them.
+        connect: meets all workers, or those that continue; returns their ring.
+        most: the number of all workers, if fewer may continue; None: all are needed.
+        comes_late: whether the others train already. They continue until this worker needs them.
         looks: finds the newcomers of a ring; None: there are none.
     """
 

@@ -39,7 +39,7 @@ def load(
         cache: how TFDS's pictures are kept: decoded in `memory` or on `disk`, or decoded whenever
             they are needed (`none`), or `auto`. The batches are the same. All else, and what a
             function returns, stays in memory.
-        say: is told what goes on where it takes long.
+        say: gets the progress of long work.
 
     Raises:
         ConfigurationError: there is no such set, or it cannot be used.

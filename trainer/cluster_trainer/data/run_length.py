@@ -28,9 +28,9 @@ class RunLength:
 
     Attributes:
         epochs: how many there are.
-        steps_per_epoch: global batches in each; None: nobody knows before.
+        steps_per_epoch: global batches in each; None: not known in advance.
         global_batch_size: examples of a step, on all replicas; None: as the data give them.
-        examples: training examples in a pass; None: nobody knows.
+        examples: training examples in a pass; None: unknown.
     """
 
     epochs: int

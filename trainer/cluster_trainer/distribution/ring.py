@@ -46,7 +46,7 @@ def form(
     Args:
         environ: what the entrypoint has started this command with.
         silence_seconds: after which another worker is lost.
-        most: how many workers there are in all, where fewer may go on.
+        most: the number of all workers, if fewer may continue.
         is_late: whether the others train already; they are not met here then, but when needed.
 
     Raises:
@@ -137,7 +137,7 @@ def _settings_of_ring(environ: Mapping[str, str]) -> TrainerConfig:
 def warn_of_all_workers() -> None:
     """Warn that MIN_WORKERS has no effect without a ring."""
     log.warning(
-        "MIN_WORKERS does nothing here: TensorFlow's collectives sum, and only a ring goes on with "
+        "MIN_WORKERS has no effect: TensorFlow's collectives sum, and only a ring continues with "
         "fewer workers (TRAINER_COLLECTIVES, docs/explanation/survival.md)"
     )
 

@@ -135,7 +135,7 @@ class EpochIterator(keras_names.EpochIterator):
 
         Raises:
             ValueError: on all workers.
-            ConfigurationError: on one that is new, and that the others go on without.
+            ConfigurationError: on a newcomer, without which the others continue.
             PeerUnfit: on the others then; see newcomers.py.
         """
         what, workers = f"{self._call.name} (number of {things})", self._workers
@@ -143,8 +143,8 @@ class EpochIterator(keras_names.EpochIterator):
         if len(set(counts)) == 1:
             return
         message = (
-            f"The workers' data have different numbers of {things}: {counts}, in the order of the "
-            "workers (-1: unknown). Each worker needs all of the data, of which it takes its share."
+            f"The workers' data have different numbers of {things}: {counts}, in rank order (-1: "
+            "unknown). Each worker needs all of the data, and takes its share."
         )
         if workers.leave_out(counts, f"the number of its {things}"):
             mine = f"{counts[workers.rank]} {things}"
@@ -389,7 +389,7 @@ class EpochIterator(keras_names.EpochIterator):
         goes_on = not self._has_begun and (self._pass or self._first)
         if goes_on and not self.source.is_ours:
             log.info(
-                "the data go on with batch %d of pass %d: the one that comes next, if they are the "
+                "the data continue with batch %d of pass %d: the next one, if the data are the "
                 "same each time",
                 self._first + 1,
                 self._pass + 1,

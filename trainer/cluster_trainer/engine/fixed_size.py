@@ -134,15 +134,15 @@ def _advice(model: Any, traced: Traced, rows: int) -> str:
     says = f"The error is: {_first_line(traced.error)}"
     if any(getattr(one, "stateful", False) is True for one in keras_names.layers_within(model)):
         does = (
-            "A stateful RNN keeps a state for each row of the whole batch, which replicas cannot "
-            "share: use `stateful=False`, or train on one worker."
+            "A stateful RNN keeps a state for each row of the whole batch, which cannot be "
+            "divided among replicas: use `stateful=False`, or train on one worker."
         )
         return f"{does} {says}"
     made = _made_at(traced.graph, rows)
     where = f" {rows} rows are made at {made}." if made else ""
     does = (
-        "Write `tf.shape(x)[0]` or `keras.ops.shape(x)[0]` for the batch size, with `x` what the "
-        "step, layer or loss is given, and -1 for it in a reshape; give `keras.Input` no "
+        "Write `tf.shape(x)[0]` or `keras.ops.shape(x)[0]` for the batch size, where `x` is the "
+        "input of the step, layer or loss, and -1 in a reshape. Give `keras.Input` no "
         "`batch_size`."
     )
     return f"{does}{where} {says}"

@@ -135,7 +135,7 @@ class PackedLogs:
         if len(unknown) > most:
             raise ValueError(
                 f"A step returned {', '.join(unknown)} of unknown shape. Return a mean, a row for "
-                "each example, or what a metric has come to."
+                "each example, or a metric's result."
             )
 
     def _divided(self, flat: Logs, batch: Any) -> tuple[Logs, Logs]:
@@ -244,8 +244,7 @@ def refuse_different(counts: Sequence[int] | np.ndarray) -> None:
     if len({*counts}) > 1:
         raise ValueError(
             f"The workers' batches have different numbers of examples: {[*map(int, counts)]}, in "
-            "the order of the workers. Each worker needs the whole batch, of which it takes its "
-            "share."
+            "rank order. Each worker needs the whole batch, and takes its share."
         )
 
 

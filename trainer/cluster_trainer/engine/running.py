@@ -39,7 +39,7 @@ class Order:
     Attributes:
         seed: of the order in which examples are seen.
         steps_a_call: how many steps are to be done in a call; None: as many as take a while.
-        goes_on: whether an epoch of more steps than a pass goes on with the next pass, of arrays.
+        goes_on: whether an epoch with more steps than a pass of arrays continues in the next.
     """
 
     seed: int = 0
@@ -52,7 +52,7 @@ class Watched:
     """Watches a call of Keras's from outside of the engine.
 
     Attributes:
-        checkpoint_callback: keeps checkpoints of a fit; None: nobody does.
+        checkpoint_callback: saves checkpoints of a fit; None: there are none.
         agree: from this worker's seconds to the slowest one's, where more is to be agreed on.
         meet: raises what ends the fit, if all workers have agreed to.
         limit: limits the time of a call of TensorFlow.
@@ -84,7 +84,7 @@ class Running:
         asked: the others that this call has given what values all have; None: it asks again.
         arrays: that a fit is given, which may begin again; None: it does not.
         has_iterator: whether the fit's own iterator is there; it is the first.
-        done: tells how many steps of the epoch are done; None: nobody counts them.
+        done: tells how many steps of the epoch are done; None: unknown.
         batch: returns a batch of the data anew, as one device would get it, before the call ends.
     """
 

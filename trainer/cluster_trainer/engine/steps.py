@@ -173,7 +173,7 @@ class Steps:
 
         Raises:
             ValueError: it has made more of them trainable, of which the optimizer knows nothing; or
-                checkpoints are kept: a process that goes on from one would train what is frozen.
+                there are checkpoints: a process that resumes from one would train frozen layers.
         """
         (call, traced), self._trained = self._trained or (None, set()), None
         variables = self._model.trainable_variables
@@ -187,7 +187,7 @@ class Steps:
             )
             raise ValueError(
                 f"{changed} after the first step was traced. Set `trainable` before `compile`, or "
-                "in a callback's `on_train_begin`, which is called again when a fit goes on."
+                "in a callback's `on_train_begin`, which is called again when a fit resumes."
             )
         self.forget_traces()
 

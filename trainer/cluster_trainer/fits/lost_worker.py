@@ -79,11 +79,11 @@ class Survivor:
     Args:
         task: which worker this is.
         stop: ends the process at once while it waits.
-        status: is told that it waits.
-        say: is told so, too; called with what is waited for.
+        status: gets the state while it waits.
+        say: is called with the reason of the wait.
 
     Attributes:
-        footing: how this process stands to the others.
+        footing: the relation of this process to the others.
         has_trained: whether the fit had begun to train before it is done again.
     """
 
@@ -131,8 +131,8 @@ class Survivor:
             rehearse: does a first step of it, of which nothing is kept, and raises RehearsedError.
         """
         assert self._ring  # noqa: S101  which the others have formed
-        log.info("others train already: this worker gets ready meanwhile", extra=OWN)
-        text = "a first step is compiled: asking to be taken in"
+        log.info("the others train already: this worker prepares meanwhile", extra=OWN)
+        text = "a first step is compiled: asking to join"
         try:
             with self._ring.rehearsed():
                 rehearse()
@@ -142,7 +142,7 @@ class Survivor:
             pass
         log.info(text, extra=OWN)
         self.has_trained = True
-        self.meet_again("ready to train: waiting until the others take this worker in")
+        self.meet_again("ready to train: waiting until the others let this worker join")
 
     def interrupted(self, error: Exception, fit: Fit | None) -> str:
         """Return whom to wait for before the work can be repeated.
@@ -153,7 +153,7 @@ class Survivor:
             fit: that the work has come to; None before that.
 
         Raises:
-            RingError: a worker was lost, and only a new process could go on.
+            RingError: a worker was lost, and only a new process could continue.
             ConfigurationError: this worker is new, and makes other calls than the others.
             PeerLostError: workers make other calls than each other, and new processes may not.
         """
@@ -207,7 +207,7 @@ class Survivor:
             name = self._task.name_of(ring.members[error.rank])
             who = "this worker failed" if error.rank == ring.rank else f"{name} was lost"
             if isinstance(error, PeerUnfit):
-                who = f"{name} does not fit, and ends"
+                who = f"{name} does not fit, and exits"
         count = f"all {ring.most or ring.size} workers"
         enough = " or enough of them (MIN_WORKERS)" if ring.most else ""
         waiting = f"{who}: waiting until {count}{enough} are here again"
@@ -216,7 +216,7 @@ class Survivor:
 
     def _is_back(self, ring: RenewableRing, who: str, fit: Fit | None) -> str:
         """Leave the ring together, to let a worker join; return whom to wait for."""
-        waiting = f"{who} is back: taking it in after step {fit.step if fit else 0}"
+        waiting = f"{who} is back: it joins after step {fit.step if fit else 0}"
         log.info("%s", waiting)
         self.has_trained |= fit is not None and fit.has_trained
         with suppress(RingError):  # a worker was lost at the same time: all meet as well
@@ -230,8 +230,8 @@ class Survivor:
             log.info("all %d workers are here again", count)
             return
         log.warning(
-            "going on with %d of %d workers (%s %s missing): each takes a larger share of the same "
-            "batches",
+            "continuing with %d of %d workers (%s %s missing): each takes a larger share of the "
+            "same batches",
             ring.size,
             count,
             listed(names),
@@ -263,7 +263,7 @@ def of_newcomer(ring: RenewableRing, error: OtherCall) -> Exception:
     newcomer does so only if no other worker has; see Ring.doubt.
 
     Returns:
-        PeerUnfit: another worker does not fit, and this one goes on. ConfigurationError: this one
+        PeerUnfit: another worker does not fit, and this one continues. ConfigurationError: this one
         does not. PeerLostError: new processes will show whose fault it is. The error itself: it is
         the program's, since all of them are new processes.
     """
@@ -272,7 +272,7 @@ def of_newcomer(ring: RenewableRing, error: OtherCall) -> Exception:
     if not new:
         if ring.began_together:
             return error
-        differ = "workers that did not begin together are not at the same call"
+        differ = "workers that did not begin together are in different calls"
         return PeerLostError(f"{differ}: {error}")
     if ring.rank not in new:
         return PeerUnfit(str(error), min(new))
@@ -284,5 +284,5 @@ def of_newcomer(ring: RenewableRing, error: OtherCall) -> Exception:
     log.error("this worker is new, and makes other calls than the others", exc_info=error)
     advice = "Does it have the same script and the same data?"
     return ConfigurationError(
-        [Problem("the script", str(error), "the calls of the others, who go on", advice)]
+        [Problem("the script", str(error), "the calls of the others, which continue", advice)]
     )

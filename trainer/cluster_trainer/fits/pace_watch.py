@@ -28,8 +28,8 @@ class PaceWatch:
         waited: returns for how many seconds this one's steps have waited, by what for.
 
     Attributes:
-        reason: why this worker holds the others up, for `status`; empty if it does not.
-        busy: for which part of the last interval this worker was at work; None: nobody knows.
+        reason: why this worker is a straggler, for `status`; "" if it is not.
+        busy: for which part of the last interval this worker was at work; None: unknown.
     """
 
     def __init__(

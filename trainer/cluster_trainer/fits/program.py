@@ -25,9 +25,9 @@ from cluster_trainer.settings.job import Job
 class Outcome(Enum):
     """How a script would end at this moment."""
 
-    WELL = "an end: all that it called ended well, or it got over what did not"
-    FAILED = "none: what it called last did not end well"
-    INTERRUPTED = "none: somebody has interrupted a fit, as by Ctrl-C, and may go on another time"
+    WELL = "a valid end: all its calls ended well, or it has handled those that did not"
+    FAILED = "no valid end: its last call did not end well"
+    INTERRUPTED = "no valid end: a fit was interrupted, for example by Ctrl-C, and may resume later"
 
     def after(self, error: BaseException | None) -> "Outcome":
         """Return the outcome after another call; None: it ended well."""
@@ -142,7 +142,7 @@ def options_of(
     Args:
         program: has called it.
         folder: the fit's own.
-        described: what must be as it was for the fit to go on, name -> value.
+        described: what must be unchanged when the fit resumes, name -> value.
         more: of FitOptions, what this program wants besides.
     """
     return FitOptions(

@@ -27,11 +27,11 @@ class Records:
     Attributes:
         job: the settings, and which worker this is.
         folder: the fit's own, in which there is a folder for TensorBoard.
-        book: is told when it is at what.
+        book: gets its activities.
         report: is called with the lines of its epochs; see EpochMetrics.
         start: returns what TensorBoard says of this start.
-        examples_at: from a step to the training examples seen until then; None: nobody knows.
-        test_examples: how many there are; None: nobody knows, or there are none.
+        examples_at: from a step to the training examples seen until then; None: unknown.
+        test_examples: how many there are; None: unknown, or none.
         is_told: whether its begin and its end are noted in the book as well; see Timeline.
         shows: whether there are event files, unless the settings want none.
         profiles: whether the steps that the settings name are profiled, on the chief.

@@ -130,7 +130,7 @@ def synchronise_batch_norm(name: str, model: keras.Model) -> None:
     found = [layer for layer in layers if isinstance(layer, keras.layers.BatchNormalization)]
     if not found:
         variable, accepted = shown_name("sync_batch_norm"), f"false for {name}"
-        advice = "It has no keras.layers.BatchNormalization, so that nothing would change."
+        advice = "It has no keras.layers.BatchNormalization, so nothing would change."
         raise ConfigurationError([Problem(variable, "true", accepted, advice)])
     for layer in found:
         layer.synchronized = True

@@ -23,7 +23,7 @@ class LearningRate:
 
     Attributes:
         start: the rate of step 0; without a warm-up that is `peak`.
-        peak: the rate after `warmup_steps`, from which the schedule goes on.
+        peak: the rate after `warmup_steps`, with which the schedule continues.
         warmup_steps: how many steps it takes to get there, in a straight line.
     """
 

@@ -31,7 +31,7 @@ class Used:
         cpu: of its processors.
         throttled: for which a limit has kept its container from them.
         faults: its major page faults.
-        input: for which its steps have waited for their batches; None: nobody knows.
+        input: for which its steps have waited for their batches; None: unknown.
     """
 
     seconds: float

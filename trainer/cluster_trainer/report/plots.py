@@ -42,7 +42,7 @@ STATES = {
 }
 CHECKPOINT = "checkpoint"
 MARKS = {
-    KILLED: ("killed, without a word", "X", "#d1495b"),
+    KILLED: ("killed: no end recorded", "X", "#d1495b"),
     RESTARTING: ("crashed or lost a peer", "x", "#d1495b"),
     FAILED: ("failed", "s", "#d1495b"),
     STOPPED: ("stopped", "s", "#d9a400"),
@@ -193,7 +193,7 @@ def matrix(counts: Sequence[Sequence[int]], names: Sequence[str]) -> str:
             is_long = max(map(len, labels)) > FEW
             axes.set_xticks(range(len(names)), labels, rotation=90 if is_long else 0)
             axes.set_yticks(range(len(names)), labels)
-        axes.set_xlabel("what the model said")
+        axes.set_xlabel("predicted class")
         axes.set_ylabel("what it is")
         return _svg(figure)
 

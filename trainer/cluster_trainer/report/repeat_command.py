@@ -72,12 +72,14 @@ def _notes_of_cluster(run: RecordedRun) -> Iterator[str]:
     if built := _built(run):
         yield f"The image that IMAGE names was {built}; built anew, it is another."
     if run.given.get("SCRIPT"):
-        yield "The script itself is not kept here: it is what lies at SCRIPT now."
+        yield "The script itself is not saved here: the file at SCRIPT may have changed."
     if TOKEN in run.given:
         yield f"{TOKEN} was given. It is in no file: give one before `make up-local`."
     others = {*run.given} - {*OF_THE_START}
     if strangers := sorted(name for name in others if not OF_CLUSTER.fullmatch(name)):
-        yield f"Left out, since no run is started with it: {', '.join(strangers)} (cluster.json)."
+        yield (
+            f"Left out, because no run is started with it: {', '.join(strangers)} (cluster.json)."
+        )
 
 
 def _of_container(run: RecordedRun) -> str:
@@ -114,7 +116,7 @@ def _notes_of_container(run: RecordedRun) -> Iterator[str]:
     places = [name for name in ("data_dir", "model_dir") if _is_given(run.settings, name)]
     if places:
         named = ", ".join(variable_of(name) for name in places)
-        yield f"Left out, since they are places of that machine: {named}."
+        yield f"Left out, because they are paths of that machine: {named}."
     unknown = [name for name in run.settings if name not in TrainerConfig.model_fields]
     if unknown:
         yield (
@@ -126,7 +128,10 @@ def _notes_of_container(run: RecordedRun) -> Iterator[str]:
 def _notes_of_script(run: RecordedRun) -> Iterator[str]:
     if arguments := run.of_chief("script").get("arguments"):
         yield f"Its arguments: {arguments} were given, and are not recorded: they may be secret."
-    yield "In the folder that has the script. What it gives `fit` itself wins over the variables."
+    yield (
+        "In the folder that has the script. Its own arguments of `fit` take precedence over the "
+        "variables."
+    )
 
 
 def _built(run: RecordedRun) -> str:

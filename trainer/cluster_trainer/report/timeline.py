@@ -77,10 +77,12 @@ def line_of(events: Iterable[Event], signs_of_life: Iterable[float] = ()) -> Wor
             continue
         end = alive[-1] if following is None else following["time"]
         if following is None:
-            marks.append(Mark(end, SILENT, "no word since: it still runs, or was killed"))
+            marks.append(Mark(end, SILENT, "nothing recorded since: it still runs, or was killed"))
         elif _was_killed(event, following):
             end = max(time for time in alive if time < following["time"])
-            marks.append(Mark(end, KILLED, "ended without a word: killed, or its machine was lost"))
+            marks.append(
+                Mark(end, KILLED, "its end is not recorded: killed, or its machine was lost")
+            )
         spans.append(Span(event["time"], end, event["state"]))
     return WorkerTime(_merged(spans), marks)
 

@@ -42,8 +42,8 @@ def sentence_if_done(job: Job) -> str:
         return ""
     return (
         f"this run is done ({document['epochs']} epochs, {document['steps']} steps); results in "
-        f"{job.folder}. For another run give another TRAINER_RUN_DIR, to train this one anew "
-        "TRAINER_RESUME=never."
+        f"{job.folder}. For another run, set another TRAINER_RUN_DIR. To train this one again, "
+        "set TRAINER_RESUME=never."
     )
 
 
@@ -60,7 +60,7 @@ def _refuse_other_settings(job: Job, done: dict[str, str]) -> None:
     # A model that was compiled had its own parameters, which are not known yet. If the epochs
     # mattered, the mark has them.
     mine = {variable_of(name): str(value) for name, value in job.config.as_json().items()}
-    advice = "Give that, or another TRAINER_RUN_DIR, or TRAINER_RESUME=never to train anew."
+    advice = "Use that value, another TRAINER_RUN_DIR, or TRAINER_RESUME=never to start over."
     problems = [
         Problem(name, mine.get(name, ""), f"{was}, as {job.folder} has it", advice)
         for name, was in sorted(done.items())

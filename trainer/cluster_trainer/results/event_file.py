@@ -70,7 +70,7 @@ class EventFile:
             self._unwritten = b""
         except OSError as error:
             if not self._has_warned:
-                log.warning("%s could not be written: %s; training goes on", self._file, error)
+                log.warning("%s could not be written: %s; training continues", self._file, error)
             self._has_warned = True
 
 

@@ -70,7 +70,7 @@ class Journal:
             append_whole(self._file, line if self._ends_with_a_line() else b"\n" + line)
         except OSError as error:
             if not self._has_warned:
-                log.warning("%s could not be written: %s; training goes on", FILE, error)
+                log.warning("%s could not be written: %s; training continues", FILE, error)
             self._has_warned = True
 
     def _ends_with_a_line(self) -> bool:

@@ -41,7 +41,7 @@ class MetricsFile:
         except OSError as error:
             self._held = None
             if not self._has_warned:
-                log.warning("%s could not be written: %s; training goes on", FILE, error)
+                log.warning("%s could not be written: %s; training continues", FILE, error)
             self._has_warned = True
 
     def remove(self) -> None:

@@ -16,7 +16,7 @@ class StatusFile:
     """A small file that is complete or absent; if it cannot be written, nothing happens.
 
     Args:
-        path: None: nobody looks.
+        path: the file; None: it is not written.
     """
 
     def __init__(self, path: Path | None) -> None:

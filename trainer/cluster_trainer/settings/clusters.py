@@ -24,7 +24,7 @@ def refuse_fewer_without_ring(config: TrainerConfig) -> None:
     Raises:
         ConfigurationError: with each setting that does.
     """
-    advice = "MIN_WORKERS is less than all workers, and only a ring goes on with fewer."
+    advice = "MIN_WORKERS is less than all workers, and only a ring continues with fewer."
     problems = [
         Problem(shown_name(name), str(getattr(config, name)), accepted, advice)
         for name, accepted in _without_ring(config).items()

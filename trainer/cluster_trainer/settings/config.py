@@ -295,7 +295,9 @@ class TrainerConfig(BaseSettings):
         num_cpus = info.data.get("logical_cpus")
         there = devices.numbered("CPU", num_cpus or 1)
         if (num_cpus or devices.are_cpus(text)) and not set(text.split(",")) <= set(there):
-            cut = f"is {num_cpus}" if num_cpus else "cuts the CPU into more, and is not given"
+            cut = (
+                f"is {num_cpus}" if num_cpus else "splits the CPU into more devices, and is not set"
+            )
             raise values.refuse(" ".join(there), f"TRAINER_LOGICAL_CPUS {cut}.")
         return text
 

@@ -22,13 +22,13 @@ class Job:
         task: which worker this is.
         progress_file: touched whenever the run has got further than ever before; None: nobody
             looks.
-        status_file: holds what this process is at; None: nobody looks.
+        status_file: gets the state of this process; None: there is none.
         group_socket: the number of the descriptor by which the entrypoint hands over connections to
             other workers; None: it knows of none.
         events_file: holds what the entrypoint has noted of this start; None: nothing is known.
         image: its version and revision, name -> text; empty where it has none.
         is_restart: whether the entrypoint has started this command before and starts it again.
-        may_be_fewer: whether the others go on where some workers are lost.
+        may_be_fewer: whether the others continue if some workers are lost.
         comes_late: whether the others train already.
         view: what of its lines the screen shows.
     """

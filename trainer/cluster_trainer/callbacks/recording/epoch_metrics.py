@@ -28,9 +28,9 @@ class EpochMetrics(keras.callbacks.Callback):
     prepended.
 
     Args:
-        place: tells where the run is.
-        examples_at: from a step to the training examples seen until then; None: nobody knows.
-        test_examples: how many there are; None: nobody knows, or there are none.
+        place: returns the run's place.
+        examples_at: from a step to the training examples seen until then; None: unknown.
+        test_examples: how many there are; None: unknown, or none.
         report: is called with all lines so far, and with whether the last is a new one.
     """
 

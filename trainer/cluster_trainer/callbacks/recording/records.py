@@ -117,7 +117,7 @@ class About(keras.callbacks.Callback):
 
 def _warn(what: str, error: Exception) -> None:
     log.warning(
-        "%s failed, and records nothing more of this fit: %s: %s; training goes on",
+        "%s failed, and records nothing more of this fit: %s: %s; training continues",
         what,
         type(error).__name__,
         error,

@@ -34,16 +34,16 @@ class Shown:
     """The data of a run for TensorBoard.
 
     Attributes:
-        place: tells where the run is.
+        place: returns the run's place.
         checkpoints: tell of the newest, name -> its step and seconds.
-        examples_at: from a step to the training examples seen until then; None: nobody knows.
+        examples_at: from a step to the training examples seen until then; None: unknown.
         start: what is to be said of this start, as Markdown.
         num_workers: among whom the examples are shared out.
         is_chief: whether this worker writes what is the same on all.
         histograms: whether to show how the weights are distributed.
         at_work: tells for which part of the time this worker did not wait for the others; None:
             nobody knows.
-        slow: tells why this worker holds the others up; empty: it does not.
+        slow: returns why this worker is a straggler; "" if it is not.
     """
 
     place: Callable[[], Place]

@@ -31,9 +31,9 @@ class Timeline(keras.callbacks.Callback):
     epoch, the times are counted from there.
 
     Args:
-        book: is told.
-        place: tells where the run is.
-        held_up: tells for how many seconds checkpoints have held this fit up.
+        book: gets the notes.
+        place: returns the run's place.
+        held_up: returns for how many seconds checkpoints have held up this fit.
         start: tells where a fit of a script begins, which is noted before its first epoch; that it
             is over is noted then, too. None: whoever starts the fit notes both.
     """

@@ -102,7 +102,7 @@ class Tracked:
             return []
         advice = (
             "Create it in `__init__`, `build` or `on_train_begin`, so that it exists when the fit "
-            "goes on."
+            "resumes."
         )
         accepted = f"{listed(missing[:SHOWN])}, as in the checkpoint"
         return [Problem("variables that the model holds", "", accepted, advice)]
@@ -142,7 +142,7 @@ class Tracked:
         if len(set(workers.gather(paths ^ content, WHAT))) == 1:
             return {path: _once(rows) for path, rows in mine.items()}
         if len(set(workers.gather(paths, WHAT))) > 1:
-            log.warning("the workers hold different variables beside Keras's: each keeps its own")
+            log.warning("the workers have different variables besides Keras's: each keeps its own")
             return {path: rows[:1] for path, rows in mine.items()}
         found: dict[str, list[Row]] = {}
         for path, rows in mine.items():

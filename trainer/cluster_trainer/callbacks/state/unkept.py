@@ -31,7 +31,7 @@ class Unkept:
     """The attributes of users' callbacks that change during a fit, if no state is offered.
 
     Args:
-        callbacks: of the fit, as it begins or goes on.
+        callbacks: of the fit, as it begins or resumes.
     """
 
     def __init__(self, callbacks: Sequence[Any]) -> None:

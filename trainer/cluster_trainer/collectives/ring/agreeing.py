@@ -55,9 +55,9 @@ def _other_call(theirs: Header, mine: Header) -> str:
             "settings, as TRAINER_WIRE."
         )
     return (
-        f"out of step: the worker of rank {theirs.rank} is at {there}, that of rank {mine.rank} at "
-        f"{here}. All workers have to make the same calls in the same order: fit, evaluate and "
-        "predict are calls of all of them, and never of the chief alone."
+        f"out of step: the worker of rank {theirs.rank} is at {there}, that of rank {mine.rank} "
+        f"at {here}. All workers must make the same calls in the same order: all of them call "
+        "fit, evaluate and predict, never the chief alone."
     )
 
 

@@ -34,7 +34,7 @@ class Keeping:
     Attributes:
         data_dir: what TFDS prepares lies here, and the decoded pictures in a folder of it.
         cache: `memory`, `disk`, `none` or `auto`.
-        say: is told what goes on where it takes long.
+        say: gets the progress of long work.
     """
 
     data_dir: Path

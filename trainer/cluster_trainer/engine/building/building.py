@@ -76,7 +76,9 @@ def refuse_unbuilt(model: Any) -> None:
     if names := unbuilt_parts(model):
         shown = ", ".join(names[:MOST_NAMED])
         accepted = "layers that are built before `fit`"
-        advice = "The first step would give them other values on each worker. Give each an `Input`."
+        advice = (
+            "The first step would give them different values on each worker. Give each an `Input`."
+        )
         raise ConfigurationError([Problem(f"the model {model.name}", shown, accepted, advice)])
 
 

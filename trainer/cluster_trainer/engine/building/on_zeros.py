@@ -32,8 +32,8 @@ def call_on_zeros(model: Any, batch: Any) -> None:
     if changed := [one.path for name, (one, _) in assigned.items() if name not in before]:
         raise CallChangesError(
             f"{model.name!r} cannot be built before its first step, as several replicas need it: "
-            f"a call assigns to {', '.join(changed[:MOST_NAMED])}, which it makes itself. "
-            "Make that in `__init__`, or build the model before `fit`."
+            f"a call assigns to {', '.join(changed[:MOST_NAMED])}, which it creates itself. "
+            "Create that in `__init__`, or build the model before `fit`."
         )
     for variable, value in before.values():
         variable.assign(value)

@@ -43,8 +43,8 @@ def _has_own_functions(model: Any) -> bool:
     """Tell whether it has any: they get Keras's own batches, and the engine has no part in them."""
     if own := own_functions(model):
         log.warning(
-            "%s has a %s of its own: it trains as Keras alone does, without checkpoints; on "
-            "several replicas the result depends on their number",
+            "%s has a %s of its own: Keras alone trains it, without checkpoints, and on several "
+            "replicas the result depends on their number",
             type(model).__name__,
             ", ".join(own),
         )
@@ -118,7 +118,7 @@ def announcement_of(
     """
     wanting = running.wants_each_batch(callbacks, hooks) if model.steps_per_execution == 1 else []
     if wanting:
-        log.info("one step a call, as %s wants to be called for each batch", ", ".join(wanting))
+        log.info("one step per call, because %s has hooks for each batch", ", ".join(wanting))
     watched = running.current().watched
     return replace(  # a validation's stops and limits are those of its fit
         running.current(),

@@ -94,6 +94,6 @@ def _alone(model: Any) -> Iterator[None]:
 @cache
 def _say_of_own_rows() -> None:
     log.info(
-        "predict: the workers were given different rows, such as noise that each has drawn: each "
-        "predicts its own by itself"
+        "predict: the workers have different rows, such as random noise, so each predicts its own "
+        "rows"
     )

@@ -145,12 +145,12 @@ def say_of_whole(rows: np.ndarray) -> np.int64:
     if not _said:  # once in a process
         _said.append(True)
         log.warning(
-            "the parts of a batch have %s rows and cannot be cut in equal proportions: every "
-            "replica computes the whole batch, which counts once. The numbers are those of one "
-            "device, but several workers are no faster. To have independent rows shared out, such "
-            "as labelled and unlabelled ones, `batch` each of them, in sizes with a common factor, "
-            "and join them by `tf.data.Dataset.zip` with no `map` behind it. Keep in the model "
-            "what belongs to all examples, such as a table or one large graph.",
+            "the parts of a batch have %s rows and cannot be divided in equal proportions: every "
+            "replica computes the whole batch, which counts once. The results are those of one "
+            "device, but several workers are no faster. If the rows are independent, such as "
+            "labelled and unlabelled ones, `batch` each part, in sizes with a common factor, and "
+            "call `tf.data.Dataset.zip` last, without a `map` after it. Keep data that belong to "
+            "all examples, such as a table or one large graph, in the model.",
             ", ".join(map(str, rows)),
         )
     return np.int64(0)

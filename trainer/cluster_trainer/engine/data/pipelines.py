@@ -26,15 +26,14 @@ TOLD_SECONDS = 10.0
 SHUFFLES, DRAWS = "the seeds of shuffles", "the seeds of `tf.data.Dataset.random`"
 ROWS = "SHA-256 of some rows that tf.data.Datasets were made of"
 NO_SEED = (
-    "A tf.data.Dataset is shuffled without a seed, by each worker for itself: some "
-    "examples come twice and others not at all. Give `shuffle` a seed, or call "
-    "`keras.utils.set_random_seed` first, with the same number on all workers."
+    "Each worker shuffles a tf.data.Dataset for itself, without a seed: some examples are used "
+    "twice and others never. Give `shuffle` a seed, or call `keras.utils.set_random_seed` first, "
+    "with the same number on all workers."
 )
 NO_ORDER = (
-    "A tf.data.Dataset gives what is ready first (`deterministic=False`), which is another order "
-    "on each worker: some examples come twice and others not at all. Give `map` and `interleave` "
-    "`deterministic=True`; for tensorflow_datasets, whose `shuffle_files` does so, a "
-    "`tfds.ReadConfig(shuffle_seed=…)`."
+    "A tf.data.Dataset has a different order on each worker (`deterministic=False`): some "
+    "examples are used twice and others never. Give `map` and `interleave` `deterministic=True`; "
+    "for tensorflow_datasets, whose `shuffle_files` does so, a `tfds.ReadConfig(shuffle_seed=…)`."
 )
 
 
@@ -134,7 +133,7 @@ def begin(dataset: tf.data.Dataset, times: int) -> None:
 def _repeat(times: int, what: str, do: Callable[[], object]) -> None:
     """Repeat an action, each time within the limit for the beginning of a pass, with log lines."""
     log.info(
-        "shuffled data are %s %s, as at an earlier start: each time has another order",
+        "shuffled data are %s %s, as at an earlier start: the order changes each time",
         *(what, "once" if times == 1 else f"{times} times"),
     )
     told = time.monotonic()
@@ -165,9 +164,9 @@ def warn_of_ended(dataset: tf.data.Dataset) -> None:
 def warn_of_shared_shuffle() -> None:
     """Warn once about the consequence."""
     log.warning(
-        "This fit shares a `shuffle` with a fit that had ended before the restart. It gets the "
-        "orders that the ended fit had, and not those that it would have had without the restart. "
-        "Call `shuffle` once for each fit to train on the same orders after a restart."
+        "This fit shares a `shuffle` with a fit that had finished before the restart. It gets the "
+        "orders of that fit, and not those that it would have had without the restart. Call "
+        "`shuffle` once for each fit to train on the same orders after a restart."
     )
 
 

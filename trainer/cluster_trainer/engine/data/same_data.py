@@ -25,9 +25,9 @@ from cluster_trainer.engine.data.pipelines import content
 from cluster_trainer.problems import ConfigurationError, Problem
 
 ADVICE = (
-    "Each worker needs all of the data in the same order, of which it takes its share. Give "
-    "whatever loads, splits or shuffles them a `seed`, or call `keras.utils.set_random_seed` "
-    "first, with the same number on all workers; sort what a folder lists."
+    "Each worker needs all of the data in the same order, and takes its share. Set a `seed` where "
+    "they are loaded, split or shuffled, or call `keras.utils.set_random_seed` first, with the "
+    "same number on all workers. Sort the files of a folder."
 )
 PREDICT = "predict"
 EXAMPLES = "SHA-256 of some examples, part"
@@ -96,14 +96,14 @@ def refuse_others(
 
 def warn(what: str, others: str) -> None:
     """Warn which of the workers' data for a call differ; see `refuse_others`."""
-    comes = "Unless these are drawn at random, some examples come twice and others not at all."
+    comes = "Unless they are random on purpose, some examples are used twice and others never."
     if what.endswith("_on_batch"):
-        comes = "Unless these are drawn at random, a step is of a part of each worker's batch."
+        comes = "Unless they are random on purpose, a step uses a part of each worker's batch."
     if what == PREDICT:
         comes = "So each worker gets predictions for rows of all workers."
     log.warning(
-        "%s: the workers' data differ (%s), by intention or not: each worker's shares are of its "
-        "own batches. %s %s",
+        "%s: the workers' data differ (%s), on purpose or not: each worker takes its shares from "
+        "its own batches. %s %s",
         what,
         others,
         comes,

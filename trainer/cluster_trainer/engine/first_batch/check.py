@@ -138,7 +138,7 @@ class FirstBatch:
             _say_unknown(text)
         elif text := found.get("failed"):
             log.warning(
-                "the first batch could not be compared with one device's: %s. Training goes on",
+                "the first batch could not be compared with one device's: %s. Training continues",
                 text,
             )
 

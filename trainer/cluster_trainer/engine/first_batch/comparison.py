@@ -14,13 +14,14 @@ LEFT_BY_ROUNDING = 1e-5
 SHOWN = 3
 READ_ON = "docs/reference/keras.md, The first batch"
 A_SUM = (
-    "a sum over the batch, or a sum divided by the size of the global batch, where a mean over "
-    "what the step is given is meant"
+    "a sum over the batch, or a sum divided by the size of the global batch, instead of a mean "
+    "over the step's examples"
 )
-A_STATE = "state that is no mean over the batch's examples, such as a queue of them or a sum"
+A_STATE = "state that is not a mean over the batch's examples, such as a queue of them or a sum"
 NO_MEAN = (
-    "a loss that is no mean over examples: a mean over what a mask leaves, or a comparison of the "
-    "batch's examples with each other (contrastive losses, triplets, a contraction over the batch)"
+    "a loss that is not a mean over examples: a mean over the elements that a mask keeps, or a "
+    "comparison of the batch's examples with each other (contrastive losses, triplets, a "
+    "contraction over the batch)"
 )
 
 
@@ -76,9 +77,9 @@ class Both:
             return self._said_of_metrics()
         shown = "; ".join(map(self._told, found[:SHOWN]))
         return (
-            f"On one device this batch's {shown}. So {self.replicas} {self.things} train otherwise "
-            f"than one device: the likely cause is {self._cause(trained)}. "
-            f"Read {READ_ON}; TRAINER_FIRST_BATCH=off compares nothing, refuse ends such a fit."
+            f"On one device this batch's {shown}. So {self.replicas} {self.things} do not train "
+            f"like one device. The likely cause is {self._cause(trained)}. Read {READ_ON}; "
+            "TRAINER_FIRST_BATCH=off compares nothing, refuse ends such a fit."
         )
 
     def _said_of_metrics(self) -> str:
@@ -88,10 +89,10 @@ class Both:
             return ""
         shown = "; ".join(map(self._told, found[:SHOWN]))
         return (
-            f"On one device this batch's {shown}. The training is the same, but not what "
-            "EarlyStopping and others decide by this: the likely cause is a metric that is no mean "
-            "over examples, such as the precision of a batch. Use one of keras.metrics, or a "
-            f"Metric whose variables are sums. Read {READ_ON}."
+            f"On one device this batch's {shown}. The training is the same, but callbacks such as "
+            "EarlyStopping may decide differently. The likely cause is a metric that is not a "
+            "mean over examples, such as the precision of a batch. Use one of keras.metrics, or "
+            f"a Metric whose variables are sums. Read {READ_ON}."
         )
 
     def _cause(self, trained: list[Difference]) -> str:
@@ -142,7 +143,7 @@ class Both:
         whole, shared = f"{one.whole:.4g}", f"{one.shared:.4g}"
         things = f"{self.replicas} {self.things}"
         if whole == shared:
-            return f"{one.name} is {whole}, and on {things} the same, of other parts"
+            return f"{one.name} is {whole}, and on {things} the same, but made of other parts"
         return f"{one.name} is {whole}, on {things} {shared}"
 
 

@@ -12,7 +12,7 @@ class FirstBatchMode:
 
     Attributes:
         name: one of MODES.
-        available_bytes: returns how much memory is left; None: nobody asks.
+        available_bytes: returns how much memory is left; None: it is not checked.
     """
 
     name: str = MODES[0]

@@ -38,7 +38,7 @@ def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = Fal
 
     Raises:
         ValueError: the workers have other models.
-        ConfigurationError: this one is new, and has; the others go on without it (newcomers.py).
+        ConfigurationError: this newcomer has; the others continue without it (newcomers.py).
         PeerUnfit: another one is.
     """
     ring = ring_of(model.distribute_strategy)

@@ -288,8 +288,8 @@ def _is_clipped(gradient: Gradient | None) -> bool:
 def _warn_of_clipped_shares() -> None:
     log.warning(
         "A train_step clips gradients before it applies them: with several replicas each clips "
-        "those of its share, and not those of the batch. `clipnorm`, `global_clipnorm` or "
-        "`clipvalue` of the optimizer clip those of the batch."
+        "the gradients of its share, not those of the batch. Use the optimizer's `clipnorm`, "
+        "`global_clipnorm` or `clipvalue` to clip those of the batch."
     )
 
 
@@ -298,9 +298,9 @@ def _warn_of_training_alone() -> None:
     """Warn once about a user's own training loop if a ring is requested."""
     if group.is_wanted() and not tf.distribute.has_strategy():
         log.warning(
-            "An optimizer was applied outside of Keras's fit and train_on_batch, as by a training "
-            "loop of the script's own: the workers' gradients are not summed there, and each "
-            "worker trains by itself."
+            "An optimizer was applied outside of Keras's fit and train_on_batch, for example by "
+            "the script's own training loop: there the workers' gradients are not summed, and "
+            "each worker trains separately."
         )
 
 

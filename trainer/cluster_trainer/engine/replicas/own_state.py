@@ -32,8 +32,8 @@ SUMS_IN_BRANCHES = Problem(
     "a step",
     "gradients that are applied only if the batch says so, as in `tf.cond(loss > 1, …)`",
     "gradients that are applied in each step, on several workers",
-    "each worker would decide by its share. Multiply the gradients by 0 or 1 instead, or decide by "
-    "numbers that all workers share, such as a count of steps",
+    "each worker would decide by its own share. Multiply the gradients by 0 or 1 instead, or use "
+    "a condition that is the same on all workers, such as a count of steps",
 )
 log = logging.getLogger("trainer")
 
@@ -196,8 +196,8 @@ def _warn_of_scaled(name: str) -> None:
 @cache
 def _warn_of_whole_numbers(name: str) -> None:
     log.warning(
-        "%s holds whole numbers that depend on a replica's share of the batch and are not added "
-        "up, as far as can be told: each replica keeps its own, and the first one's are saved. "
-        "What a step adds (`assign_add`) is summed over all replicas, unless it runs eagerly.",
+        "%s holds integers that depend on a replica's share of the batch, and that apparently are "
+        "not added up: each replica keeps its own, and the first one's are saved. Integers that a "
+        "step adds (`assign_add`) are summed over all replicas, unless the step runs eagerly.",
         name,
     )

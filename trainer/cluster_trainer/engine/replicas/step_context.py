@@ -33,7 +33,7 @@ class Share:
         gathers: whether rows of sparse gradients are gathered from all replicas.
         applies: whether optimizers apply gradients; not where a step is only traced to explain an
             error.
-        waits: counts for how long gradients are waited for; None: nobody does.
+        waits: counts how long gradients are waited for; None: it is not counted.
         rows: how many rows the parts of the share have, as far as that is known when a step is
             traced; None among them: unknown.
         first_batch: notes what is computed where the first batch is computed both ways, and nothing

@@ -57,7 +57,7 @@ class Chosen:
     def say_doubts(self) -> None:
         """Warn of parts that may belong to another fit, if an interrupted fit resumes."""
         for what in self.doubts:
-            log.warning("%s: %s may have changed; it goes on from its checkpoint", self.name, what)
+            log.warning("%s: %s may have changed; it resumes from its checkpoint", self.name, what)
 
     def refuse_if_doubtful(self) -> None:
         """Refuse to return the results of a finished fit to a call that may be another one.
@@ -79,7 +79,7 @@ class Fits:
 
     Args:
         folder: the worker's own.
-        keeps: whether this process keeps its fits there; else it goes on from none.
+        keeps: whether this process saves its fits there; otherwise it resumes from none.
     """
 
     folder: Path
@@ -186,13 +186,13 @@ def _refuse_others(number: int, mine: Call, before: Call | None) -> None:
 
 @cache
 def _warn_of_other_line(mine: str, chiefs: str) -> None:
-    log.warning("this worker calls fit by another line than worker 0: `%s`, `%s`", mine, chiefs)
+    log.warning("this worker calls fit at another line than worker 0: `%s`, `%s`", mine, chiefs)
 
 
 @cache
 def _warn_of_change(name: str) -> None:
     log.warning(
-        "%s has changed since the run began: training goes on from its checkpoints. If that "
+        "%s has changed since the run began: training resumes from its checkpoints. If that "
         "changes the training, start over. %s",
         name,
         ANEW,

@@ -100,7 +100,7 @@ def choose(mine: Call, kept: Sequence[Kept], unnoted: Collection[int] = ()) -> C
 
     Args:
         mine: the call.
-        kept: the fits that no call of this start has gone on from.
+        kept: the fits from which no call of this start has resumed.
         unnoted: the numbers of others, whose folders do not say which calls they are.
     """
     there = [one for one in kept if one.call.place.has_lines_of(mine.place)]

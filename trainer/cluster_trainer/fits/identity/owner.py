@@ -48,7 +48,7 @@ class Claim:
     """Whether a process may save its fits in a folder.
 
     Attributes:
-        before: who has kept fits there before; None: nobody, as far as is known.
+        before: the process that has saved fits there before; None: none is known.
         other: the process of the same start that keeps its fits there; None: this one does.
     """
 

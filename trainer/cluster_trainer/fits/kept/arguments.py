@@ -31,9 +31,9 @@ def own_callbacks(
 
     Args:
         given: the fit's arguments.
-        options: how it is kept.
-        keeps: whether there are checkpoints of it.
-        goes_on: whether it goes on from one.
+        options: how it is saved.
+        keeps: whether it has checkpoints.
+        goes_on: whether it resumes from one.
     """
     callbacks = flat(given.arguments.get("callbacks"))
     callbacks = for_worker(callbacks, is_chief=options.job.task.is_chief, keeps=keeps)
@@ -55,7 +55,7 @@ def telling_callbacks(
     """Return the callbacks that show where the fit is: on the screen, and for `status`.
 
     Args:
-        options: how it is kept.
+        options: how it is saved.
         checkpoint_callback: knows where it is.
         pace: knows who holds the others up, and who is missing.
         saved: returns which checkpoint was written last, and when, by StatusFile's names.
@@ -127,7 +127,7 @@ def arrange(  # noqa: PLR0913, PLR0917
         given: its arguments, which are changed.
         callbacks: see `own_callbacks`.
         own: the image's: what records the fit; see `telling_callbacks`.
-        options: how it is kept.
+        options: how it is saved.
         checkpoint_callback: knows where it is.
         files: that its callbacks write on the chief; None: there are no other workers.
     """
@@ -151,7 +151,7 @@ def arrange(  # noqa: PLR0913, PLR0917
         shown = [one for one in callbacks if isinstance(one, keras.callbacks.History)]
     elif place.stage == Stage.ALL and _averages(given.args[0]):
         log.warning(
-            "%sgoes on from the averages of the weights (use_ema), which it ended with",
+            "%scontinues from the averages of the weights (use_ema), with which it had ended",
             options.prefix,
         )
     if files:

@@ -10,7 +10,7 @@ slowest one.
    answers. `statistics.average` averages BatchNorm's statistics over all replicas: an exchange. The
    metrics need none: those of all replicas came with the last call (`StepLogs.taken`).
 3. Keras's `evaluate` validates on all workers, call by call; see engine/epoch_iterator.py. If the
-   workers agree there to end the fit, none saves: it goes on from an earlier checkpoint.
+   workers agree there to end the fit, none saves: it resumes from an earlier checkpoint.
 4. Keras calls `on_epoch_end` of the user's callbacks, on all workers. Those that only write do so
    on the chief alone (callbacks/chief.py). Between them or behind the last, `ChiefsFiles.share`
    gives the chief's files to the other workers, who wait for the chief.
@@ -21,7 +21,7 @@ slowest one.
    is still writing, or would lose too much time; if none is, and none would, it calls `_save`.
 7. `_save` shares ModelCheckpoint's files and gathers the state that Keras does not list
    (`Tracked.take`), both in exchanges, and copies the rest. A thread writes the copy (`Saver.save`)
-   while training goes on: no worker waits for another's disk.
+   while training continues: no worker waits for another's disk.
 
 After the last epoch, `on_train_end` saves once more and waits until this worker has written it.
 """
@@ -71,7 +71,7 @@ class BeforeOthers(keras.callbacks.Callback):
     """The first of a fit's callbacks: reports that the others get the model next.
 
     Args:
-        tell: called then.
+        tell: called at that time.
     """
 
     def __init__(self, tell: Callable[[], object]) -> None:
@@ -90,7 +90,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         saver: writes them.
         every: the steps between two; None: none are kept.
         found: the newest of an earlier start; None: this one is the first.
-        coordinator: stands for the rest of the fit.
+        coordinator: connects it with the rest of the fit.
         callbacks: the others, whose states are kept.
         first: the epoch to begin with, where there is no checkpoint.
 
@@ -238,7 +238,7 @@ class CheckpointCallback(keras.callbacks.Callback):
             return
         for callback, names in self._unkept_before.items():
             log.warning(
-                "the callback %s goes on without its earlier state: no checkpoint has its %s. "
+                "the callback %s resumes without its earlier state: no checkpoint has its %s. "
                 "Give it `get_state()` and `set_state(state)`; checkpoints then keep its state",
                 *(callback, listed(names)),
             )
@@ -287,7 +287,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         if any(trains != before.get(layer, trains) for layer, trains in now.items()):
             log.warning(
                 "A callback has frozen or thawed layers after `on_train_begin`: after a kill this "
-                "fit cannot go on from its checkpoints. Do it in `on_train_begin`."
+                "fit cannot resume from its checkpoints. Do it in `on_train_begin`."
             )
 
     def _other_layers(self, saved: Checkpoint) -> list[Problem]:

@@ -27,7 +27,7 @@ class Saved:
     """The newest checkpoint that this worker has written of one fit.
 
     Args:
-        options: how the fit is kept.
+        options: how the fit is saved.
 
     Attributes:
         furthest: the number of the furthest one that any worker had.
@@ -60,7 +60,7 @@ class Coordinator:
     """Connects the checkpoint callback with the rest of the fit.
 
     Attributes:
-        options: how the fit is kept.
+        options: how the fit is saved.
         model: is trained.
         workers: this one and the others.
         start: where the fit begins, without its checkpoint's values.
@@ -70,7 +70,7 @@ class Coordinator:
         variables: returns those of the model and its optimizers that exist by now.
         validates: whether there are validations, which an interruption should not repeat.
         seed: of the order of the examples.
-        run_number: tells this run's checkpoints from another's; the same on all workers.
+        run_number: identifies this run's checkpoints; the same on all workers.
     """
 
     options: FitOptions
@@ -94,7 +94,7 @@ class Coordinator:
         """Refuse workers that differ, and a checkpoint of another fit; all workers call it.
 
         Args:
-            described: what of the fit must be as it was, with its data: name -> value.
+            described: what must be unchanged of the fit and its data: name -> value.
             names: of the variables that exist.
 
         Raises:

@@ -1,11 +1,12 @@
 """Decides which of a script's finished fits keep weights on the disk, not only a History.
 
-A script that is started again comes by all of its fits again. One that had ended returns what it
-returned; and its weights are put back, as the script may go on with them. A later fit that trains
-the same variables has them in its own checkpoints, so that the earlier one's are needed only where
-the script of some worker has read them in between: it will do so again. Such a fit keeps what was
-read, mostly the weights without the optimizer's state. Of the others one remains, the newest; and
-should a script read what is not there any more, as after it was edited, that is refused.
+A script that is restarted calls all of its fits again. A finished one returns its earlier result,
+and its weights are restored, because the script may use them. A later fit that trains the same
+variables has them in its own checkpoints. So the earlier fit's weights are needed only if the
+script of some worker has read them in between: it will do so again. Such a fit keeps the values
+that were read, usually the weights without the optimizer's state. Of the others only the newest
+keeps its weights. If a script reads weights that are gone, for example after an edit, it is
+refused.
 """
 
 import gc
@@ -195,7 +196,7 @@ def _large(variables: Iterable[Any]) -> dict[int, weakref.ref[Any]]:
 
 
 def _gone(variable: Any, name: str) -> ConfigurationError:
-    accepted = "a script that goes on to the next fit of the same model without them, as before"
+    accepted = "a script that calls the next fit of the same model without using them, as before"
     advice = (
         "They were removed when a later fit of the same model had a checkpoint, because the "
         "script had not used them. To start over, set TRAINER_RESUME=never or another "

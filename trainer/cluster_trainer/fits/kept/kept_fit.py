@@ -55,7 +55,7 @@ class Begun:
 
     Attributes:
         checkpoint_callback: keeps its checkpoints, and knows where it is.
-        coordinator: stands for the rest of the fit towards the checkpoint callback.
+        coordinator: connects the checkpoint callback with the rest of the fit.
         records: record it; one at most.
     """
 
@@ -68,7 +68,7 @@ class KeptFit:
     """One `fit` and its checkpoints: it finds where it begins, runs, and releases its data.
 
     Args:
-        options: how it is kept.
+        options: how it is saved.
         model: what is trained; made in the scope of its strategy.
     """
 
@@ -174,7 +174,7 @@ class KeptFit:
 
         Raises:
             StopRequestedError, PeerStoppedError: it was stopped, after a checkpoint.
-            WorkerIsBackError: it is to go on with another worker, from a checkpoint.
+            WorkerIsBackError: another worker is to rejoin, from a checkpoint.
             RehearsedError: its first step is done; NotRehearsedError: it cannot be done twice.
             ConfigurationError: the checkpoint is of another fit, or the workers differ.
         """

@@ -26,25 +26,25 @@ class FitOptions:
         stop: whether this process was asked to stop.
         deadline: until when a call of TensorFlow must be over.
         folder: where its checkpoints lie.
-        described: what must be as it was for the fit to go on, name -> value.
+        described: what must be unchanged when the fit resumes, name -> value.
         ended: the process's fits that have ended.
         compares_layers: whether the layers must be as they were, too.
         describes_data: whether `described` tells how the data are cut, too.
         begins: called once the fit is known to be the one that is kept there, before it trains.
         had_ended: called before the results of a fit that had ended are given for this one's.
-        goes_on: called before a fit that was interrupted is gone on with.
+        goes_on: called before an interrupted fit resumes.
         name: what the log calls it; empty if there is only one.
         must_resume: whether a checkpoint has to be there.
         has_trained: whether this process has trained the model already: no start at step 0 then.
         interrupts: whether Ctrl-C raises KeyboardInterrupt, as a script may expect.
         cuts: steps at which a call of TensorFlow has to end, the same on all workers.
-        tell: is told where the fit is.
+        tell: gets the fit's progress.
         examples_at: from a step to the training examples seen until then; None: unknown.
         found: called once it is known where the fit begins.
         records: returns what records the fit, once its data are known; None: nothing is recorded.
         must_record: whether the fit is recorded without checkpoints too, and fails if its metrics
             cannot be recorded.
-        may_take_in: whether the fit may be ended to go on with a worker that is back.
+        may_take_in: whether the fit may be interrupted to let a worker rejoin.
         rehearses: whether the fit ends after its first call, without a trace on disk.
     """
 

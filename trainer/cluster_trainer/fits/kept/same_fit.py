@@ -28,7 +28,7 @@ from cluster_trainer.settings.task import Task
 
 SETTINGS = "fit (settings and data)"
 THE_SAME = "the same on all workers"
-THE_SAME_DATA = "Every worker loads all examples in the same order, and is given its own slices."
+THE_SAME_DATA = "Every worker loads all examples in the same order, and uses its own slices."
 
 
 def refuse_differing(workers: Workers, task: Task, facts: Mapping[str, str]) -> None:
@@ -57,7 +57,7 @@ def refuse_wire(config: TrainerConfig, strategy: tf.distribute.Strategy) -> None
     if config.wire != "float32" and count_of(strategy) > 1 and ring_of(strategy) is None:
         advice = (
             f"TensorFlow sums the gradients of this {type(strategy).__name__}, and only a ring of "
-            "workers of one CPU each sends them so."
+            "workers with one CPU each sends them in this format."
         )
         raise ConfigurationError([Problem(shown_name("wire"), config.wire, "float32", advice)])
 
@@ -89,11 +89,11 @@ def refuse_others(  # noqa: PLR0913, PLR0917
     """Refuse workers that differ, and a checkpoint of another fit; all workers call it.
 
     Args:
-        options: how the fit is kept.
+        options: how the fit is saved.
         model: is trained.
         workers: this one and the others.
         start: where the fit begins.
-        described: what of the fit must be as it was, with its data: name -> value.
+        described: what must be unchanged of the fit and its data: name -> value.
         names: of the variables that exist.
 
     Raises:

@@ -28,8 +28,8 @@ class Agreed(Enum):
     """The common action of all workers after a call."""
 
     GO_ON = "train on"
-    STOP = "save a checkpoint and end, as one of them was asked to"
-    TAKE_IN = "save a checkpoint and go on with a worker that is back"
+    STOP = "save a checkpoint and end, because one of them was asked to"
+    TAKE_IN = "save a checkpoint and continue with a worker that is back"
 
     @classmethod
     def of(cls, signal_number: float, takes_in: float) -> "Agreed":
@@ -48,11 +48,11 @@ class StepVote:
     """The vote of all workers, in the exchange that also compares the duration of their calls.
 
     Args:
-        options: how the fit is kept.
+        options: how the fit is saved.
         workers: this one and the others.
         pace: compares what they are at.
-        place: tells where the fit is.
-        begins_again: tells whether this process can go on from an earlier checkpoint.
+        place: returns the fit's place.
+        begins_again: tells whether this process can resume from an earlier checkpoint.
 
     Attributes:
         agreed: what came of the last vote.
@@ -98,7 +98,7 @@ class StepVote:
             StopRequestedError: this worker was asked to stop.
             PeerStoppedError: another worker was.
             KeyboardInterrupt: this worker is alone, and its script may catch that.
-            WorkerIsBackError: another worker is to be taken in.
+            WorkerIsBackError: another worker is to rejoin.
         """
         if self.agreed is Agreed.TAKE_IN:
             raise WorkerIsBackError(listed(self._waiting) if self._waiting else "a worker")

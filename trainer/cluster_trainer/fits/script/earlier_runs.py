@@ -26,10 +26,10 @@ def begin_anew(
 
     Args:
         job: the settings, and which worker this is.
-        workers: this one and the others, who all call it.
+        workers: this one and the others, which all call it.
         beginning: of the run.
-        before: whose the worker's folder was before; None: nobody's, as far as is known.
-        environ: tells this start from others.
+        before: the folder's earlier owner; None: none is known.
+        environ: identifies this start.
 
     Raises:
         ConfigurationError: another script has left fits that have not ended.
@@ -57,7 +57,7 @@ def _move_aside(
     place = archive.move_aside(job.folder, [*fits, EVENTS], script, began)
     if place is None:
         return
-    why = "has ended with this TRAINER_RUN_DIR" if has_ended else "is not gone on with"
+    why = "has ended with this TRAINER_RUN_DIR" if has_ended else "is not resumed"
     log.info("%s %s: the fits that it left in %s are now in %s", script, why, job.folder, place)
     owner.write(job.folder, this_process(environ, script_name()))
     archive.keep_newest(job.folder, job.config.keep_earlier)

@@ -33,8 +33,8 @@ log = logging.getLogger("trainer")
 class Stage(Enum):
     """The progress of a script in this process."""
 
-    NEW = "no fit of it has met the other workers"
-    AGREED = "all have agreed on where it goes on; no fit was recorded since"
+    NEW = "none of its fits has met the other workers"
+    AGREED = "all workers have agreed where it resumes; no fit was recorded since"
     RECORDED = "a fit was recorded since"
 
 
@@ -45,9 +45,9 @@ class ScriptFit(Asked):
     Attributes:
         script: has called it.
         number: of its fits in this process, from 0.
-        called: tells the call from others.
+        called: identifies the call.
         model: what is trained.
-        described: what must be as it was for the fit to go on, name -> value.
+        described: what must be unchanged when the fit resumes, name -> value.
         told: what the script asks of the fit, for about.json; see `asked_of`.
         chosen: its folder; None: the workers have not agreed yet.
     """
@@ -138,7 +138,7 @@ def _told(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return asked_of(model, arguments)
     except Exception as error:  # noqa: BLE001  nothing that is recorded is worth a training
-        log.warning("the arguments of the fit could not be recorded: %r; training goes on", error)
+        log.warning("the arguments of the fit could not be recorded: %r; training continues", error)
         return {}
 
 

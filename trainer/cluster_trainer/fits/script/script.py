@@ -35,12 +35,12 @@ class Script(Program):
 
     Attributes:
         environ: what the entrypoint sets.
-        before: whose the worker's folder was before; None: nobody's, as far as is known.
+        before: the folder's earlier owner; None: none is known.
         numbers: of its fits in this process.
         fits: this process's, and those that are kept in the worker's folder.
         beginning: of the run.
         last: makes the meeting with the other workers at the end.
-        onlooker: tells people where a fit is.
+        onlooker: shows where a fit is.
         stage: how far it has come.
         outcome: what its end would be that came now.
         has_passed: whether a fit had ended in an earlier start, and was not run again.

@@ -105,7 +105,7 @@ def _claimed(job: Job, process: Process, mine: Owner) -> tuple[Job, Owner | None
     if claim.other is None:
         return job, claim.before
     log.warning(
-        "the fits of this process (%s, %d) are not kept: only the first process of a start keeps "
+        "the fits of this process (%s, %d) are not saved: only the first process of a start saves "
         "its fits, and that was %s, %d. After a restart this one trains from the beginning",
         mine.script,
         mine.pid,

@@ -45,7 +45,7 @@ def read_on(given: inspect.BoundArguments) -> None:
     """Read a generator to the place where finished fits have left it.
 
     Args:
-        given: the arguments of a fit that goes on with it.
+        given: the arguments of a fit that continues with it.
     """
     data = given.arguments.get("x")
     if isinstance(data, GeneratorType) and (count := _unread.pop(data, 0)):
@@ -58,7 +58,7 @@ def begin_validations(given: inspect.BoundArguments, place: Place) -> None:
 
     Args:
         given: the fit's arguments, as its caller gave them.
-        place: where it goes on, or begins.
+        place: where it resumes, or begins.
     """
     dataset = given.arguments.get("validation_data")
     if not isinstance(dataset, tf.data.Dataset):

@@ -22,16 +22,16 @@ class Progress:
         epoch: from 1.
         epochs: how many there are to be.
         done: steps of the epoch, or of its evaluation.
-        total: how many these have; None: nobody knows.
+        total: how many these have; None: unknown.
         numbers: the loss and the metrics so far in the epoch, by their names; at its begin those of
             the one before.
-        learning_rate: of the next step; None: nobody knows.
-        examples_per_second: of all workers; None: nobody knows.
+        learning_rate: of the next step; None: unknown.
+        examples_per_second: of all workers; None: unknown.
         steps_per_second: which tell how fast it is where examples are not counted; None: nobody
             knows.
-        seconds_left: until the last epoch ends, at the pace so far; None: nobody knows.
-        slow: the workers that hold the others up.
-        missing: the workers that the others go on without.
+        seconds_left: until the last epoch ends, at the pace so far; None: unknown.
+        slow: the stragglers.
+        missing: the missing workers, if the others continue without them.
         step: how many steps of training the run has done, over all epochs.
     """
 
@@ -81,7 +81,7 @@ class LiveFile:
     """A small file with the progress of a run. If it cannot be written, nothing happens.
 
     Args:
-        path: None: nobody looks.
+        path: the file; None: it is not written.
     """
 
     def __init__(self, path: Path | None) -> None:

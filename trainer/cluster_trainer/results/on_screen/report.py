@@ -217,7 +217,7 @@ class Onlooker:
     """Prints where a script's fit is: in a pipe, the chief's, at intervals.
 
     Args:
-        live: is told as well.
+        live: gets the progress, too.
         view: whether this worker speaks for all, and may draw.
     """
 

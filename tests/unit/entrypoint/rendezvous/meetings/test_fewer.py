@@ -106,7 +106,7 @@ async def test_who_was_lost_goes_ahead_and_is_taken_in_when_its_command_asks():
     await one.hear("worker-0 and others train already: the command starts")
     asked = one.ask()
     await play.players[0].told("worker-1")
-    await one.hear("2 of 3 workers train", "this one waits to be taken in, at the end of a call")
+    await one.hear("2 of 3 workers train", "this one waits to join, at the end of a call")
     await asyncio.sleep(3 * 86_400 / 30)
     assert not asked.done()  # it may wait for ever
     assert len(set(one.prolonged)) == 1
@@ -126,7 +126,7 @@ async def test_who_comes_back_and_cannot_be_dialled_is_told_so():
     wrong = play.player(1)
     started = wrong.start()
     await wrong.hear("2 of 3 workers train", "but does not answer at its advertised address")
-    await play.players[0].hear("WARNING", "cannot be taken in: worker-1 at")
+    await play.players[0].hear("WARNING", "cannot join: worker-1 at")
     assert not started.done()
     play.space.moved.clear()
     await started
@@ -155,7 +155,9 @@ async def test_one_whose_ring_broke_before_worker_0_has_noticed_is_told_so():
     await play.lose(1)
     await play.ring(0, 2)
     asked = play.players[2].ask()
-    await play.players[2].hear("worker-2 did, but its ring has broken: worker-0 has to notice, too")
+    await play.players[2].hear(
+        "worker-2 did, too, but its ring has broken, and worker-0 has not noticed yet"
+    )
     check_circle(await asyncio.gather(play.players[0].ask(), asked))
 
 
@@ -285,7 +287,7 @@ async def test_one_whose_neighbour_cannot_be_reached_is_left_out_for_a_while():
     await chief.told("worker-1")
     await play.lose()
     assert (await play.ring(0, 2))[0].positions == (0, 2)
-    why = "is left out for 30 s: it was met twice, and there was no ring with it"
+    why = "is left out for 30 s: it was met twice, but no ring was formed with it"
     await chief.hear("WARNING worker-1", why)
     assert not any(why in line for line in play.players[2].lines)
     await one.hear("2 of 3 workers train; this one", why)

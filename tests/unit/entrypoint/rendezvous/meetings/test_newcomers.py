@@ -24,7 +24,7 @@ def test_a_new_worker_0_with_another_image_ends_alone(cluster):
     wrong = four.start(0, facts=facts, fewer=FEWER, timing=LATE)
     assert wrong.end().exit_code == 78
     assert "image version of worker-" in str(wrong.end())
-    wrong.wait_for("WARNING", "ends alone")
+    wrong.wait_for("WARNING", "exits alone")
     for worker in stay[:2]:
         worker.wait_for("WARNING worker-0 was in no ring with this worker", "image version of")
     right = four.start(0, fewer=FEWER)
@@ -38,7 +38,9 @@ def test_a_new_worker_with_another_index_at_the_address_of_worker_0_ends_alone(c
     slow = replace(QUICK, collect_seconds=1.5)  # it finds itself there, too, and sooner
     wrong = three.start(2, spec=there, fewer=FEWER, timing=slow)
     for worker in stay:
-        worker.wait_for("WARNING", "WORKER_INDEX of worker-2 at", "sent away, and the others go on")
+        worker.wait_for(
+            "WARNING", "WORKER_INDEX of worker-2 at", "sent away, and the others continue"
+        )
     assert wrong.end().exit_code == 78
     right = three.start(0, fewer=FEWER)
     assert [worker.end() for worker in (right, *stay)] == [None] * 3
@@ -67,7 +69,7 @@ def test_a_new_worker_0_hears_those_who_trained_before_it_ends_for_another_new_o
     five.world.run_until(lambda: bool(contradicting), "worker 0 collects")
     stay = [five.start(place, generation=9, fewer=FEWER) for place in (1, 2, 4)]
     assert wrong.end().exit_code == 78
-    chief.wait_for("WARNING", "image version of worker-3 at", "sent away, and the others go on")
+    chief.wait_for("WARNING", "image version of worker-3 at", "sent away, and the others continue")
     right = five.start(3, fewer=FEWER)
     assert [worker.end() for worker in (chief, right, *stay)] == [None] * 5
 
@@ -122,7 +124,7 @@ def test_a_new_one_that_has_a_lost_ones_address_as_well_is_not_accused(cluster):
     waits.wait_for("waiting for 1 of 3 workers", "worker-2 at")
     forwards = three.world.space.forwards
     forwards[three.member(2).address] = three.member(1).address
-    chief.wait_for("worker-2 at", "worker-1 answers there, which is right at its own address")
+    chief.wait_for("worker-2 at", "worker-1 answers there, and is also right at its own address")
     forwards.clear()
     last = three.start(2, generation=9, fewer=FEWER)
     assert [worker.end() for worker in (chief, waits, last)] == [None] * 3

@@ -117,7 +117,7 @@ def test_where_fewer_may_go_on_the_new_one_of_two_with_one_index_goes_alone(clus
         new = three.start(1, spec=elsewhere, fewer=FEWER)
     assert new.end().exit_code == 78
     assert "an index that no other worker has" in str(new.end())
-    chief.wait_for("WARNING", "WORKER_INDEX of worker-1 at", "sent away, and the others go on")
+    chief.wait_for("WARNING", "WORKER_INDEX of worker-1 at", "sent away, and the others continue")
     last = three.start(2, generation=9, fewer=FEWER)
     assert [worker.end() for worker in (chief, one, last)] == [None] * 3
 
@@ -129,7 +129,7 @@ def test_where_fewer_may_go_on_a_new_one_with_other_facts_goes_alone(cluster):
     wrong = three.start(2, facts=replace(three.facts, image="0.2.0"), fewer=FEWER)
     assert wrong.end().exit_code == 78
     assert "image version of worker-2" in str(wrong.end())
-    stay[0].wait_for("WARNING", "image version of worker-2", "sent away, and the others go on")
+    stay[0].wait_for("WARNING", "image version of worker-2", "sent away, and the others continue")
     right = three.start(2, fewer=FEWER)
     assert [worker.end() for worker in (*stay, right)] == [None] * 3
 

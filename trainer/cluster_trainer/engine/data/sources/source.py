@@ -27,7 +27,7 @@ class Source(ABC):
         num_examples: of one pass; None where only batches are counted.
         is_infinite: whether they never end.
         is_endless: whether one pass follows the other in one iterator.
-        goes_on: whether an epoch of more steps than a pass has goes on with the next pass.
+        goes_on: whether an epoch with more steps than a pass continues with the next pass.
         is_ours: whether the order is a function of seed and pass.
         begins_again: whether the same data can be gone through again, from any batch, in one
             process as in a new one.
