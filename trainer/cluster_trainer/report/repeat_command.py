@@ -129,8 +129,8 @@ def _notes_of_script(run: RecordedRun) -> Iterator[str]:
     if arguments := run.of_chief("script").get("arguments"):
         yield f"Its arguments: {arguments} were given, and are not recorded: they may be secret."
     yield (
-        "In the folder that has the script. Its own arguments of `fit` take precedence over the "
-        "variables."
+        "In the folder that has the script. The values that it passes to `fit` take "
+        "precedence over the variables."
     )
 
 
