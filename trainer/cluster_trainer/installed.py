@@ -1,4 +1,4 @@
-"""Which files are a script's, and which are of Python, of an installed package, or ours."""
+"""Tells whether a file belongs to a script, to Python, to an installed package, or to us."""
 
 import sysconfig
 from pathlib import Path
