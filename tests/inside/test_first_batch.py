@@ -13,6 +13,7 @@ from keras import layers, ops
 from meeting_place import MeetingPlace
 from tensorflow.python.eager import context
 
+from cluster_trainer.engine.first_batch.check import FirstBatch
 from cluster_trainer.engine.first_batch.comparison import A_STATE, Both, Outcome
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.first_batch.way import Way
@@ -201,11 +202,15 @@ def divided_by_the_global_batch(self, x, y):
     return tf.reduce_sum(crossentropy(y, self(x, training=True))) / BATCH
 
 
+def masked_mean_of(model, x, y):
+    mask = tf.cast(y != 0, tf.float32)
+    losses = crossentropy(y, model(x, training=True))
+    return tf.reduce_sum(mask * losses) / tf.reduce_sum(mask)
+
+
 @bad
 def masked_mean(self, x, y):
-    mask = tf.cast(y != 0, tf.float32)
-    losses = crossentropy(y, self(x, training=True))
-    return tf.reduce_sum(mask * losses) / tf.reduce_sum(mask)
+    return masked_mean_of(self, x, y)
 
 
 @bad
@@ -351,6 +356,15 @@ def test_what_the_step_draws_beside_threads_that_read_data_is_not_used_up(module
     assert drawn_after(CHECK) == drawn_after(FirstBatchMode("off"))
 
 
+@pytest.mark.parametrize("module", [np.random, random])
+def test_what_replicas_draw_from_generators_of_their_own_is_no_difference(module, caplog):
+    def loss_of(self, x, y):
+        return OwnStep.loss_of(self, x, y) * (1 + module.uniform(0.0, 1.0))
+
+    fitted(bad(loss_of), strategy_of(2))  # one after the other, each replica draws its own
+    assert lines(caplog, logging.INFO) == []
+
+
 def test_it_may_be_refused():
     with pytest.raises(ConfigurationError, match="the first batch"):
         fitted(masked_mean, strategy_of(2), FirstBatchMode("refuse"))
@@ -362,6 +376,131 @@ def with_a_loss_over_a_mask():
         return ops.sum(mask * crossentropy(y, p)) / ops.sum(mask)
 
     return network(), "adam", over_a_mask
+
+
+def evaluated(make, times=1, **options):
+    keras.utils.set_random_seed(1)
+    with strategy_of(2).scope():
+        model, optimizer, loss = make()
+        model.compile(optimizer, loss, **options)
+    for _ in range(times):
+        model.evaluate(X, LABELS, batch_size=BATCH, verbose=0)
+    return model
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_evaluations_are_compared_once(eagerly, caplog):
+    evaluated(with_a_loss_over_a_mask, times=2, run_eagerly=eagerly)
+    (line,) = lines(caplog)
+    assert "of evaluation" in line
+    assert "loss is" in line
+    assert "gradients" not in line
+
+
+def test_nothing_is_said_of_an_evaluation_by_means_of_examples(caplog):
+    evaluated(with_own_loss, metrics=["accuracy"])
+    assert lines(caplog, logging.INFO) == []
+
+
+def test_evaluations_of_single_batches_are_compared(caplog):
+    with strategy_of(2).scope():
+        model, optimizer, loss = with_a_loss_over_a_mask()
+        model.compile(optimizer, loss)
+    for _ in range(2):
+        model.test_on_batch(X[:BATCH], LABELS[:BATCH])
+    assert len(lines(caplog)) == 1
+
+
+class MaskedTests(OwnStep):
+    """Trains by a mean over examples, and evaluates by another."""
+
+    def test_step(self, data):
+        self.total.update_state(masked_mean_of(self, *data))
+        return {"loss": self.total.result()}
+
+
+def with_masked_tests():
+    return network(MaskedTests), "adam", None
+
+
+VALIDATION = {"validation_data": (X, LABELS), "validation_batch_size": BATCH}
+
+
+@pytest.mark.parametrize("make", [with_masked_tests, with_a_loss_over_a_mask])
+def test_a_fits_validation_is_compared_unless_its_training_differs(make, caplog):
+    with strategy_of(2).scope():
+        model, optimizer, loss = make()
+        model.compile(optimizer, loss)
+    trained(model, epochs=2, **VALIDATION)
+    (line,) = lines(caplog)
+    assert ("of evaluation" in line) == (make is with_masked_tests)
+
+
+def test_weights_and_statistics_are_no_switches_of_a_validation(monkeypatch):
+    class Flips(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            del epoch, logs
+            for one in self.model.weights:
+                one.assign(-one)
+
+    compared = []
+    monkeypatch.setattr(FirstBatch, "compare", lambda *_: compared.append(1))
+    with strategy_of(2).scope():
+        model, optimizer, loss = with_own_loss()
+        model.compile(optimizer, loss)
+    trained(model, epochs=3, callbacks=[Flips()], **VALIDATION)
+    assert len(compared) == 2  # a batch of the training, and one of the validation
+
+
+def test_a_validation_that_differs_may_be_refused():
+    with strategy_of(2).scope():
+        model, optimizer, loss = with_masked_tests()
+        model.compile(optimizer, loss)
+    with pytest.raises(ConfigurationError, match="of evaluation"):
+        trained(model, FirstBatchMode("refuse"), **VALIDATION)
+
+
+class Switched(OwnStep):
+    """Its loss is a mean over examples until a callback switches it."""
+
+    phase = 0
+
+    def build_switch(self):
+        self.switch = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def loss_of(self, x, y):
+        loss = OwnStep.loss_of(self, x, y) + self.switch * masked_mean_of(self, x, y)
+        return loss + masked_mean_of(self, x, y) if self.phase else loss
+
+
+def by_a_variable(model):
+    model.switch.assign(0.5)
+
+
+def by_a_new_function(model):
+    model.phase = 1
+    model.make_train_function(force=True)
+
+
+def by_a_rate(model):
+    model.optimizer.learning_rate.assign(0.002)
+
+
+@pytest.mark.parametrize("change", [by_a_variable, by_a_new_function, by_a_rate])
+def test_what_a_callback_switches_is_compared_then(change, caplog):
+    class Switches(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            del logs
+            if epoch == 1:
+                assert lines(caplog) == []
+                change(self.model)
+
+    with strategy_of(2).scope():
+        model = network(Switched, odd=False)
+        model.build_switch()
+        model.compile(keras.optimizers.SGD(0.001))
+    trained(model, epochs=3, callbacks=[Switches()])
+    assert len(lines(caplog)) == (0 if change is by_a_rate else 1)
 
 
 def test_steps_of_kerass_own_that_run_eagerly_are_compared(caplog):
@@ -484,6 +623,17 @@ def test_metrics_of_the_scripts_own_are_compared(is_mean, caplog):
     assert told == ([] if is_mean else [(True, False)])
 
 
+class Summing(OwnStep):
+    def train_step(self, data):
+        return {**super().train_step(data), "rows": tf.reduce_sum(data[0])}
+
+
+def test_so_is_any_number_that_a_step_returns(caplog):
+    fitted(lambda: (network(Summing), "adam", None), strategy_of(2))
+    told = [("rows is" in line, "loss is" in line) for line in lines(caplog)]
+    assert told == [(True, False)]
+
+
 def test_each_compiled_model_is_compared_once(caplog):
     model, _ = fitted(masked_mean, strategy_of(2))
     for _ in range(2):
@@ -568,12 +718,13 @@ def test_a_model_of_kerass_parts_only_is_not_looked_at(monkeypatch):
     def refuse(*_):
         pytest.fail("nothing is to be compared")
 
-    monkeypatch.setattr("cluster_trainer.engine.first_batch.check.FirstBatch.compare", refuse)
+    monkeypatch.setattr(FirstBatch, "compare", refuse)
 
     def make():
         return network(), "adam", "sparse_categorical_crossentropy"
 
     fitted(make, strategy_of(2))
+    evaluated(make)
 
 
 @pytest.mark.parametrize(("make", "replicas"), [(with_a_loss_of_each, 2), (with_a_vector, 2)])

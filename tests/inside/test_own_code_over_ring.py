@@ -278,14 +278,89 @@ class SometimesByLoss(Sometimes):
         return loss > 1
 
 
+class SometimesByMetric(Sometimes):
+    """Decides by what a metric has come to on this replica, before it is updated or after."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = keras.metrics.Mean(name="seen")
+
+    def is_due(self, loss):
+        due = self.seen.result() > 1
+        self.seen.update_state(loss)
+        return due
+
+
+class SometimesByState(Sometimes):
+    """Decides by numbers that are averaged over all replicas when the step ends."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def is_due(self, loss):
+        due = self.mean < 1
+        self.mean.assign(loss)
+        return due
+
+
+class SometimesByNewState(SometimesByState):
+    def is_due(self, loss):
+        super().is_due(loss)
+        return self.mean < 1
+
+
+class SometimesByDraw(Sometimes):
+    """Decides by what each replica draws for itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.seeds = keras.random.SeedGenerator(1)
+
+    def is_due(self, loss):
+        del loss
+        return keras.random.uniform((), seed=self.seeds) > 0.5
+
+
+class SometimesByFlag(Sometimes):
+    """Decides by a number that the whole batch has in common."""
+
+    def train_step(self, data):
+        *pair, self.flag = data
+        return super().train_step(pair)
+
+    def is_due(self, loss):
+        del loss
+        return self.flag > 0
+
+
+def with_flags():
+    pairs = tf.data.Dataset.from_tensor_slices((TWICE_X, TWICE_Y)).batch(8)
+    return pairs.map(lambda x, y: (x, y, tf.constant(1.0)))
+
+
 @over_ring
-def test_gradients_that_a_share_decides_about_are_refused(strategy):  # noqa: F811
-    for kind in (Sometimes, SometimesByLoss):
-        with strategy.scope():
-            model = kind()
-            model.compile(keras.optimizers.SGD(0.01))
-        refusal = pytest.raises(ConfigurationError, match="only if the batch says so")
-        with refusal if kind is SometimesByLoss else nullcontext():
+@pytest.mark.parametrize(
+    ("kind", "is_refused"),
+    [
+        (Sometimes, False),
+        (SometimesByFlag, False),
+        (SometimesByState, False),
+        (SometimesByLoss, True),
+        (SometimesByMetric, True),
+        (SometimesByNewState, True),
+        (SometimesByDraw, True),
+    ],
+)
+def test_gradients_that_a_share_decides_about_are_refused(strategy, kind, is_refused):  # noqa: F811
+    with strategy.scope():
+        model = kind()
+        model.compile(keras.optimizers.SGD(0.01))
+    refusal = pytest.raises(ConfigurationError, match="only if the batch says so")
+    with refusal if is_refused else nullcontext():
+        if kind is SometimesByFlag:
+            model.fit(with_flags(), verbose=0)
+        else:
             model.fit(TWICE_X, TWICE_Y, **BATCHES)
 
 

@@ -1,6 +1,7 @@
 """What of a model's state each replica has for itself, and what is said of it."""
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 from whole_batch import EPOCHS, WithoutOptimizer, X, Y, layers
@@ -142,6 +143,27 @@ def test_such_weights_are_averaged(extra, kind):
         for one in model.variables:
             first, second = (copy.numpy() for copy in one.value.values)
             assert (first == second).all(), one.path
+
+
+class Alike(keras.layers.Layer):
+    """Assigns what comes of its share, and is the same of every share."""
+
+    VALUES = np.random.default_rng(0).normal(size=99).astype("float32")
+
+    def build(self, shape):
+        self.held = self.add_weight(shape=(99,), initializer="zeros", trainable=False)
+        super().build(shape)
+
+    def call(self, inputs):
+        self.held.assign(self.VALUES * tf.reduce_max(tf.ones_like(inputs)))
+        return inputs
+
+
+def test_equal_numbers_are_not_changed_by_their_mean():
+    with strategy_of(3).scope():
+        layer = Alike()
+        made([layer]).fit(X[:24], Y[:24], **{**EPOCHS, "epochs": 1})
+    np.testing.assert_array_equal(layer.held.numpy(), Alike.VALUES)
 
 
 def test_frozen_weights_are_nobodys_own():

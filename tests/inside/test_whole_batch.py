@@ -18,7 +18,7 @@ ON_DEVICES = [
     "state_of_a_step",
 ]
 # On devices the first one's share decides, and the first batch's comparison says so.
-NOT_ON_DEVICES = ["rate_of_a_step"]
+NOT_ON_DEVICES = ["rate_of_a_step", "rate_of_a_step_with_momentum"]
 OF_DEVICES = [name for name in whole_batch.PROGRAMS if name not in NOT_ON_DEVICES]
 MORE = [name for name in OF_DEVICES if name not in ON_DEVICES]
 # What workers run in the long tests alone: each has its like among the others.

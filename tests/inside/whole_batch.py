@@ -344,6 +344,14 @@ def rate_of_a_step():
     return trained("sgd", FollowsLoss)
 
 
+def rate_of_a_step_with_momentum():
+    optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
+    model = FollowsLoss(layers())
+    model.compile(optimizer)
+    model.fit(X, Y, **EPOCHS)
+    return values(model, *optimizer.variables)
+
+
 class WithoutOptimizer(keras.Sequential):
     def train_step(self, data):
         x, y = data
@@ -375,6 +383,7 @@ PROGRAMS = {
     "reset_in_a_condition": lambda: accumulated(Accumulates),
     "reset_of_a_scaled_loss": lambda: accumulated(AccumulatesScaled),
     "rate_of_a_step": rate_of_a_step,
+    "rate_of_a_step_with_momentum": rate_of_a_step_with_momentum,
     "without_an_optimizer": without_an_optimizer,
     "float8": float8,
     "float8_accumulated": float8_accumulated,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from cluster_trainer.data.memory import available_bytes
 from cluster_trainer.engine.first_batch.mode import MODES, FirstBatchMode
 from cluster_trainer.engine.install import install as install_engine
 from cluster_trainer.engine.progress_bar import can_draw
@@ -36,7 +37,8 @@ def install() -> None:
     os.environ.setdefault("START_ID", os.urandom(8).hex())
     if _one_of("CLUSTER_TRAINER_ENGINE", ("on", "off"), "on or off") == "on":
         _begin_log()
-        mode = FirstBatchMode(_one_of("TRAINER_FIRST_BATCH", MODES, ACCEPTED["first_batch"]))
+        wanted = _one_of("TRAINER_FIRST_BATCH", MODES, ACCEPTED["first_batch"])
+        mode = FirstBatchMode(wanted, available_bytes)
         install_engine(_kept, _called, mode, plain_bars=not can_draw(os.environ))
         os.register_at_fork(after_in_child=_note_fork)
         sys.excepthook = _telling_of_lost_peers(sys.excepthook)

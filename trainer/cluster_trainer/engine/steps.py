@@ -25,6 +25,7 @@ from cluster_trainer.engine.epoch_iterator import EpochIterator
 from cluster_trainer.engine.execution import Execution
 from cluster_trainer.engine.first_batch.batch import iterator_of
 from cluster_trainer.engine.first_batch.check import FirstBatch
+from cluster_trainer.engine.first_batch.due import TRAINING
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.logs import Logs, PackedLogs, refuse_different
@@ -32,7 +33,6 @@ from cluster_trainer.engine.replicas import own_state, statistics, step_context
 from cluster_trainer.engine.waits import INPUT, Waits
 from cluster_trainer.private import keras_names, tensorflow_names
 
-TRAINING = "training"
 SHOWN = 5
 
 
@@ -57,7 +57,7 @@ class Steps:
         model: compiled.
         step: its `train_step` or `test_step`, from a replica's batch to its logs.
         name: what it is a step of.
-        first_batch: what is done with the first batch of a fit that does not say.
+        first_batch: what is done with the first batch of a call that does not say.
 
     Attributes:
         logs: as they were after the last call.
@@ -81,11 +81,12 @@ class Steps:
         self._step = keras_names.with_optionals(model, step)  # None in a tf.data.Dataset
         self._packed = PackedLogs(model, self._step, name)
         self._first_batch = None
-        if name == TRAINING and not is_one:
-            self._first_batch = FirstBatch(model, self._step, self._packed, first_batch)
+        if not is_one:
+            self._first_batch = FirstBatch(model, self._step, self._packed, name, first_batch)
         self._compiles_between_sums = model.jit_compile and not is_one
         self._guards = self._gathers = self._has_variables = self._is_prepared = False
-        self._has_compared = False
+        self._has_compared = self._scalars_differ = self._has_looked = False
+        self._traces = 0
         self._trained: tuple[running.Running, set[int]] | None = None
         self.trains: int | None = None
         self.logs: Logs = {}
@@ -116,6 +117,7 @@ class Steps:
         with limit(self, is_first=batches.is_first), self._changes_noted():
             done, last = self._run(batches)
         batches.done, batches.seconds = done, time.monotonic() - began
+        running.current().has_trained |= self._name == TRAINING
         if not done:
             raise StopIteration
         self.logs = self._packed.unpacked(last)
@@ -193,6 +195,7 @@ class Steps:
 
     def _reading(self, source: Source) -> Reading:
         self._guards = source.may_lack_examples and not source.is_distributed
+        self._scalars_differ = source.is_distributed
         return Reading(source.is_known, source.is_distributed, self._guards)
 
     def _one_by_one(self, batches: Iterator[Any]) -> Logs:
@@ -204,9 +207,9 @@ class Steps:
             examples = count_in(batch)
             self._compare_data(batch, examples)
             shares = self._shares_of(batch)
-            if self._first_batch and self._first_batch.is_due():
+            if self._first_batch and not self._has_looked and self._first_batch.due.is_due():
                 self._compare_first(shares, self._one, (shares,), 0)
-            self._first_batch = None  # and at no later one
+            self._has_looked = True  # and looks at no later one
             with self._changes_noted():
                 last = self._one(shares)
         if last is None:
@@ -235,7 +238,7 @@ class Steps:
         if self._model.run_eagerly:
             return self._run_eagerly(call, reading)
         self._look_again()
-        if self._is_to_compare(call):
+        if self._is_to_compare(call, reading):
             return self._run_after_comparing(call, reading)
         return self._run_many(call, reading)
 
@@ -248,12 +251,20 @@ class Steps:
         self._note_trained()
         return int(done), last
 
-    def _is_to_compare(self, call: Execution) -> bool:
+    def _is_to_compare(self, call: Execution, reading: Reading) -> bool:
         """Tell whether a call's first batch is to be computed both ways; all workers ask.
 
-        They ask at the beginning of each fit, because a newcomer does not know what the others did.
+        They ask at the beginning of each epoch, because a newcomer does not know what the others
+        did, and a callback may have changed the step.
         """
-        return call.begins and bool(self._first_batch and self._first_batch.is_due(call.source))
+        first = self._first_batch
+        if not (call.begins_epoch and first and first.due.is_wanted()):
+            return False
+        is_resumed = self._name == TRAINING and not (call.begins or running.current().has_trained)
+        traced: Any = None
+        if not self._model.run_eagerly:
+            traced = self._many.get_concrete_function(call.batches, tf.constant(1), reading)
+        return first.due.is_due(call.source, (self._traces, traced), is_resumed=is_resumed)
 
     def _compare_first(
         self, shares: Any, function: Any, arguments: tuple[Any, ...], iterators: int
@@ -273,9 +284,11 @@ class Steps:
         """Return a trace of steps that run eagerly, which shows their changes; None if impossible.
 
         It is possible if the step is Keras's own, whose parts are also called for traces. A
-        `train_step` of the script's own expects one call for each batch.
+        `train_step` or `test_step` of the script's own expects one call for each batch.
         """
-        if not building.trains_as_keras(self._model):
+        is_training = self._name == TRAINING
+        is_keras_own = building.trains_as_keras if is_training else building.evaluates_as_keras
+        if not is_keras_own(self._model):
             return None
         # Nothing of the trace may stay in layers: the steps could not compute with it.
         with suppress(Exception), held_as_before(self._model), leaving_generators():
@@ -321,7 +334,7 @@ class Steps:
                 batch = call.take()
             except (StopIteration, tf.errors.OutOfRangeError):
                 return done, last
-            if not done and self._is_to_compare(call):
+            if not done and self._is_to_compare(call, reading):
                 self._compare_first(batch, None, (), 0)
             last = self._one(self._weighted(batch, reading))
         return call.steps, last
@@ -330,7 +343,7 @@ class Steps:
         """Return all replicas' shares of a batch that every worker has."""
         if self._replicas.total == 1:
             return batch
-        self._guards = True
+        self._guards, self._scalars_differ = True, False
         return cut(batch, Replicas.of(self._strategy))  # as many as there are now
 
     def _many_steps(
@@ -343,6 +356,7 @@ class Steps:
         """
         # This Python code runs only while it is traced.
         running.current().watched.traces()
+        self._traces += 1
         nothing = tuple(tf.zeros([0], tf.float64) for _ in range(self._replicas.local))
         vectors = tuple(tf.TensorShape([None]) for _ in nothing)
         if reading.is_known:
@@ -433,9 +447,12 @@ class Steps:
             step_context.computing(weight, is_whole, self.waits, rows_known(batch)) as part,
             self._compiled_between_sums(),
         ):
+            part.scalars_differ = self._scalars_differ
             is_keras_own = building.steps_as_keras(self._model)
             with own_state.seen_to(
-                *(self._model, batch, part), guards=self._guards, is_keras_own=is_keras_own
+                *(self._model, batch, part),
+                guards=self._guards,
+                is_keras_own=is_keras_own,
             ) as given:
                 logs = self._step(given)
             self._gathers |= part.gathers and ring_of(self._strategy) is None

@@ -191,9 +191,10 @@ class TrainerConfig(BaseSettings):
     )
     first_batch: Literal["check", "refuse", "off"] = Field(
         "check",
-        description="Whether to compare the first batch: if the model has parts that are not "
-        "Keras's, all replicas compute it, and the chief computes it alone. check warns about a "
-        "difference. refuse ends the fit. off compares nothing.",
+        description="Whether to compare the first batch of a training and of an evaluation: if "
+        "the model has parts that are not Keras's, all replicas compute it, and the chief "
+        "computes it alone. check warns about a difference. refuse ends the fit or the "
+        "evaluation. off compares nothing.",
     )
     jit: bool = Field(
         False,  # noqa: FBT003  pydantic's signature

@@ -318,6 +318,11 @@ def trains_as_keras(model: Any) -> bool:
     return has_call(model) and _is_as_keras(model, STEP)
 
 
+def evaluates_as_keras(model: Any) -> bool:
+    """Tell whether a model's evaluation steps call Keras's own methods and nothing else."""
+    return _is_as_keras(model, TEST_STEP)
+
+
 def steps_as_keras(model: Any) -> bool:
     """Tell whether a model's `train_step` is Keras's."""
     return _is_as_keras(model, ("train_step",))

@@ -12,7 +12,7 @@ from cluster_trainer.engine.first_batch.way import Cut, Way
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.private import tensorflow_names
 
-WHAT = "training (the first batch)"
+WHAT = "the first batch"
 
 
 class NotComparableError(Exception):

@@ -1,4 +1,4 @@
-"""Computes the first batch of a fit on several replicas both ways, and compares the results.
+"""Computes the first batch of steps on several replicas both ways, and compares the results.
 
 All replicas compute their shares, as in every step, and the chief computes the whole batch alone,
 with the same random numbers. Optimizers get gradients and apply none. Nothing stays of either: all
@@ -11,7 +11,7 @@ warning.
 import json
 import logging
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -20,12 +20,10 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives import group, replicas
-from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import Replicas, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
-from cluster_trainer.engine import facts, running
+from cluster_trainer.engine import facts
 from cluster_trainer.engine.data.cut import rows_known
-from cluster_trainer.engine.data.sources.source import Source
 from cluster_trainer.engine.first_batch import draws
 from cluster_trainer.engine.first_batch.batch import WHAT, Batch, NotComparableError, on_replicas
 from cluster_trainer.engine.first_batch.comparison import (
@@ -34,9 +32,9 @@ from cluster_trainer.engine.first_batch.comparison import (
     Both,
     Outcome,
 )
+from cluster_trainer.engine.first_batch.due import TRAINING, Due
 from cluster_trainer.engine.first_batch.memory import Peak, refuse_to_run_out
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
-from cluster_trainer.engine.first_batch.own_parts import has_own_parts, own_metrics
 from cluster_trainer.engine.first_batch.snapshot import Snapshot, calls_python, uses_something_up
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.logs import PackedLogs
@@ -44,20 +42,23 @@ from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
-MARK = "_cluster_trainer_has_checked"
 VARIABLE = "TRAINER_FIRST_BATCH"
 log = logging.getLogger("trainer")
 Values = dict[str, list[np.ndarray]]
 
 
 class FirstBatch:
-    """The first batch of a model's training steps.
+    """Computes a batch of a model's steps both ways.
 
     Args:
         model: compiled.
         step: from a replica's batch to its logs, not a function of TensorFlow's.
         logs: what they have come to.
+        name: of the steps, `training` or `evaluation`.
         otherwise: what is done with it where a call of Keras's does not say.
+
+    Attributes:
+        due: tells which batch that is.
     """
 
     def __init__(
@@ -65,41 +66,12 @@ class FirstBatch:
         model: keras.Model,
         step: Callable[[Any], Any],
         logs: PackedLogs,
+        name: str,
         otherwise: FirstBatchMode,
     ) -> None:
-        self._model, self._step, self._logs = model, step, logs
-        self._strategy, self._otherwise = model.distribute_strategy, otherwise
-
-    @property
-    def _mode(self) -> FirstBatchMode:
-        return running.current().watched.first_batch or self._otherwise
-
-    def is_due(self, source: Source | None = None) -> bool:
-        """Tell whether it is to be compared; all workers call it, and get the same answer.
-
-        The batch comes from a source, or was given to every worker.
-        """
-        ring = ring_of(self._strategy)
-        if self._mode.name == "off" or (isinstance(ring, RenewableRing) and ring.is_rehearsed):
-            return False
-        if Replicas.of(self._strategy).total == 1 or not has_own_parts(self._model):
-            return False
-        # A worker that continues in another ring has compared it, and a newcomer has not.
-        compiled = keras_names.compile_config(self._model)
-        is_new = not getattr(compiled, MARK, False)
-        if compiled is not None:
-            setattr(compiled, MARK, True)
-        if not all(workers_of(self._strategy).gather(int(is_new), WHAT)):
-            return False
-        why = ""
-        if source is not None and source.is_distributed:
-            why = "TensorFlow shares the data out"
-        elif source is not None and source.calls_users and self._model.run_eagerly:
-            # Both may draw from NumPy, whose generator cannot be restored meanwhile.
-            why = "the step runs eagerly, beside threads that read data"
-        if why:
-            _say_unknown(why)
-        return not why
+        self._model, self._step, self._logs, self._name = model, step, logs, name
+        self._strategy = model.distribute_strategy
+        self.due = Due(model, name, otherwise)
 
     def compare(self, shares: Sequence[Any], traced: Any, iterators: int) -> None:
         """Compare the two ways; report differences.
@@ -130,22 +102,26 @@ class FirstBatch:
 
     def _say(self, found: dict[str, str]) -> None:
         if text := found.get("differs"):
-            if self._mode.name == "refuse":
+            self.due.note_difference()
+            if self.due.mode.name == "refuse":
                 accepted = f"the same on one device and on several ({VARIABLE} is refuse)"
-                raise ConfigurationError([Problem("the first batch", "it differs", accepted, text)])
-            log.warning("the first batch: %s", text)
+                raise ConfigurationError([Problem(self.due.title, "it differs", accepted, text)])
+            log.warning("%s: %s", self.due.title, text)
         elif text := found.get("unknown"):
-            _say_unknown(text)
+            self.due.say_unknown(text)
         elif text := found.get("failed"):
             log.warning(
-                "the first batch could not be compared with one device's: %s. Training continues",
-                text,
+                "%s could not be compared with one device's: %s. The %s continues",
+                *(self.due.title, text, self._name),
             )
 
     def _must_be_comparable(self, traced: Any, iterators: int) -> None:
         """Refuse a step that cannot be done twice, or not eagerly."""
         if traced is None:
-            raise NotComparableError("the step runs eagerly, and may change anything")
+            raise NotComparableError(
+                "your own step runs eagerly, expects to be called once for each batch, and may "
+                "change anything"
+            )
         if any(map(_is_of_float8, keras_names.layers_within(self._model))):
             raise NotComparableError("layers of float8 cannot run eagerly")
         if calls_python(traced):
@@ -167,20 +143,19 @@ class FirstBatch:
     def _both(self, batch: Batch, state: Snapshot) -> dict[str, str]:
         before, peak, ways = state.own_values(), Peak.from_now(), batch.ways()
         last = self._computed(batch.parts, batch.weights, ways, self._logs.of_share)
-        names = own_metrics(self._model)
-        losses = _numbers(_compared(self._logs.unpacked(tuple(last)), names))
-        shared = Outcome(losses, self._mean_state(state.own_values(), before, batch), ways[0])
+        numbers = _numbers(_compared(self._logs.unpacked(tuple(last))))
+        shared = Outcome(numbers, self._mean_state(state.own_values(), before, batch), ways[0])
         drawn, workers = _drawn(ways), workers_of(self._strategy)
         of_all = facts.of_all(workers, drawn, WHAT) or [drawn]
         grown, several = peak.grown(), Replicas.of(self._strategy)
         state.restore()
         if workers.rank:
             return {}
-        refuse_to_run_out(grown * several.total, self._mode.available_bytes)
+        refuse_to_run_out(grown * several.total, self.due.mode.available_bytes)
         with replicas.alone(), _refusing_sums():
             parts, weights = [batch.whole] * several.local, [1.0] * several.local
             ways = batch.whole_ways()
-            found = self._computed(parts, weights, ways, lambda logs, *_: _compared(logs, names))
+            found = self._computed(parts, weights, ways, lambda logs, *_: _compared(logs))
         _must_be_alike([*of_all, _drawn(ways)])
         after = {name: values[0] for name, values in state.own_values().items()}
         both = Both(
@@ -190,6 +165,7 @@ class FirstBatch:
             several.total,
             "workers" if several.local == 1 else "devices",
             _tolerance(self._model),
+            trains=self._name == TRAINING,
         )
         return {"differs": both.said()}
 
@@ -261,21 +237,19 @@ def _must_be_alike(drawn: Sequence[facts.Facts]) -> None:
         raise NotComparableError(f"it draws at random ({', '.join(sorted(names))})")
 
 
-def _say_unknown(why: str) -> None:
-    log.info("the first batch cannot be compared with one device's: %s", why)
-
-
 def _is_of_float8(layer: Any) -> bool:
     return isinstance(layer.dtype_policy, keras.dtype_policies.QuantizedFloat8DTypePolicy)
 
 
-def _compared(logs: Any, metrics: Collection[str]) -> dict[str, tf.Tensor]:
-    """Return the losses in a step's logs, and the script's own metrics, each one number."""
+def _compared(logs: Any) -> dict[str, tf.Tensor]:
+    """Return the numbers in a step's logs; of an array its mean."""
     found: dict[str, tf.Tensor] = {}
-    for name, value in (logs or {}).items():
-        if isinstance(value, dict):
-            found |= _compared(value, metrics)
-        elif "loss" in name or any(name == one or name.endswith(f"_{one}") for one in metrics):
+    for name, given in (logs or {}).items():
+        if isinstance(given, dict):
+            found |= _compared(given)
+            continue
+        value = tf.convert_to_tensor(given)
+        if value.dtype.is_floating or value.dtype.is_integer or value.dtype.is_bool:
             found[name] = tf.reduce_mean(tf.cast(value, tf.float64))
     return found
 

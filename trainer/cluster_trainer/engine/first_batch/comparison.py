@@ -38,12 +38,12 @@ class Outcome:
     """The results of one way.
 
     Attributes:
-        losses: of the step's logs, by their names; and the script's own metrics.
+        logs: the step's, each as one number.
         state: what the step has assigned otherwise than by an optimizer, by name.
         way: the gradients.
     """
 
-    losses: dict[str, float]
+    logs: dict[str, float]
     state: dict[str, np.ndarray]
     way: Way
 
@@ -59,6 +59,7 @@ class Both:
         replicas: how many there are.
         things: what the replicas are, such as `workers`.
         tolerance: what rounding explains, relatively.
+        trains: whether the step trains, and does not evaluate.
     """
 
     whole: Outcome
@@ -67,6 +68,7 @@ class Both:
     replicas: int
     things: str
     tolerance: float = ROUNDING
+    trains: bool = True
 
     def said(self) -> str:
         """Return the differences, and their likely cause; "" if there are none."""
@@ -76,23 +78,28 @@ class Both:
         if not found:
             return self._said_of_metrics()
         shown = "; ".join(map(self._told, found[:SHOWN]))
+        if self.trains:
+            so = f"So {self.replicas} {self.things} do not train like one device"
+        else:
+            so = f"So {self.replicas} {self.things} do not evaluate like one device"
         return (
-            f"On one device this batch's {shown}. So {self.replicas} {self.things} do not train "
-            f"like one device. The likely cause is {self._cause(trained)}. Read {READ_ON}; "
-            "TRAINER_FIRST_BATCH=off compares nothing, refuse ends such a fit."
+            f"On one device this batch's {shown}. {so}. The likely cause is "
+            f"{self._cause(trained)}. Read {READ_ON}; TRAINER_FIRST_BATCH=off compares nothing, "
+            "refuse ends such a call."
         )
 
     def _said_of_metrics(self) -> str:
-        """Return which of the script's metrics differ if the training does not."""
+        """Return which other numbers differ if the losses and the training do not."""
         found = [one for one in self._of_logs() if "loss" not in one.name]
         if not found:
             return ""
         shown = "; ".join(map(self._told, found[:SHOWN]))
+        same = "The training is the same" if self.trains else "The loss is the same"
         return (
-            f"On one device this batch's {shown}. The training is the same, but callbacks such as "
-            "EarlyStopping may decide differently. The likely cause is a metric that is not a "
-            "mean over examples, such as the precision of a batch. Use one of keras.metrics, or "
-            f"a Metric whose variables are sums. Read {READ_ON}."
+            f"On one device this batch's {shown}. {same}, but callbacks such as EarlyStopping may "
+            "decide differently. The likely cause is a number that is not a mean over examples, "
+            "such as a batch's precision, sum, maximum or norm. Use one of keras.metrics, or a "
+            f"Metric whose variables are sums. Read {READ_ON}."
         )
 
     def _cause(self, trained: list[Difference]) -> str:
@@ -104,9 +111,9 @@ class Both:
 
     def _of_logs(self) -> list[Difference]:
         return [
-            Difference(name, whole, self.shared.losses[name])
-            for name, whole in self.whole.losses.items()
-            if name in self.shared.losses and not self._is_close(whole, self.shared.losses[name])
+            Difference(name, whole, self.shared.logs[name])
+            for name, whole in self.whole.logs.items()
+            if name in self.shared.logs and not self._is_close(whole, self.shared.logs[name])
         ]
 
     def _of_gradients(self) -> list[Difference]:

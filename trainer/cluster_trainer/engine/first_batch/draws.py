@@ -28,8 +28,8 @@ OF_GENERATORS = ("normal", "uniform", "truncated_normal", "uniform_full_int", "b
 def alike() -> Iterator[None]:
     """Make all draws of a step's way equal, and restore all generators afterwards.
 
-    Threads that read data meanwhile draw from Python's and NumPy's generators, which cannot be
-    restored then. So the step draws from copies of these.
+    Python's and NumPy's generators may differ between workers, and threads that read data draw from
+    them. So each way draws from its own generators, which begin with the same state.
     """
     seeds = tensorflow_names.operation_seeds()
     of_operations = seeds.getstate() if seeds is not None else None
@@ -45,8 +45,8 @@ def alike() -> Iterator[None]:
 
 
 def _replacements() -> Iterator[tuple[Replaceable, Callable[..., Any]]]:
-    yield from _of_copy(random, _copy_of_pythons())
-    yield from _of_copy(np.random, _copy_of_numpys())
+    yield from _of_generator(random, random.Random, lambda way: way.pythons)
+    yield from _of_generator(np.random, np.random.RandomState, lambda way: way.numpys)
     for name in SHAPED:
         theirs = Replaceable(tf.random, name)
         yield theirs, _in_rows(theirs.own)
@@ -67,29 +67,21 @@ def _replacements() -> Iterator[tuple[Replaceable, Callable[..., Any]]]:
     yield argsort, _argsort(argsort.own)
 
 
-def _copy_of_pythons() -> random.Random:
-    copy = random.Random()  # noqa: S311  what users draw from
-    copy.setstate(random.getstate())
-    return copy
-
-
-def _copy_of_numpys() -> np.random.RandomState:
-    copy = np.random.RandomState()
-    copy.set_state(np.random.get_state())  # noqa: NPY002  what users draw from
-    return copy
-
-
-def _of_copy(module: Any, copy: Any) -> Iterator[tuple[Replaceable, Callable[..., Any]]]:
-    """Yield the functions of a module's generator; a step calls those of a copy."""
-    for name in dir(copy):
+def _of_generator(
+    module: Any, like: Any, of_way: Callable[[Way], Any]
+) -> Iterator[tuple[Replaceable, Callable[..., Any]]]:
+    """Yield the functions of a module's generator; a step calls those of its way's generator."""
+    for name in dir(like):
         if not name.startswith("_") and callable(getattr(module, name, None)):
             theirs = Replaceable(module, name)
-            yield theirs, _chosen(theirs.own, getattr(copy, name))
+            yield theirs, _chosen(theirs.own, name, of_way)
 
 
-def _chosen(own: Callable[..., Any], of_step: Callable[..., Any]) -> Callable[..., Any]:
+def _chosen(own: Callable[..., Any], name: str, of_way: Callable[[Way], Any]) -> Callable[..., Any]:
     def draw(*arguments: Any, **keywords: Any) -> Any:
-        return (of_step if _way() else own)(*arguments, **keywords)
+        way = _way()  # none in threads that read data
+        function = own if way is None else getattr(of_way(way), name)
+        return function(*arguments, **keywords)
 
     return draw
 

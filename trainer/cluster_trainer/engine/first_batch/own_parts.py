@@ -11,6 +11,9 @@ from cluster_trainer.private import keras_names
 ACROSS_EXAMPLES = ("circle", "dice", "tversky")
 """Keras's own losses that are not a mean of the examples' losses, by their functions' names."""
 
+METHODS = ("train_step", "test_step", "compute_loss", "compute_metrics", "call")
+"""Of a model, which a script may replace on a single one."""
+
 
 def has_own_parts(model: keras.Model) -> bool:
     """Tell whether a compiled model has a class, a function or an operation of the script's own.
@@ -32,7 +35,7 @@ def own_metrics(model: keras.Model) -> set[str]:
 
 
 def _own_parts(model: Any) -> Iterator[bool]:
-    yield any(name in vars(model) for name in ("train_step", "compute_loss", "call"))
+    yield any(name in vars(model) for name in METHODS)
     for layer in keras_names.layers_within(model):
         yield _is_own(layer) or isinstance(layer, keras.layers.Lambda)
     for operation in getattr(model, "operations", ()):

@@ -41,10 +41,10 @@ class Snapshot:
     """
 
     def __init__(self, model: keras.Model, traced: Any) -> None:
-        known = {id(one.handle): one for one in _copies(_of_model(model))}
+        known = {id(one.handle): one for one in copies_of(_of_model(model))}
         for one in traced.graph.external_captures:
-            if (dtype := _dtype_of(one)) is not None:
-                known[id(one)] = Variable(one, dtype)
+            if (variable := variable_of(one)) is not None:
+                known[id(one)] = variable
         self._before = {key: (one, one.read()) for key, one in known.items()}
         self._attributes = [(one, dict(vars(one))) for one in keras_names.layers_within(model)]
         local = Replicas.of(model.distribute_strategy).local
@@ -70,7 +70,7 @@ def uses_something_up(traced: Any, known_iterators: int) -> bool:
     The known iterators give a batch so often.
     """
     captured = traced.graph.external_captures
-    if all(one.dtype != tf.resource or _dtype_of(one) is not None for one in captured):
+    if all(one.dtype != tf.resource or variable_of(one) is not None for one in captured):
         return False
     return sum(node.op in USED_UP for node in nodes_within(traced.graph)) > known_iterators
 
@@ -81,12 +81,12 @@ def calls_python(traced: Any) -> bool:
     return any(over_ring.SUM not in node.name for node in own)
 
 
-def _dtype_of(captured: Any) -> tf.DType | None:
-    """Return the type of a variable's numbers; None: it is not a variable."""
+def variable_of(captured: Any) -> Variable | None:
+    """Return the variable of a captured resource; None: it is not a variable."""
     data = tensorflow_names.handle_data(captured) if captured.dtype == tf.resource else None
     if data is None or not data.is_set or len(data.shape_and_type) != 1:
         return None
-    return tf.as_dtype(data.shape_and_type[0].dtype)
+    return Variable(captured, tf.as_dtype(data.shape_and_type[0].dtype))
 
 
 def _of_model(model: Any) -> list[Any]:
@@ -115,7 +115,7 @@ def _not_own(model: Any) -> list[Any]:
     return found + [variable for one in metrics for variable in one.variables]
 
 
-def _copies(variables: Iterable[Any]) -> list[Variable]:
+def copies_of(variables: Iterable[Any]) -> list[Variable]:
     """Return the resources of variables, Keras's or TensorFlow's: one of each local replica."""
     return [Variable(part.handle, part.dtype) for one in variables for part in _parts(one)]
 
@@ -128,10 +128,10 @@ def _parts(variable: Any) -> Any:
 
 def _own_state(model: Any, known: Mapping[int, Variable]) -> dict[str, list[Variable]]:
     """Return the numbers that a step may assign other than by an optimizer, by name."""
-    left_out = {id(one.handle) for one in _copies(_not_own(model))}
+    left_out = {id(one.handle) for one in copies_of(_not_own(model))}
     own: dict[str, list[Variable]] = {}
     for variable in _of_model(model):
-        copies = _copies([variable])
+        copies = copies_of([variable])
         is_queue = any(map(queues.is_queue, _parts(variable)))  # only a trace can gather its rows
         is_new = not any(id(one.handle) in left_out for one in copies)
         if is_new and not is_queue and copies[0].dtype.is_floating:

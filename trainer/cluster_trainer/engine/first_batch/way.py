@@ -1,11 +1,14 @@
 """One of the two ways in which the first batch is computed, on one replica."""
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
+
+SEED = 0
 
 
 class Cut(NamedTuple):
@@ -34,6 +37,8 @@ class Way:
         draws: how often something was drawn without a seed of Keras's.
         shapes: of what was drawn; a row for each of the batch's is -1.
         drawn: by `id`, what was drawn.
+        pythons: what stands in for the generator of the module `random`, alike in each way.
+        numpys: the same of `numpy.random`.
     """
 
     cuts: Sequence[Cut]
@@ -43,6 +48,8 @@ class Way:
     draws: int = 0
     shapes: list[tuple[int, ...]] = field(default_factory=list)
     drawn: dict[int, Any] = field(default_factory=dict)
+    pythons: random.Random = field(default_factory=lambda: random.Random(SEED))  # noqa: S311
+    numpys: np.random.RandomState = field(default_factory=lambda: np.random.RandomState(SEED))
 
     def note_gradients(self, given: Sequence[Any], over_all: Sequence[Any]) -> None:
         """Note gradients that no optimizer applies."""

@@ -67,15 +67,15 @@ def seen_to(
         means = []
     else:
         own = _of_script(model, part)
-        writes = Writes(batch, [*state, *(one for one in own if not _is_in(one, state))])
-        if writes.sums_in_branches():
-            raise ConfigurationError([SUMS_IN_BRANCHES])
+        writes = Writes(batch, [*state, *(one for one in own if not _is_in(one, state))], part)
         dependent = writes.dependent()
         counts = [one for one in dependent if _is_in(one, whole) and writes.adds_to(one)]
         means = [one for one in own if _is_in(one, dependent) and not queues.is_queue(_copy(one))]
         if part.weighted and not is_keras_own:
             means = _none_of(means, model)
-        means += _changed_with(means, model)
+        if writes.sums_in_branches([*counts, *means]):
+            raise ConfigurationError([SUMS_IN_BRANCHES])
+        means += _changed_with(means, model, batch, part)
     _count_all(counts, [before[id(one)] for one in counts], part.weight)
     _average_all(means, part.weight)
     for variable in (*metrics, *dependent):
@@ -125,12 +125,20 @@ def _none_of(means: Sequence[Any], model: keras.Model) -> list[Any]:
     return []
 
 
-def _changed_with(means: Sequence[Any], model: keras.Model) -> list[Any]:
-    """Return the weights that were changed with a learning rate that is averaged, if any."""
-    if not any(_is_in(one, means) for one in statistics.rates(model)):
+def _changed_with(
+    means: Sequence[Any], model: keras.Model, batch: Any, part: step_context.Share
+) -> list[Any]:
+    """Return the variables that were changed with a learning rate that is averaged, if any.
+
+    These are weights, and the optimizer's state, such as the velocities of SGD.
+    """
+    rates = [one for one in statistics.rates(model) if _is_in(one, means)]
+    if not rates:
         return []
-    weights = filter(_is_floating, statistics.weights(model))
-    return [one for one in weights if not _is_in(one, means)]
+    changed = [*statistics.weights(model), *statistics.of_optimizers(model)]
+    others = [one for one in changed if _is_floating(one) and not _is_in(one, means)]
+    dependent = Writes(batch, [*rates, *others], part).dependent()
+    return [one for one in dependent if not _is_in(one, rates)]
 
 
 def _is_floating(variable: Any) -> bool:
@@ -174,13 +182,18 @@ def _count_all(variables: Sequence[Any], before: Sequence[tf.Tensor], weight: tf
 
 
 def _average_all(variables: Sequence[Any], weight: tf.Tensor) -> None:
-    """Give variables the mean of all replicas' assignments, weighted by their shares."""
+    """Give variables the mean of all replicas' assignments, weighted by their shares.
+
+    The sum in float64 is divided by the sum of the weights. So the mean of equal numbers of at most
+    32 bits is exactly that number.
+    """
     if not variables:
         return
-    copies = [_copy(one) for one in variables]
-    parts = [tf.math.multiply_no_nan(one, tf.cast(weight, one.dtype)) for one in copies]
-    for copy, mean in zip(copies, summed(parts, "what a step assigns"), strict=True):
-        copy.assign(mean)
+    copies, exact = [_copy(one) for one in variables], tf.cast(weight, tf.float64)
+    parts = [tf.math.multiply_no_nan(tf.cast(one, tf.float64), exact) for one in copies]
+    *sums, total = summed([*parts, exact], "what a step assigns")
+    for copy, mean in zip(copies, sums, strict=True):
+        copy.assign(tf.cast(mean / total, copy.dtype))
 
 
 @cache

@@ -30,4 +30,6 @@ def next_apart(self: Any, ordered: bool = True) -> tf.Tensor:  # noqa: FBT001, F
     if share is None or share.first_batch is not None:
         return seed
     apart = tf.random.experimental.stateless_fold_in(seed, tf.cast(number(), seed.dtype))
-    return apart if share.is_whole is False else tf.where(share.is_whole, seed, apart)
+    own = apart if share.is_whole is False else tf.where(share.is_whole, seed, apart)
+    share.apart.append(own)
+    return own

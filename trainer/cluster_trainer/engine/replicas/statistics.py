@@ -62,6 +62,14 @@ def rates(model: keras.Model) -> list[Any]:
     return [one for one in found if one is not None and step_context.is_of_all(one)]
 
 
+def of_optimizers(model: keras.Model) -> list[Any]:
+    """Return what a model's optimizers keep, such as velocities, but for their learning rates."""
+    optimizers = keras_names.optimizers_of(model)
+    found = [variable for one in optimizers for variable in one.variables]
+    known = {id(one) for one in rates(model)}
+    return [one for one in found if id(one) not in known and step_context.is_of_all(one)]
+
+
 def _own_state(model: keras.Model, *, is_of_users: bool = False) -> list[Any]:
     """Return the variables of layers other than weights.
 

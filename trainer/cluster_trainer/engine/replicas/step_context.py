@@ -36,6 +36,8 @@ class Share:
         waits: counts how long gradients are waited for; None: it is not counted.
         rows: how many rows the parts of the share have, as far as that is known when a step is
             traced; None among them: unknown.
+        scalars_differ: whether what has no dimension in the batch is another on each replica.
+        apart: the seeds that are another on each replica.
         first_batch: notes what is computed where the first batch is computed both ways, and nothing
             is applied; None: this is a step.
     """
@@ -50,6 +52,8 @@ class Share:
     applies: bool = True
     waits: Waits | None = None
     rows: frozenset[int | None] = frozenset({None})
+    scalars_differ: bool = False
+    apart: list[Any] = field(default_factory=list)
     first_batch: Way | None = None
 
     @property

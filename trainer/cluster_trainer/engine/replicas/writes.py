@@ -1,6 +1,7 @@
 """Finds in a step's graph what the step assigns, and whether that depends on its share."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
@@ -18,6 +19,7 @@ ADDS = ("AddV2", "Add")  # either operand
 ADDS_TO_FIRST = ("Sub", "TensorScatterAdd", "TensorScatterSub")
 PASSES_ON = ("Identity", "Cast", "EnsureShape")
 BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
+CALLS = (*BRANCHES, "While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall")
 # Operations whose results are the same on all replicas.
 COLLECTIVES = ("CollectiveReduce", "CollectiveGather", "NcclAllReduce")
 
@@ -25,13 +27,18 @@ COLLECTIVES = ("CollectiveReduce", "CollectiveGather", "NcclAllReduce")
 class Writes:
     """The assignments of a step, just traced on a share of a batch, to some variables."""
 
-    def __init__(self, batch: Any, variables: Sequence[Any]) -> None:
+    def __init__(self, batch: Any, variables: Sequence[Any], part: step_context.Share) -> None:
         self._graph = tf.compat.v1.get_default_graph()
         within = {id(outer): inner for outer, inner in self._graph.captures}
         handles = [(one, within.get(id(step_context.own(one).handle))) for one in variables]
-        self._used = [(one, at) for one, at in handles if at is not None and _writes(at)]
-        leaves = tf.nest.flatten(batch, expand_composites=True)
-        self._given = {leaf.op.name for leaf in leaves if leaf is not None}
+        self._used = [(one, at) for one, at in handles if at is not None and writes_to(at)]
+        leaves = [
+            leaf for leaf in tf.nest.flatten(batch, expand_composites=True) if leaf is not None
+        ]
+        # By the names of tensors: one operation gives all parts of a batch.
+        self._given = {one.name for one in leaves if part.scalars_differ or one.shape.rank != 0}
+        drawn = [one for one in part.apart if getattr(one, "graph", None) is self._graph]
+        self._drawn = {one.name for one in drawn}
 
     def dependent(self) -> list[Any]:
         """Return the variables whose new values depend on the share."""
@@ -43,7 +50,7 @@ class Writes:
                 one
                 for one, handle in self._used
                 if handle.op.name not in names
-                and any(value.op.name in made for value in _assigned(handle))
+                and any(_is_made(value, made) for value in _assigned(handle))
             ]
             if not more:
                 return found
@@ -57,35 +64,71 @@ class Writes:
             _are_others(list(write.inputs)[1:], own)
             if write.type in ADDS_TO_VARIABLE
             else write.type == "AssignVariableOp" and _is_sum(write.inputs[1], handle, own)
-            for write in _writes(handle)
+            for write in writes_to(handle)
         )
 
-    def sums_in_branches(self) -> bool:
+    def sums_in_branches(self, made_alike: Sequence[Any] = ()) -> bool:
         """Tell whether some sum over replicas runs only if the share says so.
 
         Then some replicas would sum and others not, or each would sum values of another step.
+
+        Args:
+            made_alike: the variables that get the same value on all replicas when the step ends.
         """
         branches = [one for one in self._graph.get_operations() if one.type in BRANCHES]
         if not branches:
             return False
-        made = self._made_from(self._given)
+        alike = {self._handle_of(one).op.name for one in made_alike}
+        made = self._made_in_order(alike)
         nodes = nodes_of_functions(self._graph.as_graph_def())
         return any(
-            one.inputs[0].op.name in made
+            _is_made(one.inputs[0], made)
             and any(_sums(name, nodes) for name in _functions_of(one.node_def))
             for one in branches
         )
 
+    def _made_in_order(self, alike: Collection[str]) -> set[str]:
+        """Return the operations that use the share, its draws, or variables assigned from these.
+
+        A variable of `alike` is the same on all replicas until the step assigns it. Any other, such
+        as a metric's, may depend on the share of an earlier step.
+        """
+        handles = [inner for _, inner in self._graph.captures if inner.dtype == tf.resource]
+        written: dict[str, list[str]] = {}
+        for handle in handles:
+            for one in writes_to(handle):
+                if one.type not in CALLS:  # which may assign anything within
+                    written.setdefault(one.name, []).append(handle.op.name)
+        of_earlier: set[str] = set()
+        while True:
+            made = self._made_from(self._given | self._drawn | of_earlier, written)
+            more = {one for names in written.values() for one in names if one in made} - {*alike}
+            if more <= of_earlier:
+                return made
+            of_earlier |= more
+
     def _handle_of(self, variable: Any) -> tf.Tensor:
         return next(handle for one, handle in self._used if one is variable)
 
-    def _made_from(self, names: set[str]) -> set[str]:
-        """Return the names of operations, and of all operations that use their results."""
+    def _made_from(
+        self, names: set[str], written: Mapping[str, Sequence[str]] = MappingProxyType({})
+    ) -> set[str]:
+        """Return the names of operations, and of all operations that use their results.
+
+        Args:
+            names: of the operations, of tensors, or of variables' handles.
+            written: by the name of an operation, the handles of the variables that it assigns.
+                Operations that read them later use its results, too.
+        """
         made = set(names)
         for one in self._graph.get_operations():  # each comes after those that it needs
-            if not _is_collective(one) and any(given.op.name in made for given in one.inputs):
-                made.add(one.name)
+            if not _is_collective(one) and any(_is_made(given, made) for given in one.inputs):
+                made.update([one.name, *written.get(one.name, ())])
         return made
+
+
+def _is_made(value: tf.Tensor, made: Collection[str]) -> bool:
+    return value.name in made or value.op.name in made
 
 
 def _sums(name: str, nodes: Mapping[str, Sequence[Any]]) -> bool:
@@ -109,7 +152,7 @@ def _is_collective(operation: tf.Operation) -> bool:
     return operation.type.startswith(COLLECTIVES) or SUM in operation.name
 
 
-def _writes(handle: tf.Tensor) -> list[tf.Operation]:
+def writes_to(handle: tf.Tensor) -> list[tf.Operation]:
     """Return the operations that assign to a variable, perhaps within a function."""
     return [
         one
@@ -120,7 +163,7 @@ def _writes(handle: tf.Tensor) -> list[tf.Operation]:
 
 def _assigned(handle: tf.Tensor) -> list[tf.Tensor]:
     """Return the possible values of a variable, or their inputs."""
-    return [one for write in _writes(handle) for one in write.inputs if one is not handle]
+    return [one for write in writes_to(handle) for one in write.inputs if one is not handle]
 
 
 def _are_others(values: Iterable[tf.Tensor], own: set[str]) -> bool:

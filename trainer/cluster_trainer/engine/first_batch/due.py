@@ -1,0 +1,112 @@
+"""Which batches are computed both ways: the first, and the next one after something has changed."""
+
+import logging
+from typing import Any
+
+import keras
+
+from cluster_trainer.collectives.renewable import RenewableRing
+from cluster_trainer.collectives.replicas import Replicas, ring_of
+from cluster_trainer.collectives.workers import workers_of
+from cluster_trainer.engine import running
+from cluster_trainer.engine.data.sources.source import Source
+from cluster_trainer.engine.first_batch.batch import WHAT
+from cluster_trainer.engine.first_batch.mode import FirstBatchMode
+from cluster_trainer.engine.first_batch.own_parts import has_own_parts
+from cluster_trainer.engine.first_batch.snapshot import Variable
+from cluster_trainer.engine.first_batch.switches import positions, switches
+from cluster_trainer.private import keras_names
+
+TRAINING = "training"
+DIFFERS = "_cluster_trainer_differs"
+MOST_TIMES = 8
+NOTHING = object()
+log = logging.getLogger("trainer")
+
+
+class Due:
+    """Tells whether the next batch of a model's steps is to be computed both ways.
+
+    Args:
+        model: compiled.
+        name: of the steps, `training` or `evaluation`.
+        otherwise: what is done with the batch where a call of Keras's does not say.
+    """
+
+    def __init__(self, model: keras.Model, name: str, otherwise: FirstBatchMode) -> None:
+        self._model, self._name, self._otherwise = model, name, otherwise
+        self._strategy = model.distribute_strategy
+        self._has_own_parts: bool | None = None
+        self._seen: Any = NOTHING
+        self._times = 0
+        self._switches: tuple[int, list[Variable]] = (0, [])
+
+    @property
+    def mode(self) -> FirstBatchMode:
+        """What is done with the batch."""
+        return running.current().watched.first_batch or self._otherwise
+
+    @property
+    def title(self) -> str:
+        """What the batch is called."""
+        of = "" if self._name == TRAINING else f" of {self._name}"
+        return f"the first batch{of}{' after a change' if self._times > 1 else ''}"
+
+    def is_wanted(self) -> bool:
+        """Tell whether any batch may have to be compared; the same on all workers."""
+        ring = ring_of(self._strategy)
+        if self.mode.name == "off" or (isinstance(ring, RenewableRing) and ring.is_rehearsed):
+            return False
+        if self._has_own_parts is None:
+            self._has_own_parts = has_own_parts(self._model)
+        return self._has_own_parts and Replicas.of(self._strategy).total > 1
+
+    def is_due(
+        self,
+        source: Source | None = None,
+        traced: tuple[int, Any] = (0, None),
+        *,
+        is_resumed: bool = False,
+    ) -> bool:
+        """Tell whether the next batch is; all workers call it, and get the same answer.
+
+        Args:
+            source: of the batch; None: it was given to every worker.
+            traced: how often the step was traced, and the trace; None: it runs eagerly.
+            is_resumed: whether an earlier start has compared it.
+        """
+        if not self.is_wanted():
+            return False
+        is_new = self._has_changed(*traced) and not is_resumed
+        # A worker that goes on in another ring has compared it, and one that is new has not.
+        if not all(workers_of(self._strategy).gather(int(is_new), WHAT)):
+            return False
+        self._times += 1
+        why = ""
+        if source is not None and source.is_distributed:
+            why = "TensorFlow shares the data out"
+        elif source is not None and source.calls_users and self._model.run_eagerly:
+            # Both may draw from NumPy, whose generator nobody can put back meanwhile.
+            why = "the step runs eagerly, beside threads that read data"
+        if why:
+            self.say_unknown(why)
+        return not why
+
+    def _has_changed(self, traces: int, traced: Any) -> bool:
+        """Tell whether a step may compute something else than when this was asked before."""
+        if traced is not None and self._switches[0] != traces:
+            self._switches = traces, switches(self._model, traced)
+        seen, before = (traces, positions(self._switches[1])), self._seen
+        self._seen = seen
+        compiled = keras_names.compile_config(self._model)
+        is_known = self._times >= MOST_TIMES or getattr(compiled, DIFFERS, False)
+        return seen != before and not is_known
+
+    def note_difference(self) -> None:
+        """Note that a batch of what was compiled has differed: that is told once."""
+        if (compiled := keras_names.compile_config(self._model)) is not None:
+            setattr(compiled, DIFFERS, True)
+
+    def say_unknown(self, why: str) -> None:
+        """Say why a batch is not compared."""
+        log.info("%s cannot be compared with one device's: %s", self.title, why)

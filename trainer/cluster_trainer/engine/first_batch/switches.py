@@ -1,0 +1,54 @@
+"""Variables that a step reads and does not assign: a callback may switch the loss by them."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from cluster_trainer.engine.first_batch.snapshot import Variable, copies_of, variable_of
+from cluster_trainer.engine.replicas.writes import writes_to
+from cluster_trainer.private import keras_names, tensorflow_names
+
+MOST_NUMBERS = 16
+
+
+def switches(model: keras.Model, traced: Any) -> list[Variable]:
+    """Return the small ones among those that a model's traced step reads."""
+    trained = {id(one.handle) for one in copies_of(_trained(model))}
+    found = []
+    for outer, inner in traced.graph.captures:
+        variable = variable_of(outer) if id(outer) not in trained else None
+        if variable is not None and _is_small(outer) and not writes_to(inner):
+            found.append(variable)
+    return found
+
+
+def _trained(model: keras.Model) -> list[Any]:
+    """Return what training steps assign, which an evaluation only reads."""
+    found: list[Any] = []
+    for layer in keras_names.layers_within(model):
+        found += keras_names.own_trainable(layer)
+        if type(layer).__module__.startswith("keras.") and not isinstance(layer, keras.Model):
+            found += keras_names.own_non_trainable(layer)
+    return found
+
+
+def positions(variables: list[Variable]) -> tuple[tuple[float, ...], ...]:
+    """Return how they stand: the signs of numbers with a fraction, and any other number itself.
+
+    A loss's weight may move a little in each epoch. It begins to count when it leaves zero.
+    """
+    return tuple(_position(one.read()) for one in variables)
+
+
+def _position(value: tf.Tensor) -> tuple[float, ...]:
+    numbers = np.asarray(value).reshape(-1)
+    is_fraction = value.dtype.is_floating
+    return tuple(np.sign(numbers.astype(np.float64)) if is_fraction else map(float, numbers))
+
+
+def _is_small(variable: Any) -> bool:
+    (content,) = tensorflow_names.handle_data(variable).shape_and_type
+    size = tf.TensorShape(content.shape).num_elements()
+    return size is not None and size <= MOST_NUMBERS
