@@ -556,15 +556,20 @@ def test_a_fit_that_follows_one_that_was_left_out_is_trained(start, name):
         ({"SEED": "1"}, {"SEED": "2"}, "seed"),
         pytest.param({"EPOCHS": "4"}, {"EPOCHS": "2"}, "epochs", marks=pytest.mark.long),
         ({"KIND": "flip"}, {"KIND": "turn"}, "kind"),
+        ({"SCALE": "1"}, {"SCALE": "3"}, "losses and metrics"),
+        pytest.param({"PATIENCE": "5"}, {"PATIENCE": "1"}, "callbacks", marks=pytest.mark.long),
     ],
 )
 def test_what_the_environment_makes_another_training_is_refused(start, first, second, what):
     program = """
         def train(kind):
             keras.utils.set_random_seed(int(os.environ.get("SEED", "3")))
-            model = compiled()
+            scale = float(os.environ.get("SCALE", "1"))
+            model = compiled(lambda y, mine: scale * keras.losses.mean_squared_error(y, mine))
             epochs = int(os.environ.get("EPOCHS", "4"))
-            tell(model, model.fit(*rows(), epochs=epochs, batch_size=8, verbose=0))
+            patience = int(os.environ.get("PATIENCE", "5"))
+            stop = keras.callbacks.EarlyStopping("loss", patience=patience)
+            tell(model, model.fit(*rows(), epochs=epochs, verbose=0, callbacks=[stop]))
 
         train(os.environ.get("KIND", "none"))
         sys.exit(1)

@@ -110,9 +110,11 @@ def test_a_stop_is_heard_though_the_work_succeeds(when: str, name: str, code: in
     assert f"SIG{name}" in end["reason"]
 
 
-def test_other_signals_stop_nothing() -> None:
-    end, _ = ended(STOPPED_MEANWHILE.format(name="HUP", code=0))
-    assert (end["code"], end["stopped"]) == (0, False)
+@pytest.mark.parametrize("whom", ["os.getppid()", "os.getpid()"])
+@pytest.mark.parametrize("name", ["HUP", "USR1", "QUIT"])
+def test_other_signals_stop_nothing(name: str, whom: str) -> None:
+    end, _ = ended(f"def work(): os.kill({whom}, signal.SIG{name}); return 0, 'found'")
+    assert (end["code"], end["stopped"], end["found"]) == (0, False, "found")
 
 
 def test_a_failure_is_told_though_a_stop_comes_after_it() -> None:

@@ -209,6 +209,18 @@ def test_hands_the_signal_on(begin: Callable, name: str) -> None:
     assert (code, out) == (0, f"got {name}\n")
 
 
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGQUIT", "SIGUSR1"])
+def test_a_signal_that_is_no_stop_ends_no_worker_that_waits_at_the_gate(
+    begin: Callable, name: str
+) -> None:
+    started = begin("true", **TWO_WORKERS)
+    assert any("worker-1" in line for line in started.process.stderr)
+    started.process.send_signal(getattr(signal, name))
+    assert any(f"{name} is ignored" in line for line in started.process.stderr)
+    started.process.terminate()
+    assert started.end()[0] == 143
+
+
 def test_hands_the_signal_on_to_what_the_command_has_started(begin: Callable) -> None:
     script = 'trap : USR1; "$@"; echo after'
     started = begin("sh", "-c", script, "sh", *PYTHON, HEARS)

@@ -11,12 +11,14 @@ import numpy as np
 
 from cluster_trainer.checkpoints.checkpoint import COUNTED
 from cluster_trainer.checkpoints.resume import LAYERS
+from cluster_trainer.fits.identity.numbers_read import of_callbacks, of_parts
 from cluster_trainer.private import keras_names
 
 SHOWN_CHARACTERS = 120
 METRICS = ("metrics", "weighted_metrics")
 TRAINING = ("the loss", "the loss weights", "the metrics", "the class weights", LAYERS)
 """The settings that `training_described` returns; checkpoints of earlier versions lack them."""
+CALLBACKS, NUMBERS = "the callbacks that steer it", "the numbers that losses and metrics read"
 VARYING = ("trainable", "seed")
 """Left out: a callback may freeze a layer later, and some layers draw a seed if none is given."""
 CODE = ("__lambda__", "function")
@@ -54,7 +56,10 @@ def training_described(model: keras.Model, arguments: Mapping[str, Any]) -> dict
         _digest(_layers(model)),
     ]
     named = zip(TRAINING, told, strict=True)
-    return {name: _short(_text(value)) for name, value in named if value is not None}
+    found = {name: value for name, value in named if value is not None}
+    found[CALLBACKS] = of_callbacks(arguments.get("callbacks"))
+    found[NUMBERS] = of_parts([getattr(model, "loss", None), *map(compiled.get, METRICS)])
+    return {name: _short(_text(value)) for name, value in found.items()}
 
 
 def _layers(model: keras.Model) -> list[Any]:

@@ -18,7 +18,7 @@ from cluster_trainer.collectives.replicas import count_of, ring_of
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.data.pipelines import ROWS
 from cluster_trainer.engine.facts import Facts, differing, of_all, told
-from cluster_trainer.fits.identity.compiled import TRAINING
+from cluster_trainer.fits.identity.compiled import CALLBACKS, NUMBERS, TRAINING
 from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -113,5 +113,5 @@ def refuse_others(  # noqa: PLR0913, PLR0917
         left_out = set() if options.compares_layers else {LAYERS}
         if not {*TRAINING} & start.found.checkpoint.settings.keys():  # from an earlier version
             left_out |= {*TRAINING}
-        left_out |= {ROWS} - start.found.checkpoint.settings.keys()
+        left_out |= {CALLBACKS, NUMBERS, ROWS} - start.found.checkpoint.settings.keys()
         refuse_other_run(start.found, described, names, left_out)
