@@ -49,6 +49,8 @@ class Status:
     """How long ago this worker wrote its newest checkpoint."""
     slow: str
     """Why this worker is a straggler; "" if it is not."""
+    network: str
+    """Why the network limits the training; "" if it does not."""
     gate_waits: int
     gate_wait_seconds: float
     """How often, and how long in total, it has waited for the others."""
@@ -128,6 +130,7 @@ def _status(folder: Path, now: float, *, is_alive: bool) -> Status:
         checkpoint_step=_count(command, "checkpoint_step"),
         checkpoint_seconds=max(0.0, now - saved) if saved else None,
         slow=_text(command, "slow") if word == "training" else "",
+        network=_text(command, "network") if word == "training" else "",
         gate_waits=_count(state, "waits") or 0,
         gate_wait_seconds=_number(state, "waited_seconds"),
         last_line=escaped(_read(folder / LINE_FILE).decode(errors="replace")),

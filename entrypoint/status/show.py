@@ -46,6 +46,7 @@ def as_text(status: Status) -> str:
         "step": "" if status.step is None else str(status.step),
         "restarts": str(status.restarts),
         "slow": status.slow,
+        "network": status.network,
         "last line": status.last_line,
         "unhealthy": status.trouble,
     }
@@ -61,11 +62,12 @@ def as_json(status: Status) -> str:
         "checkpoint_seconds": _rounded(status.checkpoint_seconds),
         "slow": bool(status.slow),
         "slow_reason": status.slow,
+        "network_reason": status.network,
         "gate_wait_seconds": round(status.gate_wait_seconds, 1),
         "healthy": not status.trouble,
         "trouble": status.trouble,
     }
-    for internal in ("late_seconds", "is_alive"):
+    for internal in ("late_seconds", "is_alive", "network"):
         del members[internal]
     return json.dumps(members) + "\n"
 

@@ -150,6 +150,7 @@ def described(container: WorkerContainer, answer: Mapping[str, Any]) -> dict[str
         "epochs": None,
         "restarts": None,
         "slow_reason": "",
+        "network_reason": "",
         "seconds": None,
         "last_line": "",
         "healthy": None,
@@ -184,7 +185,8 @@ def table(found: Sequence[Mapping[str, Any]], width: int) -> str:
     if width:
         lines = [line if len(line) <= width else f"{line[: width - 1]}…" for line in lines]
     trouble = [f"{one['worker']}: {one['trouble']}" for one in found if one["trouble"]]
-    trouble += [f"{one['worker']}: {one['slow_reason']}" for one in found if one["slow_reason"]]
+    for reason in ("slow_reason", "network_reason"):
+        trouble += [f"{one['worker']}: {one[reason]}" for one in found if one[reason]]
     return "".join(f"{line}\n" for line in [*lines, *trouble])
 
 

@@ -20,6 +20,7 @@ AT = {
     "epochs": 50,
     "restarts": 1,
     "slow_reason": "holds the others up",
+    "network_reason": "the network is the limit",
     "seconds": 7.5,
     "last_line": "10:00:00 INFO worker-0 waiting for 1 of 4 workers",
     "healthy": False,
@@ -67,7 +68,7 @@ def status(tmp_path):
 def test_each_worker_is_a_line_in_the_order_of_their_numbers(status):
     done = status()
     assert done.returncode == 0, done.stderr
-    head, *lines, trouble, slow = done.stdout.splitlines()
+    head, *lines, trouble, slow, network = done.stdout.splitlines()
     heads = ["worker", "state", "step", "up", "restarts", "memory", "CPU", "last", "line"]
     assert head.split() == heads
     assert [line.split() for line in lines] == [
@@ -82,6 +83,7 @@ def test_each_worker_is_a_line_in_the_order_of_their_numbers(status):
     ]
     assert trouble == "worker-0: waiting for 60 s longer than it may take"
     assert slow == "worker-0: holds the others up"
+    assert network == "worker-0: the network is the limit"
 
 
 def test_as_json_there_is_all_that_is_known(status):

@@ -11,6 +11,7 @@ from cluster_trainer.collectives.newcomers import Newcomers, differing
 from cluster_trainer.collectives.rehearsal import Rehearsal
 from cluster_trainer.collectives.ring.errors import PeerUnfit, RingError
 from cluster_trainer.collectives.ring.ring import Ring
+from cluster_trainer.collectives.ring.traffic import Traffic
 
 DOUBT_SECONDS, DOUBT_OF_NEW_SECONDS = 5.0, 1.0
 """How long a rank that is in a different call than its left neighbour waits for the others'
@@ -158,6 +159,11 @@ class RenewableRing:
     def size_of_all(self) -> int:
         """The number of processes when no worker is missing."""
         return self.most or self.size
+
+    @property
+    def traffic(self) -> Traffic:
+        """What the sums of the present ring have sent so far, and how long they took."""
+        return self._ring.traffic if self._ring else Traffic()
 
     @property
     def members(self) -> tuple[int, ...]:

@@ -243,12 +243,14 @@ def test_what_a_command_tells_of_its_speed_and_checkpoints_is_shown(
         "checkpoint_step": 40,
         "checkpoint_at": time.monotonic() - 30,
         "slow": "throttled",
+        "network": "the network is the limit",
     }
     Path(board.variables["STATUS_FILE"]).write_text(json.dumps(told))
     members = json.loads(shown("--json")[1])
     assert (members["examples_per_second"], members["checkpoint_step"]) == (1234.5, 40)
     assert 30 <= members["checkpoint_seconds"] < 40
     assert (members["slow"], members["slow_reason"]) == (True, "throttled")
+    assert members["network_reason"] == "the network is the limit"
     assert (members["gate_waits"], members["gate_wait_seconds"]) == (2, 3.5)
     assert re.search(r"^slow +throttled$", shown()[1], re.MULTILINE)
 

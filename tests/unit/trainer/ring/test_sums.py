@@ -52,6 +52,16 @@ def test_both_ways_meet_without_a_gap(size: int, more: int) -> None:
             np.testing.assert_array_equal(total, np.sum(values, axis=0))
 
 
+@pytest.mark.parametrize(("size", "wire", "sent"), [(2, None, 4), (4, None, 6), (2, "bfloat16", 2)])
+def test_what_they_send_is_counted(size: int, wire: str | None, sent: float) -> None:
+    count = 200_000
+    with rings(size) as made:
+        summed(made, [np.ones(count, np.float32)] * size, wire)
+        for ring in made:
+            assert ring.traffic.sent_bytes == pytest.approx(sent * count, rel=0.01)
+            assert 0 < ring.traffic.seconds < 60
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("size", [2, 3, 8])
 def test_large_ones_are_summed_exactly(size: int) -> None:

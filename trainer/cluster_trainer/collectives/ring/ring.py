@@ -4,6 +4,7 @@ import io
 import itertools
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -37,6 +38,7 @@ from cluster_trainer.collectives.ring.sums import (
     round_trip,
     rows_of,
 )
+from cluster_trainer.collectives.ring.traffic import Traffic
 from cluster_trainer.collectives.ring.wire import LONGEST_WHAT, Header, Operation
 
 SMALL_BYTES = 2**18
@@ -75,6 +77,7 @@ class Ring:
     Attributes:
         operations: how many operations have begun.
         is_closed: whether this process has left the ring.
+        traffic: what the sums so far have sent, and for how long.
     """
 
     def __init__(  # noqa: PLR0913
@@ -97,6 +100,7 @@ class Ring:
         self._memory, self._fate = Memory(), Fate()
         self.operations, self._numbers = 0, itertools.count(1)
         self._calling, self.is_closed = threading.Lock(), False
+        self.traffic = Traffic()
         self._background = Background("ring-sums")
         self._sockets: list[socket.socket] = []
         if size > 1:
@@ -300,6 +304,14 @@ class Ring:
         return total
 
     def _sum(self, numbers: Numbers, headers: Headers) -> np.ndarray:
+        began, sent = time.monotonic(), self._links.sent_bytes
+        try:
+            return self._summed(numbers, headers)
+        finally:
+            more = Traffic(self._links.sent_bytes - sent, time.monotonic() - began)
+            self.traffic = self.traffic.and_then(more)
+
+    def _summed(self, numbers: Numbers, headers: Headers) -> np.ndarray:
         size, rank = self.size, self.rank
         if size == 2:  # noqa: PLR2004 -- a pair
             self._links.exchange(of_two(numbers, rank, headers))

@@ -141,6 +141,7 @@ class Links:
     Attributes:
         doubt_seconds: how long to wait for another rank's word before the left one is said to be at
             another call.
+        sent_bytes: how many bytes were sent so far.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class Links:
     ) -> None:
         self._left, self._right, self._fate = left, right, fate
         self.left_rank, self.right_rank = ranks
-        self.doubt_seconds = 0.0
+        self.doubt_seconds, self.sent_bytes = 0.0, 0
         self._polls = {wanted: self._poll(*wanted) for wanted in ((1, 0), (0, 1), (1, 1))}
 
     def exchange(self, flow: Flow) -> None:
@@ -175,11 +176,13 @@ class Links:
 
     def _send(self, flow: Flow, piece: memoryview, more: bool) -> bool:  # noqa: FBT001
         try:
-            flow.sent(self._right.send(piece, socket.MSG_MORE if more else 0))
+            count = self._right.send(piece, socket.MSG_MORE if more else 0)
         except BlockingIOError:
             return False
         except OSError as problem:
             raise self._lost(self.right_rank, problem.strerror or str(problem)) from problem
+        flow.sent(count)
+        self.sent_bytes += count
         return True
 
     def _receive(self, flow: Flow, room: memoryview) -> bool:

@@ -58,7 +58,8 @@ def telling_callbacks(
         options: how it is saved.
         checkpoint_callback: knows where it is.
         pace: knows who holds the others up, and who is missing.
-        saved: returns which checkpoint was written last, and when, by StatusFile's names.
+        saved: returns which checkpoint was written last and when, and whether the network is the
+            limit, by StatusFile's names.
     """
     beat = Heartbeat(
         options.tell,

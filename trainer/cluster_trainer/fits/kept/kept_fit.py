@@ -16,6 +16,7 @@ from cluster_trainer.checkpoints.checkpoint import UNKNOWN_RUN, Place
 from cluster_trainer.checkpoints.resume import keep
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.store import Store
+from cluster_trainer.collectives.group import gradients_wire
 from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.data.memory import available_bytes
@@ -23,6 +24,7 @@ from cluster_trainer.engine import running
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.running import Running, Watched, flat, prepares
 from cluster_trainer.engine.steps import waits_of
+from cluster_trainer.engine.waits import SUMS
 from cluster_trainer.fits.kept.arguments import arrange, own_callbacks, telling_callbacks
 from cluster_trainer.fits.kept.checkpoint_callback import CheckpointCallback
 from cluster_trainer.fits.kept.coordinator import Coordinator, Saved
@@ -31,6 +33,7 @@ from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.kept.rereading import Rereading
 from cluster_trainer.fits.kept.same_fit import refuse_wire
 from cluster_trainer.fits.kept.step_vote import StepVote
+from cluster_trainer.fits.network_watch import NetworkWatch
 from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.fits.shared.files import ChiefsFiles
 from cluster_trainer.problems import (
@@ -91,6 +94,16 @@ class KeptFit:
         most = Replicas.of(self._model.distribute_strategy).most
         waited, task = partial(waits_of, self._model), self._options.job.task
         return PaceWatch(task, self._workers, looks=looks, most=most, waited=waited)
+
+    @cached_property
+    def network(self) -> NetworkWatch:
+        """Compares how long the workers wait for sums."""
+        return NetworkWatch(
+            ring_of(self._model.distribute_strategy),
+            lambda: waits_of(self._model).get(SUMS, 0.0),
+            is_chief=self._workers.rank == 0,
+            is_rounded=gradients_wire() == "bfloat16",
+        )
 
     @property
     def place(self) -> Place:
@@ -245,7 +258,9 @@ class KeptFit:
             workers=workers,
             start=start.lighter(),
             vote=StepVote(
-                options, workers, self.pace, lambda: self.place, lambda: self.begins_again
+                *(options, workers, self.pace, self.network),
+                lambda: self.place,
+                lambda: self.begins_again,
             ),
             saved=self._saved,
             files=ChiefsFiles(workers, users, folder, goes_on=found is not None),
@@ -305,7 +320,7 @@ class KeptFit:
         self._begun.checkpoint_callback.let_go()
 
     def _told(self) -> dict[str, Any]:
-        return self._saved.told(self._saver.newest)
+        return {"network": self.network.reason, **self._saved.told(self._saver.newest)}
 
     def _made_records(self, start: Start) -> list[ClusterTrainerRecords]:
         make, options = self._options.records, self._options

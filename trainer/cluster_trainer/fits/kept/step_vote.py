@@ -13,6 +13,7 @@ from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.collectives.neighbours import VARIABLE, who_waits
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.fits.kept.options import FitOptions
+from cluster_trainer.fits.network_watch import NetworkWatch
 from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.problems import (
     PeerStoppedError,
@@ -51,6 +52,7 @@ class StepVote:
         options: how the fit is saved.
         workers: this one and the others.
         pace: compares what they are at.
+        network: compares how long they wait for sums.
         place: returns the fit's place.
         begins_again: tells whether this process can resume from an earlier checkpoint.
 
@@ -58,15 +60,17 @@ class StepVote:
         agreed: what came of the last vote.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917
         self,
         options: FitOptions,
         workers: Workers,
         pace: PaceWatch,
+        network: NetworkWatch,
         place: Callable[[], Place],
         begins_again: Callable[[], bool],
     ) -> None:
         self._options, self._workers, self._pace = options, workers, pace
+        self._network = network
         self._place, self._begins_again = place, begins_again
         self._first_epoch: int | None = None
         self._waiting: tuple[str, ...] = ()
@@ -83,12 +87,16 @@ class StepVote:
             seconds: how long this worker's calls have taken since the last vote.
         """
         number = float(self._options.stop.signal_number)
-        mine = [seconds, number, float(self._is_to_take_in()), *self._pace.mine()]
-        slowest, number, takes_in, *told = self._workers.largest(mine, "fit (after a call)")
+        mine = [seconds, number, float(self._is_to_take_in())]
+        told = self._workers.largest(
+            [*mine, *self._network.mine(), *self._pace.mine()], "fit (after a call)"
+        )
+        slowest, number, takes_in, *told = told
         self.agreed = Agreed.of(number, takes_in)
         if self._first_epoch is not None and self._place().epoch > self._first_epoch:
             self._workers.trust_newcomers()  # an epoch is over, with its validation
-        self._pace.take(told)
+        self._network.take(slowest, told[:2])
+        self._pace.take(told[2:])
         return slowest
 
     def end_if_agreed(self) -> None:

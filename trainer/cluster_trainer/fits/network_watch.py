@@ -1,0 +1,66 @@
+"""Says once, on the chief, that the network limits a fit; `status` shows it while it does."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from cluster_trainer.collectives.renewable import RenewableRing
+from cluster_trainer.collectives.ring.traffic import Traffic
+from cluster_trainer.process.network_limit import Interval, NetworkLimit
+
+log = logging.getLogger("trainer")
+
+
+class NetworkWatch:
+    """Compares how long the workers' steps waited for sums; all of them tell it after each call.
+
+    Args:
+        ring: whose sums they are; None: TensorFlow's, of which nobody can tell how long they take.
+        waited: returns for how many seconds this worker's steps have waited for sums.
+        is_chief: whether this worker says so.
+        is_rounded: whether gradients travel as bfloat16.
+
+    Attributes:
+        reason: why the network is the limit, for `status`; empty if it is not.
+    """
+
+    def __init__(
+        self,
+        ring: RenewableRing | None,
+        waited: Callable[[], float],
+        *,
+        is_chief: bool,
+        is_rounded: bool,
+    ) -> None:
+        self._ring, self._waited = ring, waited
+        self._is_chief, self._is_rounded = is_chief, is_rounded
+        self._limit = NetworkLimit()
+        self._before: tuple[float, Traffic] | None = None
+        self._sent_bytes, self._has_said = 0, False
+        self.reason = ""
+
+    def mine(self) -> list[float]:
+        """Return what this worker tells the others: two times, below 0, of which the least counts.
+
+        The first call, which compiles, is not looked at.
+        """
+        if self._ring is None or self._ring.size == 1:
+            return [0.0, 0.0]
+        now = self._waited(), self._ring.traffic
+        (sums, traffic), self._before = self._before or now, now
+        more = now[1].since(traffic)
+        self._sent_bytes = more.sent_bytes
+        return [min(0.0, sums - now[0]), -more.seconds]
+
+    def take(self, seconds: float, told: Sequence[float]) -> None:
+        """Take what all workers tell: how long their calls took, and the largest of `mine`."""
+        sums, exchanging = (-one for one in told)
+        self._limit.note(Interval(seconds, sums, exchanging, self._sent_bytes))
+        if not self._is_chief:
+            return
+        if not self._limit.is_reached:
+            self.reason = ""
+            return
+        self.reason = self._limit.in_words(is_rounded=self._is_rounded)
+        if not self._has_said:
+            self._has_said = True
+            log.warning("%s (docs/how-to/slow-networks.md)", self.reason)
