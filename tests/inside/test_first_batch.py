@@ -436,6 +436,20 @@ def test_a_fits_validation_is_compared_unless_its_training_differs(make, caplog)
     assert ("of evaluation" in line) == (make is with_masked_tests)
 
 
+class MaskedTestsBesideSums(MaskedTests):
+    def train_step(self, data):
+        return {**super().train_step(data), "rows": tf.reduce_sum(data[0])}
+
+
+def test_a_validation_is_compared_if_other_numbers_of_the_training_differ(caplog):
+    with strategy_of(2).scope():
+        model = network(MaskedTestsBesideSums)
+        model.compile("adam")
+    trained(model, **VALIDATION)
+    told = [("rows is" in line, "loss is" in line) for line in lines(caplog)]
+    assert told == [(True, False), (False, True)]
+
+
 def test_weights_and_statistics_are_no_switches_of_a_validation(monkeypatch):
     class Flips(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
@@ -615,6 +629,7 @@ def test_metrics_of_the_scripts_own_are_compared(is_mean, caplog):
     def right(y, p):
         return tf.cast(tf.argmax(p, -1) == tf.cast(tf.reshape(y, [-1]), tf.int64), tf.float32)
 
+    keras.utils.set_random_seed(1)
     with strategy_of(2).scope():
         model = network(odd=False)
         model.compile("sgd", crossentropy, metrics=["accuracy", right if is_mean else sensitivity])

@@ -102,7 +102,7 @@ class FirstBatch:
 
     def _say(self, found: dict[str, str]) -> None:
         if text := found.get("differs"):
-            self.due.note_difference()
+            self.due.note_told(json.loads(found["names"]))
             if self.due.mode.name == "refuse":
                 accepted = f"the same on one device and on several ({VARIABLE} is refuse)"
                 raise ConfigurationError([Problem(self.due.title, "it differs", accepted, text)])
@@ -166,8 +166,9 @@ class FirstBatch:
             "workers" if several.local == 1 else "devices",
             _tolerance(self._model),
             trains=self._name == TRAINING,
+            told=self.due.told,
         )
-        return {"differs": both.said()}
+        return {"differs": both.said(), "names": json.dumps(both.names())}
 
     def _computed(
         self,

@@ -12,6 +12,7 @@ ROUNDING, ROUNDING_OF_16_BITS = 1e-3, 5e-2
 # For values that cancel out in a gradient: the rounding of each replica's part remains.
 LEFT_BY_ROUNDING = 1e-5
 SHOWN = 3
+GRADIENTS = "norm of gradients"
 READ_ON = "docs/reference/keras.md, The first batch"
 A_SUM = (
     "a sum over the batch, or a sum divided by the size of the global batch, instead of a mean "
@@ -60,6 +61,7 @@ class Both:
         things: what the replicas are, such as `workers`.
         tolerance: what rounding explains, relatively.
         trains: whether the step trains, and does not evaluate.
+        told: the names of differences that were reported before.
     """
 
     whole: Outcome
@@ -69,6 +71,12 @@ class Both:
     things: str
     tolerance: float = ROUNDING
     trains: bool = True
+    told: frozenset[str] = frozenset()
+
+    def names(self) -> list[str]:
+        """Return the names of all differences that were not reported before."""
+        found = [*self._of_logs(), *self._of_gradients(), *self._of_state()]
+        return [one.name for one in found]
 
     def said(self) -> str:
         """Return the differences, and their likely cause; "" if there are none."""
@@ -94,9 +102,9 @@ class Both:
         if not found:
             return ""
         shown = "; ".join(map(self._told, found[:SHOWN]))
-        same = "The training is the same" if self.trains else "The loss is the same"
+        so = "The training is the same, but callbacks" if self.trains else "Callbacks"
         return (
-            f"On one device this batch's {shown}. {same}, but callbacks such as EarlyStopping may "
+            f"On one device this batch's {shown}. {so} such as EarlyStopping may "
             "decide differently. The likely cause is a number that is not a mean over examples, "
             "such as a batch's precision, sum, maximum or norm. Use one of keras.metrics, or a "
             f"Metric whose variables are sums. Read {READ_ON}."
@@ -113,19 +121,22 @@ class Both:
         return [
             Difference(name, whole, self.shared.logs[name])
             for name, whole in self.whole.logs.items()
-            if name in self.shared.logs and not self._is_close(whole, self.shared.logs[name])
+            if name not in self.told
+            and name in self.shared.logs
+            and not self._is_close(whole, self.shared.logs[name])
         ]
 
     def _of_gradients(self) -> list[Difference]:
         whole, shared = self.whole.way, self.shared.way
-        if list(map(len, whole.gradients)) != list(map(len, shared.gradients)):
+        are_alike = list(map(len, whole.gradients)) == list(map(len, shared.gradients))
+        if GRADIENTS in self.told or not are_alike:
             return []
         rows = zip(whole.gradients, shared.gradients, shared.sizes, strict=True)
         for one, other, size in rows:
             norms = norm(one), norm(other)
             noise = LEFT_BY_ROUNDING * max(size, *norms)
             if np.isfinite(norms).all() and self._is_far(distance(one, other), *norms, noise=noise):
-                return [Difference("norm of gradients", *norms)]
+                return [Difference(GRADIENTS, *norms)]
         return []
 
     def _of_state(self) -> list[Difference]:
@@ -134,8 +145,11 @@ class Both:
             whole, shared = self.whole.state[name], self.shared.state[name]
             changes = _length(whole - before), _length(shared - before)
             noise = ROUNDING * ROUNDING * _length(before)
-            if self._is_far(_length(whole - shared), *changes, noise=noise):
-                found.append(Difference(f"change of {name!r} (its norm)", *changes))
+            told = f"change of {name!r} (its norm)"
+            if told not in self.told and self._is_far(
+                _length(whole - shared), *changes, noise=noise
+            ):
+                found.append(Difference(told, *changes))
         return found
 
     def _is_close(self, one: float, other: float) -> bool:

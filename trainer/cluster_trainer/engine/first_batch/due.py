@@ -1,6 +1,7 @@
 """Which batches are computed both ways: the first, and the next one after something has changed."""
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -18,7 +19,7 @@ from cluster_trainer.engine.first_batch.switches import positions, switches
 from cluster_trainer.private import keras_names
 
 TRAINING = "training"
-DIFFERS = "_cluster_trainer_differs"
+TOLD = "_cluster_trainer_has_told"
 MOST_TIMES = 8
 NOTHING = object()
 log = logging.getLogger("trainer")
@@ -98,14 +99,17 @@ class Due:
             self._switches = traces, switches(self._model, traced)
         seen, before = (traces, positions(self._switches[1])), self._seen
         self._seen = seen
-        compiled = keras_names.compile_config(self._model)
-        is_known = self._times >= MOST_TIMES or getattr(compiled, DIFFERS, False)
-        return seen != before and not is_known
+        return seen != before and self._times < MOST_TIMES
 
-    def note_difference(self) -> None:
-        """Note that a batch of what was compiled has differed: that is told once."""
+    @property
+    def told(self) -> frozenset[str]:
+        """The names of what has differed since the model was compiled; each is reported once."""
+        return getattr(keras_names.compile_config(self._model), TOLD, frozenset())
+
+    def note_told(self, names: Iterable[str]) -> None:
+        """Note what was reported to differ."""
         if (compiled := keras_names.compile_config(self._model)) is not None:
-            setattr(compiled, DIFFERS, True)
+            setattr(compiled, TOLD, self.told | {*names})
 
     def say_unknown(self, why: str) -> None:
         """Say why a batch is not compared."""
