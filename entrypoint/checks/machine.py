@@ -56,7 +56,7 @@ def network_note(
 
     Args:
         environ: the command's.
-        peers: who -> host.
+        peers: each peer's name -> its host.
         resolve: what finds the hosts' IP addresses.
     """
     if not count_devices(environ):

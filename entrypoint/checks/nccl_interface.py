@@ -50,7 +50,7 @@ def route_note(
 
     Args:
         environ: the command's.
-        peers: who -> its IP address.
+        peers: each peer's name -> its IP address.
         names: this container's interfaces.
         route: from an IP address to the interface on the way there.
     """

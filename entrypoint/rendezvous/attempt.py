@@ -51,7 +51,7 @@ class Attempt:
         """The resulting ring, if commands asked for one."""
         self.limit = Limit(terms, asyncio.get_running_loop().time)
         self.trouble = ""
-        """Why this worker has not checked in yet, or with whom it has."""
+        """Why this worker has not checked in yet, or which worker it has checked in with."""
         self.newer: Member | None = None
         """A worker that was in a later ring than this chief, with another process as chief."""
         self.compared: set[str] = set()

@@ -89,10 +89,10 @@ def with_reasons(missing: Sequence[tuple[Member, str]]) -> str:
 
 
 def no_ring(troubles: Mapping[str, str]) -> str:
-    """Return which workers miss which; `troubles` has each worker's own text."""
-    named = "; ".join(f"{name} misses {troubles[name]}" for name in [*troubles][:MOST_NAMED])
+    """Return why there is no ring; `troubles` has each worker's name and what is wrong with it."""
+    named = "; ".join(f"{name} {troubles[name]}" for name in [*troubles][:MOST_NAMED])
     more = len(troubles) - MOST_NAMED
-    return _bounded(named) + (f"; and {more} more miss somebody" if more > 0 else "")
+    return _bounded(named) + (f"; and {more} more" if more > 0 else "")
 
 
 def chief_line(chief: Member, reason: str, seconds: float) -> str:

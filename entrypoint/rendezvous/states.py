@@ -15,8 +15,8 @@ class Expected(Enum):
     COMES = "It was in the last ring, or there was none: the others wait for it, for a while."
     STARTS = "It was met before its command's start: its command will ask."
     AWAITED = "It waits to join: the last ring has ended for its sake."
-    MISSING = "The last ring was without it: nobody waits for it."
-    LEFT_OUT = "It has ended rings before: nobody waits for it, and the others continue without it."
+    MISSING = "It was not in the last ring: no worker waits for it."
+    LEFT_OUT = "It has broken rings before: the others continue without it, and do not wait for it."
 
     @property
     def is_absent(self) -> bool:

@@ -29,7 +29,7 @@ def make_folder(within: Sequence[Path]) -> Path | None:
     """Make a folder that no other start has; None if nothing can be written.
 
     The command may run as another user (sudo, gosu) and reports its state there. So anybody may
-    write, and nobody may remove another's files, as in /tmp.
+    write, and only its owner may remove a file, as in /tmp.
     """
     for place in within:
         folder = place / f"{PREFIX}{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"

@@ -36,7 +36,7 @@ class MetricsProcess:
             log.info(f"metrics for Prometheus at port {port}, /metrics")
 
     def _say(self, status: int) -> None:
-        self._log.warning(f"no metrics any more: the process {how_it_ended(status)}")
+        self._log.warning(f"no more metrics: the process {how_it_ended(status)}")
 
     def end(self) -> None:
         """End the process."""

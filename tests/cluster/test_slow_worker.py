@@ -27,7 +27,7 @@ def test_a_worker_with_a_quarter_of_a_processor_is_named(peers):
     assert status_of(other)["slow_reason"].startswith("holds the others up")
     assert status_of(chief)["slow"] is False
     other.update(cpu_period=PERIOD, cpu_quota=-1)
-    wait_for_text(other, "worker-1 does not hold the others up any more", RECOVERED_SECONDS)
+    wait_for_text(other, "worker-1 no longer holds the others up", RECOVERED_SECONDS)
 
 
 def status_of(container):

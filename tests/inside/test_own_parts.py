@@ -97,7 +97,7 @@ def test_unless_fit_is_given_something_else(result, capfd):
     model = built()
     model.compile("rmsprop", "mse")
     fit(model, DATA, optimizer="sgd", **RUN)
-    assert "compiled anew" in capfd.readouterr().out
+    assert "compiled again" in capfd.readouterr().out
     assert result()["optimizer"]["class_name"] == "SGD"
 
 

@@ -178,4 +178,4 @@ def test_what_all_have_lost_is_written_anew_and_said(tmp_path):
         assert place.wait() == [0, 0], place.logs
         one, other = told(place)
         assert one == other
-        assert "best.weights.h5 is on no worker's disk any more" in place.logs
+        assert "best.weights.h5 is no longer on any worker's disk" in place.logs

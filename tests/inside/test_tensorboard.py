@@ -313,7 +313,7 @@ def test_why_a_worker_is_slow_is_a_text_at_its_step(callback, tmp_path):
         call({"loss": 1.0})
     assert [(step, text.item().decode()) for step, text in read(tmp_path)["slow"]] == [
         (60, "it is 60 %"),
-        (80, "holds the others up no more"),
+        (80, "no longer holds the others up"),
     ]
 
 

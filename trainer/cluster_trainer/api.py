@@ -221,7 +221,7 @@ def _make_run(job: Job, model: keras.Model, data: DataSet, own: Own, *, compiles
     train.log_plan(model.name, data, plan)
     if compiles:
         if model.compiled:
-            log.warning("%s was compiled: it is compiled anew, as fit was called", model.name)
+            log.warning("%s was compiled: it is compiled again, as fit was called", model.name)
         with strategy.scope():
             _compile(model, config, data, plan, own)
     given = own.overridden if compiles else OF_COMPILING

@@ -1,4 +1,4 @@
-"""The chief's list of members: who has checked in, was dialled back, or is missing and why."""
+"""The chief's list of members: checked in, dialled back, or missing, and why."""
 
 from __future__ import annotations
 

@@ -90,10 +90,11 @@ class Circles:
 
 
 def _missing(answer: Message | None) -> str:
-    """Return which neighbour a member misses, and why; "" for none."""
+    """Return what is wrong with a member's links, as a predicate; "" if it has both."""
     if answer is None:
-        return f"an answer: it {SILENT}"
+        return SILENT
     try:
-        return answer.text("missing", LONGEST_TEXT)
+        missing = answer.text("missing", LONGEST_TEXT)
     except PeerError as error:
-        return f"an answer: it {error}"
+        return str(error)
+    return f"cannot reach {missing}" if missing else ""

@@ -76,7 +76,7 @@ class Gathering:
         self._attempt.limit.note(is_starting=is_starting)
 
     def _is_absent(self, member: Member) -> bool:
-        """Whether nobody waits for a worker, and it has not come back either."""
+        """Whether no worker waits for this one, and it has not come back either."""
         expected = self._terms.suspects.expected(self._terms.places[member.task])
         return expected.is_absent and member.task not in self._starts
 

@@ -117,7 +117,7 @@ class MemberRole:
     async def _contradict(self) -> ContradictionError | None:
         """Let the chief report the problem, if it can be reached; otherwise report it to peers.
 
-        None if the chief has heard of it and nobody ends for it, if fewer may continue.
+        None if the chief knows of it and no worker exits because of it, as fewer may continue.
         """
         attempt, session = self._attempt, self._session
         if session and not self._final:
@@ -257,7 +257,7 @@ class MemberRole:
         note_positions(self._attempt, message)
         self._promise()
         await self.listener.close()
-        with contextlib.suppress(PeerError):  # what cannot be said any more is not waited for
+        with contextlib.suppress(PeerError):  # if it cannot be sent any more, do not wait
             await connection.send(message)
             while (await connection.receive(self._timing.release_seconds)).kind != GO:
                 pass

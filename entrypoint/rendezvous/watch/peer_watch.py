@@ -5,7 +5,7 @@ them, as soon as TensorFlow's server has opened this worker's port. TensorFlow w
 for a peer that never opens its own port, that is at the gate again because its command has ended,
 or that does not join the cluster. The chief watches all others, and they watch the chief, as at the
 gate: the cost grows with the number of workers. If another program uses this worker's port, nothing
-is watched: only the command knows whom it waits for.
+is watched: only the command knows which workers it waits for.
 """
 
 from __future__ import annotations

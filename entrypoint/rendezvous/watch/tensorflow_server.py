@@ -1,4 +1,4 @@
-"""Asking the server at a port whether it is TensorFlow's, and who has joined its cluster.
+"""Asking the server at a port if it is TensorFlow's, and which workers have joined its cluster.
 
 TensorFlow's server answers while the command is deaf: its threads need no Python. Other gRPC
 servers, such as JAX's coordinator, do not know `tensorflow.WorkerService`, and torch's store does

@@ -54,7 +54,7 @@ class AskSocket:
 
 
 def _has_ended(asks: socket.socket) -> bool:
-    """Whether nobody has the other end of a socket any more."""
+    """Whether no process holds the other end of a socket any more."""
     poll = select.poll()
     poll.register(asks, 0)  # a hang-up is reported in any case
     return any(event & select.POLLHUP for _, event in poll.poll(0))

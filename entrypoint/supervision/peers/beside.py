@@ -119,7 +119,7 @@ class Beside:
             return None
         if news.code == EXIT_PEER_LOST:
             return news
-        self._log.warning(f"the peers are not watched any more: {news.reason}")
+        self._log.warning(f"the peers are no longer watched: {news.reason}")
         return None
 
     def end(self) -> None:

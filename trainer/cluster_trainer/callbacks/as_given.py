@@ -24,7 +24,7 @@ class AsGiven:
 
     It restores their attributes, and the content of containers and arrays among these. The
     containers stay the same objects, because the script may hold them, too. An array of more than
-    LARGEST_BYTES counts as data, which nobody changes, and so does a container or tuple of more
+    LARGEST_BYTES counts as data that is not changed, and so does a container or tuple of more
     than MOST_ELEMENTS. Of all others, MOST_BYTES are copied: containers first, those nearest to the
     callbacks before nested ones, then arrays, from the smallest to the largest. Any other object
     keeps its present state, and so do functions and modules.

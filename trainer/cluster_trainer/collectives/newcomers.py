@@ -24,7 +24,7 @@ class Newcomers:
     is no newcomer if it trusts the one before. A new process trusts none.
 
     Attributes:
-        began_together: whether nobody of the last ring was in one before: all are new processes.
+        began_together: whether no member of the last ring was in one before: all are new processes.
     """
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ DOUBT_SECONDS, DOUBT_OF_NEW_SECONDS = 5.0, 1.0
 """How long a rank that is in a different call than its left neighbour waits for the others'
 verdict before it blames the neighbour: for a newcomer, and for a rank whose left neighbour is a
 newcomer."""
-LEAVING = "leaving who does not fit"
+LEAVING = "leaving out the worker that does not fit"
 
 
 class RenewableRing:
@@ -132,7 +132,7 @@ class RenewableRing:
         unfit = differing(answers, self.newcomers)
         if not unfit:
             return False
-        with suppress(RingError):  # the last call: who leaves before the others have read tears it
+        with suppress(RingError):  # a rank that leaves before all have read breaks it
             self.barrier(what=LEAVING)
         if self.rank in unfit:
             return True
@@ -182,7 +182,7 @@ class RenewableRing:
 
     @property
     def is_closed(self) -> bool:
-        """Whether this process is in no ring, because it has left, or has met nobody yet."""
+        """Whether this process is in no ring: it has left, or has not met the others yet."""
         return self._ring is None or self._ring.is_closed
 
     @property

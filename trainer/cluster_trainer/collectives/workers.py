@@ -85,7 +85,7 @@ class Workers(ABC):
             what has ended one before it came here; None where none has failed, as far as is known.
         """
 
-    # TensorFlow's cluster lets nobody join, and sends no such messages.
+    # No worker can join TensorFlow's cluster, and it sends no such messages.
     def trust_newcomers(self) -> None:  # noqa: B027
         """Trust all workers; all of them call it."""
 

@@ -18,7 +18,7 @@ from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.names.spellings import shown_name
 
 PICTURE_RANK = 3
-FROM_GENERATOR = "tf.data.Dataset.from_generator calls a function anew for each epoch."
+FROM_GENERATOR = "tf.data.Dataset.from_generator calls a function again for each epoch."
 OF_THE_BATCH = ("per_replica_batch_size", "global_batch_size")
 
 

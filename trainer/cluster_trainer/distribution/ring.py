@@ -51,7 +51,7 @@ def form(
 
     Raises:
         PeerLostError: a neighbour has not come.
-        ConfigurationError: there are no connections; NoEntrypointError: nobody makes any.
+        ConfigurationError: there are no connections; NoEntrypointError: no entrypoint makes any.
     """
     connect = partial(_meet, environ, silence_seconds)
     comes_late = is_late and most is not None

@@ -19,7 +19,7 @@ class Execution:
         batches: TensorFlow's iterator.
         steps: how many steps to do.
         source: where the batches come from.
-        workers: who reads them.
+        workers: those that read them.
         spec: returns what a replica gets of a batch; see EpochIterator.spec.
         is_first: whether they begin an epoch or a pass, whose first batch may take long.
         begins: whether they are the first of all.

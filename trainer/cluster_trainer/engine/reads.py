@@ -10,7 +10,7 @@ from typing import Any
 
 
 class _Told:
-    """Called with a variable that is read or assigned; None: nobody listens."""
+    """Called with a variable that is read or assigned; None: there is no listener."""
 
     read: Callable[[Any], None] | None = None
     assigned: Callable[[Any], None] | None = None
@@ -22,7 +22,7 @@ def listen(read: Callable[[Any], None], assigned: Callable[[Any], None]) -> None
 
 
 def stop_listening() -> None:
-    """Call nobody any more."""
+    """Stop calling the listener."""
     _Told.read = _Told.assigned = None
 
 

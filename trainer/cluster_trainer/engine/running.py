@@ -76,7 +76,7 @@ class Running:
         name: what the user has called.
         order: of its steps.
         watched: by what.
-        one_batch_a_call: whether somebody wants to be called for each batch.
+        one_batch_a_call: whether a callback must be called for each batch.
         is_fit: whether it is a `fit`, or within one.
         is_of_callback: whether it is within a fit, and not the fit's own.
         has_own_functions: whether the model makes what Keras calls for each batch itself.
@@ -86,7 +86,7 @@ class Running:
         has_iterator: whether the fit's own iterator is there; it is the first.
         has_trained: whether this process has run a training step of the call.
         done: tells how many steps of the epoch are done; None: unknown.
-        batch: returns a batch of the data anew, as one device would get it, before the call ends.
+        batch: reads one batch of the data again, as one device would get it, before the call ends.
     """
 
     name: str = "a loop"

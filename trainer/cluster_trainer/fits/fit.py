@@ -7,7 +7,7 @@
    `engine/calls/announced.py` calls. Before the first step, `CheckpointCallback` lets the workers
    compare model and data (`kept/same_fit.py`), and puts the checkpoint's values back.
    `engine/epoch_iterator.py` shows what happens in each call of steps.
-4. A stop, a lost worker, or one that is back interrupts it. Those who are left meet again, and go
+4. A stop, a lost worker, or a returning one interrupts it. Those that are left meet again, and go
    on at 2. in the same process: `lost_worker.py`.
 5. It ends: with a result, with an error of the program's own, or with the process.
 """

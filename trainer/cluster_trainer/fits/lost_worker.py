@@ -145,7 +145,7 @@ class Survivor:
         self.meet_again("ready to train: waiting until the others let this worker join")
 
     def interrupted(self, error: Exception, fit: Fit | None) -> str:
-        """Return whom to wait for before the work can be repeated.
+        """Return which workers to wait for before the work can be repeated.
 
         Args:
             error: has ended it: one of INTERRUPTIONS; WorkerIsBackError, on all workers, only where
@@ -173,7 +173,7 @@ class Survivor:
         """Wait until enough workers are here, so that the work is repeated.
 
         Args:
-            waiting: for whom, in words.
+            waiting: which workers it waits for, in words.
 
         Raises:
             StopRequestedError: this process was asked to stop before a worker was lost.
@@ -201,7 +201,7 @@ class Survivor:
         return begins_again and self._in_vain <= MOST_IN_VAIN * (self._task.num_workers - 1)
 
     def _lost(self, ring: RenewableRing, error: RingError) -> str:
-        """Log that a worker was lost; return whom to wait for."""
+        """Log that a worker was lost; return which workers to wait for."""
         who = "a worker was lost"
         if error.rank is not None:
             name = self._task.name_of(ring.members[error.rank])
@@ -215,7 +215,7 @@ class Survivor:
         return waiting
 
     def _is_back(self, ring: RenewableRing, who: str, fit: Fit | None) -> str:
-        """Leave the ring together, to let a worker join; return whom to wait for."""
+        """Leave the ring together, to let a worker join; return which workers to wait for."""
         waiting = f"{who} is back: it joins after step {fit.step if fit else 0}"
         log.info("%s", waiting)
         self.has_trained |= fit is not None and fit.has_trained

@@ -104,7 +104,7 @@ class PaceWatch:
             log.warning("%s %s", self._task.name, self.reason)
         elif self.reason and not is_slow:
             self.reason = ""
-            log.info("%s does not hold the others up any more", self._task.name, extra=OWN)
+            log.info("%s no longer holds the others up", self._task.name, extra=OWN)
 
     def _shortage(self) -> str:
         """Return which resource this worker lacked, in the time by which it is judged."""

@@ -103,7 +103,7 @@ class Asked(ABC):
         return self.kept.place if self.kept else self._ended_at
 
     def let_go(self) -> None:
-        """Release the fit, which writes nothing any more."""
+        """Release the fit, which will write nothing more."""
         if self.kept:
             self.kept.close()
             self._ended_at = self.kept.place

@@ -120,7 +120,7 @@ def build_optimizer(config: TrainerConfig, plan: RunLength) -> keras.optimizers.
 
     Raises:
         ConfigurationError: there is none, the warm-up does not fit into the run, or a schedule is
-            wanted for a run whose length nobody knows.
+            wanted for a run of unknown length.
     """
     rate = learning_rate_of(config, _steps(config, plan), plan.global_batch_size)
     log.info("learning rate %s, %s", rate, config.learning_rate_schedule)

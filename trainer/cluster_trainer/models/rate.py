@@ -46,7 +46,7 @@ def learning_rate_of(
 
     Raises:
         ConfigurationError: the warm-up takes the whole run, or longer, or the rate is to be scaled
-            with a batch that nobody knows.
+            with a batch of unknown size.
     """
     peak = config.learning_rate * _factor(config, global_batch_size)
     is_scaled_up = peak > config.learning_rate

@@ -45,7 +45,7 @@ class Deadline:
 
     @contextmanager
     def kept(self, on_passed: Callable[[], object]) -> Iterator[None]:
-        """Call `on_passed` from a thread if the moment passes, in a process that nobody watches."""
+        """Call `on_passed` from a thread if the moment passes and no entrypoint watches."""
         over = threading.Event()
 
         def look() -> None:

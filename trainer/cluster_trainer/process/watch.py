@@ -47,7 +47,7 @@ class Limits:
 
     Attributes:
         start_up_seconds: until its cluster is complete, or it asks the entrypoint for that, which
-            has limits of its own, and knows who is expected; None: there is none.
+            has its own limits, and knows which workers are expected; None: there is none.
         stop_seconds: to end once it was asked to.
         deadline: by when its present call of TensorFlow must be over.
     """

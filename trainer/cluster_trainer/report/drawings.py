@@ -110,7 +110,7 @@ def _metrics(
 def speed_of(run: RecordedRun) -> Drawing:
     """Return each worker's examples per second, over the time since the first point.
 
-    If nobody knows the size of the batches, it is steps per second.
+    If the size of the batches is unknown, it is steps per second.
     """
     title, points = "examples per second", _points_of_workers(run, SPEED)
     if not any(found for _, found in points):

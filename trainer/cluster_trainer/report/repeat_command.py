@@ -70,7 +70,7 @@ def _of_cluster(run: RecordedRun) -> str:
 def _notes_of_cluster(run: RecordedRun) -> Iterator[str]:
     yield "In the folder of the repository, on the machine where it ran."
     if built := _built(run):
-        yield f"The image that IMAGE names was {built}; built anew, it is another."
+        yield f"The image that IMAGE names was {built}; if it is built again, it will differ."
     if run.given.get("SCRIPT"):
         yield "The script itself is not saved here: the file at SCRIPT may have changed."
     if TOKEN in run.given:

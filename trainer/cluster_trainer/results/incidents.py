@@ -19,7 +19,7 @@ class Happening:
     Attributes:
         time: when it began, in seconds since 1970.
         what: in a few words.
-        detail: more of it; of a wait, whom it was for, as the gate has said it last.
+        detail: more of it; for a wait, the missing workers, as last named by the gate.
     """
 
     time: float

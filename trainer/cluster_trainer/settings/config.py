@@ -1,6 +1,6 @@
 """What a run is: every setting once, as a flag and as a TRAINER_ variable.
 
-`TrainerConfig` is read first by anybody who wants to know what can be set. Nothing here imports
+`TrainerConfig` is the first thing to read for what can be set. Nothing here imports
 TensorFlow: a bad setting is refused before the seconds that its import takes.
 """
 
@@ -365,7 +365,7 @@ class TrainerConfig(BaseSettings):
         settings = self.as_json()
         if self.global_batch_size is None:  # one worker may have written down the default
             settings["per_replica_batch_size"] = self.batch_size_per_replica(1)
-        # Each worker may use others, but as many: TensorFlow assumes that, and asks nobody.
+        # Each worker may use other GPUs, but as many: TensorFlow assumes so, unchecked.
         settings["devices"] = devices.counted(self.devices)
         return {
             variable_of(name): str(value)

@@ -397,7 +397,7 @@ def test_a_limit_that_allows_no_thread_ends_the_worker_in_words(tmp_path: Path) 
 def test_a_metrics_server_that_dies_is_told_once(begin: Callable) -> None:
     # There is no such module here; the image has it.
     _, _, err = begin("sleep", "1.5", METRICS_PORT=str(free_port())).end()
-    assert err.count("no metrics any more: the process ended with exit code 1") == 1, err
+    assert err.count("no more metrics: the process ended with exit code 1") == 1, err
 
 
 def test_json_makes_every_line_an_object(begin: Callable) -> None:

@@ -68,7 +68,7 @@ def test_a_watch_that_crashes_does_not_harm_the_command(watch: str, said: str) -
     ended = run(watch)
     assert (ended.returncode, ended.stdout.splitlines()[0]) == (0, "trained"), ended
     (warning,) = [line for line in ended.stderr.splitlines() if " WARNING worker-0 " in line]
-    assert "the peers are not watched any more" in warning
+    assert "the peers are no longer watched" in warning
     assert said in warning
 
 

@@ -181,7 +181,7 @@ class TensorBoard(keras.callbacks.Callback):
     def _write_slow(self, file: EventFile, step: int) -> None:
         before, self._slow = self._slow, self._shown.slow()
         if bool(self._slow) != bool(before):
-            file.text("slow", self._slow or "holds the others up no more", step)
+            file.text("slow", self._slow or "no longer holds the others up", step)
 
     def _write_epoch(self, part: str, values: Mapping[str, float], step: int) -> None:
         if values:

@@ -168,7 +168,7 @@ class Control:
             self._fate.fail(PeerLeft(text, rank))
 
     def _judge(self) -> None:
-        # Only time in which this thread ran counts: after a pause of its own it blames nobody.
+        # Only time in which this thread ran counts: after its own pause it blames no other rank.
         now = time.monotonic()
         self._silent += min(now - self._looked, 2 * self._beat)
         self._looked = now

@@ -1,4 +1,4 @@
-"""Reuses memory that nobody refers to any more: fresh pages cost more than the additions."""
+"""Reuses memory that nothing refers to any more: fresh pages cost more than the additions."""
 
 import sys
 

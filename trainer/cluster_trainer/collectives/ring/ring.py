@@ -64,7 +64,7 @@ class Ring:
     Args:
         rank: this process's number, from 0.
         size: how many there are.
-        generation: the number of this group, the same on all; who is of another is refused.
+        generation: the number of this group, the same on all; a rank of another group is refused.
         left: the connection to rank - 1, from which this one receives.
         right: the connection to rank + 1, to which this one sends.
         time_limit_seconds: after which a silent neighbour is lost. It is silent when its process
@@ -244,8 +244,8 @@ class Ring:
     def close(self) -> None:
         """Leave the ring, and close its sockets and its thread. Call it in the calling thread.
 
-        The others are told. The last call of a run that ends well is `barrier`: after it, nobody
-        needs this rank any more.
+        The others are told. The last call of a run that ends well is `barrier`: after it, no rank
+        needs this one any more.
         """
         if self.is_closed:
             return

@@ -67,7 +67,7 @@ def refuse_others(
     """Let all workers compare their data; each of them must call this.
 
     Args:
-        workers: who compare them.
+        workers: they compare them.
         source: this worker's.
         more: further facts about them.
         what: the call that they are for.
@@ -183,7 +183,7 @@ def note_reading(source: Any) -> None:
 
 
 def note_read(source: Any) -> None:
-    """Note that nobody reads a source any more."""
+    """Note that a source is no longer read."""
     _read_now.discard(source)
 
 

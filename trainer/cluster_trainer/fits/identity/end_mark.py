@@ -29,7 +29,7 @@ def await_end(folder: Path, workers: Workers, environ: Mapping[str, str]) -> Non
 
     Args:
         folder: the worker's own.
-        workers: this one and the others: those who were there (MIN_WORKERS).
+        workers: this one and the others that were there (MIN_WORKERS).
         environ: END_MARKS; without it nothing is done.
     """
     if marks := environ.get(VARIABLE):

@@ -36,7 +36,7 @@ class Leftovers:
             return False
 
     def end(self) -> None:
-        """Note that nothing of an earlier run is here any more, or that all of it is needed."""
+        """Note that nothing of an earlier run is left, or that all of it is needed."""
         self._is_over = True
         try:
             write_whole(self._job.folder / FILE, self._name.encode(), durable=False)

@@ -57,7 +57,7 @@ def telling_callbacks(
     Args:
         options: how it is saved.
         checkpoint_callback: knows where it is.
-        pace: knows who holds the others up, and who is missing.
+        pace: knows which worker slows the others down, and which is missing.
         saved: returns which checkpoint was written last and when, and whether the network is the
             limit, by StatusFile's names.
     """

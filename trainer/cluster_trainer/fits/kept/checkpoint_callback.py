@@ -347,7 +347,7 @@ class CheckpointCallback(keras.callbacks.Callback):
             callback.best = best
             if not self._is_over():
                 log.warning(
-                    "%s is on no worker's disk any more: the best model so far is lost, and "
+                    "%s is no longer on any worker's disk: the best model is lost, and "
                     "the next one is saved, better or not",
                     callback.filepath,
                 )

@@ -31,7 +31,7 @@ class Saved:
 
     Attributes:
         furthest: the number of the furthest one that any worker had.
-        outdated: ended fits whose weights nobody needs once there is one of this fit.
+        outdated: ended fits whose weights are not needed once this fit has a checkpoint.
     """
 
     def __init__(self, options: FitOptions) -> None:

@@ -42,7 +42,7 @@ class EndedFit:
     Attributes:
         name: as the log calls it.
         store: its checkpoints.
-        variables: those that are large, by `id`, as long as somebody has them.
+        variables: the large ones, by `id`, as long as they are referred to.
         places: where each of them is in a checkpoint, by `id`.
         read: the places of those that the script has read since, on any worker.
     """

@@ -19,7 +19,7 @@ from cluster_trainer.results.metrics_file import MetricsFile
 from cluster_trainer.settings.job import Job
 
 MOST_SHOWN = 100
-"""The number of a script's fits with event files and about.json: nobody would read thousands."""
+"""The number of a script's fits with event files and about.json: thousands would not be read."""
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ class ChiefsFiles:
         self._written.is_noting = False
 
     def let_go(self) -> None:
-        """Note nothing any more: the fit is over."""
+        """Stop taking notes: the fit is over."""
         written.use(None)
 
     def share(self, *, is_last: bool = False) -> None:
@@ -148,7 +148,7 @@ class ChiefsFiles:
         Args:
             is_last: whether the fit ends, so that files are complete that TensorFlow writes.
         """
-        if self._workers.members[0] != 0:  # the chief is missing, and nobody writes for it
+        if self._workers.members[0] != 0:  # the chief is missing, and no other worker writes for it
             return
         with self._written.paused():
             self._share(is_last=is_last)

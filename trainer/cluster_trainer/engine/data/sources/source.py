@@ -23,7 +23,7 @@ class Source(ABC):
     """Batches of one `fit`, `evaluate` or `predict`.
 
     Attributes:
-        num_batches: of one pass; None where nobody knows before, or they never end.
+        num_batches: of one pass; None if it is not known in advance, or they never end.
         num_examples: of one pass; None where only batches are counted.
         is_infinite: whether they never end.
         is_endless: whether one pass follows the other in one iterator.
