@@ -57,7 +57,7 @@ def network_note(
     Args:
         environ: the command's.
         peers: each peer's name -> its host.
-        resolve: what finds the hosts' IP addresses.
+        resolve: finds the hosts' IP addresses.
     """
     if not count_devices(environ):
         return None

@@ -33,7 +33,7 @@ def check_driver(cuda: str, gpus: int, file: Path = VERSION_FILE) -> None:
     Args:
         cuda: the version in the image, "12.9.79"; empty where there is none.
         gpus: how many this container has.
-        file: what the driver says of itself.
+        file: the driver's description of itself.
     """
     first = FIRST_DRIVER.get(cuda.partition(".")[0])
     found = _driver(file)
@@ -56,7 +56,7 @@ def kernels_warning(cuda: str, environ: Mapping[str, str], file: Path = VERSION_
     Args:
         cuda: as for `check_driver`.
         environ: the command's.
-        file: what the driver says of itself.
+        file: the driver's description of itself.
     """
     found = _driver(file)
     if not cuda or not found or _numbers(found) >= _numbers(FIRST_COMPILER):

@@ -69,7 +69,7 @@ def digest(
         command: it; words may be secret, and so they are not written down.
         settings: the TRAINER_ variables that it gets, among others, which do not count.
         workers: how many run it.
-        folder: where it runs; None: here.
+        folder: the one that it runs in; None: this one.
     """
     found = [_digest_of(word, folder or Path()) for word in command]
     given = sorted(one for one in settings.items() if one[0].startswith(SETTING))

@@ -112,10 +112,10 @@ def fit(
             of every batch. Inputs of pairs reach the model as they are, floating-point numbers as
             float32; uint8 [n, height, width, channels] are taken for pictures, and scaled from
             0..255 to 0..1. All else reaches it as it is.
-        optimizer: made within the same scope, or the name of one; not given: as the settings say.
+        optimizer: made within the same scope, or the name of one; default: the one in the settings.
         loss: as `compile` takes it. Not given: for labels that are classes, whole numbers [n] from
             0, the cross-entropy of logits [n, classes].
-        metrics: as `compile` takes them. Not given: for classes, the accuracy.
+        metrics: in a form that `compile` accepts. Default: for classes, the accuracy.
         settings: those of docs/reference/settings.md, without TRAINER_ and in lower case:
             `epochs=5`, `global_batch_size=128`. A setting that would do nothing is refused.
 

@@ -27,7 +27,7 @@ def working_folder(command: Sequence[str], environment: Mapping[str, str], log: 
     """Return the folder in which a command runs, made and filled; None: the present one.
 
     Args:
-        command: what is run. Its own folder is left only if it names a file in the workspace.
+        command: the one to run. Its own folder is left only if it names a file in the workspace.
         environment: of the command, with TRAINER_RUN_DIR.
         log: whose worker it is, and where to say so.
     """

@@ -60,7 +60,7 @@ def _refuse_other_engines(model: keras.Model) -> None:
     """Refuse a model whose training the engine does not control: its run would not be saved.
 
     Raises:
-        ConfigurationError: with what it is.
+        ConfigurationError: naming the problem.
     """
     if not install.is_installed():
         raise ConfigurationError([engine_off("off")])

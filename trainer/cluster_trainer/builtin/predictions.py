@@ -39,7 +39,7 @@ def write_predictions(model: keras.Model | None, data: DataSet, folder: Path) ->
 
     Args:
         model: a copy outside of any strategy; None: there is none.
-        data: what it was trained and evaluated on.
+        data: the data that it was trained and evaluated on.
         folder: the worker's own.
     """
     try:

@@ -22,9 +22,9 @@ class Run:
     """The parts of a training.
 
     Attributes:
-        job: what this process was started to do.
+        job: the task that this process was started for.
         plan: how long it is.
-        data: what is trained on.
+        data: the training data.
         model: compiled.
         own: the parts of `record.of` that a script or a module of the user's has given.
     """
@@ -79,7 +79,7 @@ def facts_of(config: TrainerConfig, data: DataSet, settings: Mapping[str, str]) 
     Args:
         config: the settings.
         data: as this worker has loaded it.
-        settings: what the run keeps of itself in a checkpoint.
+        settings: the run's settings that a checkpoint stores.
     """
     parts = {"training": data.train, "test": data.test}
     examples = {name: part for name, part in parts.items() if isinstance(part, Examples)}

@@ -23,8 +23,8 @@ def save_trained(
     All wait until the chief has written: to the others, a worker that exits early is a lost one.
 
     Args:
-        run: what was trained.
-        completed: what it has come to.
+        run: the run that was trained.
+        completed: its result.
         reporter: gets the messages.
         build: makes a copy of the model that knows nothing of the strategy.
     """

@@ -50,8 +50,8 @@ class Trainer(Program):
     and ends the process.
 
     Attributes:
-        run: what is trained.
-        described: what must be unchanged when the run resumes, name -> value.
+        run: the run to train.
+        described: all that must be unchanged when the run resumes, name -> value.
         reporter: gets the run's progress.
         one_fit: that it has called; None: it has not yet.
     """

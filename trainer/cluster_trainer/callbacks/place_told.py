@@ -24,7 +24,7 @@ class PlaceTold(keras.callbacks.Callback):
         teller: gets the reports.
         place: returns the fit's place before the call.
         has_limit: whether a call may take too long at all.
-        more: what else is told, by StatusFile's names.
+        more: other values to show, by StatusFile's names.
     """
 
     several_batches_a_call = True

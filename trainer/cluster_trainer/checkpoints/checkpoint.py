@@ -50,11 +50,11 @@ class Place:
 
     Attributes:
         step: how many steps it has done, over all epochs.
-        epoch: which it is in, from 0.
+        epoch: the current one, from 0.
         done: how many steps of that epoch are done.
         passes: how often it has gone through the data.
         seen: how many batches of the present pass it has had.
-        stage: what else is done.
+        stage: the moment within the step.
         stopped: whether a callback has ended the fit.
         first: the epoch that the fit began with.
     """
@@ -75,7 +75,7 @@ class Checkpoint:
 
     Attributes:
         step: training steps done, over all epochs.
-        stage: what it has behind it, beside these.
+        stage: the moment within the step.
         settings: those that must be unchanged when the run resumes, name -> value.
         progress: the place in the run, and the states of callbacks, as JSON knows them.
         names: of the arrays.

@@ -36,7 +36,7 @@ class Found:
     """The newest checkpoint of all workers.
 
     Attributes:
-        checkpoint: what it holds.
+        checkpoint: its content.
         content: the same as a file's content.
         holder: the name of a worker that has it.
         is_here: whether this worker has it.

@@ -22,7 +22,7 @@ class Saver:
     and the next one is tried again.
 
     Args:
-        store: where to.
+        store: the destination.
         on_saved: called after each that was written, with its number.
 
     Attributes:

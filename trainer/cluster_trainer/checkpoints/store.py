@@ -62,7 +62,7 @@ class Store:
 
         Args:
             number: of the checkpoint.
-            write: writes its content to what it is given.
+            write: writes its content to the file that it is given.
 
         Raises:
             OSError: it could not be written; the older ones are still there.

@@ -20,7 +20,7 @@ def buckets_of(values: Sequence[tf.Tensor], dtype: tf.DType, ranks: int) -> list
 
     Args:
         values: gradients in the order of the layers: the backward pass comes to the last one first.
-        dtype: which they are summed as.
+        dtype: the type in which they are summed.
         ranks: how many workers there are when none is missing.
     """
     everything = [*range(len(values))]

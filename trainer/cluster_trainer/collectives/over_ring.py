@@ -44,8 +44,8 @@ def begin_sums(
     Args:
         ring: of the workers.
         values: of any shapes and types.
-        what: they are, see Ring; the same on all workers.
-        wire: what float32 travels as, see `Ring.all_reduce`; sparse rows travel as they are.
+        what: their name, see Ring; the same on all workers.
+        wire: the type that float32 is sent as, see `Ring.all_reduce`; sparse rows stay unchanged.
 
     Returns:
         a function to be called once, in the same trace; it waits for the rest, and returns the

@@ -123,7 +123,7 @@ def summed(values: Sequence[Gradient], what: str = "") -> list[Gradient]:
 
     Args:
         values: the same number, and of the same shapes, on all replicas.
-        what: they are, in a few words, the same on all workers; a ring compares them.
+        what: a few words for them, the same on all workers; a ring compares them.
     """
     return begin_sums(values, what)()
 
@@ -136,7 +136,7 @@ def begin_sums(
     Args:
         values: see `summed`.
         what: the same.
-        wire: what float32 travels as over a ring; None: as it is.
+        wire: the type that float32 is sent as over a ring; None: float32.
 
     Returns:
         a function to be called once, in the same trace; it waits for the rest, and returns the

@@ -108,7 +108,7 @@ class DataSet:
     """A named data set: training and test data.
 
     Attributes:
-        name: as the results have it.
+        name: the one in the results.
         train: examples, or whatever else Keras's `fit` takes.
         test: examples, or what `fit` takes as validation data; None: there is nothing.
         num_classes: how many there are; None where the labels are no classes.

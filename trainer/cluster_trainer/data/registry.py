@@ -33,7 +33,7 @@ def load(
 
     Args:
         name: a TFDS name, or `module:function`.
-        data_dir: where TFDS looks for prepared sets, and prepares what is missing.
+        data_dir: where TFDS looks for prepared sets, and prepares missing ones.
         image_size: side in pixels to which pictures are resized; None leaves them as they are,
             or makes them 224 where they differ in size.
         cache: how TFDS's pictures are kept: decoded in `memory` or on `disk`, or decoded whenever
@@ -65,7 +65,7 @@ def from_parts(variable: str, name: str, load: Callable[[], Any]) -> DataSet:
     """Make a data set from the result of a user's code: (train, test).
 
     Args:
-        variable: what a message calls it.
+        variable: its name in messages.
         name: its own name.
         load: returns (train, test); see `DataSet`. Arrays (inputs, labels), and a tf.data.Dataset
             of single examples (input, label), become examples; test may be None.

@@ -29,7 +29,7 @@ class RunLength:
     Attributes:
         epochs: how many there are.
         steps_per_epoch: global batches in each; None: not known in advance.
-        global_batch_size: examples of a step, on all replicas; None: as the data give them.
+        global_batch_size: examples of a step, on all replicas; None: as the data are batched.
         examples: training examples in a pass; None: unknown.
     """
 

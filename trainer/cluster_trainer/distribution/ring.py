@@ -44,7 +44,7 @@ def form(
     """Meet the other workers, which do the same; `renew` of the result does so again.
 
     Args:
-        environ: what the entrypoint has started this command with.
+        environ: the variables with which the entrypoint started this command.
         silence_seconds: after which another worker is lost.
         most: the number of all workers, if fewer may continue.
         is_late: whether the others train already; they are not met here then, but when needed.

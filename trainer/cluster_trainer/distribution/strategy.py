@@ -34,8 +34,8 @@ def choose(
 
     Args:
         wanted: the strategy, as the setting has it.
-        collectives: what sums over workers, as the setting has it.
-        task: which of how many workers this is.
+        collectives: the setting: how sums over workers are made.
+        task: this worker's place, and the number of workers.
         local_devices: that train here.
         may_ring: whether there is an entrypoint that connects a ring.
     """

@@ -18,7 +18,7 @@ class Execution:
     Attributes:
         batches: TensorFlow's iterator.
         steps: how many steps to do.
-        source: where the batches come from.
+        source: gives the batches.
         workers: those that read them.
         spec: returns what a replica gets of a batch; see EpochIterator.spec.
         is_first: whether they begin an epoch or a pass, whose first batch may take long.
@@ -67,7 +67,7 @@ class Shared(tuple[Any, ...]):  # noqa: SLOT001  a tuple's kind cannot have any
 
     Attributes:
         shares: see Source.shares.
-        source: where they come from.
+        source: gives them.
     """
 
     def __new__(cls, shares: Any, source: Source) -> Self:

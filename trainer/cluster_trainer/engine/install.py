@@ -58,9 +58,9 @@ def install(
     """Install the replacements, once in a process.
 
     Args:
-        around: what a `fit` gets from outside of the engine.
+        around: the parts of a `fit` that come from outside the engine.
         around_other: the same of the other calls, outside of a `fit`.
-        first_batch: what is done with a first batch, unless a `fit` says otherwise.
+        first_batch: what to do with a first batch, unless a `fit` says otherwise.
         plain_bars: whether nothing but text may be printed: a progress bar is one line at its end.
     """
     # This statement of the patched Keras about arrays (patches/) does not hold here.

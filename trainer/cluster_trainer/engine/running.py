@@ -38,7 +38,7 @@ class Order:
 
     Attributes:
         seed: of the order in which examples are seen.
-        steps_a_call: how many steps are to be done in a call; None: as many as take a while.
+        steps_a_call: the number of steps of a call; None: about a second's worth.
         goes_on: whether an epoch with more steps than a pass of arrays continues in the next.
     """
 
@@ -57,7 +57,7 @@ class Watched:
         meet: raises what ends the fit, if all workers have agreed to.
         limit: limits the time of a call of TensorFlow.
         traces: is called within it where that traces.
-        first_batch: what is done with a fit's first batch; None: what holds for the process.
+        first_batch: what to do with a fit's first batch; None: the process's default.
     """
 
     checkpoint_callback: Any = None
@@ -73,7 +73,7 @@ class Running:
     """One call of `fit`, `evaluate` or `predict`: its announcement and its progress.
 
     Attributes:
-        name: what the user has called.
+        name: the method that the user called.
         order: of its steps.
         watched: by what.
         one_batch_a_call: whether a callback must be called for each batch.

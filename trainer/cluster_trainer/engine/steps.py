@@ -56,11 +56,11 @@ class Steps:
     Args:
         model: compiled.
         step: its `train_step` or `test_step`, from a replica's batch to its logs.
-        name: what it is a step of.
-        first_batch: what is done with the first batch of a call that does not say.
+        name: the method that it is a step of.
+        first_batch: what to do with the first batch of a call that does not say.
 
     Attributes:
-        logs: as they were after the last call.
+        logs: those after the last call.
         waits: for how long the steps have waited.
         trains: how many variables they train, as traced first; None: they are not.
     """
@@ -147,7 +147,7 @@ class Steps:
             is_built = building.has_call(model) and building.build(
                 model, iterator.spec, may_trace=True
             )
-            if not is_built and self._replicas.total > 1:  # otherwise its step builds what it uses
+            if not is_built and self._replicas.total > 1:  # otherwise the step builds it
                 building.refuse_unbuilt(model)
             return False
         reading = self._reading(iterator.source)

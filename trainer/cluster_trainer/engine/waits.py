@@ -51,7 +51,7 @@ class Waits:
         total = self._total(name)
         with tf.control_dependencies(_tensors(ready)):
             begin = tf.timestamp()
-        taken = take()  # after the clock was read: TensorFlow keeps the order of what has effects
+        taken = take()  # after the clock was read: operations with effects keep their order
         with tf.control_dependencies([begin, *_tensors(taken)]):
             seconds = tf.timestamp() - begin
         noted = tf.raw_ops.AssignAddVariableOp(resource=total, value=seconds)

@@ -1,6 +1,6 @@
 """What each `fit` gets, in the order in which it happens: a script's, and the built-in trainer's.
 
-1. The program that has called it says what it asks for: `program.py`, `script/`, `builtin/`.
+1. The calling program states its wishes: `program.py`, `script/`, `builtin/`.
 2. The workers meet, agree where the program resumes, and choose the fit's folder: `identity/`.
    The built-in trainer's compare settings and data here.
 3. They find the newest checkpoint, and give it to all: `kept/finding.py`. Keras's `fit` runs, which

@@ -77,7 +77,7 @@ class Survivor:
     `fit` in fit.py calls its methods in order.
 
     Args:
-        task: which worker this is.
+        task: this worker's.
         stop: ends the process at once while it waits.
         status: gets the state while it waits.
         say: is called with the reason of the wait.

@@ -21,9 +21,9 @@ class PaceWatch:
     """Compares the pace of the workers; after each exchange all of them have the same result.
 
     Args:
-        task: which worker this is.
+        task: this worker's.
         workers: those that train together.
-        looks: whether it can be seen what this one is at: where GPUs compute, it cannot.
+        looks: whether this worker's activity is visible; with GPUs it is not.
         most: how many there are when none is missing, if one may be; None: none may.
         waited: returns for how many seconds this one's steps have waited, by what for.
 

@@ -24,7 +24,7 @@ class Process:
         pid: its number.
         script: the user's script, once it has called `fit`; None: it has not.
         numbers: of the script's fits, from 0.
-        calls: what its end would be by the calls beside `fit`; None: there was none.
+        calls: how it would end because of the calls besides `fit`; None: there were none.
         locks: of the folders that the process keeps fits in.
         folders: those that `cluster_trainer.fit` has trained into.
         programs: the built-in trainer, by the thread that runs it.

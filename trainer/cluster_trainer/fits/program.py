@@ -72,7 +72,7 @@ class Program(ABC):
 
     @abstractmethod
     def failed(self, error: BaseException) -> None:
-        """Note what has ended a fit; end the process unless the error is the program's own.
+        """Note why a fit ended; end the process unless the error is the program's own.
 
         Raises:
             SystemExit: something does not fit, and no peer would wait for this process to be gone.
@@ -122,7 +122,7 @@ class Asked(ABC):
             is_again: whether the fit has begun before in this process.
 
         Raises:
-            ConfigurationError: they differ, or what is in the folder is another program's.
+            ConfigurationError: they differ, or the folder belongs to another program.
         """
 
     @abstractmethod
@@ -142,7 +142,7 @@ def options_of(
     Args:
         program: has called it.
         folder: the fit's own.
-        described: what must be unchanged when the fit resumes, name -> value.
+        described: all that must be unchanged when the fit resumes, name -> value.
         more: of FitOptions, what this program wants besides.
     """
     return FitOptions(

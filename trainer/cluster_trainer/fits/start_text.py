@@ -28,8 +28,8 @@ def start_of_fit(
 
     Args:
         job: the settings, and which worker this is.
-        model: what is trained.
-        beginning: where the fit begins.
+        model: the one to train.
+        beginning: the step at which the fit begins.
         what: is trained, name -> value.
         is_first: whether no fit of this process came before.
     """

@@ -86,9 +86,9 @@ def check_classifier(
     """Refuse a model whose output for each class is not what its loss takes.
 
     Args:
-        variable: what the message calls it.
+        variable: its name in messages.
         name: its own name there.
-        model: what has been built.
+        model: the one that was built.
         data: what it is to learn, with classes.
         to_logits: whether its loss takes logits; False: probabilities; None: it does not say.
     """

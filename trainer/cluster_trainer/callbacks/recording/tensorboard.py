@@ -5,8 +5,8 @@
 | `tensorboard/` | how fast this worker is; the chief's: metrics within epochs, the rate, starts |
 | `tensorboard/train/`, `test/` | the chief's: every metric of each epoch, over all examples |
 
-Steps are those of the run, over stops and restarts: what a start does again is written again, and
-what was written before holds no more (results/event_file.py).
+Steps are those of the run, over stops and restarts: a step that a start repeats is written again,
+and its earlier entry is no longer valid (results/event_file.py).
 """
 
 import time
@@ -37,7 +37,7 @@ class Shown:
         place: returns the run's place.
         checkpoints: tell of the newest, name -> its step and seconds.
         examples_at: from a step to the training examples seen until then; None: unknown.
-        start: what is to be said of this start, as Markdown.
+        start: a description of this start, as Markdown.
         num_workers: among whom the examples are shared out.
         is_chief: whether this worker writes what is the same on all.
         histograms: whether to show how the weights are distributed.
@@ -64,7 +64,7 @@ class TensorBoard(keras.callbacks.Callback):
 
     Args:
         folder: this worker's own for them.
-        shown: what is written.
+        shown: the kinds of data that are written.
     """
 
     several_batches_a_call = True

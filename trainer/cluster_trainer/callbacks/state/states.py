@@ -33,7 +33,7 @@ def taken(
     Args:
         callbacks: of a fit.
         arrays: see `as_json`.
-        grown: what was written of each one's growing lists before.
+        grown: how much of each one's growing lists was written before.
     """
     found, grown = {}, {} if grown is None else grown
     for name, callback in named(callbacks):

@@ -42,7 +42,7 @@ class Unkept:
         """Return the names of the attributes that have changed, by callback.
 
         Args:
-            before: what had changed at an earlier start of the fit.
+            before: what an earlier start of the fit had changed.
         """
         found = {name: {*names} for name, names in before.items()}
         for (callback, name), digest in self._digests():
@@ -104,7 +104,7 @@ class ValueDigest:
 
 
 def _is_users_own(kind: type) -> bool:
-    """Tell whether a class is of the script: what packages remember is mostly not decisive."""
+    """Tell whether the script defines a class: the state of packages' classes rarely matters."""
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
     is_of_file = kind.__module__ == "__main__" or bool(file and not is_installed(file))
     return is_of_file and not issubclass(kind, HOLDERS + VARIABLES) and not issubclass(kind, type)

@@ -63,11 +63,11 @@ class Control:
 
     Args:
         place: this rank.
-        left: where records are sent.
-        right: where they come from.
+        left: the socket to which records are sent.
+        right: the socket from which they come.
         limits_seconds: how long the right neighbour may be silent: until it is first heard, and
             from then on.
-        fate: where failures go.
+        fate: receives failures.
     """
 
     def __init__(

@@ -131,7 +131,7 @@ class Ring:
         Args:
             values: [n] of one of DTYPES; read, never written to.
             wire: "bfloat16" halves what is sent of float32, and rounds it to 8 bits. None, or the
-                type's own name: as they are. All ranks must ask for the same.
+                type's own name: unchanged. All ranks must ask for the same.
             what: see the class.
 
         Raises:

@@ -63,8 +63,8 @@ class Flow:
     """The two streams of one operation: a header each, then the content.
 
     Args:
-        outgoing: what is sent to the right.
-        incoming: where it comes to from the left.
+        outgoing: the data for the right neighbour.
+        incoming: the memory for the left neighbour's data.
         head: the header to send; empty: none.
         check: called with the header that has come, HEADER.size bytes; None: none comes.
         free: how many bytes of content may be sent at once; each byte of content that has come in,
@@ -136,7 +136,7 @@ class Links:
         left: to the neighbour that this one receives from, not blocking.
         right: to the one that it sends to, not blocking.
         ranks: of left and right.
-        fate: which ends every wait.
+        fate: ends every wait.
 
     Attributes:
         doubt_seconds: how long to wait for another rank's word before the left one is said to be at

@@ -31,8 +31,8 @@ class AsTheyAre:
     """Numbers that are sent in their own type.
 
     Attributes:
-        own: what this rank sends of its own.
-        wire: where other ranks' numbers come to, and from where they are passed on.
+        own: the numbers that this rank sends of its own.
+        wire: the memory that other ranks' numbers come to, and are passed on from.
         total: the sum, once all is done.
     """
 

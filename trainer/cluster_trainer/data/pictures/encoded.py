@@ -15,7 +15,7 @@ class Decoder:
     """Decodes the pictures of one data set.
 
     Attributes:
-        feature: what TFDS knows about them; bytes, [height, width, channels].
+        feature: TFDS's description of them; bytes, [height, width, channels].
         side: pixels to which height and width are resized; None leaves them as they are.
     """
 

@@ -32,7 +32,7 @@ class Keeping:
     """How the examples are cached.
 
     Attributes:
-        data_dir: what TFDS prepares lies here, and the decoded pictures in a folder of it.
+        data_dir: holds the sets that TFDS prepares, and a folder with the decoded pictures.
         cache: `memory`, `disk`, `none` or `auto`.
         say: gets the progress of long work.
     """
@@ -49,7 +49,7 @@ class Pictures:
     Attributes:
         files: (string [], int64 []): each picture's file and label, in the set's own order.
         decoder: decodes them.
-        folder: where the decoded split lies on disk, if it does, for all that share the disk.
+        folder: the decoded split's, if it is on disk, for all that share the disk.
     """
 
     files: tf.data.Dataset

@@ -33,9 +33,9 @@ class Room:
     Attributes:
         decoded: all pictures of a set as bytes of red, green and blue.
         encoded: the same as JPEG or PNG.
-        memory: what this process may still take.
+        memory: how much this process may still use.
         disk: free in the data directory; None: it cannot be written.
-        directory: where on disk, for messages.
+        directory: the one on disk, for messages.
         is_on_disk: whether another process has decoded the set there already.
     """
 

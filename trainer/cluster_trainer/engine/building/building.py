@@ -10,7 +10,7 @@ what it needs itself:
 - without a strategy, if it is a user's own or runs eagerly, or if layers have a `build` of their
   own, still to be called;
 - if the model has no `call`;
-- over a ring, if it is a user's own, and the model's `call` does not take what it is given.
+- over a ring, if it is a user's own, and the model's `call` does not accept its arguments.
 """
 
 import logging
@@ -230,7 +230,7 @@ def _as_in_a_scope(model: Any, batch: Any) -> None:
     function that TensorFlow's AutoGraph must convert cannot be called like Python's own.
 
     Raises:
-        Exception: as Keras's own, if nothing helps.
+        Exception: Keras's own, if nothing helps.
     """
     if _try(model, _inlined, batch):
         return

@@ -111,7 +111,7 @@ def announcement_of(
     Args:
         name: of the call.
         model: whose it is.
-        callbacks: as they are given.
+        callbacks: as they are passed.
         hooks: their methods that are called for each batch.
         is_fits: whether it is the validation of the fit that runs, which may end the fit, as a call
             of a callback's own may not.

@@ -18,7 +18,7 @@ class EpochOrder:
         examples: how many there are.
         batch_size: of the global batch.
         seed: of the order, which is another in each pass; None: their own order.
-        bytes_of_example: what one takes in memory, about.
+        bytes_of_example: about how much memory one needs.
         take_work: whether taking them is more than copying.
     """
 

@@ -78,7 +78,7 @@ def refuse_others(
 
     Raises:
         ConfigurationError: with everything that differs, on every worker.
-        PeerUnfit: where only workers differ that are new, on the others; see newcomers.py.
+        PeerUnfit: on the others, if only new workers differ; see newcomers.py.
     """
     found = _found(source)
     everyone = facts.of_all(workers, {**found, **more}, f"{what} (data)")

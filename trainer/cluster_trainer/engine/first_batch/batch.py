@@ -26,7 +26,7 @@ class Batch:
     Attributes:
         parts: the local replicas' shares.
         weights: how much of the batch each is.
-        cuts: what each has of the parts of the batch.
+        cuts: each one's share of the parts of the batch.
         whole: all of it.
     """
 

@@ -53,9 +53,9 @@ class FirstBatch:
     Args:
         model: compiled.
         step: from a replica's batch to its logs, not a function of TensorFlow's.
-        logs: what they have come to.
-        name: of the steps, `training` or `evaluation`.
-        otherwise: what is done with it where a call of Keras's does not say.
+        logs: their results.
+        name: the steps' name, `training` or `evaluation`.
+        otherwise: what to do with it if a call of Keras's does not say.
 
     Attributes:
         due: tells which batch that is.

@@ -39,8 +39,8 @@ class Outcome:
     """The results of one way.
 
     Attributes:
-        logs: the step's, each as one number.
-        state: what the step has assigned otherwise than by an optimizer, by name.
+        logs: those of the step, each as one number.
+        state: the values that the step assigned, except by an optimizer, by name.
         way: the gradients.
     """
 
@@ -54,13 +54,13 @@ class Both:
     """Both ways of one batch.
 
     Attributes:
-        whole: as one device computes it.
-        shared: as all replicas do; state is their mean, weighted with their shares.
+        whole: the result of one device.
+        shared: the result of all replicas; state is their mean, weighted with their shares.
         before: the state before either, where it has changed.
         replicas: how many there are.
-        things: what the replicas are, such as `workers`.
-        tolerance: what rounding explains, relatively.
-        trains: whether the step trains, and does not evaluate.
+        things: a word for the replicas, such as `workers`.
+        tolerance: the largest relative difference that rounding explains.
+        trains: whether the step trains (otherwise it evaluates).
         told: the names of differences that were reported before.
     """
 

@@ -31,13 +31,13 @@ class Way:
 
     Attributes:
         cuts: of the batch's parts, each once; several where parts have different numbers of rows.
-        gradients: of each optimizer that was to apply some, what it was given, in order.
+        gradients: those that each optimizer was to apply, in order.
         sizes: of the same, the norm of what this replica had before sums over replicas.
-        differing: what was drawn at random that cannot be drawn alike both ways.
+        differing: the random draws that cannot be made equal both ways.
         draws: how often something was drawn without a seed of Keras's.
-        shapes: of what was drawn; a row for each of the batch's is -1.
-        drawn: by `id`, what was drawn.
-        pythons: what stands in for the generator of the module `random`, alike in each way.
+        shapes: of the draws; a dimension with a row for each example is -1.
+        drawn: the draws, by `id`.
+        pythons: the stand-in for the generator of the module `random`, the same in each way.
         numpys: the same of `numpy.random`.
     """
 

@@ -49,7 +49,7 @@ def seen_to(
     Args:
         model: whose step it is.
         batch: this replica's share, which the step is given.
-        part: what is known of the share.
+        part: the known facts about the share.
         guards: whether the replica may be without examples.
         is_keras_own: whether the step is Keras's `train_step` or `test_step`, not the script's.
 

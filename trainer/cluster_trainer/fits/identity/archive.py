@@ -27,7 +27,7 @@ def move_aside(folder: Path, names: Sequence[str], label: str, began: float) -> 
     Args:
         folder: the worker's own.
         names: of the files and folders that are the run's; those that are not there are left out.
-        label: what the run is called, such as its script.
+        label: a name for the run, such as its script's.
         began: when it began, in seconds since 1970.
 
     Returns:

@@ -42,7 +42,7 @@ def training_described(model: keras.Model, arguments: Mapping[str, Any]) -> dict
     """Return losses, metrics, class weights and layers of a fit: name -> value.
 
     Args:
-        model: what is trained.
+        model: the one to train.
         arguments: of `fit`, those that are given.
     """
     # Keras has no public access to the arguments of `compile`.

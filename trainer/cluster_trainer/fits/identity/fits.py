@@ -39,8 +39,8 @@ class Chosen:
 
     Attributes:
         number: the fit's, from 1.
-        folder: where it is kept.
-        call: what all workers have agreed that it is.
+        folder: the one that it is stored in.
+        call: its identity, on which all workers have agreed.
         doubts: why a fit that had ended there may be another; see Choice.
     """
 
@@ -120,7 +120,7 @@ class Fits:
             mine: the call of this worker. The chief's counts for all: models that are made without
                 a seed begin with its weights.
             workers: this one and the others.
-            before: what was chosen for the same call, which begins again; None: nothing yet.
+            before: the earlier choice for this call, which begins again; None: none yet.
 
         Raises:
             ConfigurationError: the script has other arguments than when the fit began.

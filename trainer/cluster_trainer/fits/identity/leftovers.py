@@ -17,7 +17,7 @@ class Leftovers:
     """The beginning of a run on this worker.
 
     Args:
-        job: what this process was started to do.
+        job: the task that this process was started for.
     """
 
     def __init__(self, job: Job) -> None:

@@ -20,7 +20,7 @@ class Call:
     """One call of `fit`.
 
     Attributes:
-        place: where in the script it is.
+        place: its place in the script.
         time: how many calls in the same start were there before it.
         same: how many of these had the same loop variables and parameters.
         order: how many fits the process had called before.
@@ -90,7 +90,7 @@ def choose(mine: Call, kept: Sequence[Kept], unnoted: Collection[int] = ()) -> C
     1. Its line, its callers' lines, its loop variables and parameters are the same, and it was
        called as often.
     2. As 1., but called more or less often, and the model has the weights that this fit began with.
-       So a script that leaves out what it has done before comes to the right one.
+       So a script that skips earlier fits finds the right one.
     3. As 1., but the weights speak against it.
     4. The lines are the same, it was called as often, and only parameters that may be another at
        each start differ, such as a folder with a date.

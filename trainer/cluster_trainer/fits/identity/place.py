@@ -34,7 +34,7 @@ class Line:
         file: its path.
         function: the function that it is in; `<module>` outside of all.
         text: the call, in one line; empty where there is no source.
-        occurrence: which call of this text it is in the function, from 0.
+        occurrence: its number among the function's calls with this text, from 0.
     """
 
     file: str

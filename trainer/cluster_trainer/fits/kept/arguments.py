@@ -127,7 +127,7 @@ def arrange(  # noqa: PLR0913, PLR0917
     Args:
         given: its arguments, which are changed.
         callbacks: see `own_callbacks`.
-        own: the image's: what records the fit; see `telling_callbacks`.
+        own: the image's callbacks, which record the fit; see `telling_callbacks`.
         options: how it is saved.
         checkpoint_callback: knows where it is.
         files: that its callbacks write on the chief; None: there are no other workers.

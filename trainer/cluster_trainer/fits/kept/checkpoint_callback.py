@@ -95,7 +95,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         first: the epoch to begin with, where there is no checkpoint.
 
     Attributes:
-        place: where the fit is.
+        place: the fit's current step.
         logs_of_epoch: of an epoch whose validation was interrupted.
         held_up: the step of the last checkpoint, and for how many seconds it held training up.
         seconds_held_up: the same of all checkpoints of this start together.

@@ -63,7 +63,7 @@ class Coordinator:
         options: how the fit is saved.
         model: is trained.
         workers: this one and the others.
-        start: where the fit begins, without its checkpoint's values.
+        start: the step at which the fit begins, without its checkpoint's values.
         vote: on whether the fit ends after a call.
         saved: the newest checkpoint of this worker.
         files: that the user's callbacks write on the chief.
@@ -94,7 +94,7 @@ class Coordinator:
         """Refuse workers that differ, and a checkpoint of another fit; all workers call it.
 
         Args:
-            described: what must be unchanged of the fit and its data: name -> value.
+            described: all that must be unchanged of the fit and its data: name -> value.
             names: of the variables that exist.
 
         Raises:

@@ -40,10 +40,10 @@ class EndedFit:
     """A finished fit.
 
     Attributes:
-        name: as the log calls it.
+        name: its name in the log.
         store: its checkpoints.
         variables: the large ones, by `id`, as long as they are referred to.
-        places: where each of them is in a checkpoint, by `id`.
+        places: the place of each in a checkpoint, by `id`.
         read: the places of those that the script has read since, on any worker.
     """
 
@@ -149,7 +149,7 @@ class EndedFits:
             self._tell(one, of)
 
     def _tell(self, fit: EndedFit, of: str) -> None:
-        """Log what has become of a fit's weights, the first time of each kind."""
+        """Log what happened to a fit's weights, once for each kind."""
         is_read = bool(fit.read)
         tell_it = log.debug if self._has_told[is_read] else log.info
         self._has_told[is_read] = True

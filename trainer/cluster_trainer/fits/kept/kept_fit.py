@@ -72,7 +72,7 @@ class KeptFit:
 
     Args:
         options: how it is saved.
-        model: what is trained; made in the scope of its strategy.
+        model: the one to train; made in the scope of its strategy.
     """
 
     def __init__(self, options: FitOptions, model: keras.Model) -> None:

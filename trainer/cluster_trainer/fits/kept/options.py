@@ -25,15 +25,15 @@ class FitOptions:
         job: the settings, and which worker this is.
         stop: whether this process was asked to stop.
         deadline: until when a call of TensorFlow must be over.
-        folder: where its checkpoints lie.
-        described: what must be unchanged when the fit resumes, name -> value.
+        folder: the one that holds its checkpoints.
+        described: all that must be unchanged when the fit resumes, name -> value.
         ended: the process's fits that have ended.
         compares_layers: whether the layers must be as they were, too.
         describes_data: whether `described` tells how the data are cut, too.
         begins: called once the fit is known to be the one that is kept there, before it trains.
         had_ended: called before the results of a fit that had ended are given for this one's.
         goes_on: called before an interrupted fit resumes.
-        name: what the log calls it; empty if there is only one.
+        name: its name in the log; empty if there is only one.
         must_resume: whether a checkpoint has to be there.
         has_trained: whether this process has trained the model already: no start at step 0 then.
         interrupts: whether Ctrl-C raises KeyboardInterrupt, as a script may expect.

@@ -36,7 +36,7 @@ def refuse_differing(workers: Workers, task: Task, facts: Mapping[str, str]) -> 
 
     Raises:
         ConfigurationError: with everything that differs, on every worker.
-        PeerUnfit: where only workers differ that are new, on the others; see newcomers.py.
+        PeerUnfit: on the others, if only new workers differ; see newcomers.py.
     """
     everyone = of_all(workers, facts, SETTINGS)
     if not everyone:
@@ -92,8 +92,8 @@ def refuse_others(  # noqa: PLR0913, PLR0917
         options: how the fit is saved.
         model: is trained.
         workers: this one and the others.
-        start: where the fit begins.
-        described: what must be unchanged of the fit and its data: name -> value.
+        start: the step at which the fit begins.
+        described: all that must be unchanged of the fit and its data: name -> value.
         names: of the variables that exist.
 
     Raises:

@@ -51,13 +51,13 @@ class StepVote:
     Args:
         options: how the fit is saved.
         workers: this one and the others.
-        pace: compares what they are at.
-        network: compares how long they wait for sums.
+        pace: compares the workers' activities.
+        network: compares how long the workers wait for sums.
         place: returns the fit's place.
         begins_again: tells whether this process can resume from an earlier checkpoint.
 
     Attributes:
-        agreed: what came of the last vote.
+        agreed: the result of the last vote.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917

@@ -30,7 +30,7 @@ def asked_of(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, Any]
     It is called before the fit begins: a checkpoint or a callback may change the learning rate.
 
     Args:
-        model: what is trained.
+        model: the one to train.
         arguments: of `fit`, those that are given.
     """
     # Keras has no public access to the arguments of `compile`.
@@ -53,9 +53,9 @@ def about(
 
     Args:
         job: the settings, and which worker this is.
-        model: what is trained.
+        model: the one to train.
         asked: see `asked_of`.
-        data: what the training data are and how they are cut, name -> value.
+        data: describes the training data and how they are divided, name -> value.
     """
     strategy, settings = model.distribute_strategy, job.config.as_json()
     return {

@@ -46,9 +46,9 @@ class ScriptFit(Asked):
         script: has called it.
         number: of its fits in this process, from 0.
         called: identifies the call.
-        model: what is trained.
-        described: what must be unchanged when the fit resumes, name -> value.
-        told: what the script asks of the fit, for about.json; see `asked_of`.
+        model: the one to train.
+        described: all that must be unchanged when the fit resumes, name -> value.
+        told: the script's arguments of the fit, for about.json; see `asked_of`.
         chosen: its folder; None: the workers have not agreed yet.
     """
 

@@ -30,10 +30,10 @@ class ScriptRecords:
         job: the settings, and which worker this is.
         number: of the fit, from 0.
         journal: the worker's own, of all fits.
-        model: what is trained.
+        model: the one to train.
         script: its file's name.
         is_first: whether no fit of this process has been recorded before.
-        asked: what the script asks of the fit; see `asked_of`.
+        asked: the script's arguments of the fit; see `asked_of`.
     """
 
     job: Job

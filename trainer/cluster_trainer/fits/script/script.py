@@ -34,7 +34,7 @@ class Script(Program):
     """A user's script that calls Keras's own `fit`.
 
     Attributes:
-        environ: what the entrypoint sets.
+        environ: the variables that the entrypoint sets.
         before: the folder's earlier owner; None: none is known.
         numbers: of its fits in this process.
         fits: this process's, and those that are kept in the worker's folder.
@@ -42,7 +42,7 @@ class Script(Program):
         last: makes the meeting with the other workers at the end.
         onlooker: shows where a fit is.
         stage: how far it has come.
-        outcome: what its end would be that came now.
+        outcome: how it would end if it ended now.
         has_passed: whether a fit had ended in an earlier start, and was not run again.
         pid: this process's, and not that of one that it has forked off.
         choosing: held while a fit chooses its folder; those of other threads choose another.

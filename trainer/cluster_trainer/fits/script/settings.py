@@ -70,7 +70,7 @@ def read_fit(
 
     Args:
         environ: TRAINER_ variables, and the rest.
-        model: what the script gives.
+        model: the script's.
         dataset: the same.
         settings: the same, by name.
         overridden: settings in whose place the script gives something else.

@@ -31,7 +31,7 @@ def note_ended(given: inspect.BoundArguments, place: Place) -> None:
 
     Args:
         given: the fit's arguments.
-        place: where it had ended.
+        place: the step at which it ended.
     """
     data, validation = given.arguments.get("x"), given.arguments.get("validation_data")
     if isinstance(validation, tf.data.Dataset):
@@ -58,7 +58,7 @@ def begin_validations(given: inspect.BoundArguments, place: Place) -> None:
 
     Args:
         given: the fit's arguments, as its caller gave them.
-        place: where it resumes, or begins.
+        place: the step at which it resumes or begins.
     """
     dataset = given.arguments.get("validation_data")
     if not isinstance(dataset, tf.data.Dataset):

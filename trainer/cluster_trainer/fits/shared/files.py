@@ -45,7 +45,7 @@ class ChiefsFiles:
 
     Args:
         workers: this one and the others, which make the same calls in the same order.
-        callbacks: as the script gives them to the fit; the chief alone has all that write.
+        callbacks: those that the script passes to the fit; only the chief has all that write.
         folder: the trainer's own on this worker, of which nothing is given.
         goes_on: whether the fit does so from a checkpoint; its callbacks may have written before.
     """

@@ -30,7 +30,7 @@ class Written:
 
     Attributes:
         files: in the order in which they were opened first.
-        is_noting: whether what is opened now is noted.
+        is_noting: whether files that are opened now are noted.
     """
 
     def __init__(self, own: Path) -> None:

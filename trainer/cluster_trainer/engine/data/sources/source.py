@@ -38,7 +38,7 @@ class Source(ABC):
         changes: whether a pass may have other data than the one before.
         asks_users: whether `found` calls a user's own code, which may draw.
         calls_users: whether `shares` is read by threads that may call a user's own code.
-        doubtful: what of `found` may differ between workers by intention.
+        doubtful: the parts of `found` that may differ between workers by intention.
         components: which parts of a batch were batched together; see pieces.py.
     """
 
