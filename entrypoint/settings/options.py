@@ -111,8 +111,8 @@ class Options:
         "MAX_RESTARTS",
         forms.whole_number(0),
         default="3",
-        purpose="How often the command is restarted after a crash. After losses of peers, it is "
-        "restarted as often for each peer it has. Progress resets both counts (PROGRESS_FILE).",
+        purpose="How often the command is restarted after a crash. After losses of peers, the "
+        "limit is this number for each peer. Progress resets both counts (PROGRESS_FILE).",
         example="0",
     )
     progress_file: str | None = option(

@@ -1,4 +1,4 @@
-"""The contracts: each file reads the cluster from one system's variables or files.
+"""The sources of a cluster: each file reads the cluster from one system's variables or files.
 
 A source's `find` is a pure function. It returns None if its variables are not set, and a Resolution
 without a task if they do not tell which worker this is. It raises a ConfigurationError with every

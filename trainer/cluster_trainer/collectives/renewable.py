@@ -17,7 +17,7 @@ DOUBT_SECONDS, DOUBT_OF_NEW_SECONDS = 5.0, 1.0
 """How long a rank that is in a different call than its left neighbour waits for the others'
 verdict before it blames the neighbour: for a newcomer, and for a rank whose left neighbour is a
 newcomer."""
-LEAVING = "leaving out the worker that does not fit"
+LEAVING = "excluding an unfit worker"
 
 
 class RenewableRing:
