@@ -11,13 +11,13 @@ log = logging.getLogger("trainer")
 
 
 class NetworkWatch:
-    """Compares how long the workers' steps waited for sums; all of them tell it after each call.
+    """Compares how long the workers' steps waited for sums; they exchange it after each call.
 
     Args:
-        ring: whose sums they are; None: TensorFlow's, of which nobody can tell how long they take.
+        ring: makes the sums; None: TensorFlow makes them, and does not tell how long they take.
         waited: returns for how many seconds this worker's steps have waited for sums.
         is_chief: whether this worker says so.
-        is_rounded: whether gradients travel as bfloat16.
+        is_rounded: whether gradients are sent as bfloat16.
 
     Attributes:
         reason: why the network is the limit, for `status`; empty if it is not.
@@ -39,9 +39,9 @@ class NetworkWatch:
         self.reason = ""
 
     def mine(self) -> list[float]:
-        """Return what this worker tells the others: two times, below 0, of which the least counts.
+        """Return what this worker sends to the others: two negated times; the shortest count.
 
-        The first call, which compiles, is not looked at.
+        The first call, which compiles, is left out.
         """
         if self._ring is None or self._ring.size == 1:
             return [0.0, 0.0]
@@ -52,7 +52,7 @@ class NetworkWatch:
         return [min(0.0, sums - now[0]), -more.seconds]
 
     def take(self, seconds: float, told: Sequence[float]) -> None:
-        """Take what all workers tell: how long their calls took, and the largest of `mine`."""
+        """Note what all workers sent: how long their calls took, and the largest of `mine`."""
         sums, exchanging = (-one for one in told)
         self._limit.note(Interval(seconds, sums, exchanging, self._sent_bytes))
         if not self._is_chief:

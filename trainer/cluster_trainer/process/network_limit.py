@@ -1,8 +1,8 @@
 """Whether the network limits the speed: a rule over how long steps waited for sums.
 
-A step waits for sums from the moment at which this worker's own gradients are there. What the
-worker that waits least waits, nobody waits for others: it is the time of the sums themselves. Where
-that is more than a third of half a minute of training, a faster network would help.
+A step waits for sums from the moment at which this worker's own gradients are ready. The worker
+that waits least does not wait for others, so its wait is the time of the sums themselves. If that
+is more than a third of half a minute of training, a faster network would help.
 """
 
 from collections import deque
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 WINDOW_SECONDS = 30.0
 LIMIT = 1 / 3
-"""Of the time that training takes."""
+"""The share of the training time above which the network is the limit."""
 HALF = 0.5
-"""What is left of the traffic as bfloat16."""
+"""The share of the traffic that remains with bfloat16."""
 BITS, GIGA = 8, 1e9
 
 
@@ -23,7 +23,7 @@ class Interval:
     Attributes:
         seconds: how long they took.
         sums: for how many of them the worker that waited least waited for sums.
-        exchanging: for how many that one was in an exchange, beside its steps too.
+        exchanging: for how many of them that worker was in an exchange, also outside of steps.
         sent_bytes: by this worker.
     """
 
@@ -40,7 +40,7 @@ class NetworkLimit:
         self._intervals: deque[Interval] = deque()
 
     def note(self, interval: Interval) -> None:
-        """Take notice of what has come to pass since the last time."""
+        """Note the seconds since the last note."""
         self._intervals.append(interval)
         while self._seconds - self._intervals[0].seconds >= WINDOW_SECONDS:
             self._intervals.popleft()
@@ -51,12 +51,12 @@ class NetworkLimit:
 
     @property
     def share(self) -> float:
-        """For which part of the window steps waited for sums, and not for other workers."""
+        """The part of the window in which steps waited for sums, and not for other workers."""
         return sum(one.sums for one in self._intervals) / max(self._seconds, 1e-9)
 
     @property
     def bits_per_second(self) -> float:
-        """At what rate this worker sent while it was in an exchange."""
+        """The rate at which this worker sent during exchanges."""
         seconds = sum(one.exchanging for one in self._intervals)
         return BITS * sum(one.sent_bytes for one in self._intervals) / max(seconds, 1e-9)
 
@@ -66,10 +66,10 @@ class NetworkLimit:
         return self._seconds >= WINDOW_SECONDS and self.share > LIMIT
 
     def in_words(self, *, is_rounded: bool) -> str:
-        """Return what the sums take, and what would help, by how much.
+        """Return how much time the sums take, what would help, and by how much.
 
         Args:
-            is_rounded: whether gradients travel as bfloat16 already.
+            is_rounded: whether gradients are already sent as bfloat16.
         """
         advice = "larger batches or a faster network would help"
         if not is_rounded:

@@ -1,11 +1,11 @@
-"""What one rank's sums have sent to the right, and how long they took."""
+"""How much one rank's sums have sent to the right, and how long they took."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes and seconds of sums; waiting for slower ranks is in the seconds."""
+    """Bytes and seconds of sums; the seconds include waiting for slower ranks."""
 
     sent_bytes: int = 0
     seconds: float = 0.0
@@ -15,7 +15,7 @@ class Traffic:
         return Traffic(self.sent_bytes + more.sent_bytes, self.seconds + more.seconds)
 
     def since(self, before: "Traffic") -> "Traffic":
-        """Return what has come after an earlier look; a new ring begins at 0 again."""
+        """Return the difference to an earlier reading; a new ring begins at 0 again."""
         if self.sent_bytes < before.sent_bytes:
             return self
         return Traffic(self.sent_bytes - before.sent_bytes, self.seconds - before.seconds)
