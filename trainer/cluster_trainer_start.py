@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 TENSORFLOW = "tensorflow"
+DEVICES = ("TRAINER_DEVICES", "TRAINER_LOGICAL_CPUS")
+TRAINER = "trainer.__main__"
 SLOW = (TENSORFLOW, "keras", "tf_keras")
 """Packages that take seconds to import, and make hardly any garbage: their objects stay."""
 
@@ -68,7 +70,10 @@ def _have_import_quietly(loader: Any) -> None:
     def informed(module: ModuleType) -> None:
         if module.__name__ == TENSORFLOW:
             _set_threads()
-        execute(module)
+            execute(module)
+            _set_devices()
+        else:
+            execute(module)
 
     loader.exec_module = quietly
 
@@ -78,6 +83,21 @@ def _set_threads() -> None:
     from cluster_trainer.processors import threads_of_script  # noqa: PLC0415  other processes need none
 
     os.environ.update(threads_of_script(os.environ))
+
+
+def _set_devices() -> None:
+    """Leave TensorFlow the devices that a script was started with; it takes none of this later.
+
+    The trainer sees to its own.
+    """
+    wanted = any(os.environ.get(name, "").strip() for name in DEVICES)
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if not wanted or os.environ.get("CLUSTER_TRAINER_ENGINE", "").strip() == "off":
+        return
+    if main is None or main.name != TRAINER:
+        from cluster_trainer.distribution.of_script import set_devices_of_script  # noqa: PLC0415
+
+        set_devices_of_script(os.environ)
 
 
 def _without_collection(execute: Callable[[ModuleType], None], module: ModuleType) -> None:

@@ -156,6 +156,24 @@ def test_each_program_ends_over_a_ring_as_on_one_device(all_outcomes, over_ring,
     assert over_ring["worker-0"][name] == over_ring["worker-1"][name]
 
 
+OVER_BOTH = ["by_hand", "masked_sequences", "gan"]
+
+
+@pytest.fixture(scope="module")
+def over_both(workbench, tmp_path_factory):
+    """A few without a strategy, on two workers of two devices each, whose sums go round a ring."""
+    settings = {"TRAINER_COLLECTIVES": "ring", "TRAINER_LOGICAL_CPUS": "2"}
+    names = [*TOLERANCES, *BY_CHANCE, *(f"{name} again" for name in BY_CHANCE)]
+    left_out = ",".join(name for name in names if name not in OVER_BOTH)
+    return run_all(workbench, tmp_path_factory, settings | {"LEFT_OUT": left_out})
+
+
+@pytest.mark.parametrize("name", OVER_BOTH)
+def test_two_workers_of_two_devices_end_as_one_device(outcomes, over_both, name):
+    assert_close(over_both["worker-0"][name], outcomes["alone"][name], TOLERANCES[name])
+    assert over_both["worker-0"][name] == over_both["worker-1"][name]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", BY_CHANCE)
 def test_a_ring_draws_as_two_devices_do(outcomes, over_ring, name):

@@ -68,6 +68,7 @@ def examples_of_keras(k):
         "call_takes_training": lambda: k.call_takes_training(model),
         "reduction_axes": lambda: k.reduction_axes(of(keras.layers.BatchNormalization()).layers[0]),
         "strategy_given": lambda: k.strategy_given(model) is None,
+        "give_strategy": lambda: k.give_strategy(model, None) is None,
         "compiled_loss": lambda: k.compiled_loss(model).built,
         "compiled_metrics": lambda: k.compiled_metrics(model).built,
         "compile_config": lambda: k.compile_config(model).config["loss"] == "mse",
@@ -89,6 +90,9 @@ def examples_of_keras(k):
         "is_decayed": lambda: k.is_decayed(optimizer, dense.kernel),
         "averages_of": lambda: len(k.averages_of(optimizer)) == 2,
         "value_of": lambda: isinstance(k.value_of(dense.kernel), tf.Variable),
+        "set_value": lambda: k.set_value(dense.bias, k.value_of(dense.bias)) is None,
+        "let_optimizers_see": lambda: k.let_optimizers_see(lambda _, strategy: strategy) is None,
+        "counter_if_made": lambda: int(k.counter_if_made(optimizer)) == 1,
         "arrays_of": lambda: k.arrays_of(arrays) is not None,
         "num_examples": lambda: k.num_examples(arrays) == 3,
         "shuffle_of": lambda: k.shuffle_of(arrays) is True,
@@ -118,6 +122,7 @@ def examples_of_tensorflow(t):
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
         mirrored = tf.Variable(1.0)
+    plain = [tf.Variable(1.0), tf.Variable(2.0)]
     halves = strategy.experimental_distribute_dataset(tf.data.Dataset.range(8).batch(4))
     rows = tf.data.Dataset.from_tensor_slices(tf.range(4))
     mapped = rows.map(tf.abs, num_parallel_calls=2, deterministic=False)
@@ -144,6 +149,11 @@ def examples_of_tensorflow(t):
         "for_each_replica": lambda: (
             t.for_each_replica([1, 2]).values == (1, 2) and t.for_each_replica([3]) == 3
         ),
+        "mirrored_variable": lambda: t.mirrored_variable(strategy, plain).values == (*plain,),
+        "copies_of": lambda: (
+            t.copies_of(mirrored) == mirrored.values and len(t.copies_of(plain[0]))
+        ),
+        "is_copy": lambda: t.is_copy(mirrored.values[0]) and not t.is_copy(tf.Variable(1)),
         "copy_here": lambda: t.copy_here(mirrored) is mirrored.values[0],
         "spec_of_first": lambda: t.spec_of_first(halves.element_spec).dtype == tf.int64,
         "run_after": lambda: t.run_after(second, first) or second.control_inputs == [first],

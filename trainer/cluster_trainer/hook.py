@@ -12,9 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import tensorflow as tf
+
+from cluster_trainer.collectives import local_devices
 from cluster_trainer.data.memory import available_bytes
 from cluster_trainer.engine.first_batch.mode import MODES, FirstBatchMode
 from cluster_trainer.engine.install import install as install_engine
+from cluster_trainer.engine.install import install_of_devices
 from cluster_trainer.engine.progress_bar import can_draw
 from cluster_trainer.engine.running import Running
 from cluster_trainer.private import tensorflow_names
@@ -23,6 +27,8 @@ from cluster_trainer.process.exit_code import leave_script
 from cluster_trainer.settings.refusals import ACCEPTED
 from cluster_trainer.settings.task import as_started, names_task, was_replaced
 
+DEVICES = ("TRAINER_DEVICES", "TRAINER_LOGICAL_CPUS")
+SEVERAL = 2
 log = logging.getLogger("trainer")
 
 
@@ -45,6 +51,7 @@ def install() -> None:
         ways = ("auto", "tensorflow", "ring")
         if _one_of("TRAINER_COLLECTIVES", ways, ACCEPTED["collectives"]) != "tensorflow":
             _offer_ring()
+        local_devices.offer(_devices, install_of_devices)
 
 
 def _kept(run: Callable[..., Any], given: inspect.BoundArguments, call: Running) -> Any:
@@ -128,6 +135,16 @@ def _one_of(variable: str, known: Sequence[str], accepted: str) -> str:
         print(render([Problem(variable, wanted, accepted)]), file=sys.stderr)  # noqa: T201
         leave_script(ExitCode.BAD_CONFIGURATION)
     return wanted
+
+
+def _devices() -> Sequence[str]:
+    """Return the devices that train, when the first model is about to; none: TensorFlow's own."""
+    is_told = any(os.environ.get(name, "").strip() for name in DEVICES)
+    if not is_told and len(tf.config.list_physical_devices("GPU")) < SEVERAL:
+        return ()
+    from cluster_trainer.distribution.of_script import devices_of_script  # noqa: PLC0415
+
+    return devices_of_script(_environ())
 
 
 def _offer_ring() -> None:

@@ -12,6 +12,7 @@ from cluster_trainer.builtin.complete import complete
 from cluster_trainer.builtin.run import Run
 from cluster_trainer.builtin.saving import save_trained
 from cluster_trainer.collectives import group, neighbours
+from cluster_trainer.collectives import local_devices as offered_devices
 from cluster_trainer.collectives.replicas import count_of, count_of_all
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.data import registry
@@ -127,6 +128,7 @@ def start_strategy(
         before_ring: called before the entrypoint is asked for the other workers.
     """
     config, task = job.config, job.task
+    offered_devices.withdraw()
     num_gpus = strategy.count_gpus()
     check_gpus(config, num_gpus)
     local_devices = strategy.set_devices(config.devices, config.logical_cpus)

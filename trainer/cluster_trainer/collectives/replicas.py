@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from cluster_trainer.collectives import group, over_ring
+from cluster_trainer.collectives import group, local_devices, over_devices, over_ring
 from cluster_trainer.collectives.over_ring import CARRIERS
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.private import tensorflow_names
@@ -31,10 +31,10 @@ def alone() -> Iterator[None]:
 def count_of(strategy: tf.distribute.Strategy) -> int:
     """Return the number of a strategy's replicas, also within a step of the engine.
 
-    The replica of a process in a ring is one of the ring's. A step that is traced calls `count`.
+    The replicas of a process in a ring are some of the ring's. A step that is traced calls `count`.
     """
     ring = ring_of(strategy)
-    return ring.size if ring else _count_of(strategy)
+    return (ring.size if ring else 1) * _count_of(strategy)
 
 
 def count_of_all(strategy: tf.distribute.Strategy) -> int:
@@ -43,12 +43,16 @@ def count_of_all(strategy: tf.distribute.Strategy) -> int:
     The global batch and its order stay the same, whichever workers train.
     """
     ring = ring_of(strategy)
-    return ring.size_of_all if ring else _count_of(strategy)
+    return (ring.size_of_all if ring else 1) * _count_of(strategy)
 
 
 def ring_of(strategy: tf.distribute.Strategy) -> RenewableRing | None:
-    """Return the ring over which a strategy's replica is summed; None if TensorFlow sums."""
-    return group.current() if _count_of(strategy) == 1 else None
+    """Return the ring over which a strategy's replicas are summed; None if TensorFlow sums.
+
+    These are one replica, or one on each device of a script that has made no strategy.
+    """
+    is_plain = _count_of(strategy) == 1 or local_devices.is_of_all(strategy)
+    return group.current() if is_plain else None
 
 
 def _count_of(strategy: tf.distribute.Strategy) -> int:
@@ -77,7 +81,9 @@ class Replicas:
     def of(cls, strategy: tf.distribute.Strategy) -> "Replicas":
         """Return the replicas of a strategy that keeps them in step."""
         if ring := ring_of(strategy):
-            return cls(ring.size, ring.rank, most=ring.most)
+            local = _count_of(strategy)
+            most = ring.most and ring.most * local
+            return cls(ring.size * local, ring.rank * local, local, most)
         return cls.of_strategy(strategy)
 
     @classmethod
@@ -94,6 +100,10 @@ class Replicas:
     def workers(self) -> int:
         """The number of processes."""
         return self.total // self.local
+
+    def as_many(self, what: str) -> str:
+        """Return what a call is for, with the replicas of a worker: a ring finds other numbers."""
+        return f"{what} x{self.local}" if self.local > 1 else what
 
     @property
     def are_some_missing(self) -> bool:
@@ -144,7 +154,10 @@ def begin_sums(
     """
     if _is_alone:
         return lambda: list(values)
-    if ring := ring_of(tf.distribute.get_strategy()):
+    strategy = tf.distribute.get_strategy()
+    if ring := ring_of(strategy):
+        if _count_of(strategy) > 1:
+            return partial(over_devices.summed, ring, values, what, wire=wire)
         return over_ring.begin_sums(ring, values, what, wire=wire)
     return partial(_summed_by_strategy, values)
 
@@ -166,8 +179,10 @@ def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
     """
     if _is_alone:
         return value
-    if ring := ring_of(tf.distribute.get_strategy()):
-        return over_ring.gathered(ring, value, what)
+    strategy = tf.distribute.get_strategy()
+    if ring := ring_of(strategy):
+        over = over_devices if _count_of(strategy) > 1 else over_ring
+        return over.gathered(ring, value, what)
     carrier = CARRIERS.get(value.dtype, value.dtype)
     # TensorFlow gathers on the device of a value, and a function's argument has none yet.
     own = tf.identity(tf.cast(value, carrier))
@@ -179,9 +194,12 @@ def number() -> tf.Tensor:
     """Return this replica's number among all, int32 []; call it in a replica context."""
     if _is_alone:
         return tf.constant(0)
-    if ring := ring_of(tf.distribute.get_strategy()):
+    strategy = tf.distribute.get_strategy()
+    ring, local = ring_of(strategy), _count_of(strategy)
+    if ring and local == 1:
         return over_ring.rank_of(ring)
-    return tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int32)
+    here = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int32)
+    return over_ring.rank_of(ring) * local + here if ring else here
 
 
 def count() -> tf.Tensor:
@@ -190,5 +208,6 @@ def count() -> tf.Tensor:
     if _is_alone:
         return tf.constant(1)
     if ring := ring_of(strategy):
-        return over_ring.size_of(ring)
+        local = _count_of(strategy)
+        return over_ring.size_of(ring) * local if local > 1 else over_ring.size_of(ring)
     return tf.constant(_count_of(strategy))

@@ -107,10 +107,6 @@ def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
         log.info("the script's MultiWorkerMirroredStrategy sums over TensorFlow's cluster")
         return None
     must_be_a_ring = environ.get("TRAINER_COLLECTIVES", "").strip() == "ring"
-    if tf.config.get_visible_devices("GPU"):
-        if not must_be_a_ring:
-            return None
-        refuse_devices(("GPU:0",))
     config = _settings_of_ring(environ)
     group.send_gradients_as(config.wire)
     try:
@@ -123,8 +119,17 @@ def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
         log.warning("this process trains alone: %s", "; ".join(map(str, error.problems)))
         return None
     if ring.is_met:
-        log.info("up: ring of %d workers, on the CPU", ring.size)
+        log.info("up: ring of %d workers, %s", ring.size, _where())
     return ring
+
+
+def _where() -> str:
+    if not tf.config.get_visible_devices("GPU"):
+        return "on the CPU"
+    return (
+        "whose sums go through the CPU; make a MultiWorkerMirroredStrategy for sums between GPUs "
+        "by NCCL"
+    )
 
 
 def _settings_of_ring(environ: Mapping[str, str]) -> TrainerConfig:

@@ -9,16 +9,17 @@ batch is compared (first_batch/). Outside of the engine: `Model.export` of a scr
 import logging
 import warnings
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from cluster_trainer.collectives import local_devices
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine import progress_bar, reads, running
 from cluster_trainer.engine.building import building
-from cluster_trainer.engine.calls import announced, others, predicting
+from cluster_trainer.engine.calls import all_devices, announced, others, predicting
 from cluster_trainer.engine.calls.in_step import average, keeps_in_step
 from cluster_trainer.engine.data import random_access
 from cluster_trainer.engine.epoch_iterator import EpochIterator
@@ -29,6 +30,7 @@ from cluster_trainer.engine.replicas import (
     alike,
     batch_norm,
     losses,
+    of_model,
     optimizers,
     queues,
     random_layers,
@@ -40,6 +42,7 @@ from cluster_trainer.private.replaceable import Replaceable
 
 log = logging.getLogger("trainer")
 KerasTrainer = keras_names.TensorFlowTrainer
+ON_BATCH = ("train_on_batch", "test_on_batch", "predict_on_batch")
 KerasIterator = keras_names.TFEpochIterator
 
 
@@ -129,14 +132,31 @@ def _replace_of_models(
     )
     KerasTrainer.make_predict_function = _making("predict_function", Predictions)
     keras_names.MAYBE_SYMBOLIC_BUILD.wrap(_building)
+    keras_names.COMPILE.wrap(of_model.noting_jit)
     keras_names.METRICS_RESULT_OR_LOGS.wrap(_of_all_replicas)
     KerasTrainer.fit = announced.announced_fit(KerasTrainer.fit, around)
     KerasTrainer.evaluate = announced.announced_evaluate(KerasTrainer.evaluate)
     KerasTrainer.predict = predicting.batch_by_batch(KerasTrainer.predict)
-    for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
+    for name in ON_BATCH:
         Replaceable(KerasTrainer, name).wrap(others.on_batch)
-    for name in ("evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
+    for name in ("evaluate", "predict", *ON_BATCH):
         Replaceable(KerasTrainer, name).wrap(partial(others.run_by, around=around_other))
+
+    for name in ("fit", "evaluate", "predict", *ON_BATCH):
+        Replaceable(KerasTrainer, name).wrap(all_devices.on_all)
+    tensorflow_names.INITIALIZE_STRATEGY.wrap(local_devices.withdrawing)
+
+
+@cache
+def install_of_devices() -> None:
+    """Replace what several devices of a plain script need, once they are known to be there."""
+    keras_names.let_optimizers_see(all_devices.see_strategy)
+    for assign in (
+        *(tensorflow_names.ASSIGN, tensorflow_names.ASSIGN_OF_RESOURCE),
+        *(tensorflow_names.ASSIGN_ADD, tensorflow_names.ASSIGN_ADD_OF_RESOURCE),
+        *(tensorflow_names.ASSIGN_SUB, tensorflow_names.ASSIGN_SUB_OF_RESOURCE),
+    ):
+        assign.wrap(all_devices.telling_of_raw)
 
 
 def _iterator(*arguments: Any, distribute_strategy: tf.distribute.Strategy, **keywords: Any) -> Any:
@@ -154,11 +174,19 @@ def _making(name: str, make: Callable[[Any], Any]) -> Callable[..., Any]:
     def make_function(self: Any, force: bool = False) -> Any:  # noqa: FBT001, FBT002  Keras's signature
         if not keeps_in_step(self.distribute_strategy):
             return keras_own(self, force)
-        if force or getattr(self, name) is None:
+        made = getattr(self, name)
+        if force or made is None or _is_of_others(made, self.distribute_strategy):
             setattr(self, name, make(self))
         return getattr(self, name)
 
     return make_function
+
+
+def _is_of_others(made: Any, strategy: tf.distribute.Strategy) -> bool:
+    """Tell whether a function computes on all devices and is wanted for one, or the reverse."""
+    if not isinstance(made, (Steps, Predictions)):
+        return False
+    return local_devices.is_of_all(made.strategy) != local_devices.is_of_all(strategy)
 
 
 def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,8 +26,8 @@ class Predictions:
     """The function for rows that this worker predicts by itself; None: there were none yet."""
 
     def __init__(self, model: keras.Model) -> None:
-        self._model, self._strategy = model, model.distribute_strategy
-        self._replicas = Replicas.of(self._strategy)
+        self._model, self.strategy = model, model.distribute_strategy
+        self._replicas = Replicas.of(self.strategy)
         self._step = keras_names.with_optionals(model, model.predict_step)
         if model.jit_compile and not model.run_eagerly:
             self._step = function_of(self._step, jit_compile=True)
@@ -38,7 +38,7 @@ class Predictions:
 
     def __call__(self, batches: list[Any]) -> Any:
         """Return the predictions for divided batches, or for one that all workers have."""
-        if ring_of(self._strategy):  # otherwise each worker would create its own variables
+        if ring_of(self.strategy):  # otherwise each worker would create its own variables
             is_shared = isinstance(batches[0], Shared)
             build_to_predict(self._model, batches[0].shares[0][0] if is_shared else batches[0])
             alike.make_once(self._model)
@@ -59,18 +59,18 @@ class Predictions:
     def _shares_of(self, batch: Any) -> Any:
         if isinstance(batch, Shared):
             if batch.source.is_distributed:  # each with its size as its weight
-                return tuple(handed_out(batch.shares, self._strategy, self._replicas.local))
+                return tuple(handed_out(batch.shares, self.strategy, self._replicas.local))
             return batch.shares
         batch = keras.tree.map_structure(as_tensor, batch)
-        return batch if self._replicas.total == 1 else cut(batch, Replicas.of(self._strategy))
+        return batch if self._replicas.total == 1 else cut(batch, Replicas.of(self.strategy))
 
     def _predict(self, batch: Any) -> Any:
         if self._replicas.total == 1:
-            return self._strategy.run(self._step, args=(batch,))
+            return self.strategy.run(self._step, args=(batch,))
         given = tensorflow_names.for_each_replica(batch)
-        outputs = self._strategy.run(self._of_all, args=given)
+        outputs = self.strategy.run(self._of_all, args=given)
         return tf.nest.map_structure(
-            lambda value: self._strategy.experimental_local_results(value)[0], outputs
+            lambda value: self.strategy.experimental_local_results(value)[0], outputs
         )
 
     def _of_all(self, batch: Any, weight: tf.Tensor, is_whole: tf.Tensor | None = None) -> Any:

@@ -29,7 +29,7 @@ from cluster_trainer.engine.first_batch.due import TRAINING
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.logs import Logs, PackedLogs, refuse_different
-from cluster_trainer.engine.replicas import own_state, statistics, step_context
+from cluster_trainer.engine.replicas import of_model, own_state, statistics, step_context
 from cluster_trainer.engine.waits import INPUT, Waits
 from cluster_trainer.private import keras_names, tensorflow_names
 
@@ -60,6 +60,7 @@ class Steps:
         first_batch: what to do with the first batch of a call that does not say.
 
     Attributes:
+        strategy: the model's, when this was made.
         logs: those after the last call.
         waits: for how long the steps have waited.
         trains: how many variables they train, as traced first; None: they are not.
@@ -72,8 +73,8 @@ class Steps:
         name: str,
         first_batch: FirstBatchMode,
     ) -> None:
-        self._model, self._strategy = model, model.distribute_strategy
-        self._replicas, self._name = Replicas.of(self._strategy), name
+        self._model, self.strategy = model, model.distribute_strategy
+        self._replicas, self._name = Replicas.of(self.strategy), name
         self.waits = Waits(self._replicas)
         is_one = self._replicas.total == 1
         if not is_one:  # the function of one replica is not that of another
@@ -83,7 +84,8 @@ class Steps:
         self._first_batch = None
         if not is_one:
             self._first_batch = FirstBatch(model, self._step, self._packed, name, first_batch)
-        self._compiles_between_sums = model.jit_compile and not is_one
+        is_wanted = model.jit_compile and not of_model.of(model).has_automatic_jit
+        self._compiles_between_sums = is_wanted and not is_one
         self._guards = self._gathers = self._has_variables = self._is_prepared = False
         self._has_compared = self._scalars_differ = self._has_looked = False
         self._traces = 0
@@ -223,10 +225,11 @@ class Steps:
         Raises:
             ValueError: they have different numbers of examples.
         """
-        workers = workers_of(self._strategy)
+        workers = workers_of(self.strategy)
         if self._has_compared or running.is_announced() or workers.count == 1:
             return
-        self._has_compared, what = True, f"{self._name} (the first batch)"
+        self._has_compared = True
+        what = self._replicas.as_many(f"{self._name} (the first batch)")
         refuse_different(workers.gather(examples, what))
         if others := differing_batches(workers, batch, what):
             warn("train_on_batch" if self._name == TRAINING else "test_on_batch", others)
@@ -344,7 +347,7 @@ class Steps:
         if self._replicas.total == 1:
             return batch
         self._guards, self._scalars_differ = True, False
-        return cut(batch, Replicas.of(self._strategy))  # as many as there are now
+        return cut(batch, Replicas.of(self.strategy))  # as many as there are now
 
     def _many_steps(
         self, batches: Any, steps: tf.Tensor, reading: Reading
@@ -411,31 +414,31 @@ class Steps:
         def all_have() -> tf.Tensor:
             return summed([tf.cast(tf.identity(one_has), tf.int32)], what)[0] == count()
 
-        return self._strategy.experimental_local_results(self._strategy.run(all_have))[0]
+        return self.strategy.experimental_local_results(self.strategy.run(all_have))[0]
 
     def _weighted(self, batch: Any, reading: Reading) -> Any:
         """Return the shares of a batch that TensorFlow has distributed, in the form of `cut`."""
         if not reading.is_distributed:
             return batch
         local = self._replicas.local
-        parts = handed_out(batch, self._strategy, local)
+        parts = handed_out(batch, self.strategy, local)
         counts = [count for _, count in parts]
         given = tensorflow_names.for_each_replica(counts)
         what = f"{self._name} (size of a batch)"
-        totals = self._strategy.run(
+        totals = self.strategy.run(
             lambda count: summed([tf.identity(count)], what)[0], args=(given,)
         )
-        total = self._strategy.experimental_local_results(totals)[0]
+        total = self.strategy.experimental_local_results(totals)[0]
         return tuple((part, count / total) for part, count in parts)
 
     def _one_step(self, batch: Any) -> tuple[tf.Tensor, ...]:
         """Run a step; return each local replica's own logs, float64 [n]."""
         if self._replicas.total == 1:
-            vectors = self._strategy.run(self._alone, args=(batch,))
+            vectors = self.strategy.run(self._alone, args=(batch,))
         else:
             given = tensorflow_names.for_each_replica(batch)
-            vectors = self._strategy.run(self._shared, args=given)
-        return tuple(self._strategy.experimental_local_results(vectors))
+            vectors = self.strategy.run(self._shared, args=given)
+        return tuple(self.strategy.experimental_local_results(vectors))
 
     def _alone(self, batch: Any) -> tf.Tensor:
         return self._packed.of_one(self._step(batch))
@@ -455,7 +458,7 @@ class Steps:
                 is_keras_own=is_keras_own,
             ) as given:
                 logs = self._step(given)
-            self._gathers |= part.gathers and ring_of(self._strategy) is None
+            self._gathers |= part.gathers and ring_of(self.strategy) is None
             return self._packed.of_share(logs, weight, given)
 
     def _compiled_between_sums(self) -> AbstractContextManager[Any]:

@@ -85,6 +85,7 @@ EPOCH_ITERATOR = Replaceable(_trainer, "TFEpochIterator")
 MAYBE_BUILD = Replaceable(keras.Layer, "_maybe_build")
 MAYBE_SYMBOLIC_BUILD = Replaceable(TensorFlowTrainer, "_maybe_symbolic_build")
 METRICS_RESULT_OR_LOGS = Replaceable(TensorFlowTrainer, "_get_metrics_result_or_logs")
+COMPILE = Replaceable(_Trainer, "compile")
 AGGREGATE_ADDITIONAL_LOSS = Replaceable(_Trainer, "_aggregate_additional_loss")
 REDUCE_VALUES = Replaceable(_loss, "reduce_values")
 APPLY_MASK = Replaceable(_loss, "apply_mask")
@@ -142,6 +143,11 @@ strategy_given = attrgetter("_distribute_strategy")
 """The strategy in whose scope a model was made; None: no scope."""
 made_by = attrgetter("_keras_history.operation")
 """The operation that a symbolic tensor comes from."""
+
+
+def give_strategy(model: Any, strategy: Any) -> None:
+    """Let a model be trained under a strategy; None: under the one that is entered, if any."""
+    model._distribute_strategy = strategy
 
 
 def layers_within(layer: Any, *, include_self: bool = True) -> list[Any]:
@@ -206,10 +212,37 @@ def is_validated_after(model: Any, epoch: int, frequency: Any) -> bool:
 
 step_counter = attrgetter("_iterations")
 """The variable that counts an optimizer's steps; `iterations` gives its value."""
+
+
+def counter_if_made(optimizer: Any) -> Any:
+    """Return TensorFlow's variable that counts an optimizer's steps; None: it is not made yet."""
+    return getattr(vars(optimizer).get("_iterations"), "_value", None)
+
+
 averages_of = attrgetter("_model_variables_moving_average")
 """The moving averages of the variables that an optimizer with `use_ema` trains."""
 value_of = attrgetter("_value")
 """TensorFlow's variable behind Keras's; None: it is not initialised yet."""
+
+
+def set_value(variable: Any, value: Any) -> None:
+    """Give a variable of Keras's another one of TensorFlow's."""
+    variable._value = value
+
+
+def let_optimizers_see(strategy_seen: Callable[[Any, Any], Any]) -> None:
+    """Let optimizers have the strategy that a function makes of them and of the one they are of."""
+    name = "_distribution_strategy"
+
+    def see(optimizer: Any) -> Any:
+        if name not in vars(optimizer):
+            raise AttributeError(name)
+        return strategy_seen(optimizer, vars(optimizer)[name])
+
+    def note(optimizer: Any, strategy: Any) -> None:
+        vars(optimizer)[name] = strategy
+
+    setattr(_TFOptimizer, name, property(see, note))
 
 
 def trained_by(optimizer: Any) -> Sequence[Any]:

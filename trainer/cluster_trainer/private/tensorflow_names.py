@@ -22,6 +22,17 @@ from tensorflow.python.distribute.distribute_lib import (
     _DefaultDistributionStrategy as DefaultStrategy,
 )
 
+# Makes a variable with a copy for each replica from copies that exist already.
+from tensorflow.python.distribute.distribute_utils import (
+    VARIABLE_CLASS_MAPPING as _VARIABLE_CLASSES,
+)
+from tensorflow.python.distribute.distribute_utils import (
+    VARIABLE_POLICY_MAPPING as _VARIABLE_POLICIES,
+)
+from tensorflow.python.distribute.distribute_utils import (
+    create_mirrored_variable as _create_mirrored_variable,
+)
+
 # Make one value per replica of a process, also within a function.
 from tensorflow.python.distribute.distribute_utils import regroup as _regroup
 
@@ -43,6 +54,11 @@ from cluster_trainer.private.replaceable import Replaceable
 NUM_REPLICAS_IN_SYNC = Replaceable(_StrategyBase, "num_replicas_in_sync")
 ASSIGN = Replaceable(_BaseVariable, "assign")
 ASSIGN_OF_RESOURCE = Replaceable(_ResourceVariable, "assign")  # TensorFlow gives this class its own
+ASSIGN_ADD = Replaceable(_BaseVariable, "assign_add")
+ASSIGN_SUB = Replaceable(_BaseVariable, "assign_sub")
+ASSIGN_ADD_OF_RESOURCE = Replaceable(_ResourceVariable, "assign_add")
+ASSIGN_SUB_OF_RESOURCE = Replaceable(_ResourceVariable, "assign_sub")
+INITIALIZE_STRATEGY = Replaceable(_StrategyBase, "__init__")
 GET_SEED = Replaceable(_random_seed, "get_seed")
 CROSS_DEVICE_OPS_OF_MIRRORED = Replaceable(_MirroredExtended, "_get_cross_device_ops")
 CROSS_DEVICE_OPS = Replaceable(CollectiveAllReduceExtended, "_get_cross_device_ops")
@@ -101,6 +117,48 @@ def replicas_in_sync(strategy: tf.distribute.Strategy) -> int:
 def worker_number(strategy: tf.distribute.Strategy) -> int:
     """Return on which of its cluster's workers a strategy runs; 0 if there are no others."""
     return int(getattr(strategy.extended, "_id_in_cluster", 0))
+
+
+class OfferedStrategy(tf.distribute.MirroredStrategy):
+    """A MirroredStrategy beside which a script can have others in the same process.
+
+    All would number their groups of replicas alike; TensorFlow's own tests set them apart so.
+    """
+
+    _collective_key_base = 1_000_000
+
+
+OfferedStrategy.__name__ = tf.distribute.MirroredStrategy.__name__  # in messages and records
+
+
+def mirrored_variable(strategy: tf.distribute.Strategy, copies: Sequence[tf.Variable]) -> Any:
+    """Return the variable that has these copies, one for each replica; the first one decides."""
+    first = copies[0]
+    none, auto = tf.VariableSynchronization.NONE, tf.VariableSynchronization.AUTO
+    return _create_mirrored_variable(
+        strategy,
+        lambda **_: [*copies],
+        _VARIABLE_CLASSES,
+        _VARIABLE_POLICIES,
+        synchronization=auto if first.synchronization is none else first.synchronization,
+        aggregation=first.aggregation,
+        trainable=first.trainable,
+    )
+
+
+def copies_of(variable: Any) -> tuple[Any, ...]:
+    """Return the copies of a variable that this process's replicas have; itself if it is one."""
+    is_one_of_several = isinstance(variable, DistributedVariable)
+    return tuple(variable._values) if is_one_of_several else (variable,)
+
+
+def is_copy(variable: Any) -> bool:
+    """Tell whether a variable is a replica's copy of one.
+
+    TensorFlow notes that at the handle, or at the variable if a function has made it.
+    """
+    noted = "_distributed_container"
+    return hasattr(variable, noted) or hasattr(variable.handle, noted)
 
 
 def for_each_replica(values: Sequence[Any]) -> Any:

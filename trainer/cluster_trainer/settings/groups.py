@@ -24,6 +24,8 @@ OF_SCRIPTS = (
     "keep_earlier",
     "tensorboard",
     "profile_steps",
+    "logical_cpus",
+    "devices",
     "collectives",
     "wire",
     "first_batch",

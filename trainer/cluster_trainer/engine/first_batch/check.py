@@ -179,7 +179,7 @@ class FirstBatch:
     ) -> list[Any]:
         """Run the step on each local replica's part; return the result from each one's logs."""
         several = Replicas.of(self._strategy)
-        first = several.first if several.local > 1 else None
+        first = Replicas.of_strategy(self._strategy).first if several.local > 1 else None
 
         def on_replica(part: Any, weight: tf.Tensor) -> Any:
             context = tf.distribute.get_replica_context()

@@ -18,7 +18,7 @@ from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.replicas import of_model, statistics
-from cluster_trainer.private import keras_names
+from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
 CHIEF = 0
@@ -207,7 +207,8 @@ def _assign(pack: Iterable[Piece], content: bytes) -> None:
         if rows is None:
             variable.assign(given)
         else:
-            variable.value[rows].assign(given)
+            for copy in tensorflow_names.copies_of(variable.value):
+                copy[rows].assign(given)
         begin += size
 
 

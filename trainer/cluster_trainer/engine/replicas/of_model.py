@@ -1,7 +1,9 @@
 """The engine's data about a model, for the life of the model."""
 
+import inspect
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,10 +15,12 @@ class OfModel:
     """The data about one model; nothing here may hold the model itself.
 
     Attributes:
+        has_automatic_jit: whether Keras decides on XLA (`jit_compile="auto"`): on one device only.
         is_alike: whether all workers have the same values, for a user's own loop.
         functions: by name, each with the variables that it is of, by `id`.
     """
 
+    has_automatic_jit: bool = False
     is_alike: bool = False
     functions: dict[str, tuple[list[int], Callable[[], Any]]] = field(default_factory=dict)
 
@@ -34,6 +38,19 @@ class OfModel:
 
 
 _of_models: MutableMapping[keras.Model, OfModel] = WeakKeyDictionary()
+
+
+def noting_jit(compile_model: Callable[..., None]) -> Callable[..., None]:
+    """Return a model's `compile` that notes whether Keras decides on XLA."""
+    signature = inspect.signature(compile_model)
+
+    @wraps(compile_model)
+    def compile_and_note(self: Any, *arguments: Any, **keywords: Any) -> None:
+        compile_model(self, *arguments, **keywords)
+        given = signature.bind(self, *arguments, **keywords).arguments
+        of(self).has_automatic_jit = given.get("jit_compile", "auto") == "auto"
+
+    return compile_and_note
 
 
 def of(model: keras.Model) -> OfModel:

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import keras
 import tensorflow as tf
 
-from cluster_trainer.collectives.replicas import count, count_of, ring_of, summed
+from cluster_trainer.collectives.replicas import Replicas, count, count_of, ring_of, summed
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import of_model, step_context
 from cluster_trainer.private import keras_names
@@ -151,7 +151,8 @@ def _averaging_of(variables: list[Any], strategy: tf.distribute.Strategy) -> Cal
     def on_replica() -> None:
         values = [tf.identity(step_context.own(one)) for one in variables]
         sums, total = summed(values, "the averages of BatchNorm"), count()
-        of_equal = _times(values, total)
+        local = Replicas.of(strategy).local if ring_of(strategy) else 1
+        of_equal = _times(_times(values, tf.constant(local)), total // local)
         for variable, value, over_all, equal in zip(variables, values, sums, of_equal, strict=True):
             copy = step_context.own(variable)
             # A mean of equal numbers is not always that number, and a frozen layer's must not

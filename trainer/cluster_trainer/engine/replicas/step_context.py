@@ -117,10 +117,10 @@ def reduced(share: Share) -> Iterator[None]:
 
 def is_of_all(variable: Any) -> bool:
     """Tell whether every replica has a copy of a variable, Keras's or TensorFlow's."""
-    variable = _tensorflow_variable(variable)
-    return isinstance(variable, tensorflow_names.DistributedVariable) or bool(
-        ring_of(tf.distribute.get_strategy())
-    )
+    variable, strategy = _tensorflow_variable(variable), tf.distribute.get_strategy()
+    if isinstance(variable, tensorflow_names.DistributedVariable):
+        return True
+    return tensorflow_names.replicas_in_sync(strategy) == 1 and bool(ring_of(strategy))
 
 
 def is_aggregated(variable: Any) -> bool:

@@ -17,7 +17,7 @@ from cluster_trainer.checkpoints.resume import keep
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.collectives.group import gradients_wire
-from cluster_trainer.collectives.replicas import Replicas, ring_of
+from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.data.memory import available_bytes
 from cluster_trainer.engine import running
@@ -91,7 +91,8 @@ class KeptFit:
     def pace(self) -> PaceWatch:
         """Compares the pace of the workers."""
         looks = not _has_gpus(self._model, self._workers.count)
-        most = Replicas.of(self._model.distribute_strategy).most
+        ring = ring_of(self._model.distribute_strategy)
+        most = ring.most if ring else None
         waited, task = partial(waits_of, self._model), self._options.job.task
         return PaceWatch(task, self._workers, looks=looks, most=most, waited=waited)
 

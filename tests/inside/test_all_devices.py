@@ -1,0 +1,240 @@
+"""A script without a strategy trains on all devices of its machine, as on one."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from cluster_trainer.collectives import local_devices
+from cluster_trainer.engine.calls import all_devices
+from cluster_trainer.engine.install import install_of_devices
+from cluster_trainer.private import tensorflow_names
+
+INPUTS = np.random.default_rng(1).normal(size=[600, 6]).astype(np.float32)
+TARGETS = INPUTS.sum(1, keepdims=True) ** 2
+
+
+pytestmark = pytest.mark.usefixtures("keeps_nothing", "offer_ends")
+
+
+@pytest.fixture
+def offer_ends():
+    yield
+    local_devices.withdraw()
+
+
+def offer(*devices):
+    """Offer them as at the beginning of a process, in which there is one such strategy."""
+    tensorflow_names.OfferedStrategy._collective_key_base += 1000  # noqa: SLF001
+    local_devices.offer(lambda: devices, install_of_devices)
+
+
+def both(program):
+    """Return what a program returns on one device, and on two."""
+    results = []
+    for devices in [("CPU:0",), ("CPU:0", "CPU:1")]:
+        offer(*devices)
+        keras.utils.set_random_seed(3)
+        results.append(program())
+    return results
+
+
+def network(**options):
+    model = keras.Sequential([keras.layers.Dense(5, "tanh"), keras.layers.Dense(1)])
+    metrics = ["mae", keras.metrics.RootMeanSquaredError()]  # the second has variables already
+    model.compile(keras.optimizers.Adam(0.02), "mse", metrics=metrics, **options)
+    return model
+
+
+class Replicas(keras.callbacks.Callback):
+    """Notes how many replicas a fit has, and how many variables are those of all of them."""
+
+    def on_train_begin(self, *_):
+        self.count = self.model.distribute_strategy.num_replicas_in_sync
+
+    def on_epoch_end(self, *_):
+        variables = [*self.model.variables, *self.model.optimizer.variables]
+        self.mirrored = [is_mirrored(one) for one in variables]
+
+
+def is_mirrored(variable):
+    return isinstance(variable.value, tensorflow_names.DistributedVariable)
+
+
+def replicas_of_fit(model, **options):
+    noting = Replicas()
+    model.fit(INPUTS, TARGETS, batch_size=50, verbose=0, callbacks=[noting], **options)
+    return noting.count
+
+
+def close(found, expected):
+    keras.tree.assert_same_structure(found, expected)
+    pairs = zip(keras.tree.flatten(found), keras.tree.flatten(expected), strict=True)
+    for one, other in pairs:
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5)
+
+
+def test_calls_and_own_loops_end_as_on_one_device(tmp_path):
+    """Calls of all kinds, with steps of the script's own between them that were traced before."""
+
+    def program():
+        model, noting = network(), Replicas()
+        loss, optimizer = keras.losses.MeanSquaredError(), keras.optimizers.SGD(0.01)
+        fit = {"batch_size": 50, "verbose": 0, "callbacks": [noting]}
+
+        @tf.function
+        def own_step(x, y):
+            with tf.GradientTape() as tape:
+                value = loss(y, model(x, training=True))
+            weights = model.trainable_variables
+            optimizer.apply_gradients(zip(tape.gradient(value, weights), weights, strict=True))
+            return value
+
+        own = [own_step(INPUTS[:40], TARGETS[:40]).numpy()]
+        history = model.fit(INPUTS, TARGETS, validation_split=0.2, epochs=2, **fit).history
+        plain = not any(map(is_mirrored, [*model.variables, *model.optimizer.variables]))
+        own += [own_step(INPUTS[:40], TARGETS[:40]).numpy() for _ in range(2)]
+        batches = [
+            model.train_on_batch(INPUTS[:33], TARGETS[:33], return_dict=True) for _ in range(3)
+        ]
+        more = model.fit(INPUTS, TARGETS, **fit).history
+        model.save(tmp_path / "saved.keras")
+        saved = keras.models.load_model(tmp_path / "saved.keras")
+        close(saved.get_weights(), model.get_weights())
+        numbers = {
+            "own": own,
+            "history": history,
+            "batches": batches,
+            "more": more,
+            "evaluated": model.evaluate(INPUTS, TARGETS, verbose=0, return_dict=True),
+            "predicted": model.predict(INPUTS, verbose=0),
+            "few": model.predict(INPUTS[:3], verbose=0),
+            "weights": model.get_weights(),
+            "state": [np.asarray(one) for one in model.optimizer.variables],
+        }
+        return numbers, noting, plain, model.distribute_strategy.num_replicas_in_sync
+
+    (expected, _, _, _), (found, noting, is_plain, after) = both(program)
+    close(found, expected)
+    assert noting.count == 2
+    assert all(noting.mirrored)
+    assert is_plain
+    assert after == 1
+
+
+def test_a_cleared_session_and_another_thread_change_nothing():
+    offer("CPU:0", "CPU:1")
+    counts = [replicas_of_fit(network())]
+    keras.backend.clear_session()
+    model = network()
+    counts.append(replicas_of_fit(model))
+    thread = threading.Thread(target=lambda: counts.append(replicas_of_fit(model)))
+    thread.start()
+    thread.join()
+    assert counts == [2, 2, 2]
+    assert not any(map(is_mirrored, model.variables))
+
+
+def test_who_makes_a_strategy_keeps_it():
+    offer("CPU:0", "CPU:1")
+    plain = network()
+    replicas_of_fit(plain)
+    strategy = tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(3)])
+    with strategy.scope():
+        own = network()
+    assert replicas_of_fit(own) == 3
+    assert replicas_of_fit(plain) == 1
+
+
+def test_who_names_a_device_keeps_it():
+    offer("CPU:0", "CPU:1")
+    model = network()
+    with tf.device("CPU:1"):
+        model.build([None, 6])
+    assert replicas_of_fit(model) == 1
+
+
+class Counting(keras.Model):
+    """Assigns to a variable of TensorFlow's of its own, and to one that is nobody's."""
+
+    def __init__(self, elsewhere):
+        super().__init__()
+        self.dense = keras.layers.Dense(1)
+        self.steps = tf.Variable(0, trainable=False)
+        self.elsewhere = [lambda: elsewhere]
+
+    def call(self, x):
+        return self.dense(x)
+
+    def train_step(self, data):
+        self.steps.assign_add(1)
+        self.elsewhere[0]().assign_add(1.0)
+        return super().train_step(data)
+
+
+def test_a_raw_variable_is_of_all_devices_or_warned_of(monkeypatch):
+    warned = []
+    monkeypatch.setattr(all_devices, "_warn_of_shared", warned.append)
+    offer("CPU:0", "CPU:1")
+    model = Counting(tf.Variable(0.0, name="of_nobody"))
+    model.compile("sgd", "mse")
+    assert replicas_of_fit(model) == 2
+    assert model.steps.numpy() == 12
+    assert not isinstance(model.steps, tensorflow_names.DistributedVariable)
+    assert {*warned} == {"of_nobody:0"}
+
+
+def test_a_callback_that_predicts_with_a_part_of_the_model_sees_what_is_trained():
+    offer("CPU:0", "CPU:1")
+    seen = []
+
+    class Predicting(keras.callbacks.Callback):
+        def on_epoch_end(self, *_):
+            part = keras.Sequential(self.model.layers[:1])
+            seen.append((part.predict(INPUTS, verbose=0), self.model.layers[0](INPUTS).numpy()))
+
+    model = network()
+    model.build([None, 6])
+    model.fit(INPUTS, TARGETS, batch_size=50, epochs=2, verbose=0, callbacks=[Predicting()])
+    for predicted, called in seen:
+        close(predicted, called)
+    assert not any(map(is_mirrored, model.variables))
+
+
+def test_one_device_is_left_to_keras():
+    offer("CPU:0")
+    assert replicas_of_fit(network()) == 1
+    assert not local_devices.are_wanted()
+
+
+SCRIPT = """
+import tensorflow as tf
+
+data = tf.data.Dataset.from_tensor_slices(tf.ones([64, 2])).map(lambda x: (x, x)).batch(16)
+print(len(tf.config.list_logical_devices("CPU")))
+model = tf.keras.Sequential([tf.keras.layers.Dense(2)])
+model.compile("sgd", "mse")
+show = lambda *_: print(model.distribute_strategy.num_replicas_in_sync)
+model.fit(data, verbose=0, callbacks=[tf.keras.callbacks.LambdaCallback(on_train_begin=show)])
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "printed"),
+    [
+        ({"TRAINER_LOGICAL_CPUS": "2"}, 0, ["2", "2"]),
+        ({"TRAINER_LOGICAL_CPUS": "3", "TRAINER_DEVICES": "CPU:0"}, 0, ["3", "1"]),
+        ({"TRAINER_DEVICES": "GPU:1"}, 78, []),
+    ],
+)
+def test_settings_of_devices_hold_for_scripts(tmp_path, settings, code, printed):
+    environ = {**os.environ, **settings, "TRAINER_RUN_DIR": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=environ, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout.split()) == (code, printed), ended.stderr

@@ -1,0 +1,75 @@
+"""The devices of a script's process: which there are, and which train."""
+
+import logging
+import sys
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from cluster_trainer.collectives import group
+from cluster_trainer.distribution.strategy import set_devices
+from cluster_trainer.problems import ConfigurationError, ExitCode, Problem, render
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.names import devices
+from cluster_trainer.settings.names.spellings import shown_name, variable_of
+from cluster_trainer.settings.task import as_started, from_environment
+
+SETTINGS = ("devices", "logical_cpus")
+log = logging.getLogger("trainer")
+
+
+def devices_of_script(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of the devices that train in a script's process; say if they are several.
+
+    One of several workers trains on one if no ring sums over the workers.
+
+    Raises:
+        ConfigurationError: the script has cut the CPU otherwise than it was told to.
+    """
+    if from_environment(as_started(environ)).num_workers > 1 and not group.is_wanted():
+        return ()
+    config = _settings(environ)
+    names = devices.numbered("GPU", len(tf.config.list_logical_devices("GPU")))
+    if config.logical_cpus or (config.devices and devices.are_cpus(config.devices)):
+        cpus = devices.numbered("CPU", config.logical_cpus or 1)
+        names = tuple(config.devices.split(",")) if config.devices else cpus
+        _refuse_missing(names)
+    if len(names) > 1:
+        log.info(
+            "up: %d devices of this machine (%s) train as one, each on its share of a batch; "
+            "%s=%s trains on one",
+            len(names),
+            ", ".join(names),
+            variable_of("devices"),
+            names[0],
+        )
+    return names
+
+
+def _settings(environ: Mapping[str, str]) -> TrainerConfig:
+    given = {name: environ.get(name, "").strip() for name in map(variable_of, SETTINGS)}
+    return TrainerConfig.read({name: text for name, text in given.items() if text}, ())
+
+
+def _refuse_missing(names: tuple[str, ...]) -> None:
+    there = devices.numbered("CPU", len(tf.config.list_logical_devices("CPU")))
+    if not {*names} <= {*there}:
+        advice = "The script has cut the CPU itself, or begun with TensorFlow before."
+        accepted = " ".join(there)
+        raise ConfigurationError(
+            [Problem(shown_name("logical_cpus"), " ".join(names), accepted, advice)]
+        )
+
+
+def set_devices_of_script(environ: Mapping[str, str]) -> None:
+    """Leave a script's TensorFlow the devices that the settings name, before it begins.
+
+    Raises:
+        SystemExit: with code 78, after a message, if they cannot be had.
+    """
+    try:
+        config = _settings(environ)
+        set_devices(config.devices, config.logical_cpus)
+    except ConfigurationError as error:
+        print(render(error.problems), file=sys.stderr)  # noqa: T201
+        raise SystemExit(ExitCode.BAD_CONFIGURATION) from error

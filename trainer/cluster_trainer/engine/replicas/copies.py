@@ -1,0 +1,242 @@
+"""A plain model's variables, with a copy on each device while Keras computes on all of them.
+
+Outside of such a call all is as on one device: each variable is the one that the script has made,
+and it is the first device's copy within the call. So what a script does between two calls, or
+between two steps of a loop of its own, never meets a variable of several devices.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary, finalize
+
+import keras
+import tensorflow as tf
+
+from cluster_trainer.collectives import local_devices
+from cluster_trainer.engine.functions import function_of
+from cluster_trainer.engine.replicas import of_model, random_layers, statistics
+from cluster_trainer.private import keras_names, tensorflow_names
+
+ON_READ = tf.VariableSynchronization.ON_READ
+SUM, MEAN = tf.VariableAggregation.SUM, tf.VariableAggregation.MEAN
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where a variable of TensorFlow's stands: in one of Keras's, or in an attribute of a layer.
+
+    Attributes:
+        owner: the variable of Keras's, or the layer.
+        name: of the attribute; None: the owner is a variable.
+    """
+
+    owner: Any
+    name: str | None = None
+
+    @property
+    def key(self) -> tuple[int, str | None]:
+        """What tells the place from others."""
+        return id(self.owner), self.name
+
+    @property
+    def variable(self) -> Any:
+        """What stands there now; None: it is not initialised yet."""
+        return vars(self.owner)[self.name] if self.name else keras_names.value_of(self.owner)
+
+    def put(self, variable: Any) -> None:
+        """Put another one there."""
+        if self.name:
+            vars(self.owner)[self.name] = variable
+        else:
+            keras_names.set_value(self.owner, variable)
+
+
+@dataclass
+class _Known:
+    """What is known of a place: its variable of all devices, and how many calls compute with it."""
+
+    mirrored: Any = None
+    calls: int = 0
+
+
+@dataclass
+class _OfProcess:
+    """What all threads know: of places, of calls, and how many there are of a model."""
+
+    known: dict[tuple[int, str | None], _Known] = field(default_factory=dict)
+    calls: WeakKeyDictionary[keras.Model, int] = field(default_factory=WeakKeyDictionary)
+    held: list["Held"] = field(default_factory=list)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+_of_process = _OfProcess()
+
+
+def places_of(model: keras.Model) -> list[Place]:
+    """Return where the variables stand that a step of a model may read or assign."""
+    found = [*model.variables, *statistics.of_metrics(model), *random_layers.global_seed()]
+    given = [one for one in keras_names.user_metrics(model) if isinstance(one, keras.Metric)]
+    found += [variable for metric in given for variable in metric.variables]
+    for optimizer in keras_names.optimizers_of(model):
+        found += optimizer.variables
+    places = [Place(one) for one in {id(one): one for one in found}.values()]
+    for layer in keras_names.layers_within(model):
+        own = [name for name, value in vars(layer).items() if isinstance(value, tf.Variable)]
+        places += [Place(layer, name) for name in own]
+    return [place for place in places if place.variable is not None]
+
+
+def may_be_copied(model: keras.Model, strategy: tf.distribute.Strategy) -> bool:
+    """Tell whether a model's variables are plain ones, on the first of a strategy's devices."""
+    first = strategy.extended.worker_devices[0]
+    return all(_may_be_copied(one.variable, first) for one in places_of(model))
+
+
+def _may_be_copied(variable: Any, device: str) -> bool:
+    if isinstance(variable, tensorflow_names.DistributedVariable):
+        return local_devices.is_of_all(variable.distribute_strategy)
+    # What is not trained may be on the CPU, such as seeds.
+    return not variable.trainable or variable.device == device
+
+
+class Held:
+    """A model in a call that computes on all devices; see `hold`."""
+
+    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy) -> None:
+        self._model, self._strategy = model, strategy
+        self._places: list[Place] = []
+
+    def hold(self) -> None:
+        """Put variables of all devices in their places, and the model in the strategy's scope.
+
+        All devices begin with the first one's values.
+        """
+        calls = _of_process.calls
+        with _of_process.lock:
+            for one in _of_process.held:  # what these have made since they began stays as it is
+                one.hold_new(one.new())
+            _of_process.held.append(self)
+            calls[self._model] = calls.get(self._model, 0) + 1
+            keras_names.give_strategy(self._model, self._strategy)
+            earlier = [one for place in places_of(self._model) if (one := self._hold(place))]
+            _run(self._model, "to all devices", earlier, _spread)
+
+    def _hold(self, place: Place) -> Any:
+        """Hold a place; return its variable of all devices if an earlier call has made it."""
+        known, variable, stale = _known(place), place.variable, None
+        if not known.calls and not isinstance(variable, tensorflow_names.DistributedVariable):
+            if (
+                known.mirrored is not None
+                and tensorflow_names.copies_of(known.mirrored)[0] is variable
+            ):
+                stale = known.mirrored
+            else:
+                known.mirrored = _mirrored(variable, self._strategy)
+            place.put(known.mirrored)
+        known.calls += 1
+        self._places.append(place)
+        return stale
+
+    def hold_new(self, places: Iterable[Place]) -> None:
+        """Hold what a call within this one has made, which this one may compute with."""
+        for place in places:
+            self._hold(place)
+
+    def new(self) -> list[Place]:
+        """Return the places whose variables of all devices were made within the call."""
+        held = {place.key for place in self._places}
+        return [
+            place
+            for place in places_of(self._model)
+            if place.key not in held
+            and isinstance(place.variable, tensorflow_names.DistributedVariable)
+        ]
+
+    def release(self) -> None:
+        """Put the first device's variables back, with what all devices have added up."""
+        calls = _of_process.calls
+        with _of_process.lock:
+            _of_process.held.remove(self)
+            calls[self._model] -= 1
+            if not calls[self._model]:
+                keras_names.give_strategy(self._model, None)
+            left = [*self._released()]
+            summed = [one for _, one in left if one.synchronization is ON_READ]
+            _run(self._model, "from all devices", summed, _gather)
+            for place, mirrored in left:
+                place.put(tensorflow_names.copies_of(mirrored)[0])
+
+    def _released(self) -> Iterator[tuple[Place, Any]]:
+        """Yield the places that no call holds any more, with their variables."""
+        for place in self._places:
+            known = _known(place)
+            known.calls -= 1
+            if not known.calls and isinstance(place.variable, tensorflow_names.DistributedVariable):
+                known.mirrored = place.variable  # made within the call, or before it
+                yield place, place.variable
+
+
+def _known(place: Place) -> _Known:
+    table = _of_process.known
+    if place.key not in table:
+        table[place.key] = _Known()
+        finalize(place.owner, table.pop, place.key, None)
+    return table[place.key]
+
+
+def _mirrored(variable: Any, strategy: tf.distribute.Strategy) -> Any:
+    """Return a variable of all devices whose first copy is a plain one."""
+    copies, name = [variable], variable.name.partition(":")[0]
+    with tf.init_scope():
+        for number, device in enumerate(strategy.extended.worker_devices[1:], 1):
+            with tf.device(device):
+                value = tf.identity(variable)
+                copies.append(
+                    tf.Variable(
+                        tf.zeros_like(value) if _is_summed(variable) else value,
+                        trainable=variable.trainable,
+                        name=f"{name}/replica_{number}",
+                        dtype=variable.dtype,
+                        shape=variable.shape,
+                    )
+                )
+    return tensorflow_names.mirrored_variable(strategy, copies)
+
+
+def _is_summed(variable: Any) -> bool:
+    return variable.synchronization is ON_READ and variable.aggregation is SUM
+
+
+def _run(
+    model: keras.Model,
+    name: str,
+    variables: Sequence[Any],
+    compute: Callable[[Sequence[Any]], None],
+) -> None:
+    if variables:
+        make = lambda: function_of(lambda: compute(variables))  # noqa: E731
+        of_model.of(model).function(name, variables, make)()
+
+
+def _spread(variables: Sequence[Any]) -> None:
+    """Give all copies the first one's value; of what is summed the others have nothing."""
+    for variable in variables:
+        first, *others = tensorflow_names.copies_of(variable)
+        for copy in others:
+            with tf.device(copy.device):
+                value = tf.identity(first)
+                copy.assign(tf.zeros_like(value) if _is_summed(variable) else value)
+
+
+def _gather(variables: Sequence[Any]) -> None:
+    """Give the first copy what a strategy takes for the value of all."""
+    for variable in variables:
+        first, *_ = copies = tensorflow_names.copies_of(variable)
+        if variable.aggregation not in (SUM, MEAN):
+            continue
+        with tf.device(first.device):
+            total = sum(tf.identity(copy) for copy in copies)
+            is_mean = variable.aggregation is MEAN
+            first.assign(total / tf.cast(len(copies), total.dtype) if is_mean else total)
