@@ -112,7 +112,8 @@ class TrainerConfig(BaseSettings):
         "auto",
         description="How gradients are summed over workers: by TensorFlow's collectives "
         "(tensorflow), or over a ring of direct connections (ring). auto takes the ring if "
-        "TRAINER_STRATEGY is auto and each worker trains on its CPU as one device.",
+        "TRAINER_STRATEGY is auto and each worker trains on its CPU as one device. Scripts "
+        "without a strategy take it on any devices.",
     )
     wire: Literal["float32", "bfloat16"] = Field(
         "float32",
