@@ -69,24 +69,15 @@ def test_a_script_that_has_made_tensorflows_cluster_sums_over_that(asked, monkey
     assert "sums over TensorFlow's cluster" in caplog.text
 
 
-def test_a_gpu_is_refused_before_anybody_is_met(asked, monkeypatch):
-    ring.offer_to_script(GIVEN | {"TRAINER_COLLECTIVES": "ring"})
+@pytest.mark.parametrize("collectives", ["", "auto", "ring"])
+def test_workers_with_gpus_are_a_ring_and_are_told_of_the_other_way(
+    asked, monkeypatch, caplog, collectives
+):
+    ring.offer_to_script(GIVEN | {"TRAINER_COLLECTIVES": collectives})
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
-    with pytest.raises(ConfigurationError) as caught:
-        group.current()
-    (problem,) = caught.value.problems
-    assert problem.name.startswith("TRAINER_COLLECTIVES")
-    assert problem.accepted == "tensorflow"
-    assert "GPU:0" in problem.advice
-    assert not asked
-
-
-@pytest.mark.parametrize("wanted", [{}, {"TRAINER_COLLECTIVES": "auto"}])
-def test_auto_leaves_gpus_to_tensorflow(asked, monkeypatch, wanted):
-    ring.offer_to_script(GIVEN | wanted)
-    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
-    assert group.current() is None
-    assert not asked
+    assert group.current().size == 1
+    assert asked
+    assert "MultiWorkerMirroredStrategy" in caplog.text
 
 
 @pytest.fixture
