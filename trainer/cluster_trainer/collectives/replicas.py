@@ -101,9 +101,12 @@ class Replicas:
         """The number of processes."""
         return self.total // self.local
 
-    def as_many(self, what: str) -> str:
-        """Return what a call is for, with the replicas of a worker: a ring finds other numbers."""
-        return f"{what} x{self.local}" if self.local > 1 else what
+    def told(self, call: str, why: str) -> str:
+        """Return what workers exchange in a call, which a ring compares.
+
+        It names the devices of a worker if they are several: all workers need as many.
+        """
+        return f"{call} (with {self.local} devices)" if self.local > 1 else f"{call} ({why})"
 
     @property
     def are_some_missing(self) -> bool:

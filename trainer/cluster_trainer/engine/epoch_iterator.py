@@ -110,7 +110,7 @@ class EpochIterator(keras_names.EpochIterator):
         A script that draws a number on one worker only has other seeds there from then on.
         """
         call = self._call
-        what = replicas.as_many(f"{call.name} (order of batches)")
+        what = replicas.told(call.name, "order of batches")
         seed = self._workers.gather(call.order.seed, what)[0]
         given = call.arrays_to_train_on
         return source_of(self.data_adapter, replicas, self._strategy, seed, given)

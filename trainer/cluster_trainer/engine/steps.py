@@ -229,7 +229,7 @@ class Steps:
         if self._has_compared or running.is_announced() or workers.count == 1:
             return
         self._has_compared = True
-        what = self._replicas.as_many(f"{self._name} (the first batch)")
+        what = self._replicas.told(self._name, "the first batch")
         refuse_different(workers.gather(examples, what))
         if others := differing_batches(workers, batch, what):
             warn("train_on_batch" if self._name == TRAINING else "test_on_batch", others)
