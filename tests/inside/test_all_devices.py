@@ -208,6 +208,16 @@ def test_a_callback_that_predicts_with_a_part_of_the_model_sees_what_is_trained(
     assert not any(map(is_mirrored, model.variables))
 
 
+def test_what_fails_on_all_devices_tells_of_one(monkeypatch):
+    told = []
+    monkeypatch.setattr(all_devices, "_tell_of_one", told.append)
+    offer("CPU:0", "CPU:1")
+    model = network()
+    with pytest.raises(ValueError, match="cardinality"):
+        model.fit(INPUTS, TARGETS[:7], verbose=0)
+    assert [len(devices) for devices in told] == [2]
+
+
 def test_one_device_is_left_to_keras():
     offer("CPU:0")
     assert replicas_of_fit(network()) == 1

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from cluster_trainer.collectives import group, local_devices, over_devices, over_ring
+from cluster_trainer.collectives import group, local_devices, over_ring
 from cluster_trainer.collectives.over_ring import CARRIERS
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.private import tensorflow_names
@@ -160,9 +160,15 @@ def begin_sums(
     strategy = tf.distribute.get_strategy()
     if ring := ring_of(strategy):
         if _count_of(strategy) > 1:
-            return partial(over_devices.summed, ring, values, what, wire=wire)
+            return partial(_over_devices().summed, ring, values, what, wire=wire)
         return over_ring.begin_sums(ring, values, what, wire=wire)
     return partial(_summed_by_strategy, values)
+
+
+def _over_devices() -> Any:
+    from cluster_trainer.collectives import over_devices  # noqa: PLC0415  few scripts need it
+
+    return over_devices
 
 
 def _summed_by_strategy(values: Sequence[Gradient]) -> list[Gradient]:
@@ -184,7 +190,7 @@ def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
         return value
     strategy = tf.distribute.get_strategy()
     if ring := ring_of(strategy):
-        over = over_devices if _count_of(strategy) > 1 else over_ring
+        over = _over_devices() if _count_of(strategy) > 1 else over_ring
         return over.gathered(ring, value, what)
     carrier = CARRIERS.get(value.dtype, value.dtype)
     # TensorFlow gathers on the device of a value, and a function's argument has none yet.

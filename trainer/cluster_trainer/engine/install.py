@@ -19,7 +19,7 @@ from cluster_trainer.collectives import local_devices
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine import progress_bar, reads, running
 from cluster_trainer.engine.building import building
-from cluster_trainer.engine.calls import all_devices, announced, others, predicting
+from cluster_trainer.engine.calls import announced, others, predicting
 from cluster_trainer.engine.calls.in_step import average, keeps_in_step
 from cluster_trainer.engine.data import random_access
 from cluster_trainer.engine.epoch_iterator import EpochIterator
@@ -143,13 +143,28 @@ def _replace_of_models(
         Replaceable(KerasTrainer, name).wrap(partial(others.run_by, around=around_other))
 
     for name in ("fit", "evaluate", "predict", *ON_BATCH):
-        Replaceable(KerasTrainer, name).wrap(all_devices.on_all)
+        Replaceable(KerasTrainer, name).wrap(_on_all)
     tensorflow_names.INITIALIZE_STRATEGY.wrap(local_devices.withdrawing)
+
+
+def _on_all(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        strategy = local_devices.strategy() if local_devices.are_wanted() else None
+        if strategy is None:
+            return method(self, *arguments, **keywords)
+        from cluster_trainer.engine.calls.all_devices import on_all  # noqa: PLC0415
+
+        return on_all(method, strategy, self, arguments, keywords)
+
+    return run
 
 
 @cache
 def install_of_devices() -> None:
     """Replace what several devices of a plain script need, once they are known to be there."""
+    from cluster_trainer.engine.calls import all_devices  # noqa: PLC0415  few scripts need it
+
     keras_names.let_optimizers_see(all_devices.see_strategy)
     for assign in (
         *(tensorflow_names.ASSIGN, tensorflow_names.ASSIGN_OF_RESOURCE),

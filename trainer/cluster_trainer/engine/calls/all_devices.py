@@ -3,7 +3,7 @@
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, wraps
 from typing import Any
@@ -30,30 +30,54 @@ class _OfThread(threading.local):
 _of_thread = _OfThread()
 
 
-def on_all(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a call of a model that computes on all devices, if the script has chosen no other way.
+def on_all(
+    method: Callable[..., Any],
+    strategy: tf.distribute.Strategy,
+    model: Any,
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+) -> Any:
+    """Run a call of a model on all devices, unless the script has chosen another way.
 
-    Few rows are predicted on one: to share them out would take longer.
+    Few rows are predicted on one: to divide them would take longer.
     """
-    signature = inspect.signature(method) if method.__name__.startswith("predict") else None
+    if not _is_plain(model, strategy) or _predicts_few(
+        method, strategy, model, arguments, keywords
+    ):
+        return method(model, *arguments, **keywords)
+    with _held(model, strategy):
+        try:
+            result = method(model, *arguments, **keywords)
+        except (Exception, SystemExit):
+            if not _of_thread.calls[1:] and ring_of(strategy) is None:
+                _tell_of_one(strategy.extended.worker_devices)
+            raise
+        if ring_of(strategy) is None and statistics.are_changed(model):  # else they have been
+            average(model)
+        return result
 
-    @wraps(method)
-    def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        strategy = local_devices.strategy() if local_devices.are_wanted() else None
-        if strategy is None or not _is_plain(self, strategy):
-            return method(self, *arguments, **keywords)
-        is_within = _of_thread.calls or keras_names.strategy_given(self) is strategy
-        if signature and not is_within:
-            rows = signature.bind(self, *arguments, **keywords).arguments.get("x")
-            if are_few(rows):
-                return method(self, *arguments, **keywords)
-        with _held(self, strategy):
-            result = method(self, *arguments, **keywords)
-            if ring_of(strategy) is None and statistics.are_changed(self):  # else they have been
-                average(self)
-            return result
 
-    return run
+def _predicts_few(
+    method: Callable[..., Any],
+    strategy: tf.distribute.Strategy,
+    model: Any,
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+) -> bool:
+    is_within = _of_thread.calls or keras_names.strategy_given(model) is strategy
+    if is_within or not method.__name__.startswith("predict"):
+        return False
+    given = inspect.signature(method).bind(model, *arguments, **keywords).arguments
+    return are_few(given.get("x"))
+
+
+@cache
+def _tell_of_one(devices: tuple[str, ...]) -> None:
+    log.warning(
+        "this failed on %d devices of this machine. TRAINER_DEVICES=%s trains on one",
+        len(devices),
+        devices[0].rpartition("device:")[2],
+    )
 
 
 def _is_plain(model: Any, strategy: tf.distribute.Strategy) -> bool:
