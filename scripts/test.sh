@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests, but for the long ones (pyproject.toml); or those that TESTS names. Arguments are pytest's.
-# The parts, one after the other: what needs no Docker; what runs inside the image; what asks nothing of time, several
-# at once, since each leaves a processor idle for much of its time; and what asks how fast a cluster ends or comes back.
+# The parts, one after the other: what needs no Docker; what asks nothing of time, several at once, since each leaves a
+# processor idle for much of its time, and beside it what runs inside the image; and what asks how fast a cluster ends or
+# comes back.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/parts.sh
@@ -32,9 +33,22 @@ for file in tests/cluster/test_*.py tests/image/test_*.py; do
     case " ${ALONE[*]} ${LONGEST_FIRST[*]} " in *" $file "*) ;; *) rest+=("$file") ;; esac
 done
 part scripts/unit.sh "$@"
-part scripts/inside.sh tests/inside "$@"
-CLUSTER_TRAINER_ENGINE=off part scripts/inside.sh --numprocesses 0 patches/trainer_multi_worker_test.py "$@"
+
+printed=$(mktemp)
+scripts/inside.sh tests/inside "$@" > "$printed" 2>&1 &
+readonly INSIDE=$! printed
+# Ctrl-C does not reach what a script has started in the background.
+trap 'kill "$INSIDE" 2> /dev/null || true; rm -f "$printed"' EXIT
+# shellcheck disable=SC2329 # `part` calls it
+end_of_inside() {
+    local code=0
+    wait "$INSIDE" || code=$?
+    trap 'rm -f "$printed"' EXIT
+    cat "$printed"
+    return "$code"
+}
 part "${PYTEST[@]}" --numprocesses $AT_ONCE --dist loadfile --no-loadscope-reorder \
     "${LONGEST_FIRST[@]}" "${rest[@]}" "$@"
+part end_of_inside
 part "${PYTEST[@]}" "${ALONE[@]}" "$@"
 exit "$status"

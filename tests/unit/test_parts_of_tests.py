@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.waiting import wait_until
+
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 NONE_SELECTED, INTERRUPTED, INTERRUPTED_INSIDE = 5, 2, 130
 STAND_IN = """#!/bin/bash
@@ -17,6 +19,15 @@ for end in ends/*; do
     case "${0##*/} $*" in *"${end##*/}"*) exit "$(cat "$end")" ;; esac
 done
 """
+
+PYTHON = ".venv/bin/python"
+ENDLESS = """#!/bin/bash
+trap 'kill $!; touch ended' TERM
+sleep 60 &
+touch runs
+wait
+"""
+UNTIL_IT_RUNS = "until [ -e runs ]; do sleep 0.01; done"
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,7 @@ def clone(tmp_path):
         (tmp_path / folder).mkdir(parents=True)
     for name in ("test.sh", "chaos.sh", "parts.sh"):
         shutil.copy(SCRIPTS / name, tmp_path / "scripts")
-    for name in ("scripts/inside.sh", "scripts/unit.sh", ".venv/bin/python"):
+    for name in ("scripts/inside.sh", "scripts/unit.sh", PYTHON):
         (tmp_path / name).write_text(STAND_IN)
         (tmp_path / name).chmod(0o755)
     return Clone(tmp_path)
@@ -59,7 +70,7 @@ def script(request):
 def test_all_parts_are_run_with_the_arguments(clone, script):
     assert clone.run(script, "-k", "two words") == 0
     assert all(call.endswith("-k two words") for call in clone.calls)
-    assert len(clone.calls) == {"test.sh": 5, "chaos.sh": 3}[script]
+    assert len(clone.calls) == {"test.sh": 4, "chaos.sh": 3}[script]
 
 
 def test_a_part_that_fails_does_not_keep_the_others_from_running(clone, script):
@@ -82,7 +93,17 @@ def test_nothing_selected_in_any_part_is_a_failure(clone, script):
 def test_after_ctrl_c_no_further_part_is_run(clone, script, code):
     clone.ends("inside.sh tests", code)
     assert clone.run(script) == code
-    assert clone.calls[-1].startswith("inside.sh")
+    later = {"test.sh": "test_stopping.py", "chaos.sh": "hypothesis"}[script]
+    assert not any(later in call for call in clone.calls)
+
+
+def test_ctrl_c_ends_what_runs_in_the_background(clone):
+    inside, container_tests = (clone.root / name for name in ("scripts/inside.sh", PYTHON))
+    inside.write_text(ENDLESS)
+    container_tests.write_text(STAND_IN.replace("\n", f"\n{UNTIL_IT_RUNS}\n", 1))
+    clone.ends("--numprocesses", INTERRUPTED)
+    assert clone.run("test.sh") == INTERRUPTED
+    wait_until((clone.root / "ended").exists, 10, "it has ended", lambda: str(clone.calls))
 
 
 def test_tests_that_are_named_are_run_where_they_belong(clone):
