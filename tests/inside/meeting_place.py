@@ -10,7 +10,6 @@ import selectors
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+import forks
 import numpy as np
 
 SECONDS = 120.0
@@ -47,20 +47,13 @@ class Worker:
         """Start a process, with a socket to ask on; late, while the others train."""
         self.asks, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         variables = {
-            "CLUSTER_GROUP_FD": str(theirs.fileno()),
             "CLUSTER_COMES_LATE": str(int(is_late)),
             "RESTART_COUNT": str(self.starts),
         }
         self.log = self.folder / f"log-{self.rank}-{self.starts}"
-        with theirs, self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, *self._command],
-                env=os.environ | self._variables | variables,
-                pass_fds=[theirs.fileno()],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        with theirs:
+            environ = os.environ | self._variables | variables
+            self.process = forks.start(self._command, environ, self.log, asks=theirs)
         self.starts, self.was_killed = self.starts + 1, False
 
     @property

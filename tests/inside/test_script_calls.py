@@ -7,6 +7,7 @@ import subprocess
 import sys
 from functools import partial
 
+import forks
 import keras
 import numpy as np
 import pytest
@@ -207,16 +208,23 @@ def script(program, *arguments, **environ):
     )
 
 
-def test_keras_import_sees_to_errors_that_nobody_catches():
-    program = "import keras; from cluster_trainer.collectives.ring.errors import PeerLost as Lost"
-    ended = script(f"{program}; raise Lost('rank 1 was lost')")
+def test_keras_import_sees_to_errors_that_nobody_catches_and_to_how_lines_look():
+    """Lines before the first fit, such as of a script's own loop, look like all others."""
+    program = "import keras, logging; logging.getLogger('trainer').warning('alone')"
+    error = "from cluster_trainer.collectives.ring.errors import PeerLost as Lost"
+    ended = script(f"{program}; {error}; raise Lost('rank 1 was lost')")
     assert ended.returncode == ExitCode.PEER_LOST, ended.stderr
     assert "Traceback" in ended.stderr
+    (line,) = [one for one in (ended.stdout + ended.stderr).splitlines() if "alone" in one]
+    assert re.fullmatch(r"[0-9:]{8} WARNING worker-0 alone", line)
 
 
 @pytest.mark.parametrize(
     ("variable", "accepted"),
-    [("TRAINER_COLLECTIVES", "auto, tensorflow"), ("CLUSTER_TRAINER_ENGINE", "on or off")],
+    [
+        ("TRAINER_COLLECTIVES", "auto, tensorflow"),
+        pytest.param("CLUSTER_TRAINER_ENGINE", "on or off", marks=pytest.mark.long),
+    ],
 )
 def test_keras_import_refuses_an_engine_and_sums_that_do_not_exist(variable, accepted):
     ended = script("import keras", **{variable: "rings"})
@@ -259,13 +267,6 @@ def test_no_tf_config_of_a_scripts_own_fails_in_ours(tmp_path, start):
     assert ("counts as the only worker" in said) == (not start), said
 
 
-def test_what_is_said_before_the_first_fit_looks_like_all_other_lines():
-    """Such as of a loop of the script's own, in which each worker trains by itself."""
-    ended = script("import keras, logging; logging.getLogger('trainer').warning('alone')")
-    (line,) = [one for one in (ended.stdout + ended.stderr).splitlines() if "alone" in one]
-    assert re.fullmatch(r"[0-9:]{8} WARNING worker-0 alone", line)
-
-
 FITS = """
 import keras, numpy as np
 model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
@@ -278,16 +279,31 @@ for _ in range(2):
 STARTS = "from cluster_trainer import start_strategy; start_strategy()"
 
 
+@pytest.fixture
+def forked(tmp_path):
+    """Run a script of two workers to its end, in a fork; return its exit code, what it prints."""
+
+    def run(program, **environ):
+        file, printed = tmp_path / "script.py", tmp_path / "printed"
+        file.write_text(program)
+        variables = {**os.environ, "TF_CONFIG": TWO, "TRAINER_RUN_DIR": str(tmp_path), **environ}
+        return forks.start([file], variables, printed, folder=tmp_path).wait(), printed.read_text()
+
+    return run
+
+
 @pytest.mark.parametrize(
-    ("before", "devices"), [("", "TRAINER_DEVICES, "), (STARTS, "")], ids=["plain", "started"]
+    ("before", "devices"),
+    [("", "TRAINER_DEVICES, "), pytest.param(STARTS, "", marks=pytest.mark.long)],
+    ids=["plain", "started"],
 )
-def test_a_fit_names_the_settings_that_nothing_heeds(tmp_path, before, devices):
+def test_a_fit_names_the_settings_that_nothing_heeds(forked, before, devices):
     heeded = {"TRAINER_RESUME": "never", "TRAINER_WIRE": "float32", "TRAINER_THREADS": "1"}
     unused = {"TRAINER_SEED": "3", "TRAINER_EPOCHS": "5", "TRAINER_STOP_SECONDS": "9"}
-    own = {"TRAINER_RUN_DIR": str(tmp_path), "TRAINER_DEVICES": "CPU:0", "TF_CONFIG": ""}
-    ended = script(before + FITS, **own, **heeded, **unused)
-    assert ended.returncode == 0, ended.stderr
-    (line,) = [one for one in ended.stdout.splitlines() if "fit ignores" in one]
+    own = {"TRAINER_DEVICES": "CPU:0", "TF_CONFIG": ""}
+    code, said = forked(before + FITS, **own, **heeded, **unused)
+    assert code == 0, said
+    (line,) = [one for one in said.splitlines() if "fit ignores" in one]
     names = f"{devices}TRAINER_EPOCHS, TRAINER_SEED, TRAINER_STOP_SECONDS"
     assert f"ignores {names}: the script" in line
 
@@ -295,8 +311,7 @@ def test_a_fit_names_the_settings_that_nothing_heeds(tmp_path, before, devices):
 @pytest.mark.parametrize(
     ("least", "count"), [("1", 1), pytest.param("2", 0, marks=pytest.mark.long)]
 )
-def test_a_fit_whose_sums_are_not_a_rings_says_that_it_needs_all_workers(tmp_path, least, count):
-    settings = {"TRAINER_COLLECTIVES": "tensorflow", "TRAINER_RUN_DIR": str(tmp_path)}
-    ended = script(FITS, MIN_WORKERS=least, **settings)
-    assert ended.returncode == 0, ended.stderr
-    assert (ended.stdout + ended.stderr).count("MIN_WORKERS has no effect") == count
+def test_a_fit_whose_sums_are_not_a_rings_says_that_it_needs_all_workers(forked, least, count):
+    code, said = forked(FITS, MIN_WORKERS=least, TRAINER_COLLECTIVES="tensorflow")
+    assert code == 0, said
+    assert said.count("MIN_WORKERS has no effect") == count

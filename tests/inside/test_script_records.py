@@ -4,10 +4,9 @@ import inspect
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import forks
 import keras
 import numpy as np
 import pytest
@@ -136,12 +135,10 @@ def run_script(folder, text, *, code=0, **settings):
     script.write_text(BEGIN + text)
     environ = {k: v for k, v in os.environ.items() if not k.startswith("TRAINER_")}
     environ |= {"TRAINER_RUN_DIR": str(folder / "run")} | settings
-    command = [sys.executable, str(script), str(left)]
-    ended = subprocess.run(
-        command, env=environ, capture_output=True, text=True, check=False, cwd=folder
-    )
-    assert ended.returncode == code, ended.stderr
-    return json.loads(left.read_text()) if left.exists() else None, ended.stdout + ended.stderr
+    printed = folder / "printed"
+    ended = forks.start([script, left], environ, printed, folder=folder).wait()
+    assert ended == code, printed.read_text()
+    return json.loads(left.read_text()) if left.exists() else None, printed.read_text()
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,10 @@
 """Gradients of many bytes are summed in buckets, the first ones while others are still computed."""
 
 import json
-import subprocess
-import sys
+import os
 import threading
 
+import forks
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -118,15 +118,22 @@ print(json.dumps(sizes[-2:]))
 """
 
 
-def told(script, *arguments):
+@pytest.fixture
+def told(tmp_path):
     """Run a script in a process that takes itself for one of two workers; return what it prints."""
-    command = [sys.executable, "-c", OTHERS + script, *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout.splitlines()[-1])
+
+    def run(script, *arguments):
+        file, printed = tmp_path / "script.py", tmp_path / "printed"
+        file.write_text(OTHERS + script)
+        ended = forks.start([file, *arguments], os.environ, printed).wait(180)
+        assert ended == 0, printed.read_text()
+        (told,) = [line for line in printed.read_text().splitlines() if line.startswith("[")]
+        return json.loads(told)
+
+    return run
 
 
-def test_one_thread_begins_a_sum_before_it_computes_what_the_next_ones_need():
+def test_one_thread_begins_a_sum_before_it_computes_what_the_next_ones_need(told):
     """And what is waited for at the end of a step is told."""
     events, waited = told(IN_ONE_THREAD)
     steps, late = 5, 0.05
@@ -140,7 +147,7 @@ def test_one_thread_begins_a_sum_before_it_computes_what_the_next_ones_need():
 
 
 @pytest.mark.parametrize("step", ["keras", "own"])
-def test_gradients_whose_shape_tensorflow_does_not_know_are_packed_as_their_variables(step):
+def test_gradients_whose_shape_tensorflow_does_not_know_are_packed_as_their_variables(told, step):
     """Else one worker, which knows it, could bucket otherwise than another one."""
     a_layer = 64 * 64 + 64
     assert told(TEXTS_OF_ANY_LENGTH, step) == [2 * a_layer, 2 * a_layer]

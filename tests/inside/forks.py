@@ -1,0 +1,121 @@
+"""Python processes that have Keras imported already: a start takes a fraction of a second.
+
+A process that imports Keras once, and runs no operation, forks for each of them. It imports it with
+the engine off; a fork then calls what the import calls otherwise, with its own variables.
+"""
+
+import atexit
+import multiprocessing
+import multiprocessing.forkserver
+import os
+import runpy
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["keras"])
+OF_A_START = ("TF_CONFIG", "START_ID", "END_MARKS")
+
+
+class Fork:
+    """A process, with what of a Popen's the tests use."""
+
+    def __init__(self, process):
+        self._process, self.pid = process, process.pid
+
+    def poll(self):
+        """Return the exit code, negative for a signal; None while it runs."""
+        return self._process.exitcode
+
+    def wait(self, seconds=None):
+        """Return the exit code once it has ended.
+
+        Raises:
+            TimeoutExpired: it has not ended in time.
+        """
+        self._process.join(seconds)
+        if self.poll() is None:
+            raise subprocess.TimeoutExpired(str(self.pid), seconds)
+        return self.poll()
+
+
+def start(command, environ, output, *, folder=None, asks=None):
+    """Start what `python *command` would be: a script, or `-m` and a module.
+
+    Its variables are `environ`, what it prints is in `output`, and its group's socket is `asks`.
+    """
+    _begin_server()
+    folder = folder or Path.cwd()
+    arguments = (list(map(str, command)), dict(environ), str(output), str(folder), asks)
+    process = SERVER.Process(target=_run, args=arguments)
+    process.start()
+    return Fork(process)
+
+
+def _begin_server():
+    """Let the process that forks begin, without what belongs to this one's start."""
+    before = dict(os.environ)
+    for name in OF_A_START:
+        os.environ.pop(name, None)
+    os.environ["CLUSTER_TRAINER_ENGINE"] = "off"
+    try:
+        multiprocessing.forkserver.ensure_running()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _run(command, environ, output, folder, asks):
+    """Be that process, in the fork."""
+    os.setsid()
+    os.environ.clear()
+    os.environ.update(environ)
+    if asks is not None:
+        asks.set_inheritable(True)
+        os.environ["CLUSTER_GROUP_FD"] = str(asks.detach())
+    into = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for descriptor in (1, 2):
+        os.dup2(into, descriptor)
+    os.chdir(folder)
+    code = _code_of(command)
+    threading._shutdown()  # noqa: SLF001  waits for threads, as Python does at its end
+    atexit._run_exitfuncs()  # noqa: SLF001
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _code_of(command):
+    """Run the command to its end, and return the exit code."""
+    try:
+        _as_if_imported()
+        if command[0] == "-m":
+            sys.argv = command[1:]
+            runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv, sys.path[0] = command, str(Path(command[0]).parent)
+            runpy.run_path(command[0], run_name="__main__")
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    except BaseException as error:  # noqa: BLE001  as Python itself
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.last_value = error
+        return 1
+    return 0
+
+
+def _as_if_imported():
+    """Do what the import of TensorFlow and Keras does by the variables of a process."""
+    import numpy as np  # noqa: PLC0415  as below: not in the process of the tests
+
+    from cluster_trainer import hook  # noqa: PLC0415
+    from cluster_trainer.processors import threads_of_script  # noqa: PLC0415
+
+    np.random.seed()  # noqa: NPY002  else all forks draw the same
+    os.environ.update(threads_of_script(os.environ))
+    hook.install()
