@@ -115,7 +115,12 @@ USES = {
 KEPT = {"save": True}  # with the optimizer's
 
 
-@pytest.mark.parametrize("use", USES)
+SHORT = ["evaluate", "layer", "save", "another model"]
+
+
+@pytest.mark.parametrize(
+    "use", [use if use in SHORT else pytest.param(use, marks=pytest.mark.long) for use in USES]
+)
 def test_weights_that_the_script_uses_stay_and_are_never_other_ones(script, use, capsys):
     """And where a script uses them that had not used them before, it is refused."""
     first = script()

@@ -215,7 +215,7 @@ def test_validation_that_was_stopped_begins_anew(strategy):
     assert history["val_loss"] == pytest.approx([first] * 2, rel=1e-5)
 
 
-@pytest.mark.parametrize("examples", [100, 95])
+@pytest.mark.parametrize("examples", [pytest.param(100, marks=pytest.mark.long), 95])
 def test_predict_takes_several_batches_a_call_and_none_twice(strategy, examples):
     model = model_in(strategy, steps_per_execution=4)
 
@@ -296,7 +296,7 @@ def unknown(dataset):
     return dataset.filter(lambda *_: True)
 
 
-@pytest.mark.parametrize("length", [known, unknown])
+@pytest.mark.parametrize("length", [pytest.param(known, marks=pytest.mark.long), unknown])
 def test_a_calls_numbers_are_evenly_spaced_though_too_few_batches_are_left(strategy, length):
     numbers, model = Numbers(), model_in(strategy, steps_per_execution=3)
     dataset = length(tf.data.Dataset.from_tensor_slices((INPUTS, TARGETS)).batch(15))
@@ -450,7 +450,10 @@ class Noting(keras.utils.PyDataset):
         self.told.append("end")
 
 
-@pytest.mark.parametrize(("batches", "steps", "workers"), [(None, 4, 1), (6, 2, 2), (6, None, 2)])
+@pytest.mark.parametrize(
+    ("batches", "steps", "workers"),
+    [(None, 4, 1), (6, 2, 2), pytest.param(6, None, 2, marks=pytest.mark.long)],
+)
 def test_a_pydataset_is_told_of_each_epoch(strategy, batches, steps, workers):
     dataset = Noting(batches, workers=workers)
 
@@ -715,7 +718,11 @@ def test_a_dataset_that_a_user_has_distributed_is_taken():
     assert history["loss"][1] < history["loss"][0]
 
 
-@pytest.mark.parametrize("batch_size", [12, 16], ids=["of unknown sizes", "of known sizes"])
+@pytest.mark.parametrize(
+    "batch_size",
+    [12, pytest.param(16, marks=pytest.mark.long)],
+    ids=["of unknown sizes", "of known sizes"],
+)
 def test_a_step_may_return_a_row_for_each_example(batch_size):
     """Beside a vector that has as many numbers as a share has rows, by chance."""
 
@@ -754,7 +761,9 @@ SEGMENTS = {
 }
 
 
-@pytest.mark.parametrize("ids", SEGMENTS.values(), ids=SEGMENTS)
+@pytest.mark.parametrize(
+    "ids", [SEGMENTS["of-two"], pytest.param(SEGMENTS["alike"], marks=pytest.mark.long)]
+)
 def test_rows_that_come_twice_are_not_summed_as_one_device_does_not(ids):
     weights = []
     for strategy in (strategy_of(1), strategy_of(2)):

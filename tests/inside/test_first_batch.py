@@ -182,8 +182,8 @@ def is_like_another(make):
 
 
 ORDINARY = [
-    *[with_noise, adversarial, with_own_loss, with_state, with_a_loss_of_each],
-    *map(is_like_another, [with_own_step, with_a_vector, in_half_precision]),
+    *[with_noise, adversarial, with_state, with_a_loss_of_each],
+    *map(is_like_another, [with_own_loss, with_own_step, with_a_vector, in_half_precision]),
 ]
 
 
@@ -337,7 +337,7 @@ def given_by_threads():
         yield X[start : start + BATCH], LABELS[start : start + BATCH]
 
 
-@pytest.mark.parametrize("module", [np.random, random])
+@pytest.mark.parametrize("module", [pytest.param(np.random, marks=pytest.mark.long), random])
 def test_what_the_step_draws_beside_threads_that_read_data_is_not_used_up(module, caplog):
     def loss_of(self, x, y):
         return OwnStep.loss_of(self, x, y) * (1 + module.uniform(0.0, 1.0))
@@ -666,6 +666,7 @@ def test_so_is_one_that_is_trained_on_single_batches(caplog):
     assert len(lines(caplog)) == 1
 
 
+@pytest.mark.long  # the next test has a replica that does so
 def test_orders_of_the_batch_that_are_drawn_cannot_be_compared(caplog):
     def mixed(self, x, y):
         order = tf.random.shuffle(tf.range(tf.shape(x)[0]))
@@ -742,8 +743,10 @@ def test_a_model_of_kerass_parts_only_is_not_looked_at(monkeypatch):
     evaluated(make)
 
 
-@pytest.mark.parametrize(("make", "replicas"), [(with_a_loss_of_each, 2), (with_a_vector, 2)])
-def test_losses_of_each_example_are_summed_over_the_batch(make, replicas):
+@pytest.mark.parametrize(
+    "make", [pytest.param(with_a_loss_of_each, marks=pytest.mark.long), with_a_vector]
+)
+def test_losses_of_each_example_are_summed_over_the_batch(make):
     def still():
         model, _, loss = make()
         for layer in model.layers:
@@ -754,7 +757,7 @@ def test_losses_of_each_example_are_summed_over_the_batch(make, replicas):
         return model, keras.optimizers.SGD(0.002), loss
 
     alone, history = fitted(still, strategy_of(1))
-    model, found = fitted(still, strategy_of(replicas))
+    model, found = fitted(still, strategy_of(2))
     for one, other in zip(model.get_weights(), alone.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(found["loss"], history["loss"], rtol=1e-4)
@@ -775,7 +778,7 @@ class Queue(OwnStep):
         return logs
 
 
-@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("is_first", [pytest.param(True, marks=pytest.mark.long), False])
 def test_a_queue_gets_the_rows_of_all_replicas(is_first, caplog):
     def make():
         model = network(Queue, odd=False)
@@ -820,7 +823,8 @@ for loss in (mean, over_a_mask, summed_by_itself):
 """
 
 
-@pytest.mark.parametrize("way", ["ring", "cluster"])
+# That nothing is compared where a strategy sums, a test with two devices above says.
+@pytest.mark.parametrize("way", ["ring", pytest.param("cluster", marks=pytest.mark.long)])
 def test_workers_compare_over_a_ring_and_in_tensorflows_cluster(way, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

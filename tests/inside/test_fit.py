@@ -54,11 +54,10 @@ def test_replicas_train_to_the_weights_of_one_device(data, run_dir, replicas):
     assert [epoch.step for epoch in history] == [7, 14]
     assert history[-1].test_accuracy == pytest.approx(expected[-1].test_accuracy)
     assert history[-1].test_examples == 30
+    assert_left_what_the_trainer_leaves(together, run_dir / "together")
 
 
-def test_it_leaves_what_the_trainer_leaves(data, run_dir):
-    model = built(strategy_of(2))
-    fit(model, data, **RUN)
+def assert_left_what_the_trainer_leaves(model, run_dir):
     assert result(run_dir)["status"] == "done"
     assert result(run_dir)["settings"]["model"] == "own"
     assert len((run_dir / "worker-0/metrics.jsonl").read_text().splitlines()) == 2
@@ -67,7 +66,7 @@ def test_it_leaves_what_the_trainer_leaves(data, run_dir):
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_an_optimizer_and_a_loss_of_ones_own_are_used(data, run_dir):
+def test_an_optimizer_and_a_loss_of_ones_own_are_used_and_can_be_used_again(data, run_dir):
     strategy = strategy_of(2)
     model = built(strategy)
     with strategy.scope():
@@ -86,15 +85,6 @@ def test_an_optimizer_and_a_loss_of_ones_own_are_used(data, run_dir):
         np.testing.assert_array_equal(old, new)
     assert optimizer.iterations.numpy() == 14
     assert result(run_dir)["metrics"]["loss"] == 0.0
-
-
-def test_an_optimizer_of_ones_own_can_be_used_again(data):
-    strategy = strategy_of(2)
-    model = built(strategy)
-    with strategy.scope():
-        optimizer = keras.optimizers.SGD(0.5)
-    fit(model, data, optimizer=optimizer, **LENGTH)
-    before = model.get_weights()
     weights = model.trainable_variables
     strategy.run(lambda: optimizer.apply_gradients([(tf.ones(one.shape), one) for one in weights]))
     for old, new in zip(before, model.get_weights(), strict=True):
@@ -105,8 +95,15 @@ def test_an_optimizer_of_ones_own_can_be_used_again(data):
     ("replicas", "options"),
     [
         (1, {"use_ema": True, "ema_momentum": 0.9}),
-        (2, {"use_ema": True, "ema_momentum": 0.9, "ema_overwrite_frequency": 2}),
-        (2, {"gradient_accumulation_steps": 2}),
+        (
+            2,
+            {
+                "use_ema": True,
+                "ema_momentum": 0.9,
+                "ema_overwrite_frequency": 2,
+                "gradient_accumulation_steps": 2,
+            },
+        ),
     ],
 )
 def test_an_optimizers_options_do_what_they_do_in_keras_fit(run_dir, replicas, options):

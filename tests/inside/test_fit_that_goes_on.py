@@ -325,7 +325,7 @@ def test_a_fit_that_has_failed_holds_no_checkpoint_and_no_thread(keep):
     """One loss after the other is survived in the same process; collecting garbage takes long."""
     gc.disable()
     try:
-        kept = [failed(keep, Examples()) for _ in range(3)]
+        kept = [failed(keep, Examples()) for _ in range(2)]
         held = [one for one in gc.get_objects() if isinstance(one, Checkpoint) and one.arrays]
     finally:
         gc.enable()
@@ -363,6 +363,14 @@ def test_a_run_of_an_earlier_version_goes_on_and_gets_a_number(keep, tmp_path):
     assert Checkpoint.from_bytes(store.newest().content).run != UNKNOWN_RUN
 
 
+def of_arrays():
+    return ROWS, WANTED
+
+
+def of_dataset():
+    return (SameBatches(),)
+
+
 class Shortens(keras.callbacks.Callback):
     """Ends each epoch after two batches, and the fit with none; may die at the end of one."""
 
@@ -379,14 +387,20 @@ class Shortens(keras.callbacks.Callback):
             raise RuntimeError("killed")
 
 
+PASSES, STEPS = (None, (2, 0)), (3, (0, 4))
+
+
 @pytest.mark.parametrize(
-    ("steps_per_epoch", "place"), [(None, (2, 0)), (3, (0, 4))], ids=["passes", "steps"]
-)
-@pytest.mark.parametrize(
-    "of", [lambda: (ROWS, WANTED), lambda: (SameBatches(),)], ids=["arrays", "dataset"]
+    ("of", "steps_per_epoch", "place"),
+    [
+        pytest.param(of_arrays, *STEPS, id="arrays-steps"),
+        pytest.param(of_dataset, *PASSES, id="dataset-passes"),
+        pytest.param(of_arrays, *PASSES, id="arrays-passes", marks=pytest.mark.long),
+        pytest.param(of_dataset, *STEPS, id="dataset-steps", marks=pytest.mark.long),
+    ],
 )
 def test_a_fit_of_shortened_epochs_goes_on_with_the_batch_that_comes_next(
-    keep, steps_per_epoch, place, of
+    keep, of, steps_per_epoch, place
 ):
     def fit(model, dies_in=None):
         data = of() if len(of()) == 1 else (*of(), 8)
@@ -417,7 +431,7 @@ def test_a_source_has_one_reader_at_a_time(keep):
             return super().__getitem__(index)
 
     rows = Slow()
-    for _ in range(3):
+    for _ in range(2):
         failed(keep, rows)
     assert not any(together)
 
@@ -493,7 +507,7 @@ def rehearsed(kept, model, *given, steps_a_call=None, **arguments):
 
 
 @pytest.mark.usefixtures("late")
-@pytest.mark.parametrize("executed", [1, 50])
+@pytest.mark.parametrize("executed", [pytest.param(1, marks=pytest.mark.long), 50])
 def test_one_step_is_rehearsed_however_long_a_call_is(keep, executed):
     """With the next one a stop would wait, and so would those who are to take this worker in."""
     model, kept = keep(rehearses=True)
@@ -571,8 +585,19 @@ def nothing_was_done(model, folder):
 
 
 @pytest.mark.usefixtures("late")
-@pytest.mark.parametrize("name", ["tf.data", "generator", "PyDataset that changes"])
-@pytest.mark.parametrize("of", ["training", "validation"])
+@pytest.mark.parametrize(
+    ("of", "name"),
+    [
+        *[("training", "tf.data"), ("training", "generator"), ("validation", "generator")],
+        *[
+            pytest.param(*given, marks=pytest.mark.long)
+            for given in (
+                *(("validation", "tf.data"), ("validation", "PyDataset that changes")),
+                ("training", "PyDataset that changes"),
+            )
+        ],
+    ],
+)
 def test_nor_is_it_with_data_that_are_gone_through_once(keep, tmp_path, name, of):
     model, kept = keep(rehearses=True)
     data, rows = DATA[name](), (ROWS, WANTED)

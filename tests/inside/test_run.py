@@ -52,15 +52,10 @@ def synchronised():
     convolution = keras.layers.Conv2D(4, 3, strides=4, use_bias=False)
     inner = keras.Sequential([keras.Input((28, 28, 1)), convolution])
     inner.add(keras.layers.BatchNormalization())
-    model = keras.Sequential([inner, keras.layers.Flatten(), keras.layers.Dense(10)])
+    last = keras.layers.Dense(10, kernel_regularizer=keras.regularizers.L2(0.1))
+    model = keras.Sequential([inner, keras.layers.Flatten(), last])
     synchronise_batch_norm("own", model)
     return model
-
-
-def regularised():
-    penalty = keras.regularizers.L2(0.1)
-    layers = [keras.Input((28, 28, 1)), keras.layers.Flatten()]
-    return keras.Sequential([*layers, keras.layers.Dense(10, kernel_regularizer=penalty)])
 
 
 MODELS = {
@@ -68,8 +63,7 @@ MODELS = {
     "dropout": lambda: dense(keras.layers.Dropout(0.5)),
     "batch-norm": lambda: dense(keras.layers.BatchNormalization()),
     "both": lambda: dense(keras.layers.BatchNormalization(), keras.layers.Dropout(0.5)),
-    "synchronised": synchronised,
-    "regularised": regularised,
+    "synchronised and regularised": synchronised,
 }
 
 
@@ -170,10 +164,8 @@ def stopped(tmp_path_factory):
 @pytest.mark.parametrize(
     ("model", "replicas"),
     [
-        ("plain", 2),
-        ("synchronised", 2),
-        ("regularised", 2),
-        pytest.param("plain", 4, marks=pytest.mark.long),
+        ("synchronised and regularised", 2),
+        *(pytest.param("plain", replicas, marks=pytest.mark.long) for replicas in (2, 4)),
     ],
 )
 def test_replicas_train_to_the_weights_of_one_device(undisturbed, model, replicas):
@@ -186,8 +178,8 @@ def test_replicas_train_to_the_weights_of_one_device(undisturbed, model, replica
         assert other == pytest.approx(one, rel=1e-4)
 
 
-def test_an_epoch_has_the_numbers_of_its_examples(undisturbed, strategy):
-    (epoch,) = undisturbed(strategy, MODELS["plain"], epochs=1, learning_rate=1e-9).epochs
+def test_an_epoch_has_the_numbers_of_its_examples(undisturbed):
+    (epoch,) = undisturbed(strategy_of(2), MODELS["plain"], epochs=1, learning_rate=1e-9).epochs
     keras.utils.set_random_seed(42)
     model = dense()
     for part, prefix in ((EXAMPLES.train, ""), (EXAMPLES.test, "test_")):
@@ -199,9 +191,11 @@ def test_an_epoch_has_the_numbers_of_its_examples(undisturbed, strategy):
     assert epoch["test_examples"] == 30
 
 
-@pytest.mark.parametrize("steps", [5, pytest.param(10, marks=pytest.mark.long), 20])
+@pytest.mark.parametrize(
+    "steps", [20, *(pytest.param(one, marks=pytest.mark.long) for one in (5, 10))]
+)
 def test_an_epoch_may_be_a_part_of_a_pass_or_several(run, undisturbed, steps):
-    strategy, settings = strategy_of(2), {"steps_per_epoch": steps, "steps_per_call": 3}
+    strategy, settings = strategy_of(1), {"steps_per_epoch": steps, "steps_per_call": 3}
     expected = undisturbed(strategy, MODELS["plain"], **settings)
     assert [line["step"] for line in expected.epochs] == [steps, 2 * steps, 3 * steps]
     with pytest.raises(StopRequestedError):
@@ -212,8 +206,8 @@ def test_an_epoch_may_be_a_part_of_a_pass_or_several(run, undisturbed, steps):
 @pytest.mark.parametrize(
     ("model", "meeting"),
     [
-        *[("plain", 4), ("dropout", 6)],
-        *(pytest.param("plain", meeting, marks=pytest.mark.long) for meeting in (1, 8)),
+        ("dropout", 6),
+        *(pytest.param("plain", meeting, marks=pytest.mark.long) for meeting in (1, 4, 8)),
     ],
 )
 def test_a_run_that_was_stopped_ends_bit_for_bit_the_same(run, undisturbed, model, meeting):
@@ -281,7 +275,11 @@ def step_of(file):
     return int(file.name.partition(".")[0])
 
 
-def test_a_run_killed_between_two_checkpoints_goes_on_from_the_older(run, tmp_path):
+def test_a_run_killed_between_two_checkpoints_goes_on_from_the_older_and_says_so(
+    run, tmp_path, caplog
+):
+    logging.getLogger("trainer").propagate = True
+    logging.getLogger("trainer").setLevel(logging.INFO)
     strategy = strategy_of(1)
     with pytest.raises(StopRequestedError):
         run(strategy, MODELS["plain"], StopsAt(2), checkpoint_steps=2)
@@ -289,6 +287,9 @@ def test_a_run_killed_between_two_checkpoints_goes_on_from_the_older(run, tmp_pa
     newest.write_bytes(b"")
     resumed = run(strategy, MODELS["plain"], checkpoint_steps=2)
     assert 0 < resumed.began <= step_of(newest)
+    assert "no checkpoint on any worker: starting at step 0" in caplog.text
+    assert f"saved the checkpoint of step {step_of(newest)}" in caplog.text
+    assert f"resuming from step {resumed.began} held by worker-0" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -331,6 +332,7 @@ def compiled():
     return model
 
 
+@pytest.mark.long  # test_record.py, of an optimizer of one's own
 def test_so_may_one_of_a_compiled_model_whatever_the_schedule(run, undisturbed):
     strategy = strategy_of(1)
     expected = undisturbed(strategy, compiled, epochs=3)
@@ -352,7 +354,7 @@ def test_another_compiled_optimizer_is_refused(run):
         run(strategy_of(1), other)
 
 
-@pytest.mark.parametrize("steps", [3, 10])
+@pytest.mark.parametrize("steps", [pytest.param(3, marks=pytest.mark.long), 10])
 def test_arrays_that_are_no_pairs_go_on_with_the_next_pass(run, steps):
     part = EXAMPLES.train
     given = (part.inputs.astype(np.float32), part.labels, np.ones(100))
@@ -443,10 +445,11 @@ def test_a_stop_within_an_evaluation_keeps_what_was_trained(
     run, undisturbed, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(saver, "FOLLOWED_SECONDS", 600.0)
-    expected = undisturbed(strategy_of(1), MODELS["dropout"])
+    given, settings = (strategy_of(1), MODELS["dropout"]), {"steps_per_call": "auto"}
+    expected = undisturbed(*given, **settings)
     with pytest.raises(StopRequestedError):
-        run(strategy_of(1), MODELS["dropout"], StopsWhileEvaluating(tmp_path / "status"))
-    resumed = run(strategy_of(1), MODELS["dropout"])
+        run(*given, StopsWhileEvaluating(tmp_path / "status"), **settings)
+    resumed = run(*given, **settings)
     assert resumed.began == 7
     assert resumed.digest == expected.digest
 
@@ -477,17 +480,6 @@ def test_status_is_told_how_far_a_fit_has_come(run, tmp_path):
     assert (told["state"], told["detail"]) == ("running", "the fit is done")
     assert (told["step"], told["epoch"], told["epochs"]) == (14, 2, 2)
     assert told["until"] is None
-
-
-def test_the_log_says_where_a_run_goes_on(run, caplog):
-    logging.getLogger("trainer").propagate = True
-    logging.getLogger("trainer").setLevel(logging.INFO)
-    with pytest.raises(StopRequestedError):
-        run(strategy_of(1), MODELS["plain"], StopsAt(1))
-    run(strategy_of(1), MODELS["plain"])
-    assert "no checkpoint on any worker: starting at step 0" in caplog.text
-    assert "saved the checkpoint of step 2" in caplog.text
-    assert "resuming from step 2 held by worker-0" in caplog.text
 
 
 def test_a_loss_that_is_no_number_ends_the_run_before_a_checkpoint(run, tmp_path):

@@ -159,11 +159,10 @@ def test_the_learning_rate_is_that_of_the_step(run, board):
     rate = keras.optimizers.schedules.CosineDecay(0.5, 21)
     points = read(board)["learning_rate"]
     assert points == [(step, pytest.approx(float(rate(step)), abs=1e-6)) for step in CALLS]
+    assert_checkpoints_show_how_long_they_took(read(board))
 
 
-def test_checkpoints_show_how_long_they_took(run, board):
-    run()
-    own = read(board)
+def assert_checkpoints_show_how_long_they_took(own):
     for name in ("seconds_held_up", "seconds_to_write"):
         found = steps(own[f"checkpoints/{name}"])
         assert found
@@ -186,7 +185,11 @@ def test_a_run_that_was_stopped_has_each_step_once(run, board, meeting):
 
 @pytest.mark.parametrize(
     "left",
-    [(8, Stage.TRAINING), (14, Stage.TRAINED), (14, Stage.EPOCH)],
+    [
+        (8, Stage.TRAINING),
+        pytest.param((14, Stage.TRAINED), marks=pytest.mark.long),
+        (14, Stage.EPOCH),
+    ],
 )
 def test_what_is_done_again_after_a_kill_is_there_once_with_its_new_numbers(
     run, board, left, monkeypatch
@@ -221,7 +224,7 @@ def test_nothing_is_written_where_none_is_wanted(run, board):
     assert not board.exists()
 
 
-@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.long), 2])
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_histograms_show_all_weights_after_each_epoch(run, board, replicas):
     run(tensorboard="histograms", replicas=replicas)
     train = read(board / "train")
@@ -424,7 +427,9 @@ def test_the_server_does_not_follow_links(tmp_path):
     assert found == {f"{tmp_path}/first/worker-0": [f"{tmp_path}/first/worker-0/file"]}
 
 
-@pytest.mark.parametrize("chosen", [pytest.param("3-4", marks=pytest.mark.long), "6-9", "20-100"])
+@pytest.mark.parametrize(
+    "chosen", [*(pytest.param(one, marks=pytest.mark.long) for one in ("3-4", "6-9")), "20-100"]
+)
 def test_a_profile_is_made_of_the_steps_that_were_named(run, board, caplog, chosen):
     logging.getLogger("trainer").propagate = True
     logging.getLogger("trainer").setLevel(logging.INFO)

@@ -20,6 +20,7 @@ from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
 from cluster_trainer.settings.task import Task
+from conftest import strategy_of
 
 ROWS = np.ones((8, 2), np.float32)
 WANTED = ROWS[:, :1]
@@ -165,7 +166,9 @@ def test_all_of_it_goes_on(fitted):
     assert own.other.get_weights()[0].tolist() == [[3.0], [1.0]]
 
 
-def test_so_it_does_on_several_replicas(fitted, strategy):
+def test_so_it_does_on_several_replicas(fitted):
+    strategy = strategy_of(2)
+
     def make():
         return Model(lazily=False)
 

@@ -412,7 +412,9 @@ def test_a_script_that_was_interrupted_is_not_mixed_with_another(start):
     assert start(PLAIN, name="first.py").code == 0
 
 
-@pytest.mark.parametrize("end", ["raise SystemExit('no')", "os._exit(3)"])
+@pytest.mark.parametrize(
+    "end", ["raise SystemExit('no')", pytest.param("os._exit(3)", marks=pytest.mark.long)]
+)
 def test_only_code_0_is_an_end(start, end):
     """Else each start after a failure would train from the beginning."""
     program = f"""
