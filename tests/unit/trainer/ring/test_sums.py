@@ -16,6 +16,10 @@ from harness.rings import on_all, over_tcp, rings
 
 SIZES = range(2, 9)
 sizes = pytest.mark.parametrize("size", SIZES)
+few_sizes = pytest.mark.parametrize(
+    "size",
+    [size if size in (2, 3, 8) else pytest.param(size, marks=pytest.mark.long) for size in SIZES],
+)
 
 
 def summed(made: list[Ring], values: list[np.ndarray], wire: str | None = None) -> list[np.ndarray]:
@@ -104,7 +108,7 @@ def exactly(values: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return wide.sum(axis=0), np.abs(wide).sum(axis=0)
 
 
-@sizes
+@few_sizes
 @given(data=st.data())
 @settings(max_examples=8)
 def test_the_sum_is_numpys(kept: dict[int, list[Ring]], size: int, data: st.DataObject) -> None:
@@ -116,7 +120,7 @@ def test_the_sum_is_numpys(kept: dict[int, list[Ring]], size: int, data: st.Data
     assert (np.abs(found[0] - exact) <= roundings * ROUNDING * most).all()
 
 
-@sizes
+@few_sizes
 @given(data=st.data())
 @settings(max_examples=8)
 def test_bfloat16_rounds_each_number_on_its_way(

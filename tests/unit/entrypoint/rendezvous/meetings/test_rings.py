@@ -49,7 +49,7 @@ async def test_without_a_gate_those_that_ask_meet_all_the_same():
         check_circle(await play.ring())
 
 
-@pytest.mark.parametrize("late", [0, 1, 2])
+@pytest.mark.parametrize("late", [0, pytest.param(1, marks=pytest.mark.long), 2])
 async def test_a_late_command_is_awaited_and_named(late):
     play = Play(3)
     await play.all_run()
